@@ -1,0 +1,51 @@
+//! A figure with its interval: what every table prints.
+
+use serde::{Deserialize, Serialize};
+
+/// A figure and the interval that holds the truth with the stated confidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The figure itself.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// The confidence that the interval really has. With few runs an order-statistic interval cannot
+    /// reach the wanted one; then this is less, and tables say so.
+    pub confidence: f64,
+    /// How the interval was made.
+    pub method: Method,
+    /// Independent values that it rests on (runs, or pairs of runs).
+    pub runs: usize,
+}
+
+/// How an interval was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Student's t on the mean.
+    StudentT,
+    /// Order statistics of the median (distribution-free).
+    OrderStatistic,
+    /// Bootstrap over runs.
+    Bootstrap,
+    /// Student's t on the logarithms of paired ratios.
+    PairedLogRatio,
+    /// One run only: no interval; `low` and `high` equal `value`, confidence 0.
+    Single,
+}
+
+impl Estimate {
+    /// Half the interval's width as a share of the figure; `None` where the figure is 0 or the
+    /// estimate has no interval.
+    pub fn half_width_ratio(&self) -> Option<f64> {
+        let has_interval = self.method != Method::Single && self.value != 0.0;
+        has_interval.then(|| (self.high - self.low) / 2.0 / self.value.abs())
+    }
+
+    /// Whether the interval excludes `value`.
+    pub fn excludes(&self, value: f64) -> bool {
+        self.method != Method::Single && (value < self.low || value > self.high)
+    }
+}

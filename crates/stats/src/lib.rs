@@ -1,0 +1,9 @@
+//! Statistics for measurements that have tails, outliers and few repetitions.
+//!
+//! Pure: no I/O, no clock, no threads; every random draw comes from a seed that the caller gives.
+
+pub mod estimate;
+pub mod histogram;
+
+pub use estimate::{Estimate, Method};
+pub use histogram::Histogram;

@@ -1,0 +1,14 @@
+//! The common language of every testbed: what is asked for ([`Plan`], [`Workload`]) and what came
+//! back ([`Observation`], [`Row`], [`Results`]).
+//!
+//! The report, the model and the search know these types and never which testbed a row came from.
+
+pub mod metric;
+pub mod observation;
+pub mod results;
+pub mod workload;
+
+pub use metric::Metric;
+pub use observation::{Check, Observation};
+pub use results::{Results, Row};
+pub use workload::{Probe, Traffic, Workload};

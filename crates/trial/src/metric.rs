@@ -1,0 +1,286 @@
+//! The figures that tables, goals and intervals are about, each with one name and one definition.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::observation::{HostObservation, Observation, Role};
+use crate::workload::Traffic;
+
+/// One figure of an observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Goodput at the receiver, bit/s of payload.
+    ThroughputBps,
+    /// Completed transactions per second.
+    TransactionsPerS,
+    /// Round-trip time, nanoseconds.
+    LatencyNsMean,
+    /// Round-trip time that half of the transactions do not exceed.
+    LatencyNsP50,
+    /// 90 % do not exceed it.
+    LatencyNsP90,
+    /// 99 % do not exceed it.
+    LatencyNsP99,
+    /// 99.9 % do not exceed it.
+    LatencyNsP999,
+    /// The longest.
+    LatencyNsMax,
+    /// Probe (ICMP echo) round-trip time, nanoseconds: the shortest.
+    ProbeNsMin,
+    /// Its mean.
+    ProbeNsMean,
+    /// 99 % do not exceed it.
+    ProbeNsP99,
+    /// The longest.
+    ProbeNsMax,
+    /// Its standard deviation, as `ping` prints `mdev`.
+    ProbeNsMdev,
+    /// Share of echo requests without an answer.
+    ProbeLossRatio,
+    /// Share of datagrams that never arrived.
+    LossRatio,
+    /// Share of received datagrams that came after a later one.
+    ReorderedRatio,
+    /// Interarrival jitter, nanoseconds (RFC 3550).
+    JitterNs,
+    /// TCP segments sent again per second.
+    RetransmitsPerS,
+    /// Busy share of the system under test's CPUs.
+    SutCpuBusyRatio,
+    /// Busy share of the generator's CPUs.
+    GeneratorCpuBusyRatio,
+    /// Service demand of the system under test: CPU microseconds per transaction, or per KB
+    /// (1024 byte) for bulk.
+    SutServiceDemandUs,
+    /// The same of the generator.
+    GeneratorServiceDemandUs,
+    /// NAPI polls per second on the system under test.
+    SutPollsPerS,
+    /// Packets per NAPI poll on the system under test (polls that found nothing not counted).
+    SutPacketsPerPoll,
+    /// Packets in per second on the system under test.
+    SutRxPps,
+    /// Packets out per second on the system under test.
+    SutTxPps,
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// Neither: it only describes.
+    Neither,
+}
+
+/// How runs of a metric are summarised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// A rate or share: mean over runs, Student's t interval.
+    Mean,
+    /// A percentile or extreme: median over runs, order-statistic interval. Never averaged.
+    Median,
+}
+
+impl Metric {
+    /// Every metric, in the order of tables.
+    pub const ALL: &[Self] = &[
+        Self::ThroughputBps,
+        Self::TransactionsPerS,
+        Self::LatencyNsMean,
+        Self::LatencyNsP50,
+        Self::LatencyNsP90,
+        Self::LatencyNsP99,
+        Self::LatencyNsP999,
+        Self::LatencyNsMax,
+        Self::ProbeNsMin,
+        Self::ProbeNsMean,
+        Self::ProbeNsP99,
+        Self::ProbeNsMax,
+        Self::ProbeNsMdev,
+        Self::ProbeLossRatio,
+        Self::LossRatio,
+        Self::ReorderedRatio,
+        Self::JitterNs,
+        Self::RetransmitsPerS,
+        Self::SutCpuBusyRatio,
+        Self::GeneratorCpuBusyRatio,
+        Self::SutServiceDemandUs,
+        Self::GeneratorServiceDemandUs,
+        Self::SutPollsPerS,
+        Self::SutPacketsPerPoll,
+        Self::SutRxPps,
+        Self::SutTxPps,
+    ];
+
+    /// The name in files, goals and flags.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ThroughputBps => "throughput_bps",
+            Self::TransactionsPerS => "transactions_per_s",
+            Self::LatencyNsMean => "latency_ns_mean",
+            Self::LatencyNsP50 => "latency_ns_p50",
+            Self::LatencyNsP90 => "latency_ns_p90",
+            Self::LatencyNsP99 => "latency_ns_p99",
+            Self::LatencyNsP999 => "latency_ns_p999",
+            Self::LatencyNsMax => "latency_ns_max",
+            Self::ProbeNsMin => "probe_ns_min",
+            Self::ProbeNsMean => "probe_ns_mean",
+            Self::ProbeNsP99 => "probe_ns_p99",
+            Self::ProbeNsMax => "probe_ns_max",
+            Self::ProbeNsMdev => "probe_ns_mdev",
+            Self::ProbeLossRatio => "probe_loss_ratio",
+            Self::LossRatio => "loss_ratio",
+            Self::ReorderedRatio => "reordered_ratio",
+            Self::JitterNs => "jitter_ns",
+            Self::RetransmitsPerS => "retransmits_per_s",
+            Self::SutCpuBusyRatio => "sut_cpu_busy_ratio",
+            Self::GeneratorCpuBusyRatio => "generator_cpu_busy_ratio",
+            Self::SutServiceDemandUs => "sut_service_demand_us",
+            Self::GeneratorServiceDemandUs => "generator_service_demand_us",
+            Self::SutPollsPerS => "sut_polls_per_s",
+            Self::SutPacketsPerPoll => "sut_packets_per_poll",
+            Self::SutRxPps => "sut_rx_pps",
+            Self::SutTxPps => "sut_tx_pps",
+        }
+    }
+
+    /// Which way is better.
+    pub const fn better(self) -> Better {
+        match self {
+            Self::ThroughputBps | Self::TransactionsPerS => Better::Higher,
+            Self::SutPollsPerS | Self::SutPacketsPerPoll | Self::SutRxPps | Self::SutTxPps => {
+                Better::Neither
+            }
+            _ => Better::Lower,
+        }
+    }
+
+    /// How runs are summarised.
+    pub const fn summary(self) -> Summary {
+        match self {
+            Self::LatencyNsP50
+            | Self::LatencyNsP90
+            | Self::LatencyNsP99
+            | Self::LatencyNsP999
+            | Self::LatencyNsMax
+            | Self::ProbeNsMin
+            | Self::ProbeNsP99
+            | Self::ProbeNsMax => Summary::Median,
+            _ => Summary::Mean,
+        }
+    }
+
+    /// The figure of one observation; `None` where the workload has no such figure or the host could
+    /// not tell.
+    pub fn value(self, traffic: &Traffic, observation: &Observation) -> Option<f64> {
+        let flow = &observation.traffic;
+        let latency =
+            |quantile: f64| flow.latency.as_ref()?.quantile(quantile).map(|t| t.as_ns() as f64);
+        let probe = observation.probe.as_ref();
+        let rtt = probe.map(|probe| &probe.rtt);
+        let datagrams = flow.datagrams.as_ref();
+        let host = |role| observation.hosts.iter().find(|host| host.role == role);
+        match self {
+            Self::ThroughputBps => match traffic {
+                Traffic::TcpRr { .. } => None,
+                _ => rate(flow.received_bytes as f64 * 8.0, flow.receiver_window.as_secs_f64()),
+            },
+            Self::TransactionsPerS => {
+                rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
+            }
+            Self::LatencyNsMean => flow.latency.as_ref()?.mean_ns(),
+            Self::LatencyNsP50 => latency(0.5),
+            Self::LatencyNsP90 => latency(0.9),
+            Self::LatencyNsP99 => latency(0.99),
+            Self::LatencyNsP999 => latency(0.999),
+            Self::LatencyNsMax => flow.latency.as_ref()?.max().map(|t| t.as_ns() as f64),
+            Self::ProbeNsMin => rtt?.min().map(|t| t.as_ns() as f64),
+            Self::ProbeNsMean => rtt?.mean_ns(),
+            Self::ProbeNsP99 => rtt?.quantile(0.99).map(|t| t.as_ns() as f64),
+            Self::ProbeNsMax => rtt?.max().map(|t| t.as_ns() as f64),
+            Self::ProbeNsMdev => rtt?.stdev_ns(),
+            Self::ProbeLossRatio => {
+                rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
+            }
+            Self::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
+            Self::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
+            Self::JitterNs => Some(datagrams?.jitter_ns),
+            Self::RetransmitsPerS => {
+                rate(flow.retransmits? as f64, flow.sender_window.as_secs_f64())
+            }
+            Self::SutCpuBusyRatio => host(Role::Sut)?.busy_ratio(),
+            Self::GeneratorCpuBusyRatio => host(Role::Generator)?.busy_ratio(),
+            Self::SutServiceDemandUs => service_demand_us(observation, host(Role::Sut)?),
+            Self::GeneratorServiceDemandUs => {
+                service_demand_us(observation, host(Role::Generator)?)
+            }
+            Self::SutPollsPerS => {
+                let host = host(Role::Sut)?;
+                rate(host.napi?.polls as f64, host.window.as_secs_f64())
+            }
+            Self::SutPacketsPerPoll => {
+                let napi = host(Role::Sut)?.napi?;
+                rate(napi.packets as f64, napi.polls.checked_sub(napi.empty_polls)? as f64)
+            }
+            Self::SutRxPps => {
+                let host = host(Role::Sut)?;
+                rate(host.interface.rx_packets as f64, host.window.as_secs_f64())
+            }
+            Self::SutTxPps => {
+                let host = host(Role::Sut)?;
+                rate(host.interface.tx_packets as f64, host.window.as_secs_f64())
+            }
+        }
+    }
+}
+
+/// netperf's service demand (`calc_service_demand_internal` in `src/netlib.c`): busy CPU time of the
+/// whole host per transaction, or per KB (1024 byte) of goodput for bulk, in microseconds.
+///
+/// netperf: utilisation [%] x 10000 / throughput x CPUs, which is busy microseconds per second over
+/// units per second; here the same quotient from the times themselves.
+fn service_demand_us(observation: &Observation, host: &HostObservation) -> Option<f64> {
+    let flow = &observation.traffic;
+    let busy_us_per_s = rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64())?;
+    let units_per_s = match flow.transactions {
+        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
+        None => rate(flow.received_bytes as f64 / 1024.0, flow.receiver_window.as_secs_f64()),
+    }?;
+    rate(busy_us_per_s, units_per_s)
+}
+
+/// `amount / base`; `None` where there is no base to divide by.
+fn rate(amount: f64, base: f64) -> Option<f64> {
+    (base > 0.0).then(|| amount / base)
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no metric has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no metric is called `{name}`")]
+pub struct UnknownMetric {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|metric| metric.name() == name)
+            .ok_or_else(|| UnknownMetric { name: name.to_owned() })
+    }
+}

@@ -1,0 +1,252 @@
+//! Everything one trial measured.
+//!
+//! Absent is not zero: what a workload does not have, or a host cannot tell, is `None`.
+
+use latput_knobs::State;
+use latput_stats::Histogram;
+use latput_units::{CpuId, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What one trial measured, over the measurement window after the warm-up was cut.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// What the traffic did.
+    pub traffic: TrafficObservation,
+    /// What the probe beside it saw.
+    pub probe: Option<ProbeObservation>,
+    /// Each host, in the order of the testbed.
+    pub hosts: Vec<HostObservation>,
+    /// The checks on this trial, passed and failed.
+    pub checks: Vec<Check>,
+}
+
+/// What the load generator and the reflector counted in their windows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrafficObservation {
+    /// Length of the generator's window.
+    pub sender_window: Nanos,
+    /// Length of the receiver's window (each end has its own clock).
+    pub receiver_window: Nanos,
+    /// Payload bytes that the sender handed to its kernel.
+    pub sent_bytes: u64,
+    /// Payload bytes that the receiving application got: goodput.
+    pub received_bytes: u64,
+    /// Completed request/response transactions.
+    pub transactions: Option<u64>,
+    /// Round-trip time of every transaction.
+    pub latency: Option<Histogram>,
+    /// Datagram bookkeeping at the receiver.
+    pub datagrams: Option<DatagramObservation>,
+    /// TCP segments that the connections sent again (`tcpi_total_retrans`, both ends).
+    pub retransmits: Option<u64>,
+    /// The offered rate, where the workload has one.
+    pub offered_bps: Option<f64>,
+    /// CPU time of the traffic threads themselves, sender's end.
+    pub sender_cpu: Nanos,
+    /// CPU time of the traffic threads themselves, receiver's end.
+    pub receiver_cpu: Nanos,
+}
+
+/// Datagrams by sequence number, at the receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramObservation {
+    /// Sent in the window.
+    pub sent: u64,
+    /// Of those, received at least once.
+    pub received: u64,
+    /// Sent in the window and never received.
+    pub lost: u64,
+    /// Received after a later one (RFC 4737, section 3.3).
+    pub reordered: u64,
+    /// Received again.
+    pub duplicates: u64,
+    /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds.
+    pub jitter_ns: f64,
+}
+
+/// ICMP echo beside the traffic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeObservation {
+    /// Echo requests sent in the window.
+    pub sent: u64,
+    /// Of those, answered.
+    pub received: u64,
+    /// Round-trip times; min, mean, max and mdev follow from it.
+    pub rtt: Histogram,
+}
+
+/// What one host's kernel counted in the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostObservation {
+    /// The host's name in the testbed.
+    pub host: String,
+    /// What it was in this trial.
+    pub role: Role,
+    /// Length of the window.
+    pub window: Nanos,
+    /// The CPUs that are this host's, each on its own.
+    pub cpus: Vec<CpuObservation>,
+    /// Sum over all CPUs of the machine that the host runs on, from the kernel's own total line: the
+    /// whole that the parts of co-located hosts must add up to.
+    pub machine: CpuTime,
+    /// CPU time of this host's NAPI kernel threads, where it has such.
+    pub napi_threads_cpu: Option<Nanos>,
+    /// CPU time that latput's counter sampling took on this host.
+    pub sampling_cpu: Nanos,
+    /// NAPI polls on this host's CPUs, where the kernel lets us see them.
+    pub napi: Option<NapiObservation>,
+    /// `NET_RX` and `NET_TX` softirq runs on this host's CPUs.
+    pub softirqs: u64,
+    /// Hardware interrupts on this host's CPUs.
+    pub interrupts: u64,
+    /// The measured interface's counters.
+    pub interface: InterfaceCounters,
+    /// TCP segments sent again, whole host (`RetransSegs`).
+    pub tcp_retransmitted: u64,
+    /// UDP datagrams dropped for want of socket buffer (`RcvbufErrors`).
+    pub udp_receive_buffer_errors: u64,
+    /// The knobs as read before the trial.
+    pub state: State,
+}
+
+/// A host's part in a trial.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The system under test.
+    #[default]
+    Sut,
+    /// Makes the load.
+    Generator,
+    /// Only watches.
+    Observer,
+}
+
+impl Role {
+    /// The name in testbed files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sut => "sut",
+            Self::Generator => "generator",
+            Self::Observer => "observer",
+        }
+    }
+}
+
+/// One CPU in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuObservation {
+    /// Which.
+    pub cpu: CpuId,
+    /// Where its time went.
+    pub time: CpuTime,
+}
+
+/// Where CPU time went, as `/proc/stat` splits it. `guest` is already inside `user` there and is not
+/// counted again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTime {
+    /// User code, `nice` included.
+    pub user: Nanos,
+    /// Kernel code in process context, kernel threads (threaded NAPI) included.
+    pub system: Nanos,
+    /// Hardware interrupts.
+    pub irq: Nanos,
+    /// Soft interrupts.
+    pub softirq: Nanos,
+    /// Taken by the hypervisor.
+    pub steal: Nanos,
+    /// Idle.
+    pub idle: Nanos,
+    /// Idle while a disk request was under way.
+    pub iowait: Nanos,
+}
+
+impl CpuTime {
+    /// Busy = total - idle - iowait: user + system + irq + softirq + steal. (netperf counts iowait as
+    /// busy too, `netcpu_procstat.c`; on a host that waits for no disk the two agree.)
+    pub fn busy(&self) -> Nanos {
+        self.user + self.system + self.irq + self.softirq + self.steal
+    }
+
+    /// Everything, idle included.
+    pub fn total(&self) -> Nanos {
+        self.busy() + self.idle + self.iowait
+    }
+}
+
+impl std::ops::Add for CpuTime {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            irq: self.irq + other.irq,
+            softirq: self.softirq + other.softirq,
+            steal: self.steal + other.steal,
+            idle: self.idle + other.idle,
+            iowait: self.iowait + other.iowait,
+        }
+    }
+}
+
+impl std::iter::Sum for CpuTime {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), std::ops::Add::add)
+    }
+}
+
+impl HostObservation {
+    /// The time of all of the host's CPUs together.
+    pub fn cpu(&self) -> CpuTime {
+        self.cpus.iter().map(|cpu| cpu.time).sum()
+    }
+
+    /// Busy share of the host's CPUs, 0 to 1; `None` if no CPU time passed.
+    pub fn busy_ratio(&self) -> Option<f64> {
+        let time = self.cpu();
+        let total = time.total().as_secs_f64();
+        (total > 0.0).then(|| time.busy().as_secs_f64() / total)
+    }
+}
+
+/// NAPI polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NapiObservation {
+    /// Polls.
+    pub polls: u64,
+    /// Packets that they handled.
+    pub packets: u64,
+    /// Polls that found nothing.
+    pub empty_polls: u64,
+}
+
+/// One interface's counters over the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceCounters {
+    /// Packets in.
+    pub rx_packets: u64,
+    /// Bytes in.
+    pub rx_bytes: u64,
+    /// Packets out.
+    pub tx_packets: u64,
+    /// Bytes out.
+    pub tx_bytes: u64,
+    /// Dropped on the way in.
+    pub rx_dropped: u64,
+    /// Dropped on the way out.
+    pub tx_dropped: u64,
+}
+
+/// One check on a trial. A trial that fails one is marked, never dropped silently.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was checked: `packets-per-transaction`, `cpu-parts-add-up`, `steal`.
+    pub name: String,
+    /// Whether it held.
+    pub passed: bool,
+    /// The figures, in a sentence.
+    pub detail: String,
+}

@@ -1,0 +1,340 @@
+//! Durations, sizes and rates, and the one place that reads and writes them as text.
+//!
+//! Text always carries its unit (`50us`, `1470B`, `2Gbps`); a bare number is accepted only for 0,
+//! because a number whose unit must be guessed is how a host gets 50 ms instead of 50 us.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, Sub};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A text that is not a quantity of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {wanted}")]
+pub struct ParseQuantityError {
+    /// What was read.
+    pub text: String,
+    /// What it should have been, with an example.
+    pub wanted: &'static str,
+}
+
+/// A span of time, or a time since a clock's start, in whole nanoseconds (up to 584 years).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Nanos(u64);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// From nanoseconds.
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// From microseconds; saturates after 584 years.
+    pub const fn from_us(us: u64) -> Self {
+        Self(us.saturating_mul(1_000))
+    }
+
+    /// From milliseconds; saturates after 584 years.
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+
+    /// From whole seconds; saturates after 584 years.
+    pub const fn from_s(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000))
+    }
+
+    /// From seconds as a float; negative and NaN give zero, too large saturates.
+    #[expect(clippy::cast_possible_truncation, reason = "float to int saturates, as wanted here")]
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self((seconds * 1e9).round() as u64)
+    }
+
+    /// In nanoseconds.
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// In microseconds, with the fraction.
+    pub fn as_us_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+
+    /// In milliseconds, with the fraction.
+    pub fn as_ms_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// In seconds, with the fraction.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// As the standard library's duration.
+    pub const fn as_duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// The time from `earlier` to `self`; zero when `earlier` is later.
+    pub const fn saturating_sub(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// `self` times `factor`; saturates.
+    pub const fn saturating_mul(self, factor: u64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self(self.0 - earlier.0)
+    }
+}
+
+impl Sum for Nanos {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl From<Duration> for Nanos {
+    /// Saturates after 584 years.
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The largest unit that leaves a whole number, as the files have it: `50us`, `1500ns`, `2s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (divisor, unit) = match self.0 {
+            0 => (1, "us"),
+            ns if ns % 1_000_000_000 == 0 => (1_000_000_000, "s"),
+            ns if ns % 1_000_000 == 0 => (1_000_000, "ms"),
+            ns if ns % 1_000 == 0 => (1_000, "us"),
+            _ => (1, "ns"),
+        };
+        f.pad(&format!("{}{unit}", self.0 / divisor))
+    }
+}
+
+impl FromStr for Nanos {
+    type Err = ParseQuantityError;
+
+    /// Reads `0`, `500ns`, `50us`, `1.5ms`, `2s`, `3min`, `1h`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNITS: &[(&str, f64)] = &[
+            ("ns", 1.0),
+            ("us", 1e3),
+            ("µs", 1e3),
+            ("ms", 1e6),
+            ("s", 1e9),
+            ("min", 60e9),
+            ("h", 3600e9),
+        ];
+        parse_scaled(text, UNITS)
+            .map(Self)
+            .ok_or_else(|| error(text, "duration with its unit, such as `50us`, `1.5ms` or `2s`"))
+    }
+}
+
+/// A size in bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// From a number of bytes.
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number of bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}B", self.0))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = ParseQuantityError;
+
+    /// Reads `0`, `1470B`, `32KiB`, `64kB`, `1MiB`, `1MB`, `1GiB`, `1GB`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNITS: &[(&str, f64)] = &[
+            ("B", 1.0),
+            ("kB", 1e3),
+            ("KiB", 1024.0),
+            ("MB", 1e6),
+            ("MiB", 1_048_576.0),
+            ("GB", 1e9),
+            ("GiB", 1_073_741_824.0),
+        ];
+        parse_scaled(text, UNITS)
+            .map(Self)
+            .ok_or_else(|| error(text, "size with its unit, such as `1470B` or `32KiB`"))
+    }
+}
+
+/// A data rate in bits per second.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct BitsPerSecond(u64);
+
+impl BitsPerSecond {
+    /// From a number of bits per second.
+    pub const fn new(bits_per_second: u64) -> Self {
+        Self(bits_per_second)
+    }
+
+    /// The number of bits per second.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for BitsPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (divisor, unit) = match self.0 {
+            0 => (1, "bps"),
+            bps if bps % 1_000_000_000 == 0 => (1_000_000_000, "Gbps"),
+            bps if bps % 1_000_000 == 0 => (1_000_000, "Mbps"),
+            bps if bps % 1_000 == 0 => (1_000, "kbps"),
+            _ => (1, "bps"),
+        };
+        f.pad(&format!("{}{unit}", self.0 / divisor))
+    }
+}
+
+impl FromStr for BitsPerSecond {
+    type Err = ParseQuantityError;
+
+    /// Reads `0`, `9600bps`, `64kbps`, `500Mbps`, `2.5Gbps`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNITS: &[(&str, f64)] = &[
+            ("bps", 1.0),
+            ("kbps", 1e3),
+            ("Mbps", 1e6),
+            ("Gbps", 1e9),
+            ("kbit/s", 1e3),
+            ("Mbit/s", 1e6),
+            ("Gbit/s", 1e9),
+        ];
+        parse_scaled(text, UNITS)
+            .map(Self)
+            .ok_or_else(|| error(text, "bit rate with its unit, such as `500Mbps` or `2.5Gbps`"))
+    }
+}
+
+fn error(text: &str, wanted: &'static str) -> ParseQuantityError {
+    ParseQuantityError { text: text.chars().take(80).collect(), wanted }
+}
+
+/// `number unit` to a whole number of base units; `None` for anything that is not exactly that, is
+/// negative, does not fit, or would be rounded to another value than the text says.
+#[expect(clippy::cast_possible_truncation, reason = "range and fraction are checked just before")]
+fn parse_scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+    let text = text.trim();
+    if text == "0" {
+        return Some(0);
+    }
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
+    let (number, unit) = text.split_at(split);
+    let scale = units.iter().find(|(name, _)| *name == unit.trim_start())?.1;
+    let number: f64 = number.replace('_', "").parse().ok()?;
+    let scaled = number * scale;
+    let whole = scaled.round();
+    let representable = scaled.is_finite() && whole < 9.0e18 && (scaled - whole).abs() < 1e-6;
+    representable.then_some(whole as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        check::<Nanos>("50us", Some(50_000));
+        check::<Nanos>("1.5 ms", Some(1_500_000));
+        check::<Nanos>("1_000ns", Some(1_000));
+        check::<Nanos>("0", Some(0));
+        check::<Nanos>("3min", Some(180_000_000_000));
+    }
+
+    #[test]
+    fn a_number_without_a_unit_or_with_another_is_refused() {
+        for text in ["50", "50parsec", "-1us", "us", "", "1e99s", "0.5ns", "9999999999h", "5 0us"] {
+            check::<Nanos>(text, None);
+        }
+        check::<BitsPerSecond>("50us", None);
+        check::<Bytes>("50Mbps", None);
+    }
+
+    #[test]
+    fn sizes_and_rates_keep_decimal_and_binary_apart() {
+        check::<Bytes>("32KiB", Some(32_768));
+        check::<Bytes>("32kB", Some(32_000));
+        check::<BitsPerSecond>("2.5Gbps", Some(2_500_000_000));
+        check::<BitsPerSecond>("500Mbit/s", Some(500_000_000));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_equal() {
+        for ns in [0, 1, 999, 1_000, 1_500, 20_000, 1_000_000, 60_000_000_000] {
+            let nanos = Nanos::from_ns(ns);
+            assert_eq!(nanos.to_string().parse::<Nanos>(), Ok(nanos));
+            let rate = BitsPerSecond::new(ns);
+            assert_eq!(rate.to_string().parse::<BitsPerSecond>(), Ok(rate));
+        }
+    }
+
+    #[track_caller]
+    fn check<T: FromStr + Base>(text: &str, expected: Option<u64>) {
+        assert_eq!(text.parse::<T>().ok().map(Base::base), expected, "{text}");
+    }
+
+    trait Base {
+        fn base(self) -> u64;
+    }
+    impl Base for Nanos {
+        fn base(self) -> u64 {
+            self.as_ns()
+        }
+    }
+    impl Base for Bytes {
+        fn base(self) -> u64 {
+            self.get()
+        }
+    }
+    impl Base for BitsPerSecond {
+        fn base(self) -> u64 {
+            self.get()
+        }
+    }
+}

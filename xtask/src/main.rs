@@ -1,0 +1,2 @@
+//! latput.
+fn main() {}
