@@ -84,6 +84,15 @@ impl Archive {
         Ok(archive)
     }
 
+    /// A results file that is never written to disk, for runs that are only wanted now.
+    pub fn in_memory() -> Result<Self, Error> {
+        let path = PathBuf::from("results in memory");
+        let db = Connection::open_in_memory().map_err(|e| sql_error(&path, &e))?;
+        let archive = Self { path, db, _writer: None };
+        archive.make_tables()?;
+        Ok(archive)
+    }
+
     /// Opens a results file for reading.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if let Err(error) = std::fs::metadata(path) {
