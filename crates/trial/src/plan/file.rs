@@ -356,3 +356,133 @@ impl Default for Method {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::BUILT_IN;
+    use crate::workload::Traffic;
+
+    #[test]
+    fn the_built_in_plan_is_what_the_manual_says() {
+        let plan = Plan::parse("built-in", BUILT_IN).unwrap();
+        assert_eq!(plan.trials_per_block(), 20);
+        let settings = plan.settings();
+        let labels: Vec<&str> = settings.iter().map(|setting| setting.label.as_str()).collect();
+        let expected = ["0us", "20us", "50us", "125us", "500us"];
+        assert_eq!(labels, expected.map(|value| format!("gro-flush-timeout={value}")));
+        let last = &settings[4].by_role;
+        assert_eq!(last[&Role::Sut], last[&Role::Generator]);
+        assert_eq!(last[&Role::Sut][&Knob::NapiDeferHardIrqs], Value::Count(100));
+        assert_eq!(settings[0].by_role[&Role::Sut][&Knob::NapiDeferHardIrqs], Value::Count(0));
+        let names: Vec<&str> = plan.workloads.iter().map(|load| load.name.as_str()).collect();
+        assert_eq!(names, ["tcp_rr", "tcp_rr burst=16", "tcp_stream", "udp_stream rate=200Mbps"]);
+        assert_eq!(plan.workloads[2].probe.map(|probe| probe.rate_hz), Some(1000));
+        assert!(plan.method.repetitions_min >= 5);
+        let goal = plan.goal.unwrap();
+        assert_eq!(goal, "minimize latency_ns_p99 where throughput_bps >= 0.95 best");
+    }
+
+    #[test]
+    fn settings_are_the_cross_product_and_roles_are_kept_apart() {
+        let plan = parsed(
+            "[factors]\nmtu = [1500, 9000]\n\"sut.gro-flush-timeout\" = [\"0us\", \"1ms\"]\n\
+             [[workload]]\nkind = \"tcp_rr\"",
+        );
+        let settings = plan.settings();
+        assert_eq!(settings.len(), 4);
+        assert_eq!(settings[3].label, "mtu=9000 sut.gro-flush-timeout=1ms");
+        assert!(!settings[3].by_role[&Role::Generator].contains_key(&Knob::GroFlushTimeout));
+    }
+
+    #[test]
+    fn a_plan_without_factors_has_one_setting_that_sets_nothing() {
+        let settings = parsed("[[workload]]\nkind = \"tcp_rr\"").settings();
+        assert_eq!(settings.len(), 1);
+        assert!(settings[0].by_role.is_empty());
+    }
+
+    #[test]
+    fn a_list_in_a_workload_gives_one_workload_for_each_combination() {
+        let plan = parsed("[[workload]]\nkind = \"tcp_rr\"\nburst = [0, 16]\nconnections = [1, 8]");
+        assert_eq!(plan.workloads.len(), 4);
+        assert_eq!(plan.workloads[3].name, "tcp_rr burst=16 connections=8");
+        let Traffic::TcpRr { burst: 16, connections: 8, .. } = plan.workloads[3].traffic else {
+            panic!("{:?}", plan.workloads[3]);
+        };
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_their_line() {
+        check("colour = 1", 3, "colour");
+        check("[[workload]]\nkind = \"tcp_rr\"\nbursts = 3", 5, "no field `bursts`");
+        check("[[workload]]\nkind = \"tcp_stream\"\nburst = 3", 5, "no field `burst`");
+        check("[[workload]]\nkind = \"tcp_fly\"", 4, "there are tcp_rr");
+        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduratoin = \"1s\"", 6, "duratoin");
+        check("[factors]\nmtuu = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "no role");
+    }
+
+    #[test]
+    fn wrong_units_and_impossible_values_are_refused_with_their_line() {
+        check("[factors]\n\"gro-flush-timeout\" = [\"50\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "50us");
+        check("[factors]\n\"gro-flush-timeout\" = [50]\n[[workload]]\nkind = \"tcp_rr\"", 4, "50us");
+        check("[factors]\nmtu = [\"9kB\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\nmtu = [99999999]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\nmtu = [1.5]\n[[workload]]\nkind = \"tcp_rr\"", 4, "whole number");
+        check("[[workload]]\nkind = \"udp_stream\"\nrate = \"5 apples\"", 5, "bit rate");
+        check("[[workload]]\nkind = \"udp_stream\"", 3, "needs a `rate`");
+        check("[[workload]]\nkind = \"tcp_rr\"\nburst = -1", 5, "whole number from 0");
+        check("[[workload]]\nkind = \"tcp_rr\"\nconnections = 0", 5, "from 1 to 10000");
+        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"1us\"", 6, "`duration`");
+        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nconfidence = 99", 6, "share");
+        check(
+            "[[workload]]\nkind = \"tcp_rr\"\n[method]\nrepetitions = { min = 9, max = 3 }",
+            6,
+            "min <= max",
+        );
+    }
+
+    #[test]
+    fn plans_that_are_empty_contradictory_or_endless_are_refused() {
+        check("", 1, "no workload");
+        check("[factors]\nmtu = []\n[[workload]]\nkind = \"tcp_rr\"", 4, "no level");
+        check("[[workload]]\nkind = \"tcp_rr\"\nburst = []", 5, "lists no value");
+        check(
+            "[factors]\nmtu = [1500]\n\"sut.mtu\" = [9000]\n[[workload]]\nkind = \"tcp_rr\"",
+            5,
+            "two factors",
+        );
+        check("[factors]\n\"mtu + gro\" = [[1500]]\n[[workload]]\nkind = \"tcp_rr\"", 4, "needs 2");
+        check(
+            "[[workload]]\nkind = \"tcp_rr\"\n[[workload]]\nkind = \"tcp_rr\"",
+            5,
+            "another `name`",
+        );
+        let many: Vec<String> = (0..400).map(|i| i.to_string()).collect();
+        let many = many.join(", ");
+        check(
+            &format!(
+                "[factors]\ntxqueuelen = [{many}]\n\"napi-defer-hard-irqs\" = [{many}]\n\
+                 [[workload]]\nkind = \"tcp_rr\"\n[method]\nrepetitions = {{ min = 5, max = 6250 }}"
+            ),
+            1,
+            "1000000000 trials",
+        );
+        let error = Plan::parse("plan.toml", "schema = 7\n[[workload]]").unwrap_err();
+        assert!(error.to_string().starts_with("plan.toml:1: this latput reads"), "{error}");
+    }
+
+    fn parsed(text: &str) -> Plan {
+        Plan::parse("plan.toml", &format!("schema = 1\nname = \"test\"\n{text}")).unwrap()
+    }
+
+    /// `text` follows two lines of a good plan.
+    #[track_caller]
+    fn check(text: &str, line: usize, expected: &str) {
+        let text = format!("schema = 1\nname = \"test\"\n{text}");
+        let error = Plan::parse("plan.toml", &text).unwrap_err();
+        assert!(error.problem.contains(expected), "{error}");
+        assert_eq!(error.line, line, "{error}");
+    }
+}
