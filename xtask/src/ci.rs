@@ -31,7 +31,9 @@ pub struct Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let chosen = choose(&options.only)?;
     if options.list {
-        chosen.iter().for_each(|step| println!("{:<9} {}", step.name, step.about));
+        for step in chosen {
+            println!("{:<9} {}", step.name, step.about);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     // On our own machines a missing tool or right is worth a line; in CI it is a hole.
@@ -57,7 +59,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
         }
     }
     println!("\n{}", closing.join("\n"));
-    total.skipped.iter().for_each(|arm| println!("skipped: {arm}"));
+    for arm in &total.skipped {
+        println!("skipped: {arm}");
+    }
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

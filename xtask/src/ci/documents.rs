@@ -161,7 +161,6 @@ fn words(line: &str) -> Vec<String> {
     for char in line.chars() {
         match (char, quote) {
             (_, Some(open)) if char == open => quote = None,
-            (_, Some(_)) => word.get_or_insert_default().push(char),
             ('"' | '\'', None) => {
                 quote = Some(char);
                 word.get_or_insert_default();
@@ -169,7 +168,7 @@ fn words(line: &str) -> Vec<String> {
             ('|' | '>' | '&' | ';', None) => break,
             ('#', None) if word.is_none() && !words.is_empty() => break,
             (' ', None) => words.extend(word.take()),
-            (_, None) => word.get_or_insert_default().push(char),
+            _ => word.get_or_insert_default().push(char),
         }
     }
     words.extend(word);

@@ -18,7 +18,7 @@ pub fn mask(text: &str) -> String {
             quoted_len(rest, '"')
         } else if char == '\'' {
             char_literal_len(rest)
-        } else if char == 'r' && !is_word(before) || char == 'r' && matches!(before, 'b' | 'c') {
+        } else if char == 'r' && (!is_word(before) || matches!(before, 'b' | 'c')) {
             raw_string_len(rest)
         } else {
             0
@@ -61,8 +61,9 @@ pub fn find_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize
         let after = code[at + word.len()..].chars().next();
         let last_is_word = word.chars().next_back().is_some_and(is_word);
         let first_is_word = word.chars().next().is_some_and(is_word);
-        !(first_is_word && before.is_some_and(is_word))
-            && !(last_is_word && after.is_some_and(is_word))
+        let longer = first_is_word && before.is_some_and(is_word)
+            || last_is_word && after.is_some_and(is_word);
+        !longer
     })
 }
 
