@@ -1,0 +1,72 @@
+//! What every command is given: how to print, and whether it was told to stop.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use latput_load::Stop;
+use serde::Serialize;
+
+use crate::exit::{Code, Failure};
+
+/// What every command is given.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// One JSON document instead of text.
+    pub(crate) json: bool,
+    /// Set by Ctrl-C and by a termination signal.
+    pub(crate) stop: Stop,
+}
+
+impl Context {
+    /// Installs the signal handlers and the log.
+    pub(crate) fn new(json: bool) -> Result<Self, Failure> {
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_env("LATPUT_LOG"))
+            .with_writer(io::stderr)
+            .init();
+        let stop = Stop::new();
+        for signal in [libc_signal::INT, libc_signal::TERM, libc_signal::HUP] {
+            let flag: Arc<AtomicBool> = stop.flag();
+            // A second Ctrl-C must still only ask: ending at once would leave settings behind.
+            signal_hook::flag::register(signal, flag).map_err(Failure::from)?;
+        }
+        Ok(Self { json, stop })
+    }
+
+    /// Prints a command's result.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| {
+            if text.ends_with('\n') { out.flush() } else { out.write_all(b"\n") }
+        });
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()), // `| head`
+            other => other.map_err(Failure::from),
+        }
+    }
+
+    /// Prints a command's result as JSON.
+    pub(crate) fn print_json<T: Serialize>(&self, document: &T) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(document)
+            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        self.print(&text)
+    }
+
+    /// A remark beside the result, to stderr.
+    #[expect(clippy::print_stderr, reason = "the one place for remarks beside a result")]
+    pub(crate) fn remark(&self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    /// The columns of the terminal; `None` when the output is no terminal.
+    pub(crate) fn columns(&self) -> Option<u16> {
+        let out = io::stdout();
+        out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).map_or(80, |s| s.ws_col.max(40)))
+    }
+}
+
+/// The signals that end latput in order.
+mod libc_signal {
+    pub(super) use signal_hook::consts::{SIGHUP as HUP, SIGINT as INT, SIGTERM as TERM};
+}
