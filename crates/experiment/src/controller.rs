@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -168,6 +169,7 @@ impl Line {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0) // Ctrl-C is for the controller, which ends its agents in order
             .spawn()
             .map_err(|error| Error::Agent {
                 host: spec.name.clone(),
@@ -202,7 +204,7 @@ impl Line {
     fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
         let deadline = Instant::now() + within;
         loop {
-            if stop.is_set() {
+            if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
             match self.answers.recv_timeout(LOOK_EVERY) {

@@ -9,6 +9,7 @@ pub mod archive;
 pub mod checks;
 pub mod controller;
 pub mod error;
+pub mod host;
 pub mod protocol;
 pub mod runner;
 pub mod testbed;

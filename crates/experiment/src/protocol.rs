@@ -139,6 +139,8 @@ pub struct Finished {
     pub sender: Option<SenderOutcome>,
     /// From the end that received.
     pub receiver: Option<ReceiverOutcome>,
+    /// Knobs that changed during the trial, in sentences.
+    pub drift: Vec<String>,
 }
 
 /// Why a request was not done.

@@ -1,16 +1,23 @@
 //! Testbeds: which hosts there are, how to reach them, and the lab that latput makes itself.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use latput_linux::lab::{self, Lab};
+use latput_linux::lab::{self, Lab, LabOptions};
 use latput_linux::process;
 use latput_trial::observation::Role;
 use latput_units::{CpuId, CpuSet};
+use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
 use crate::error::Error;
+use crate::host::{chain, state_dir};
+
+/// Inside the state folder: where the agents of a lab keep their checkpoints.
+pub const LAB_STATE: &str = "lab";
 
 /// What runs trials.
 #[derive(Debug)]
@@ -22,7 +29,7 @@ pub struct Testbed {
     /// Remarks that belong to every result from here.
     pub notes: Vec<String>,
     /// Lives as long as the testbed does, and vanishes with it.
-    _lab: Option<Lab>,
+    _lab: Option<(LabLock, Lab)>,
 }
 
 /// One host of a testbed.
@@ -47,17 +54,19 @@ pub struct HostSpec {
 impl Testbed {
     /// The lab: two namespaces and a veth pair that exist only while this value does.
     pub fn lab() -> Result<Self, Error> {
-        let lab = Lab::build().map_err(|error| Error::Lab {
+        let lock = LabLock::take()?;
+        let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
             permission: error.is_permission(),
-            problem: error.to_string(),
+            problem: chain(&error),
         })?;
         let program = own_program();
         let hosts = lab
             .hosts()
             .iter()
-            .map(|host| HostSpec {
-                name: host.name.clone(),
-                role: if host.name == lab::SUT { Role::Sut } else { Role::Generator },
+            .zip([Role::Generator, Role::Sut])
+            .map(|(host, role)| HostSpec {
+                name: host.name.to_owned(),
+                role,
                 via: [
                     &program,
                     "lab",
@@ -76,14 +85,17 @@ impl Testbed {
                 cpus: Some(host.cpus.clone()),
             })
             .collect();
-        Ok(Self { name: "lab".to_owned(), hosts, notes: lab.notes().to_vec(), _lab: Some(lab) })
+        let shared = "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
+        let notes = if lab.shares_cpus() { vec![shared.to_owned()] } else { Vec::new() };
+        Ok(Self { name: "lab".to_owned(), hosts, notes, _lab: Some((lock, lab)) })
     }
 
     /// Both ends on this host's loopback, each on its own CPUs where there are two: needs no root and
     /// sets nothing.
     pub fn loopback() -> Self {
         let program = own_program();
-        let cpus: Vec<CpuId> = process::online_cpus().iter().collect();
+        let cpus: Vec<CpuId> =
+            process::allowed_cpus().map(|cpus| cpus.iter().collect()).unwrap_or_default();
         let (first, second) = cpus.split_at(cpus.len() / 2);
         let mut notes = Vec::new();
         let (generator, sut) = if first.is_empty() {
@@ -118,7 +130,7 @@ impl Testbed {
 
     fn parse(file: &str, text: &str) -> Result<Self, Error> {
         let error = |problem: String| Error::TestbedFile { file: file.to_owned(), problem };
-        let parsed: File = toml::from_str(text).map_err(|e| error(e.to_string()))?;
+        let parsed: TestbedFile = toml::from_str(text).map_err(|e| error(e.to_string()))?;
         if parsed.schema != 1 {
             return Err(error(format!("schema must be 1, not {}", parsed.schema)));
         }
@@ -156,9 +168,58 @@ impl Testbed {
     }
 }
 
+/// Held while a lab is in use: two at a time would measure each other.
+#[derive(Debug)]
+struct LabLock {
+    _file: std::fs::File,
+    state_dir: PathBuf,
+}
+
+impl LabLock {
+    fn take() -> Result<Self, Error> {
+        let folder = state_dir();
+        let failed = |problem: String, permission| Error::Lab { problem, permission };
+        let path = folder.join("lab.lock");
+        let open = || {
+            std::fs::create_dir_all(&folder)?;
+            File::options().create(true).truncate(false).read(true).write(true).open(&path)
+        };
+        let mut file = open().map_err(|error| {
+            let permission = error.kind() == std::io::ErrorKind::PermissionDenied;
+            let mend = if permission { ": the lab needs root" } else { "" };
+            failed(format!("cannot open {}: {error}{mend}", path.display()), permission)
+        })?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            let pid = pid.trim();
+            return Err(failed(
+                format!("another latput (pid {pid}) is using the lab: wait until it has ended"),
+                false,
+            ));
+        }
+        let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        write.map_err(|error| failed(format!("cannot write {}: {error}", path.display()), false))?;
+        let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
+        // What an earlier lab left is about namespaces that are gone.
+        lock.forget_state();
+        Ok(lock)
+    }
+
+    fn forget_state(&self) {
+        let _ = std::fs::remove_dir_all(&self.state_dir);
+    }
+}
+
+impl Drop for LabLock {
+    fn drop(&mut self) {
+        self.forget_state();
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct TestbedFile {
     schema: u32,
     #[serde(default)]
     host: BTreeMap<String, HostFile>,
