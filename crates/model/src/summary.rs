@@ -2,8 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram};
-use latput_trial::Metric;
+use latput_trial::{Metric, Results, Row, Traffic};
+
+use crate::goal::{Goal, Measure};
+use crate::recommend::recommend;
+use crate::runs::{Run, Runs};
+use crate::{pareto, warning};
 
 /// A results file, summarised.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +25,8 @@ pub struct Summary {
     pub outliers: Vec<Outlier>,
     /// Failed checks of trials, those of the same name on the same cell counted together.
     pub failed_checks: Vec<FailedCheck>,
-    /// netperf's kind of warning: intervals that are wider than was asked for.
+    /// netperf's kind of warning, intervals that are wider than was asked for; and what of the
+    /// results or their goal could not be used.
     pub warnings: Vec<String>,
 }
 
@@ -35,7 +42,8 @@ pub struct Cell {
     /// Each figure the workload has, over all runs.
     pub metrics: BTreeMap<Metric, Estimate>,
     /// Each figure as a ratio to the first setting's, paired within blocks; absent for the first
-    /// setting itself and where a figure was 0.
+    /// setting itself and where a figure was 0. Each interval stands for itself: of a hundred at 99 %
+    /// one excludes 1 by chance. The recommendation corrects for that.
     pub against_first: BTreeMap<Metric, Estimate>,
     /// The round-trip times of all runs together.
     pub latency: Option<Histogram>,
@@ -91,4 +99,129 @@ pub struct Recommendation {
     pub against_first: Option<Estimate>,
     /// Two or three sentences: the difference, its interval, and what it costs elsewhere.
     pub reason: Vec<String>,
+}
+
+impl Summary {
+    /// Summarises `results`. Whatever they lack is absent from the summary, and a goal that cannot be
+    /// judged is a warning.
+    pub fn of(results: &Results) -> Self {
+        let runs = Runs::of(results);
+        let mut warnings = runs.remarks.clone();
+        if !(results.confidence > 0.0 && results.confidence < 1.0) {
+            let confidence = results.confidence;
+            warnings.push(format!(
+                "a confidence of {confidence} is not above 0 and below 1: nothing has an interval"
+            ));
+        }
+        let cells: Vec<Cell> =
+            runs.cells().map(|(at, runs_of_cell)| cell(results, &runs, at, runs_of_cell)).collect();
+        warnings.extend(cells.iter().filter_map(|cell| warning::too_wide(results, cell)));
+        let recommendation = results.goal.as_ref().and_then(|text| {
+            let goal = Goal::parse(text).map_err(|error| error.to_string());
+            goal.and_then(|goal| recommend(results, &runs, &goal))
+                .map_err(|why| warnings.push(format!("no recommendation: {why}")))
+                .ok()
+        });
+        Self {
+            pareto: pareto::front(results, &cells),
+            recommendation,
+            outliers: outliers(results, &runs),
+            failed_checks: failed_checks(&runs),
+            warnings,
+            cells,
+        }
+    }
+}
+
+/// The figures of a workload that settings are judged by: what it gets done, its tail, its cost.
+pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
+    [
+        Measure::Rate.of(traffic),
+        Metric::LatencyNsP99,
+        Metric::ProbeNsP99,
+        Metric::SutServiceDemandUs,
+    ]
+}
+
+fn cell(
+    results: &Results,
+    runs: &Runs<'_>,
+    (setting, workload): (usize, usize),
+    runs_of_cell: &BTreeMap<u32, Run<'_>>,
+) -> Cell {
+    let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
+    let against_first = |metric| {
+        let ratio = runs.ratio((0, setting), workload, metric, results.confidence)?;
+        (setting != 0).then_some(ratio)
+    };
+    let of_all = |figure: &dyn Fn(Metric) -> Option<Estimate>| {
+        Metric::ALL.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
+    };
+    let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
+    let rate = metrics.get(&Measure::Rate.of(&results.workloads[workload].traffic));
+    let half_width = rate.and_then(Estimate::half_width_ratio);
+    let rows = || runs_of_cell.values().map(|run| run.row);
+    Cell {
+        setting,
+        workload,
+        runs: runs_of_cell.len(),
+        against_first: of_all(&against_first),
+        latency: pooled(rows().filter_map(|row| row.observation.traffic.latency.as_ref())),
+        probe: pooled(rows().filter_map(|row| Some(&row.observation.probe.as_ref()?.rtt))),
+        narrow_enough: half_width.is_some_and(|half_width| half_width <= results.half_width),
+        metrics,
+    }
+}
+
+fn pooled<'a>(mut histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
+    let mut all = histograms.next()?.clone();
+    histograms.for_each(|histogram| all.merge(histogram));
+    Some(all)
+}
+
+fn outliers(results: &Results, runs: &Runs<'_>) -> Vec<Outlier> {
+    let mut found = Vec::new();
+    for ((setting, workload), _) in runs.cells() {
+        for metric in headline(&results.workloads[workload].traffic) {
+            let (blocks, values): (Vec<u32>, Vec<f64>) =
+                runs.figures(setting, workload, metric).into_iter().unzip();
+            let median = Spread::of(&values).map_or(0.0, |spread| spread.median);
+            found.extend(outlier::outliers(&values).into_iter().map(|run| Outlier {
+                setting,
+                workload,
+                block: blocks[run],
+                metric,
+                value: values[run],
+                median,
+            }));
+        }
+    }
+    found
+}
+
+fn failed_checks(runs: &Runs<'_>) -> Vec<FailedCheck> {
+    let mut found = Vec::new();
+    for ((setting, workload), runs_of_cell) in runs.cells() {
+        let mut by_name: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+        for run in runs_of_cell.values() {
+            for (name, detail) in failures(run.row) {
+                by_name.entry(name).or_insert((0, detail)).0 += 1;
+            }
+        }
+        found.extend(by_name.into_iter().map(|(name, (runs, detail))| FailedCheck {
+            setting,
+            workload,
+            name: name.to_owned(),
+            runs,
+            detail: detail.to_owned(),
+        }));
+    }
+    found
+}
+
+/// The names of a run's failed checks, each once, with the detail of its first failure.
+fn failures(row: &Row) -> BTreeMap<&str, &str> {
+    let failed = row.observation.checks.iter().filter(|check| !check.passed);
+    // Collected backwards, so that the first of a name is the one that stays.
+    failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).collect()
 }

@@ -121,19 +121,31 @@ struct Block<'a> {
     text: String,
 }
 
+/// Fenced blocks, and indented ones that start latput.
 fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
-    let mut open = false;
+    let mut fenced = false;
+    // An indented block begins after an empty line; else it belongs to a paragraph.
+    let mut may_be_indented = true;
     for (idx, line) in text.lines().enumerate() {
         if let Some(language) = line.trim_start().strip_prefix("```") {
-            open = !open;
-            if open {
+            fenced = !fenced;
+            if fenced {
                 let language = language.trim();
                 blocks.push(Block { line: idx + 1, language, text: String::new() });
             }
-        } else if let Some(block) = blocks.last_mut().filter(|_| open) {
+        } else if let Some(block) = blocks.last_mut().filter(|_| fenced) {
             block.text.push_str(line);
             block.text.push('\n');
+        } else if let Some(code) = line.strip_prefix("    ").filter(|_| may_be_indented) {
+            if code.starts_with("latput ") {
+                // What stands apart behind it says what it does.
+                let command = code.split("  ").next().unwrap_or_default();
+                let text = format!("{command}\n");
+                blocks.push(Block { line: idx + 1, language: "sh", text });
+            }
+        } else {
+            may_be_indented = line.trim().is_empty();
         }
     }
     blocks
@@ -185,6 +197,10 @@ mod tests {
         let expected = [(3, "toml", "a = 1\n"), (7, "", "plain\n")]
             .map(|(line, language, text)| Block { line, language, text: text.to_owned() });
         assert_eq!(blocks(text), expected);
+        let text =
+            "Say:\n\n    latput tune   the main job\n    ls\n\nor\n    latput is text here\n";
+        let tune = Block { line: 3, language: "sh", text: "latput tune\n".to_owned() };
+        assert_eq!(blocks(text), [tune]);
     }
 
     #[test]
