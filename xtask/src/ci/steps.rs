@@ -43,7 +43,7 @@ pub const STEPS: &[Step] = &[
 ];
 
 fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    tally.run(cargo().args(["fmt", "--all", "--check"]).current_dir(&workspace.root))
+    tally.run(cargo().args(["fmt", "--all", "--check", "--", "--color", "never"]).current_dir(&workspace.root))
 }
 
 fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
