@@ -1,11 +1,10 @@
 //! What every command is given: how to print, and whether it was told to stop.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use latput_load::Stop;
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::{Code, Failure};
 
@@ -26,10 +25,9 @@ impl Context {
             .with_writer(io::stderr)
             .init();
         let stop = Stop::new();
-        for signal in [libc_signal::INT, libc_signal::TERM, libc_signal::HUP] {
-            let flag: Arc<AtomicBool> = stop.flag();
-            // A second Ctrl-C must still only ask: ending at once would leave settings behind.
-            signal_hook::flag::register(signal, flag).map_err(Failure::from)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // However often it comes it only asks: ending at once would leave settings behind.
+            signal_hook::flag::register(signal, stop.flag()).map_err(Failure::from)?;
         }
         Ok(Self { json, stop })
     }
@@ -64,9 +62,4 @@ impl Context {
         let out = io::stdout();
         out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).map_or(80, |s| s.ws_col.max(40)))
     }
-}
-
-/// The signals that end latput in order.
-mod libc_signal {
-    pub(super) use signal_hook::consts::{SIGHUP as HUP, SIGINT as INT, SIGTERM as TERM};
 }

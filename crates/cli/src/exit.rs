@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use latput_experiment::ErrorKind;
-use latput_knobs::transaction::ApplyErrorKind;
+use latput_knobs::transaction;
 
 /// The table as `--help` shows it.
 pub(crate) const TABLE: &str = "\
@@ -64,14 +64,33 @@ impl From<latput_experiment::Error> for Failure {
     }
 }
 
-impl From<ApplyErrorKind> for Code {
-    fn from(kind: ApplyErrorKind) -> Self {
+impl From<transaction::ErrorKind> for Code {
+    fn from(kind: transaction::ErrorKind) -> Self {
         match kind {
-            ApplyErrorKind::Unchanged => Self::Failed,
-            ApplyErrorKind::Permission => Self::Permission,
-            ApplyErrorKind::RolledBack => Self::RolledBack,
-            ApplyErrorKind::Stranded => Self::Stranded,
+            transaction::ErrorKind::Unchanged => Self::Failed,
+            transaction::ErrorKind::Permission => Self::Permission,
+            transaction::ErrorKind::RolledBack => Self::RolledBack,
+            transaction::ErrorKind::Stranded => Self::Stranded,
         }
+    }
+}
+
+impl From<transaction::ApplyError> for Failure {
+    fn from(error: transaction::ApplyError) -> Self {
+        Self { code: error.kind().into(), error: error.into() }
+    }
+}
+
+impl From<transaction::RestoreError> for Failure {
+    fn from(error: transaction::RestoreError) -> Self {
+        Self { code: error.kind().into(), error: error.into() }
+    }
+}
+
+impl From<latput_linux::Error> for Failure {
+    fn from(error: latput_linux::Error) -> Self {
+        let code = if error.is_permission() { Code::Permission } else { Code::Failed };
+        Self { code, error: error.into() }
     }
 }
 

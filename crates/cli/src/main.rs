@@ -5,6 +5,7 @@
 
 mod commands;
 mod context;
+mod document;
 mod exit;
 mod progress;
 

@@ -14,7 +14,7 @@ use latput_load::{Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Sto
 use latput_trial::{Probe, Traffic};
 use latput_units::Nanos;
 
-use crate::host::Host;
+use crate::host::{Host, chain};
 use crate::protocol::{
     self, Answer, Failure, FailureKind, Finished, LineError, Open, Request, SCHEMA,
 };
@@ -133,8 +133,9 @@ impl Service<'_> {
 
     fn receive(&mut self, traffic: Traffic, key: Key) -> Result<Answer, Failure> {
         self.prepared = Prepared::Nothing; // a port of a trial that never ran is closed first
-        let reflector = Reflector::open(self.host.address(), key, traffic, self.host.cpus().clone())
-            .map_err(|error| failed(error.to_string()))?;
+        let any_port = (self.host.address(), 0).into();
+        let reflector = Reflector::open(any_port, key, traffic, self.host.cpus().clone())
+            .map_err(|error| failed(chain(&error)))?;
         let port = reflector.port();
         self.prepared = Prepared::Receiver(Box::new(reflector));
         Ok(Answer::Listening { port })
@@ -149,8 +150,8 @@ impl Service<'_> {
     ) -> Result<Answer, Failure> {
         self.prepared = Prepared::Nothing;
         let cpus = self.host.cpus().clone();
-        let generator = Generator::connect((peer, port).into(), &key, traffic, probe, cpus)
-            .map_err(|error| failed(error.to_string()))?;
+        let generator = Generator::connect(peer, port, &key, traffic, probe, cpus)
+            .map_err(|error| failed(chain(&error)))?;
         self.prepared = Prepared::Sender(Box::new(generator));
         Ok(Answer::Connected)
     }
@@ -158,7 +159,7 @@ impl Service<'_> {
     /// Runs the prepared traffic in a thread of its own while this one reads counters.
     fn go(&mut self, warmup: Nanos, duration: Nanos) -> Result<Answer, Failure> {
         let prepared = std::mem::replace(&mut self.prepared, Prepared::Nothing);
-        let window = Window::starting_in(warmup, duration).map_err(|e| failed(e.to_string()))?;
+        let window = Window::starting_in(warmup, duration).map_err(|e| failed(chain(&e)))?;
         let stop = self.stop;
         let (outcome, observed) = thread::scope(|scope| {
             let traffic = thread::Builder::new()
@@ -185,12 +186,12 @@ impl Prepared {
         match self {
             Self::Nothing => Err(failed("`go` without traffic that was prepared")),
             Self::Receiver(reflector) => {
-                reflector.run(window, stop).map(Outcome::Receiver).map_err(|e| failed(e.to_string()))
+                reflector.run(window, stop).map(Outcome::Receiver).map_err(|e| failed(chain(&e)))
             }
             Self::Sender(generator) => generator
                 .run(window, stop)
                 .map(|outcome| Outcome::Sender(Box::new(outcome)))
-                .map_err(|e| failed(e.to_string())),
+                .map_err(|e| failed(chain(&e))),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_knobs::transaction::{ErrorKind, Session};
-use latput_knobs::{Context, Knob, KernelRead, Setting, State};
+use latput_knobs::{Context, KernelRead, Knob, Setting, State};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, Sampler, lab, process};
 use latput_load::{Stop, Window};
 use latput_trial::observation::HostObservation;

@@ -170,13 +170,14 @@ impl Testbed {
 
 /// Held while a lab is in use: two at a time would measure each other.
 #[derive(Debug)]
-struct LabLock {
+pub struct LabLock {
     _file: std::fs::File,
     state_dir: PathBuf,
 }
 
 impl LabLock {
-    fn take() -> Result<Self, Error> {
+    /// Takes it, or says who has it.
+    pub fn take() -> Result<Self, Error> {
         let folder = state_dir();
         let failed = |problem: String, permission| Error::Lab { problem, permission };
         let path = folder.join("lab.lock");

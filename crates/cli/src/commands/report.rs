@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Archive;
-use latput_model::{Goal, Summary};
+use latput_model::Summary;
 use latput_report::{export, html, table};
 use latput_trial::Results;
 
+use crate::commands::run;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 
@@ -55,12 +56,10 @@ impl Args {
         if self.list {
             return list(context, &archive);
         }
-        let run = self.run.map_or_else(|| archive.newest(), Ok)?;
-        let mut results = archive.load(run)?;
+        let id = self.run.map_or_else(|| archive.newest(), Ok)?;
+        let mut results = archive.load(id)?;
         if let Some(goal) = self.goal {
-            Goal::parse(&goal)
-                .and_then(|parsed| parsed.check(&results.workloads))
-                .map_err(|error| Failure::usage(format!("--goal: {error}")))?;
+            run::check_goal("--goal", &goal, &results.workloads)?;
             results.goal = Some(goal);
         }
         let summary = Summary::of(&results);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::runner::{self, Ended, Run};
 use latput_experiment::{Archive, Testbed};
 use latput_model::{Goal, Summary};
-use latput_trial::Plan;
+use latput_trial::{Plan, Workload};
 
 use crate::commands::report;
 use crate::context::Context;
@@ -84,11 +84,24 @@ pub(crate) fn checked_plan(
     let from = if goal.is_some() { "--goal" } else { file };
     plan.goal = goal.or(plan.goal);
     if let Some(goal) = &plan.goal {
-        let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
-        goal.check(&plan.workloads)
-            .map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+        check_goal(from, goal, &plan.workloads)?;
     }
     Ok(plan)
+}
+
+/// Refuses a goal that cannot be read or speaks of a workload that is not there.
+pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), Failure> {
+    let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+    let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
+    for figure in figures {
+        if figure.of(workloads).is_empty() {
+            let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
+            let message =
+                format!("{from}: no workload is meant by `{figure}`; there are {}", names.join(", "));
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
 }
 
 /// The testbed of `--on`.
