@@ -43,7 +43,7 @@ pub const STEPS: &[Step] = &[
 ];
 
 fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    tally.run(cargo().args(["fmt", "--all", "--check"]).current_dir(&workspace.root))
+    tally.run(&mut cargo_line(workspace, "fmt --all --check -- --color never"))
 }
 
 fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
@@ -51,34 +51,30 @@ fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 }
 
 fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let wide = ["clippy", "--locked", "--workspace", "--all-targets", "--all-features"];
-    tally.run(cargo().args(wide).args(["--", "-D", "warnings"]).current_dir(&workspace.root))
+    let line = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
+    tally.run(&mut cargo_line(workspace, line))
 }
 
 fn doc(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let mut command = cargo();
-    command
-        .args(["doc", "--locked", "--workspace", "--no-deps"])
-        .env("RUSTDOCFLAGS", "-D warnings");
-    tally.run(command.current_dir(&workspace.root))
+    let mut command = cargo_line(workspace, "doc --locked --workspace --no-deps");
+    tally.run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let present = cargo().args(["deny", "--version"]).output().is_ok_and(|it| it.status.success());
+    let version = cargo_line(workspace, "deny --version").output();
+    let present = version.is_ok_and(|it| it.status.success());
     ensure!(present, "cargo-deny is missing; install it with `cargo install --locked cargo-deny`");
-    let checks = ["deny", "check", "licenses", "bans", "sources"];
-    tally.run(cargo().args(checks).current_dir(&workspace.root))
+    tally.run(&mut cargo_line(workspace, "deny check licenses bans sources"))
 }
 
 fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let binary = ["build", "--locked", "--release", "--package", "latput"];
-    tally.run(cargo().args(binary).current_dir(&workspace.root))
+    tally.run(&mut cargo_line(workspace, "build --locked --release --package latput"))
 }
 
 /// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let all = ["test", "--locked", "--workspace", "--no-fail-fast", "--", "--show-output"];
-    tally.run(cargo().args(all).current_dir(&workspace.root))
+    let line = "test --locked --workspace --no-fail-fast -- --show-output";
+    tally.run(&mut cargo_line(workspace, line))
 }
 
 fn examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -115,4 +111,11 @@ fn built(workspace: &Workspace) -> Result<std::path::PathBuf> {
     let shown = binary.display();
     ensure!(Path::is_file(&binary), "{shown} is missing; run `cargo xtask ci --only build`");
     Ok(binary)
+}
+
+/// Cargo at the root of the repository, with the words of `line`.
+fn cargo_line(workspace: &Workspace, line: &str) -> Command {
+    let mut command = cargo();
+    command.args(line.split(' ')).current_dir(&workspace.root);
+    command
 }

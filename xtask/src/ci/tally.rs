@@ -27,12 +27,15 @@ impl Tally {
     fn watch(&mut self, command: &mut Command, screen: &mut impl Write) -> Result<()> {
         let line = shown(command);
         writeln!(screen, "$ {line}").context("cannot show its output")?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start `{line}`"))?;
-        let mut output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        // One pipe for both streams: what is said in order is shown in order.
+        let (output, input) = std::io::pipe().context("cannot make a pipe")?;
+        let errors = input.try_clone().context("cannot make a pipe")?;
+        command.stdin(Stdio::null()).stdout(input).stderr(errors);
+        let child = command.spawn();
+        // The command holds the pipe's other end; with it, reading would never end.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = child.with_context(|| format!("cannot start `{line}`"))?;
+        let mut output = BufReader::new(output);
         let mut bytes = Vec::new();
         while output.read_until(b'\n', &mut bytes).context("cannot read its output")? > 0 {
             self.feed(&String::from_utf8_lossy(&bytes));
@@ -57,9 +60,14 @@ impl Tally {
             line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
         {
             self.test = Some(name.to_owned());
-        } else if let Some(need) = line.strip_prefix("skipped: needs ") {
-            let test = self.test.as_deref().map(|test| format!("{test}: ")).unwrap_or_default();
-            self.skipped.push(format!("{test}needs {need}"));
+        } else if let Some((before, need)) = line.split_once("skipped: needs ") {
+            // An arm may name itself: `lab_comes_and_goes: skipped: needs root`.
+            let named = before.trim_end().strip_suffix(':').and_then(|it| it.rsplit(' ').next());
+            let arm = match (named, self.test.as_deref()) {
+                (Some(name), _) | (None, Some(name)) => format!("{name}: needs {need}"),
+                (None, None) => format!("needs {need}"),
+            };
+            self.skipped.push(arm);
         }
     }
 
@@ -106,9 +114,12 @@ mod tests {
     fn a_skipped_arm_is_named_with_its_test() {
         let mut tally = Tally::default();
         tally.feed("skipped: needs chromium");
-        tally.feed("---- lab_comes_and_goes stdout ----");
+        tally.feed("---- comes_and_goes stdout ----");
         tally.feed("  skipped: needs root");
-        assert_eq!(tally.skipped, ["needs chromium", "lab_comes_and_goes: needs root"]);
+        tally.feed("test tests::lab ... tests::lab: skipped: needs two CPUs");
+        let expected =
+            ["needs chromium", "comes_and_goes: needs root", "tests::lab: needs two CPUs"];
+        assert_eq!(tally.skipped, expected);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::tree::Tree;
 use crate::workspace::{Dependency, Package, folder_of};
 
 /// The crates that do no I/O, read no clock, use no threads; the table must say the same of them.
-pub const PURE: &[&str] = &["units", "stats", "knobs", "trial", "model", "report"];
+pub const PURE: &[&str] =
+    &["units", "stats", "knobs", "trial", "moderate", "sim", "model", "report"];
 
 /// Third-party crates that only compute, and may stand under pure crates.
 const PURE_THIRD_PARTY: &[&str] = &[
@@ -47,6 +48,7 @@ pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     };
     findings.extend(pure_crates_stand_on_pure_ones(packages));
     findings.extend(third_party_crates_have_reasons(tree));
+    findings.extend(third_party_crates_are_used(tree, packages));
     findings
 }
 
@@ -172,6 +174,15 @@ fn third_party_crates_have_reasons(tree: &Tree) -> Vec<Finding> {
     missing.chain(stale).map(|message| Finding::new(REASONS, 0, message)).collect()
 }
 
+fn third_party_crates_are_used(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
+    let manifest = tree.file("Cargo.toml").map_or("", |file| &file.text);
+    let listed = third_party_crates(manifest).unwrap_or_default();
+    let names = packages.iter().flat_map(|package| &package.dependencies).map(|one| &one.name);
+    let used: BTreeSet<String> = names.cloned().collect();
+    let message = |name| format!("no crate uses `{name}`; take it from the table");
+    listed.difference(&used).map(|name| Finding::new("Cargo.toml", 0, message(name))).collect()
+}
+
 fn third_party_crates(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
     let manifest: toml::Table = toml::from_str(manifest)?;
     let table = manifest.get("workspace").and_then(|one| one.get("dependencies"));
@@ -246,6 +257,14 @@ mod tests {
         );
         let stale = check("| `libc`, `mio` | constants |\n");
         assert_eq!(stale[0].message, "`mio` is not used any more");
+    }
+
+    #[test]
+    fn every_third_party_crate_must_be_used() {
+        let tree = tree_of(&[("Cargo.toml", "[workspace.dependencies]\nlibc = \"0.2\"\n")]);
+        assert!(third_party_crates_are_used(&tree, &[linux(&["libc"])]).is_empty());
+        let findings = third_party_crates_are_used(&tree, &[linux(&["rustix"])]);
+        assert_eq!(findings[0].message, "no crate uses `libc`; take it from the table");
     }
 
     fn package(name: &str, uses: &[&str]) -> Package {
