@@ -95,6 +95,7 @@ impl Agent {
             interface: spec.interface.clone(),
             address: spec.address,
             cpus: spec.cpus.clone(),
+            binds_napi_threads: spec.binds_napi_threads,
             will_set,
         });
         line.send(&open)?;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::transaction::{ErrorKind, Session};
+use latput_knobs::transaction::{Change, ErrorKind, Session};
 use latput_knobs::{Context, KernelRead, Knob, Setting, State};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, Sampler, lab, process};
 use latput_load::{Stop, Window};
@@ -76,7 +76,9 @@ impl Host {
             notes.push(format!("not bound to CPUs {cpus}: {}", chain(&error)));
         }
         let sampler = Sampler::open(&open.interface, &cpus).map_err(broken)?;
-        notes.extend(sampler.notes().iter().cloned());
+        if let Some(obstacle) = sampler.napi_obstacle() {
+            notes.push(format!("no NAPI poll counts: {}", chain(obstacle)));
+        }
         let facts = HostFacts {
             host: open.host.clone(),
             role: open.role,
@@ -107,13 +109,19 @@ impl Host {
     /// Brings the interface to a setting, and gives every knob as it is then.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<State, Failure> {
         let interface = &self.open.interface;
+        let broken = |error: latput_linux::Error| failed(chain(&error));
         if let Some(session) = &mut self.session {
-            session.apply(setting).map_err(|error| Failure {
+            let applied = session.apply(setting).map_err(|error| Failure {
                 kind: kind_of(error.kind()),
                 message: chain(&error),
             })?;
-            // NAPI threads that a change made anew start unbound.
-            lab::pin_napi_threads(interface, &self.cpus).map_err(|e| failed(chain(&e)))?;
+            let makes_threads = |change: &Change| matches!(change.knob, Knob::Gro | Knob::Threaded);
+            if applied.changes.iter().any(makes_threads) {
+                self.sampler = Sampler::open(interface, &self.cpus).map_err(broken)?;
+            }
+            if self.open.binds_napi_threads {
+                lab::pin_napi_threads(interface, &self.cpus).map_err(broken)?;
+            }
         } else if !setting.is_empty() {
             return Err(failed("the session was opened for reading only"));
         }
@@ -140,12 +148,9 @@ impl Host {
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
-        let mut observation = first.until(&last).map_err(broken)?;
-        observation.host.clone_from(&self.open.host);
-        observation.role = self.open.role;
-        let after = read_state(&self.kernel, &self.open.interface);
-        let drift = differences(&before, &after);
-        observation.state = before;
+        let drift = differences(&before, &read_state(&self.kernel, &self.open.interface));
+        let observation =
+            first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
         Ok((observation, drift))
     }
 

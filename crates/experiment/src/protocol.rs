@@ -79,6 +79,9 @@ pub struct Open {
     pub address: std::net::IpAddr,
     /// The CPUs that are this host's; `None`: all.
     pub cpus: Option<CpuSet>,
+    /// Whether the interface's NAPI threads are held to the host's CPUs; they start unbound whenever
+    /// they are made anew.
+    pub binds_napi_threads: bool,
     /// Whether knobs will be set: only then are privileges and the checkpoint needed.
     pub will_set: bool,
 }

@@ -49,6 +49,9 @@ pub struct HostSpec {
     pub address: IpAddr,
     /// The CPUs that are this host's; `None`: all.
     pub cpus: Option<CpuSet>,
+    /// Whether the interface's NAPI threads are held to those CPUs: a host of the lab must not work
+    /// on the other's.
+    pub binds_napi_threads: bool,
 }
 
 impl Testbed {
@@ -83,6 +86,7 @@ impl Testbed {
                 interface: lab::INTERFACE.to_owned(),
                 address: host.address,
                 cpus: Some(host.cpus.clone()),
+                binds_napi_threads: true,
             })
             .collect();
         let shared = "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
@@ -112,6 +116,7 @@ impl Testbed {
             interface: "lo".to_owned(),
             address: IpAddr::from([127, 0, 0, 1]),
             cpus: Some(cpus.iter().copied().collect()),
+            binds_napi_threads: false,
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
@@ -147,6 +152,7 @@ impl Testbed {
                 interface: host.interface,
                 address: host.address,
                 cpus: host.cpus,
+                binds_napi_threads: false,
             })
             .collect();
         for (role, plural) in [(Role::Sut, "systems under test"), (Role::Generator, "generators")] {
