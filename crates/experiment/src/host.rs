@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
-use latput_knobs::{Context, KernelRead, Knob, Setting, State};
-use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, Sampler, lab, process};
+use latput_knobs::{KernelRead, Knob, Setting, State};
+use latput_linux::{FileCheckpoints, LinuxKernel, Sampler, checkpoint, lab, process};
 use latput_load::{Stop, Window};
 use latput_trial::observation::HostObservation;
 use latput_trial::results::HostFacts;
@@ -27,16 +26,9 @@ pub fn state_dir() -> PathBuf {
     std::env::var_os("LATPUT_STATE_DIR").map_or_else(|| PathBuf::from(STATE_DIR), PathBuf::from)
 }
 
-/// What identifies this process, boot and namespace in a checkpoint.
-pub fn context() -> Result<Context, latput_linux::Error> {
-    Ok(Context {
-        boot_id: process::boot_id()?,
-        namespace: Namespace::current()?.inode()?,
-        pid: std::process::id(),
-        now_unix_ms: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
-    })
+/// The folder of checkpoints.
+pub fn checkpoints_dir() -> PathBuf {
+    state_dir().join("checkpoints")
 }
 
 /// Every knob that an interface has, with its values. Knobs it does not have are absent.
@@ -83,7 +75,7 @@ impl Host {
             host: open.host.clone(),
             role: open.role,
             interface: open.interface.clone(),
-            facts: latput_linux::facts::read(&open.interface),
+            facts: latput_linux::facts::collect(&open.interface),
         };
         let session = if open.will_set { Some(claim(&open.interface)?) } else { None };
         let opened = Opened {
@@ -167,8 +159,9 @@ impl Host {
 fn claim(interface: &str) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
     let broken = |error: latput_linux::Error| failed(chain(&error));
     let kernel = LinuxKernel::open().map_err(broken)?;
-    let store = FileCheckpoints::open(&state_dir().join("checkpoints"));
-    Session::open(kernel, store, &context().map_err(broken)?, interface)
+    let store = FileCheckpoints::new(&checkpoints_dir());
+    let origin = checkpoint::context().map_err(broken)?;
+    Session::open(kernel, store, &origin, interface)
         .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs::CheckpointStore;
 use latput_knobs::transaction::{self, Restored};
-use latput_linux::{FileCheckpoints, LinuxKernel};
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::commands::set;
 use crate::context::Context;
@@ -27,15 +27,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let mut store = FileCheckpoints::open(&host::state_dir().join("checkpoints"));
-        let origin = host::context()?;
+        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let origin = checkpoint::context()?;
         let mut worst: Option<Failure> = None;
         let mut count = 0;
         let listed =
             store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
-        for checkpoint in listed {
+        for kept in listed {
             count += 1;
-            let done = match checkpoint {
+            let done = match kept {
                 Ok(checkpoint) if self.dry_run => {
                     let kernel = LinuxKernel::open()?;
                     transaction::plan_restore(&kernel, &origin, &checkpoint)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change};
 use latput_knobs::{Setting, parse_assignment};
-use latput_linux::{FileCheckpoints, LinuxKernel};
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::context::Context;
 use crate::exit::{Code, Failure};
@@ -48,8 +48,8 @@ impl Args {
             let changes = transaction::plan(&kernel, &self.interface, &setting)?;
             return tell(context, &self.interface, &changes, "would change");
         }
-        let mut store = FileCheckpoints::open(&host::state_dir().join("checkpoints"));
-        let origin = host::context()?;
+        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let origin = checkpoint::context()?;
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
         transaction::commit(&mut store, &applied.undo)

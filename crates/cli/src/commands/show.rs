@@ -91,7 +91,7 @@ fn read(interface: &str) -> Result<ShowDocument, Failure> {
             doc: spec.doc.to_owned(),
         });
     }
-    let facts = facts::read(interface)
+    let facts = facts::collect(interface)
         .into_iter()
         .map(|(name, value)| ShownFact { name, value })
         .collect();
