@@ -11,17 +11,18 @@
 
 use std::collections::BTreeMap;
 
-use latput_stats::paired::Average;
 use latput_stats::{Estimate, paired};
 use latput_trial::{Metric, Results};
 
 use crate::goal::{Bound, Direction, Goal};
-use crate::runs::{Runs, average};
+use crate::runs::Runs;
 use crate::summary::Recommendation;
 
+mod comparison;
 mod condition;
 mod reason;
 
+use comparison::Comparison;
 use condition::Kept;
 
 /// Judges every setting by `goal`; the error says why that cannot be done.
@@ -54,22 +55,6 @@ struct Judge<'a> {
     runs: &'a Runs<'a>,
     goal: &'a Goal,
     objective: Objective,
-}
-
-/// Logarithms of ratios to the first setting, one for each block, and how they are averaged.
-struct Logs {
-    of_blocks: Vec<f64>,
-    average: Average,
-}
-
-/// One comparison with the first setting, corrected for all those made beside it.
-#[derive(Clone, Debug)]
-struct Comparison {
-    /// The paired ratio to the first setting at the corrected confidence; `None` where no block has
-    /// both, or a figure was 0.
-    ratio: Option<Estimate>,
-    /// Whether it is proven to differ.
-    proven: bool,
 }
 
 /// What was found.
@@ -140,54 +125,6 @@ impl Judge<'_> {
         let logs: Option<Vec<f64>> = self.objective.iter().map(of_figure).collect();
         let sum: f64 = logs?.iter().sum();
         Some(if self.goal.direction == Direction::Minimize { sum } else { -sum })
-    }
-
-    /// The objective's ratio of every other setting to the first, in the blocks in which both have
-    /// all of it.
-    fn objective_ratios(&self) -> BTreeMap<usize, Comparison> {
-        let settings: Vec<usize> = (1..self.results.settings.len()).collect();
-        let logs = settings.iter().map(|&setting| self.objective_logs(setting)).collect();
-        settings.into_iter().zip(self.corrected(logs)).collect()
-    }
-
-    /// Trimmed if any part is a tail.
-    fn objective_logs(&self, setting: usize) -> Option<Logs> {
-        let cells = || self.objective.iter().flatten();
-        let mut sums: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
-        for of_figure in &self.objective {
-            for &(workload, metric) in of_figure {
-                for (block, log) in self.runs.log_ratios(0, setting, workload, metric)? {
-                    let sum = sums.entry(block).or_default();
-                    sum.0 += 1;
-                    sum.1 += log / of_figure.len() as f64;
-                }
-            }
-        }
-        let whole = sums.into_values().filter(|(count, _)| *count == cells().count());
-        let has_tail = cells().any(|&(_, metric)| average(metric) == Average::Trimmed);
-        let average = if has_tail { Average::Trimmed } else { Average::Plain };
-        Some(Logs { of_blocks: whole.map(|(_, log)| log).collect(), average })
-    }
-
-    /// One figure's ratios of a setting to the first.
-    fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
-        let logs = self.runs.log_ratios(0, setting, workload, metric)?;
-        Some(Logs { of_blocks: logs.into_values().collect(), average: average(metric) })
-    }
-
-    /// Comparisons made beside each other, each from its blocks' logarithms of ratios.
-    fn corrected(&self, logs: Vec<Option<Logs>>) -> Vec<Comparison> {
-        let p_value = |logs: &Logs| paired::p_value(&logs.of_blocks, logs.average);
-        let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref().and_then(p_value)).collect();
-        let corrected = paired::holm(&p_values, self.results.confidence);
-        let ratio = |logs: Logs, confidence| {
-            paired::ratio_of_logs(&logs.of_blocks, logs.average, confidence)
-        };
-        let compare = |(logs, holm): (Option<Logs>, paired::Corrected)| Comparison {
-            ratio: logs.and_then(|logs| ratio(logs, holm.confidence)),
-            proven: holm.proven,
-        };
-        logs.into_iter().zip(corrected).map(compare).collect()
     }
 
     fn is_proven_better(&self, comparison: &Comparison) -> bool {
