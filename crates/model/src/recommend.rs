@@ -11,11 +11,12 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::paired::Average;
 use latput_stats::{Estimate, paired};
 use latput_trial::{Metric, Results};
 
 use crate::goal::{Bound, Direction, Goal};
-use crate::runs::Runs;
+use crate::runs::{Runs, average};
 use crate::summary::Recommendation;
 
 mod condition;
@@ -53,6 +54,12 @@ struct Judge<'a> {
     runs: &'a Runs<'a>,
     goal: &'a Goal,
     objective: Objective,
+}
+
+/// Logarithms of ratios to the first setting, one for each block, and how they are averaged.
+struct Logs {
+    of_blocks: Vec<f64>,
+    average: Average,
 }
 
 /// One comparison with the first setting, corrected for all those made beside it.
@@ -95,30 +102,27 @@ fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objectiv
 }
 
 impl Judge<'_> {
-    fn verdict(&self, kept: &BTreeMap<usize, Vec<Kept>>) -> Verdict {
+    fn verdict(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Verdict {
         let keeps = |setting: usize| kept[&setting].iter().all(|kept| kept.met);
-        let mut candidates: Vec<(usize, f64)> = kept
-            .keys()
-            .filter(|&&setting| keeps(setting))
-            .filter_map(|&setting| Some((setting, self.score(setting)?)))
-            .collect();
-        candidates.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-        let others =
-            || candidates.iter().map(|(setting, _)| *setting).filter(|setting| *setting != 0);
-        if candidates.is_empty() {
+        if !kept.keys().any(|&setting| keeps(setting)) {
             let miss =
                 |setting: &usize| kept[setting].iter().map(Kept::missed_by).fold(0.0, f64::max);
             let nearest = kept.keys().copied().min_by(|a, b| miss(a).total_cmp(&miss(b)));
             return Verdict::NoneKeeps { nearest: nearest.unwrap_or(0) };
         }
+        let others = (1..self.results.settings.len()).filter(|&setting| keeps(setting));
+        let mut candidates: Vec<(usize, f64)> =
+            others.filter_map(|setting| Some((setting, self.score(setting)?))).collect();
+        candidates.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let mut candidates = candidates.into_iter().map(|(setting, _)| setting);
+        let nearest = candidates.clone().next();
         let proven = if keeps(0) {
             let ratios = self.objective_ratios();
-            others().find(|setting| self.is_proven_better(&ratios[setting]))
+            candidates.find(|setting| self.is_proven_better(&ratios[setting]))
         } else {
-            others().find(|&setting| self.proves_what_first_breaks(kept, setting))
+            candidates.find(|&setting| self.proves_what_first_breaks(kept, setting))
         };
-        proven
-            .map_or_else(|| Verdict::Stay { nearest: others().next() }, |to| Verdict::Change { to })
+        proven.map_or(Verdict::Stay { nearest }, |to| Verdict::Change { to })
     }
 
     /// The objective as the mean of logarithms of ratios to the first setting, from the estimates of
@@ -146,7 +150,8 @@ impl Judge<'_> {
         settings.into_iter().zip(self.corrected(logs)).collect()
     }
 
-    fn objective_logs(&self, setting: usize) -> Option<Vec<f64>> {
+    /// Trimmed if any part is a tail.
+    fn objective_logs(&self, setting: usize) -> Option<Logs> {
         let cells = || self.objective.iter().flatten();
         let mut sums: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
         for of_figure in &self.objective {
@@ -159,16 +164,27 @@ impl Judge<'_> {
             }
         }
         let whole = sums.into_values().filter(|(count, _)| *count == cells().count());
-        Some(whole.map(|(_, log)| log).collect())
+        let has_tail = cells().any(|&(_, metric)| average(metric) == Average::Trimmed);
+        let average = if has_tail { Average::Trimmed } else { Average::Plain };
+        Some(Logs { of_blocks: whole.map(|(_, log)| log).collect(), average })
+    }
+
+    /// One figure's ratios of a setting to the first.
+    fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
+        let logs = self.runs.log_ratios(0, setting, workload, metric)?;
+        Some(Logs { of_blocks: logs.into_values().collect(), average: average(metric) })
     }
 
     /// Comparisons made beside each other, each from its blocks' logarithms of ratios.
-    fn corrected(&self, logs: Vec<Option<Vec<f64>>>) -> Vec<Comparison> {
-        let p_values: Vec<Option<f64>> =
-            logs.iter().map(|logs| paired::p_value(logs.as_ref()?)).collect();
+    fn corrected(&self, logs: Vec<Option<Logs>>) -> Vec<Comparison> {
+        let p_value = |logs: &Logs| paired::p_value(&logs.of_blocks, logs.average);
+        let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref().and_then(p_value)).collect();
         let corrected = paired::holm(&p_values, self.results.confidence);
-        let compare = |(logs, holm): (Option<Vec<f64>>, paired::Corrected)| Comparison {
-            ratio: logs.and_then(|logs| paired::ratio_of_logs(&logs, holm.confidence)),
+        let ratio = |logs: Logs, confidence| {
+            paired::ratio_of_logs(&logs.of_blocks, logs.average, confidence)
+        };
+        let compare = |(logs, holm): (Option<Logs>, paired::Corrected)| Comparison {
+            ratio: logs.and_then(|logs| ratio(logs, holm.confidence)),
             proven: holm.proven,
         };
         logs.into_iter().zip(corrected).map(compare).collect()
@@ -204,8 +220,7 @@ impl Judge<'_> {
         let mut logs = Vec::new();
         for broken in &broken {
             for &setting in &settings {
-                let ratios = self.runs.log_ratios(0, setting, broken.workload, broken.metric);
-                logs.push(ratios.map(|ratios| ratios.into_values().collect()));
+                logs.push(self.logs(setting, broken.workload, broken.metric));
             }
         }
         let mut comparisons = self.corrected(logs).into_iter();
@@ -239,7 +254,7 @@ mod tests {
         assert!(ratio.low < 0.5 && 0.5 < ratio.high && ratio.high < 0.6, "{ratio:?}");
         assert!(ratio.confidence >= 0.99, "{ratio:?}");
         let text = recommended.reason.join("\n");
-        for part in ["50", "25.", "`20us`", "throughput_bps", "proven cost", "interval from"] {
+        for part in ["50", "24.8 us", "`20us`", "throughput_bps", "proven cost", "interval from"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -273,20 +288,25 @@ mod tests {
     #[test]
     fn wrong_claims_stay_within_the_confidence() {
         for goal in ["maximize throughput_bps", "maximize throughput_bps where rate >= 0.99 best"] {
-            let claims = (0..500)
-                .filter(|&index| {
-                    let mut rng = Rng::split(17, index);
-                    let settings = ["a", "b", "c", "d", "e"];
-                    let mut results = results(&settings, &[stream("s")], 5, |_, _| Figures {
-                        rate: 1e9 * noise(&mut rng, 0.02),
-                        ..Figures::default()
-                    });
-                    results.confidence = 0.9;
-                    recommend_for(goal, &results).unwrap().proven
-                })
-                .count();
-            assert!(claims <= 50, "{goal}: {claims} of 500 claims at 90 %");
+            let claims = claims(goal, Metric::ThroughputBps, |rng, _| 1e9 * noise(rng, 0.02));
+            // Claims go one way, so about half of the 10 % that both ways have.
+            assert!((10..=100).contains(&claims), "{goal}: {claims} of 1000 claims at 90 %");
         }
+    }
+
+    #[test]
+    fn wrong_claims_stay_within_the_confidence_with_odd_runs_too() {
+        let claims =
+            claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, _| with_odd_runs(rng));
+        assert!((10..=100).contains(&claims), "{claims} of 1000 claims at 90 %");
+    }
+
+    #[test]
+    fn a_fifth_less_tail_is_found_in_spite_of_odd_runs() {
+        let claims = claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, setting| {
+            with_odd_runs(rng) * if setting == 3 { 0.8 } else { 1.0 }
+        });
+        assert!(claims >= 900, "{claims} of 1000 differences found at 90 %");
     }
 
     #[test]
@@ -372,6 +392,7 @@ mod tests {
         });
         let recommended = recommend_for("cpu", &results).unwrap();
         assert_eq!((recommended.setting, recommended.proven), (0, false));
+        assert!(recommended.reason[0].contains("no other setting"), "{recommended:?}");
     }
 
     /// Four settings: `20us` halves the latency for 10 % more CPU, `50us` takes it to a quarter and
@@ -393,11 +414,33 @@ mod tests {
         })
     }
 
+    /// How many of 1000 results with five settings and ten blocks lead to a claim at 90 %, with
+    /// `figure` drawn for each run.
+    fn claims(goal: &str, metric: Metric, figure: fn(&mut Rng, usize) -> f64) -> usize {
+        let settings = ["a", "b", "c", "d", "e"];
+        let mut results = results(&settings, &[stream("s")], 10, |_, _| Figures::default());
+        results.confidence = 0.9;
+        let goal = Goal::parse(goal).unwrap();
+        let mut runs = Runs::of(&results);
+        let claims = |&index: &u64| {
+            let mut rng = Rng::split(17, index);
+            runs.replace_figures(metric, |setting| figure(&mut rng, setting));
+            recommend(&results, &runs, &goal).unwrap().proven
+        };
+        (0..1_000).filter(claims).count()
+    }
+
+    /// A tail, of which one run in fifteen has 1.1 to 5 times as much.
+    fn with_odd_runs(rng: &mut Rng) -> f64 {
+        let is_odd = rng.uniform() < 1.0 / 15.0;
+        let odd = if is_odd { 1.1 + 3.9 * rng.uniform() } else { 1.0 };
+        1e5 * odd * noise(rng, 0.02)
+    }
+
     #[track_caller]
     fn recommend_for(goal: &str, results: &Results) -> Result<Recommendation, String> {
         let results = Results { goal: Some(goal.to_owned()), ..results.clone() };
         let summary = Summary::of(&results);
-        eprintln!("== {goal}\n{:#?}", summary.recommendation);
         summary.recommendation.ok_or_else(|| summary.warnings.join("\n"))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::paired::Average;
 use latput_stats::{Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row};
@@ -55,6 +56,16 @@ impl<'a> Runs<'a> {
             ));
         }
         Self { cells, remarks }
+    }
+
+    /// Draws one figure of every run anew, in the order of settings, workloads and blocks.
+    #[cfg(test)]
+    pub(crate) fn replace_figures(&mut self, metric: Metric, mut draw: impl FnMut(usize) -> f64) {
+        for ((setting, _), runs) in &mut self.cells {
+            for run in runs.values_mut() {
+                run.figures.insert(metric, draw(*setting));
+            }
+        }
     }
 
     /// The cells that have runs, each with its runs in the order of blocks.
@@ -114,6 +125,14 @@ impl<'a> Runs<'a> {
         confidence: f64,
     ) -> Option<Estimate> {
         let logs = self.log_ratios(base, other, workload, metric)?;
-        paired::ratio_of_logs(&logs.into_values().collect::<Vec<_>>(), confidence)
+        paired::ratio_of_logs(&logs.into_values().collect::<Vec<_>>(), average(metric), confidence)
+    }
+}
+
+/// Which mean over blocks compares a metric: tails have odd runs.
+pub(crate) fn average(metric: Metric) -> Average {
+    match metric.summary() {
+        Summarised::Mean => Average::Plain,
+        Summarised::Median => Average::Trimmed,
     }
 }

@@ -154,10 +154,10 @@ mod tests {
                 .map(|_| {
                     let run = 11.5 + 0.3 * normal(rng);
                     let sample = |_| Nanos::from_secs_f64(1e-9 * (run + 0.4 * normal(rng)).exp());
-                    (0..20).map(sample).map(|value| (value, 1)).collect()
+                    (0..6).map(sample).map(|value| (value, 1)).collect()
                 })
                 .collect();
-            Pool::of(runs.into_iter().map(Vec::into_iter)).interval(0.8, 0.95, 399, rng)
+            Pool::of(runs.into_iter().map(Vec::into_iter)).interval(0.8, 0.95, 199, rng)
         });
     }
 

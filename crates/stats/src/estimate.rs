@@ -30,7 +30,7 @@ pub enum Method {
     OrderStatistic,
     /// Bootstrap over runs.
     Bootstrap,
-    /// Student's t on the logarithms of paired ratios.
+    /// Student's t on the logarithms of paired ratios, for tails on their trimmed mean.
     PairedLogRatio,
     /// One run only: no interval; `low` and `high` equal `value`, confidence 0.
     Single,

@@ -52,7 +52,7 @@ impl Judge<'_> {
         let first = self.label(0);
         let Some(nearest) = nearest else {
             return format!(
-                "Stay with {first}: no other setting that keeps the conditions was measured in full."
+                "Stay with {first}: no other setting that keeps the conditions has figures to compare."
             );
         };
         let nature = if self.objective_ratios()[&nearest].proven {
@@ -122,7 +122,7 @@ impl Judge<'_> {
         }
         let words = kept[&setting].iter().map(|kept| {
             let proof = if kept.proven { "proven" } else { "by the estimate only" };
-            format!("{} ({proof})", self.kept_words(kept))
+            format!("{}, {proof}", self.kept_words(kept))
         });
         format!("It keeps the conditions: {}.", listed(words))
     }
@@ -158,9 +158,8 @@ impl Judge<'_> {
                 headline(&spec.traffic).into_iter().chain(generator).map(move |m| (workload, m))
             })
             .filter_map(|(workload, metric)| {
-                let logs = self.runs.log_ratios(0, to, workload, metric)?;
-                let logs: Vec<f64> = logs.into_values().collect();
-                (logs.len() > 1).then_some(((workload, metric), Some(logs)))
+                let logs = self.logs(to, workload, metric)?;
+                (logs.of_blocks.len() > 1).then_some(((workload, metric), Some(logs)))
             })
             .unzip();
         let compared = self.corrected(logs);
@@ -204,25 +203,35 @@ impl Judge<'_> {
                 self.estimate(setting, workload, metric)
                     .map_or_else(|| "nothing".to_owned(), |e| words::quantity(metric, e.value))
             };
-            format!("{} against {} in {}", value(setting), value(0), self.workload(workload))
+            let name = if self.objective.len() > 1 { metric.name() } else { "" };
+            let (this, first) = (value(setting), value(0));
+            format!("{name} {this} against {first} in {}", self.workload(workload))
+                .trim()
+                .to_owned()
         });
         listed(figures)
     }
 
-    /// `throughput_bps 8.10 Gbit/s in tcp_stream, at least 8.95 Gbit/s (0.95 best) asked`.
+    /// `throughput_bps 8.10 Gbit/s in tcp_stream (9.5 % lower) of at least 8.95 Gbit/s that COND asks for`.
     fn kept_words(&self, kept: &Kept<'_>) -> String {
         let quantity = |value: Option<f64>| {
             value.map_or_else(|| "not measured".to_owned(), |v| words::quantity(kept.metric, v))
         };
         let side = match kept.condition.bound {
-            Bound::AtLeast => "at least",
-            Bound::AtMost => "at most",
+            Bound::AtLeast => "of at least",
+            Bound::AtMost => "of at most",
         };
-        let workload = self.workload(kept.workload);
+        let missed = match (kept.met, kept.value, kept.limit) {
+            (false, Some(value), Some(limit)) if limit > 0.0 => {
+                format!(" ({})", words::change(value / limit))
+            }
+            _ => String::new(),
+        };
         let (value, limit) = (quantity(kept.value), quantity(kept.limit));
+        let (metric, workload) = (kept.metric, self.workload(kept.workload));
         format!(
-            "{} {value} in {workload}, {side} {limit} asked by `{}`",
-            kept.metric, kept.condition
+            "{metric} {value} in {workload}{missed} {side} {limit} that `{}` asks for",
+            kept.condition
         )
     }
 
