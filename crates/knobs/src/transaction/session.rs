@@ -134,7 +134,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         writes_done: &mut usize,
     ) -> Result<(), Cause> {
         let knobs = Target { desired, undo: &self.checkpoint.undo }.knobs();
-        for &knob in &knobs {
+        let going_back = steps::exposed(changes).into_iter().filter(|k| !desired.contains_key(k));
+        for knob in going_back.chain(knobs) {
             for turn in steps::TURNS {
                 // Read anew and not taken from the plan: an earlier write may have reset this knob or
                 // created its places.

@@ -193,29 +193,38 @@ pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State
     changes
 }
 
+/// The knobs that making `changes` may reset.
+///
+/// Where they go back to an old value, they do so before that as well as after: the places may be gone
+/// afterwards, and a driver that remembers the values of its NAPIs would keep ours for the next ones.
+pub(super) fn exposed(changes: &[Change]) -> BTreeSet<Knob> {
+    changes.iter().flat_map(|change| change.knob.spec().resets).copied().collect()
+}
+
 /// Writes and verifies the values of `undo`, in the order of any change (a knob that resets others
 /// must again come first). Unlike a change it does not stop at a failure: one bad queue must not keep
 /// the others from going back.
 pub(super) fn put_back(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> PutBack {
     let changes = differences(kernel, interface, undo);
+    let knobs = Target { desired: &Setting::new(), undo }.knobs();
+    let order: Vec<Knob> = exposed(&changes).into_iter().chain(knobs).collect();
     let mut refused = BTreeMap::new();
+    let mut still_left = Vec::new();
     for _ in 0..PUT_BACK_ATTEMPTS {
-        for knob in (Target { desired: &Setting::new(), undo }).knobs() {
+        for &knob in &order {
             for turn in TURNS {
                 write_old_values(kernel, interface, undo, (knob, turn), &mut refused);
             }
         }
         match review(kernel, interface, undo, &refused) {
-            Ok((left, gone)) if left.is_empty() => return PutBack::Done { changes, gone },
-            Ok(_) => {}
-            Err(InterfaceGone) => return PutBack::InterfaceGone { undo: undo.clone() },
+            None => return PutBack::InterfaceGone { undo: undo.clone() },
+            Some(Review { left, gone }) if left.is_empty() => {
+                return PutBack::Done { changes, gone };
+            }
+            Some(Review { left, .. }) => still_left = left,
         }
     }
-    match review(kernel, interface, undo, &refused) {
-        Ok((left, gone)) if left.is_empty() => PutBack::Done { changes, gone },
-        Ok((left, _)) => PutBack::Left(left),
-        Err(InterfaceGone) => PutBack::InterfaceGone { undo: undo.clone() },
-    }
+    PutBack::Left(still_left)
 }
 
 /// Writes the old values of one knob, and keeps what the kernel said to those it refused.
@@ -253,21 +262,26 @@ fn is_absence(error: &KernelError) -> bool {
     matches!(error.kind, KernelErrorKind::Unsupported | KernelErrorKind::NoInterface)
 }
 
-/// There is no such interface any more.
-struct InterfaceGone;
+/// How an interface compares with its old values.
+struct Review {
+    /// What is not as it was.
+    left: Vec<Leftover>,
+    /// What no longer exists.
+    gone: Vec<(Knob, Place)>,
+}
 
-/// Compares every place with its old value: what is not as it was, and what no longer exists.
+/// Compares every place with its old value; `None` when there is no such interface any more.
 fn review(
     kernel: &dyn KernelRead,
     interface: &str,
     undo: &State,
     refused: &BTreeMap<(Knob, Place), KernelError>,
-) -> Result<(Vec<Leftover>, Vec<(Knob, Place)>), InterfaceGone> {
+) -> Option<Review> {
     let (mut left, mut gone) = (Vec::new(), Vec::new());
     for (knob, old_values) in by_knob(undo) {
         let current = match read(kernel, interface, knob) {
             Ok(current) => Ok(BTreeMap::from_iter(current)),
-            Err(error) if error.kind == KernelErrorKind::NoInterface => return Err(InterfaceGone),
+            Err(error) if error.kind == KernelErrorKind::NoInterface => return None,
             Err(error) if error.kind == KernelErrorKind::Unsupported => Ok(BTreeMap::new()),
             Err(error) => Err(error),
         };
@@ -283,11 +297,11 @@ fn review(
                 },
                 Err(error) => (None, error.to_string()),
             };
-            let reason = refused.get(&(knob, place)).map_or(reason, |error| error.to_string());
+            let reason = refused.get(&(knob, place)).map_or(reason, ToString::to_string);
             left.push(Leftover { knob, place, wanted: wanted.clone(), found, reason });
         }
     }
-    Ok((left, gone))
+    Some(Review { left, gone })
 }
 
 fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {
