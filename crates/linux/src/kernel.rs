@@ -173,6 +173,9 @@ impl LinuxKernel {
         let name = &link.name;
         match (knob, place, value) {
             (Knob::Mtu, Place::Device, Value::Count(bytes)) => {
+                if u32::try_from(*bytes).is_err() {
+                    return Err(Failure::refused("more bytes than fit 32 bits"));
+                }
                 Ok(self.route.set_mtu(name, Bytes::new(*bytes))?)
             }
             (Knob::Txqueuelen, Place::Device, Value::Count(packets)) => {
