@@ -142,20 +142,30 @@ pub fn number(value: f64) -> String {
     if size < 0.0005 {
         return if value < 0.0 { ">-0.001" } else { "<0.001" }.to_owned();
     }
-    // The limits are where rounding would add a digit: 9.996 is 10.0, not 10.00.
-    let decimals = match size {
-        _ if size >= 99.95 => 0,
-        _ if size >= 9.995 => 1,
-        _ if size >= 0.9995 => 2,
-        _ => 3,
-    };
+    let decimals = decimals(value);
     format!("{value:.decimals$}")
 }
 
-/// Half the interval's width in `scale`, for `45.6 ±0.3`; `None` where there is no interval.
+/// Decimals for three significant digits. The limits are where rounding would add a digit: 9.996 is
+/// 10.0, not 10.00.
+fn decimals(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 => 2,
+        _ => 3,
+    }
+}
+
+/// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
+/// where there is no interval.
 pub fn half_width(estimate: &Estimate, scale: &Scale) -> Option<String> {
     let (low, high) = interval(estimate)?;
-    Some(number((high - low) / 2.0 / scale.divisor))
+    let half = (high - low) / 2.0 / scale.divisor;
+    let decimals = decimals(estimate.value / scale.divisor);
+    let text = format!("{half:.decimals$}");
+    let is_lost = half > 0.0 && text.chars().all(|c| c == '0' || c == '.');
+    Some(if is_lost { number(half) } else { text })
 }
 
 /// The interval; `None` for a single run or ends that are no numbers.
