@@ -3,10 +3,14 @@
 use std::io::{self, IsTerminal, Write};
 
 use latput_load::Stop;
+use latput_report::Screen;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::{Code, Failure};
+
+/// A file or a pipe: wide enough for one table, no colours.
+pub(crate) const PLAIN: Screen = Screen { columns: 160, is_terminal: false };
 
 /// What every command is given.
 #[derive(Debug)]
@@ -57,9 +61,13 @@ impl Context {
         eprintln!("{text}");
     }
 
-    /// The columns of the terminal; `None` when the output is no terminal.
-    pub(crate) fn columns(&self) -> Option<u16> {
+    /// Where results are printed to.
+    pub(crate) fn screen(&self) -> Screen {
         let out = io::stdout();
-        out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).map_or(80, |s| s.ws_col.max(40)))
+        if !out.is_terminal() {
+            return PLAIN;
+        }
+        let columns = rustix::termios::tcgetwinsize(&out).map_or(80, |size| size.ws_col);
+        Screen { columns: usize::from(columns.max(40)), is_terminal: true }
     }
 }

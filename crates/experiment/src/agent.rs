@@ -45,7 +45,7 @@ where
         Err(failure) => return protocol::write_line(&mut output, &Answer::Failed(failure)),
     };
     while let Some(request) = next(&requests, stop)? {
-        if request == Request::Close {
+        if matches!(request, Request::Close) {
             let answer = service.host.close().map_or_else(Answer::Failed, |()| Answer::Closed);
             return protocol::write_line(&mut output, &answer);
         }

@@ -209,8 +209,8 @@ impl Archive {
                 params![
                     run,
                     row.block,
-                    row.setting,
-                    row.workload,
+                    index(row.setting),
+                    index(row.workload),
                     row.started_unix_ms.cast_signed(),
                     observation
                 ],
@@ -280,7 +280,7 @@ impl Archive {
             return Err(self.error(format!("it has no run {run}: leave out --run for the newest")));
         };
         let mut results: Results = self.from_json("header", &header)?;
-        let rows: Vec<(u32, usize, usize, i64, String)> = self.sql(
+        let rows: Vec<(u32, u32, u32, i64, String)> = self.sql(
             self.db
                 .prepare(
                     "SELECT block, setting, workload, started_unix_ms, observation FROM trial \
@@ -297,6 +297,7 @@ impl Archive {
         results.rows = rows
             .into_iter()
             .map(|(block, setting, workload, started, observation)| {
+                let (setting, workload) = (setting as usize, workload as usize);
                 if setting >= results.settings.len() || workload >= results.workloads.len() {
                     return Err(self.error("a trial names a setting that is not there".to_owned()));
                 }
@@ -339,6 +340,11 @@ impl Archive {
     fn error(&self, problem: String) -> Error {
         Error::Archive { path: self.path.clone(), problem }
     }
+}
+
+/// Settings and workloads are counted in thousands at most.
+fn index(idx: usize) -> i64 {
+    i64::try_from(idx).expect("a plan has no more settings or workloads than the file can number")
 }
 
 fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {

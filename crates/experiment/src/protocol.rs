@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Controller to agent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// First of all: what this agent is to be.
@@ -227,7 +227,7 @@ mod tests {
         write_line(&mut bytes, &Request::Abort).unwrap();
         write_line(&mut bytes, &Answer::Listening { port: 7 }).unwrap();
         let mut from = bytes.as_slice();
-        assert_eq!(read_line::<Request>(&mut from).unwrap(), Request::Abort);
+        assert!(matches!(read_line(&mut from), Ok(Request::Abort)));
         assert_eq!(read_line::<Answer>(&mut from).unwrap(), Answer::Listening { port: 7 });
         assert!(matches!(read_line::<Answer>(&mut from), Err(LineError::Closed)));
     }

@@ -13,6 +13,7 @@ use crate::archive::Archive;
 use crate::checks;
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::host::chain;
 use crate::protocol::{Answer, Finished, Request};
 use crate::testbed::Testbed;
 
@@ -259,7 +260,10 @@ fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<
 /// Lets the traffic flow once; both hosts start on one word and keep their own windows.
 fn traffic(crew: &mut Crew, workload: &Workload, run: &Run<'_>) -> Result<Vec<Finished>, Error> {
     let stop = run.stop;
-    let key = Key::random();
+    let key = Key::generate().map_err(|error| Error::Traffic {
+        workload: workload.name.clone(),
+        problem: chain(&error),
+    })?;
     let receive = Request::Receive { traffic: workload.traffic, key: key.clone() };
     let sut = crew.of_role(Role::Sut);
     let peer = sut.spec.address;

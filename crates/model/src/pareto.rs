@@ -66,3 +66,54 @@ fn beats(a: &Costs, b: &Costs) -> bool {
     let differences = || a.iter().filter_map(|(figure, cost)| Some(cost - b.get(figure)?));
     differences().all(|difference| difference <= step) && differences().any(|d| d < -step)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Summary;
+    use crate::synthetic::{Figures, results, rr, stream};
+
+    #[test]
+    fn what_is_beaten_everywhere_is_not_in_the_set() {
+        // Rate, tail, CPU cost.
+        check(&[(1.0, 50.0, 2.0), (1.0, 60.0, 3.0), (0.5, 50.0, 1.0)], &[0, 2]);
+        check(&[(1.0, 50.0, 2.0), (2.0, 40.0, 1.0)], &[1]);
+    }
+
+    #[test]
+    fn differences_of_less_than_a_percent_do_not_count() {
+        check(&[(1.0, 50.0, 2.0), (1.005, 49.8, 1.99)], &[0, 1]);
+        check(&[(1.0, 50.0, 2.0), (0.995, 45.0, 2.01)], &[1]);
+    }
+
+    #[test]
+    fn settings_that_beat_each_other_in_a_ring_do_not_empty_the_set() {
+        let (near, far) = (1.008, 1.0_f64.mul_add(1.0, 0.016));
+        let ring =
+            [(1.0, 50.0, 2.0 * far), (near, 50.0 * far, 2.0), (1.0, 50.0 * near, 2.0 * near)];
+        assert!(!front(&ring).is_empty());
+        check(&[(1.0, 50.0, 2.0); 3], &[0, 1, 2]);
+    }
+
+    #[test]
+    fn a_setting_without_some_figure_cannot_be_compared() {
+        let mut results =
+            results(&["a", "b"], &[rr("rr"), stream("s")], 2, |_, _| figures((1.0, 50.0, 2.0)));
+        results.rows.retain(|row| row.setting == 0 || row.workload == 0);
+        assert_eq!(Summary::of(&results).pareto, [0]);
+    }
+
+    fn figures((rate, p99_us, service_demand_us): (f64, f64, f64)) -> Figures {
+        Figures { rate: rate * 1e6, p99_us: Some(p99_us), service_demand_us }
+    }
+
+    fn front(settings: &[(f64, f64, f64)]) -> Vec<usize> {
+        let labels = vec!["x"; settings.len()];
+        let results = results(&labels, &[rr("rr")], 1, |setting, _| figures(settings[setting]));
+        Summary::of(&results).pareto
+    }
+
+    #[track_caller]
+    fn check(settings: &[(f64, f64, f64)], expected: &[usize]) {
+        assert_eq!(front(settings), expected);
+    }
+}

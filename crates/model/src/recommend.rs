@@ -220,3 +220,184 @@ impl Judge<'_> {
         self.runs.estimate(setting, workload, metric, self.results.confidence)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::Summary;
+    use crate::synthetic::{Figures, noise, results, rr, stream};
+
+    const DEFAULT: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 best";
+
+    #[test]
+    fn a_planted_winner_is_found_with_its_ratio_and_its_cost() {
+        let recommended = recommend_for(DEFAULT, &trade_off(6, 0.02)).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (1, true));
+        let ratio = recommended.against_first.unwrap();
+        assert!(ratio.low < 0.5 && 0.5 < ratio.high && ratio.high < 0.6, "{ratio:?}");
+        assert!(ratio.confidence >= 0.99, "{ratio:?}");
+        let text = recommended.reason.join("\n");
+        for part in ["50", "25.", "`20us`", "throughput_bps", "proven cost", "interval from"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_breaks_a_condition_is_not_chosen() {
+        // `50us` has by far the least latency and 60 % of the throughput.
+        let recommended = recommend_for(DEFAULT, &trade_off(6, 0.02)).unwrap();
+        assert_ne!(recommended.setting, 2);
+        let recommended = recommend_for("minimize latency_ns_p99", &trade_off(6, 0.02)).unwrap();
+        assert_eq!(recommended.setting, 2);
+        let cost = "proven cost: sut_service_demand_us in `stream` is 4.5";
+        assert!(recommended.reason.iter().any(|text| text.contains(cost)), "{recommended:?}");
+    }
+
+    #[test]
+    fn without_a_difference_nothing_is_claimed() {
+        let mut rng = Rng::from_seed(3);
+        let results = results(&["off", "20us", "50us"], &[rr("rr")], 5, |_, _| Figures {
+            rate: 1e5 * noise(&mut rng, 0.03),
+            p99_us: Some(50.0 * noise(&mut rng, 0.05)),
+            service_demand_us: 2.0 * noise(&mut rng, 0.03),
+        });
+        let recommended = recommend_for("latency", &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+        assert_eq!(recommended.against_first, None);
+        let text = recommended.reason.join("\n");
+        assert!(text.contains("not proven to differ") && text.contains(" at 99."), "{text}");
+    }
+
+    #[test]
+    fn wrong_claims_stay_within_the_confidence() {
+        for goal in ["maximize throughput_bps", "maximize throughput_bps where rate >= 0.99 best"] {
+            let claims = (0..500)
+                .filter(|&index| {
+                    let mut rng = Rng::split(17, index);
+                    let settings = ["a", "b", "c", "d", "e"];
+                    let mut results = results(&settings, &[stream("s")], 5, |_, _| Figures {
+                        rate: 1e9 * noise(&mut rng, 0.02),
+                        ..Figures::default()
+                    });
+                    results.confidence = 0.9;
+                    recommend_for(goal, &results).unwrap().proven
+                })
+                .count();
+            assert!(claims <= 50, "{goal}: {claims} of 500 claims at 90 %");
+        }
+    }
+
+    #[test]
+    fn one_run_of_each_proves_nothing() {
+        for goal in Goal::NAMED.iter().map(|(name, _)| *name).chain([DEFAULT]) {
+            let recommended = recommend_for(goal, &trade_off(1, 0.0)).unwrap();
+            assert_eq!((recommended.setting, recommended.proven), (0, false), "{goal}");
+        }
+    }
+
+    #[test]
+    fn where_no_setting_keeps_the_conditions_the_nearest_is_named() {
+        let goal = "minimize latency_ns_p99 where throughput_bps >= 2e9";
+        let recommended = recommend_for(goal, &trade_off(6, 0.02)).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+        let text = recommended.reason.join("\n");
+        assert!(text.contains("No setting keeps") && text.contains("Gbit/s"), "{text}");
+    }
+
+    #[test]
+    fn where_the_first_setting_breaks_a_condition_one_that_keeps_it_must_be_proven_to() {
+        let mut results = trade_off(6, 0.02);
+        results.settings.swap(0, 2);
+        for row in &mut results.rows {
+            row.setting = [2, 1, 0, 3][row.setting];
+        }
+        let recommended = recommend_for(DEFAULT, &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (1, true));
+        let text = recommended.reason.join("\n");
+        assert!(text.contains("`50us` does not keep"), "{text}");
+        // With one run there is no interval, so nothing is left for it.
+        results.rows.retain(|row| row.block == 0);
+        let recommended = recommend_for(DEFAULT, &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+    }
+
+    #[test]
+    fn named_goals_choose_what_their_owners_mean() {
+        let results = trade_off(8, 0.01);
+        for (goal, label) in
+            [("latency", "50us"), ("throughput", "20us"), ("cpu", "500us"), ("balanced", "20us")]
+        {
+            let recommended = recommend_for(goal, &results).unwrap();
+            let found = &results.settings[recommended.setting].label;
+            assert_eq!(found, label, "{goal}: {:#?}", recommended.reason);
+            assert!(recommended.goal.starts_with(&format!("{goal}: ")), "{}", recommended.goal);
+        }
+    }
+
+    #[test]
+    fn one_odd_run_does_not_choose_the_setting() {
+        let mut results = trade_off(10, 0.01);
+        let odd = results.rows.iter_mut().find(|row| row.setting == 1 && row.workload == 0);
+        let odd = odd.unwrap().observation.traffic.latency.as_mut().unwrap();
+        odd.record_n(latput_units::Nanos::from_us(120), 50);
+        assert_eq!(recommend_for(DEFAULT, &results).unwrap().setting, 1);
+    }
+
+    #[test]
+    fn missing_runs_leave_a_setting_out_and_missing_figures_the_goal() {
+        let mut results = trade_off(6, 0.02);
+        results.rows.retain(|row| row.setting != 1 || row.workload == 1);
+        assert_ne!(recommend_for(DEFAULT, &results).unwrap().setting, 1);
+        for goal in [
+            "minimize loss_ratio",
+            "minimize latency_ns_p99 of udp_stream",
+            "minimize latency_ns_p99 where loss_ratio of stream <= 0.01",
+        ] {
+            let error = recommend_for(goal, &results).unwrap_err();
+            assert!(error.contains("no recommendation") && error.contains(" no "), "{error}");
+        }
+        let goal = "minimize latency_ns_p99 where loss_ratio <= 0.01";
+        let recommended = recommend_for(goal, &results).unwrap();
+        assert!(recommended.reason.iter().any(|text| text.contains("No workload has")));
+    }
+
+    #[test]
+    fn a_figure_of_zero_has_no_ratio_and_no_claim() {
+        let results = results(&["off", "on"], &[stream("s")], 5, |setting, _| Figures {
+            rate: 1e9,
+            p99_us: Some(100.0),
+            service_demand_us: setting as f64,
+        });
+        let recommended = recommend_for("cpu", &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+    }
+
+    /// Four settings: `20us` halves the latency for 10 % more CPU, `50us` takes it to a quarter and
+    /// throughput to 60 %, `500us` makes everything slower and cheaper.
+    fn trade_off(blocks: u32, sd: f64) -> Results {
+        let mut rng = Rng::from_seed(1);
+        let settings = ["off", "20us", "50us", "500us"];
+        results(&settings, &[rr("rr"), stream("stream")], blocks, |setting, workload| {
+            let latency = [50.0, 25.0, 12.5, 500.0][setting];
+            let rate = match workload {
+                0 => [1e5, 1.2e5, 1.3e5, 0.98e5][setting],
+                _ => [1e9, 1.0e9, 0.6e9, 0.97e9][setting],
+            };
+            Figures {
+                rate: rate * noise(&mut rng, sd),
+                p99_us: Some(latency * noise(&mut rng, sd)),
+                service_demand_us: [2.0, 2.2, 9.0, 1.0][setting] * noise(&mut rng, sd),
+            }
+        })
+    }
+
+    #[track_caller]
+    fn recommend_for(goal: &str, results: &Results) -> Result<Recommendation, String> {
+        let results = Results { goal: Some(goal.to_owned()), ..results.clone() };
+        let summary = Summary::of(&results);
+        eprintln!("== {goal}\n{:#?}", summary.recommendation);
+        summary.recommendation.ok_or_else(|| summary.warnings.join("\n"))
+    }
+}

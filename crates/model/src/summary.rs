@@ -225,3 +225,142 @@ fn failures(row: &Row) -> BTreeMap<&str, &str> {
     // Collected backwards, so that the first of a name is the one that stays.
     failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use latput_stats::Method;
+    use latput_trial::Check;
+    use latput_units::{Nanos, Rng};
+
+    use super::*;
+    use crate::synthetic::{Figures, noise, results, rr, stream, udp};
+
+    #[test]
+    fn a_cell_has_every_figure_with_the_interval_of_its_kind() {
+        let summary = Summary::of(&steady(6));
+        assert_eq!(summary.cells.len(), 6);
+        let cell = &summary.cells[0];
+        let method = |metric| cell.metrics.get(&metric).map(|estimate| estimate.method);
+        assert_eq!(method(Metric::TransactionsPerS), Some(Method::StudentT));
+        assert_eq!(method(Metric::LatencyNsP99), Some(Method::OrderStatistic));
+        assert_eq!(method(Metric::ThroughputBps), None);
+        assert_eq!(cell.latency.as_ref().map(Histogram::count), Some(600));
+        assert_eq!((cell.runs, cell.narrow_enough), (6, true));
+        assert!(summary.warnings.is_empty(), "{:?}", summary.warnings);
+    }
+
+    #[test]
+    fn settings_are_compared_with_the_first_within_blocks() {
+        let summary = Summary::of(&steady(6));
+        assert!(summary.cells[0].against_first.is_empty());
+        let cell =
+            summary.cells.iter().find(|cell| cell.setting == 1 && cell.workload == 1).unwrap();
+        let ratio = &cell.against_first[&Metric::ThroughputBps];
+        assert_eq!((ratio.method, ratio.runs), (Method::PairedLogRatio, 6));
+        assert!(ratio.low < 0.8 && 0.8 < ratio.high && !ratio.excludes(0.8), "{ratio:?}");
+    }
+
+    #[test]
+    fn one_run_has_no_interval_and_says_so() {
+        let summary = Summary::of(&steady(1));
+        for cell in &summary.cells {
+            assert!(cell.metrics.values().all(|estimate| estimate.method == Method::Single));
+            assert!(!cell.narrow_enough);
+        }
+        assert_eq!(summary.warnings.len(), 6);
+        assert!(summary.warnings[0].contains("one run has no interval"), "{:?}", summary.warnings);
+    }
+
+    #[test]
+    fn a_wide_interval_is_warned_of_with_what_was_asked_and_reached() {
+        let mut results = steady(6);
+        results.half_width = 0.000_1;
+        let summary = Summary::of(&results);
+        let warning = &summary.warnings[0];
+        for part in
+            ["`off`", "`rr`", "not met", "+/- 0.01 % at 99 %", "transactions_per_s +/-", "CPU"]
+        {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+    }
+
+    #[test]
+    fn an_odd_run_is_listed() {
+        let mut results = steady(8);
+        let row = results.rows.iter_mut().find(|row| row.block == 3 && row.setting == 1).unwrap();
+        row.observation.traffic.latency.as_mut().unwrap().record_n(Nanos::from_ms(1), 50);
+        let summary = Summary::of(&results);
+        let [outlier] = summary.outliers.as_slice() else { panic!("{:?}", summary.outliers) };
+        assert_eq!((outlier.setting, outlier.workload, outlier.block), (1, 0, 3));
+        assert_eq!(outlier.metric, Metric::LatencyNsP99);
+        assert!(outlier.value > 9e5 && outlier.median < 1e5, "{outlier:?}");
+    }
+
+    #[test]
+    fn failed_checks_are_counted_by_name_and_cell() {
+        let mut results = steady(3);
+        let check = |name: &str, passed, detail: &str| Check {
+            name: name.to_owned(),
+            passed,
+            detail: detail.to_owned(),
+        };
+        for row in results.rows.iter_mut().filter(|row| row.setting == 1 && row.workload == 2) {
+            let detail = format!("block {}", row.block);
+            row.observation.checks =
+                vec![check("steal", row.block == 0, &detail), check("drops", true, "")];
+        }
+        let summary = Summary::of(&results);
+        let [failed] = summary.failed_checks.as_slice() else {
+            panic!("{:?}", summary.failed_checks)
+        };
+        assert_eq!((failed.setting, failed.workload, failed.runs), (1, 2, 2));
+        assert_eq!((failed.name.as_str(), failed.detail.as_str()), ("steal", "block 1"));
+    }
+
+    #[test]
+    fn empty_and_damaged_results_are_summarised_without_a_crash() {
+        let empty = results(&[], &[], 3, |_, _| Figures::default());
+        let summary = Summary::of(&Results { goal: Some("latency".to_owned()), ..empty });
+        assert!(summary.cells.is_empty() && summary.pareto.is_empty());
+        assert!(summary.warnings[0].contains("no recommendation"), "{:?}", summary.warnings);
+
+        let nothing_measured =
+            results(&["a", "b"], &[rr("rr"), stream("s")], 3, |_, _| Figures::default());
+        let summary = Summary::of(&Results { goal: Some("cpu".to_owned()), ..nothing_measured });
+        assert_eq!(summary.cells.len(), 4);
+
+        let mut damaged = steady(4);
+        damaged.rows[0].setting = 99;
+        damaged.rows[1].workload = usize::MAX;
+        damaged.rows[2].block = damaged.rows[8].block;
+        damaged.goal = Some("be quick".to_owned());
+        let summary = Summary::of(&damaged);
+        for part in ["2 runs name", "ran twice", "`be` at column 1"] {
+            assert!(
+                summary.warnings.iter().any(|w| w.contains(part)),
+                "{part}: {:?}",
+                summary.warnings
+            );
+        }
+        for confidence in [0.0, 1.0, f64::NAN, 99.0] {
+            damaged.confidence = confidence;
+            damaged.goal = Some("balanced".to_owned());
+            let summary = Summary::of(&damaged);
+            assert!(
+                summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough)
+            );
+            assert!(!summary.recommendation.is_some_and(|recommended| recommended.proven));
+        }
+    }
+
+    /// `on` has 80 % of the rate of `off` and otherwise the same, with 0.5 % of noise.
+    fn steady(blocks: u32) -> Results {
+        let mut rng = Rng::from_seed(2);
+        let workloads = [rr("rr"), stream("stream"), udp("udp")];
+        results(&["off", "on"], &workloads, blocks, |setting, workload| Figures {
+            rate: 1e6 * [1.0, 0.8][setting] * noise(&mut rng, 0.005),
+            p99_us: (workload != 2).then(|| 50.0 * noise(&mut rng, 0.005)),
+            service_demand_us: 2.0 * noise(&mut rng, 0.005),
+        })
+    }
+}

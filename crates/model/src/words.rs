@@ -47,7 +47,7 @@ pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let margin = percent.abs().min((100.0 - percent).abs());
     let text = if margin < 1.0 { format!("{percent:.2}") } else { format!("{percent:.1}") };
-    format!("{} %", text.strip_suffix(".0").or(text.strip_suffix(".00")).unwrap_or(&text))
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
@@ -86,13 +86,16 @@ mod tests {
         let texts = [change(0.58), change(1.001), change(1.5), change(5.302), change(1e9)];
         let expected = [
             "42 % lower",
-            "0.10 % higher",
+            "0.1 % higher",
             "50 % higher",
             "5.30 times as high",
             "over 1000 times as high",
         ];
         assert_eq!(texts, expected);
-        assert_eq!([percent(0.99), percent(0.9975), percent(0.025)], ["99 %", "99.75 %", "2.5 %"]);
+        assert_eq!(
+            [percent(0.99), percent(0.9975), percent(0.025), percent(0.0)],
+            ["99 %", "99.75 %", "2.5 %", "0 %"]
+        );
     }
 
     #[track_caller]

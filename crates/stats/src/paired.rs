@@ -55,8 +55,8 @@ pub fn p_value(logs: &[f64]) -> Option<f64> {
 /// One comparison of several after Holm's correction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Corrected {
-    /// The confidence at which this comparison's own interval is to be made, so that all together
-    /// have the wanted one.
+    /// One less the level that the comparison is held against: its own interval at this confidence
+    /// excludes 1 exactly where its p-value is below that level.
     pub confidence: f64,
     /// Whether the difference is proven.
     pub proven: bool,

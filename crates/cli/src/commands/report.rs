@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use latput_experiment::Archive;
 use latput_model::Summary;
-use latput_report::{export, html, table};
+use latput_report::{Screen, csv, html, json, markdown, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
-use crate::context::Context;
+use crate::context::{Context, PLAIN};
 use crate::exit::{Code, Failure};
 
 /// Tables and pictures of a results file.
@@ -69,13 +69,13 @@ impl Args {
             Some(path) if is_html(path) => Format::Html,
             _ => Format::Table,
         });
-        let columns = if self.output.is_none() { context.columns() } else { None };
+        let screen = if self.output.is_none() { context.screen() } else { PLAIN };
         let text = match format {
-            Format::Table => table::trade_off(&results, &summary, columns),
-            Format::Html => html::page(&results, &summary),
-            Format::Csv => export::csv(&results),
-            Format::Json => export::json(&results, &summary),
-            Format::Markdown => export::markdown(&results, &summary),
+            Format::Table => terminal(&results, &summary, screen),
+            Format::Html => html(&results, &summary),
+            Format::Csv => csv(&results),
+            Format::Json => json(&results, &summary),
+            Format::Markdown => markdown(&results, &summary),
         };
         match &self.output {
             Some(path) => write_file(path, &text)?,
@@ -102,9 +102,9 @@ pub(crate) fn print(
     summary: &Summary,
 ) -> Result<(), Failure> {
     let text = if context.json {
-        export::json(results, summary)
+        json(results, summary)
     } else {
-        table::trade_off(results, summary, context.columns())
+        terminal(results, summary, context.screen())
     };
     context.print(&text)
 }
@@ -115,7 +115,7 @@ pub(crate) fn write_html(
     results: &Results,
     summary: &Summary,
 ) -> Result<(), Failure> {
-    write_file(path, &html::page(results, summary))
+    write_file(path, &html(results, summary))
 }
 
 /// Replaces a file whole or not at all, so that a full disk leaves no half report.

@@ -247,3 +247,107 @@ fn split(text: &str) -> Result<Words, GoalError> {
     }
     Ok(Words { words: words.into_iter().peekable(), end_column })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_read_into_its_parts() {
+        let goal = Goal::parse(
+            "  maximize transactions_per_s of \"tcp_rr burst=16\" where latency_ns_p99 of tcp_rr<=1.5 first \
+             and throughput_bps >= 2e9 ",
+        )
+        .unwrap();
+        assert_eq!(goal.direction, Direction::Maximize);
+        assert_eq!(goal.objective[0].to_string(), "transactions_per_s of \"tcp_rr burst=16\"");
+        let conditions: Vec<String> = goal.conditions.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            conditions,
+            ["latency_ns_p99 of \"tcp_rr\" <= 1.5 first", "throughput_bps >= 2000000000"]
+        );
+        assert!(goal.text.starts_with("maximize"));
+    }
+
+    #[test]
+    fn every_metric_can_be_a_goal_and_every_named_goal_is_one() {
+        for metric in Metric::ALL {
+            let goal = Goal::parse(&format!("minimize {metric}")).unwrap();
+            assert_eq!(goal.objective[0].measure, Measure::Metric(*metric));
+        }
+        for (name, meaning) in Goal::NAMED {
+            let goal = Goal::parse(name).unwrap();
+            assert_eq!(goal.text, format!("{name}: {meaning}"));
+            assert_eq!(goal.objective, Goal::parse(meaning).unwrap().objective);
+        }
+        let balanced = Goal::parse("balanced").unwrap();
+        assert_eq!((balanced.objective.len(), balanced.conditions.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_wrong_word_is_named_with_its_place_and_what_it_could_be() {
+        check("minimize latncy_ns_p99", Some("latncy_ns_p99"), 10, "`latency_ns_p99`");
+        check("minimise latency_ns_p99", Some("minimise"), 1, "`minimize` or `maximize`");
+        check("minimize latency_ns_p99 when", Some("when"), 25, "`where`");
+        check("minimize rate where rate => 1", Some("=>"), 26, "`>=` or `<=`");
+        check("minimize rate where rate >= ninety", Some("ninety"), 29, "number");
+        check("minimize rate where rate >= -1", Some("-1"), 29, "number");
+        check("minimize rate where rate >= nan", Some("nan"), 29, "number");
+        check("minimize rate where rate >= 1e999", Some("1e999"), 29, "number");
+        check("minimize rate where rate >= 0.9 bets", Some("bets"), 33, "`and`");
+        check("minimize rate of where", Some("where"), 18, "workload");
+        check("minimize rate of \"\"", Some(""), 18, "workload");
+        check("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
+        check("balanced of tcp_rr", Some("of"), 10, "stands alone");
+        check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`first`");
+        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no metric");
+    }
+
+    #[test]
+    fn a_goal_that_ends_too_early_says_what_is_missing() {
+        check("", None, 1, "`minimize`");
+        check("   ", None, 4, "`minimize`");
+        check("minimize", None, 9, "a metric");
+        check("minimize rate *", None, 16, "a metric");
+        check("minimize rate of", None, 17, "workload");
+        check("minimize rate where", None, 20, "a metric");
+        check("minimize rate where rate", None, 25, "`>=`");
+        check("minimize rate where rate >=", None, 28, "a number");
+        check("minimize rate where rate >= 1 and", None, 34, "a metric");
+    }
+
+    #[test]
+    fn a_huge_goal_is_refused_and_a_huge_word_not_repeated() {
+        check(&"x".repeat(2_001), None, 2_002, "at most");
+        let error = Goal::parse(&format!("minimize {}", "x".repeat(1_900))).unwrap_err();
+        assert!(error.to_string().len() < 250, "{error}");
+    }
+
+    #[test]
+    fn the_error_reads_as_a_sentence() {
+        let error = Goal::parse("minimize p99").unwrap_err().to_string();
+        let start = "goal: `p99` at column 10: no metric is called this; the nearest are `";
+        assert!(error.starts_with(start), "{error}");
+        let error = Goal::parse("minimize").unwrap_err().to_string();
+        assert_eq!(error, "goal: it ends at column 9: here should be a metric");
+    }
+
+    #[test]
+    fn no_text_is_a_crash() {
+        let mut rng = latput_units::Rng::from_seed(9);
+        let pieces =
+            ["minimize", " ", "\"", "'", "*", ">=", "<", "of", "where", "rate", "1", "\u{1f600}"];
+        for _ in 0..2_000 {
+            let length = rng.below(12);
+            let text: String = (0..length).map(|_| pieces[rng.below(pieces.len())]).collect();
+            let _ = Goal::parse(&text);
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, word: Option<&str>, column: usize, problem: &str) {
+        let error = Goal::parse(text).expect_err(text);
+        assert_eq!((error.word.as_deref(), error.column), (word, column), "{error}");
+        assert!(error.problem.contains(problem), "{error}");
+    }
+}

@@ -45,7 +45,7 @@ impl Judge<'_> {
     fn better(&self, to: usize) -> String {
         let (first, label) = (self.label(0), self.label(to));
         let change = self.objective_change(to);
-        format!("{label} has {change} than {first}: {}.", self.objective_figures(to))
+        format!("With {label} instead of {first}, {change}: {}.", self.objective_figures(to))
     }
 
     fn nothing_better(&self, nearest: Option<usize>) -> String {
@@ -55,15 +55,14 @@ impl Judge<'_> {
                 "Stay with {first}: no other setting that keeps the conditions was measured in full."
             );
         };
-        let label = self.label(nearest);
         let nature = if self.objective_ratios()[&nearest].proven {
-            "the next best, and proven worse, is"
+            "the next best is proven worse"
         } else {
-            "no difference is proven to the nearest,"
+            "the nearest is not proven to differ"
         };
         format!(
-            "No setting is proven better than {first}, so stay with it: {nature} {label}, with {} than \
-             {first}: {}.",
+            "No setting is proven better than {first}, so stay with it; {nature}: with {}, {}, {}.",
+            self.label(nearest),
             self.objective_change(nearest),
             self.objective_figures(nearest),
         )
@@ -106,8 +105,8 @@ impl Judge<'_> {
 
     fn objective_beside(&self, to: usize) -> String {
         format!(
-            "Of the settings that keep them and are proven to, it is the best by its estimates; beside \
-             {} it has {}: {}.",
+            "Of the settings that keep them and are proven better there it has the best objective by its \
+             estimates: instead of with {}, {}, {}.",
             self.label(0),
             self.objective_change(to),
             self.objective_figures(to),
@@ -180,22 +179,22 @@ impl Judge<'_> {
                 figures.len()
             ),
             Some((_, workload, metric, ratio)) => format!(
-                "The largest proven cost is {metric} {} than with {first} in {} ({}).",
-                words::change(ratio.value),
+                "The largest proven cost: {metric} in {} is {} ({}).",
                 self.workload(workload),
+                words::change(ratio.value),
                 words::interval(&ratio),
             ),
         }
     }
 
-    /// The objective's change against the first setting: `42 % lower latency_ns_p99 (interval ...)`.
+    /// The objective's change against the first setting: `latency_ns_p99 is 42 % lower (interval ...)`.
     fn objective_change(&self, setting: usize) -> String {
         let names: Vec<String> =
             self.goal.objective.iter().map(|figure| figure.measure.name().to_owned()).collect();
         let cells: usize = self.objective.iter().map(Vec::len).sum();
         let comparison = &self.objective_ratios()[&setting];
-        let mean = if cells > names.len() { ", geometric mean over workloads" } else { "" };
-        format!("{} {}{mean}", names.join(" x "), comparison_words(comparison))
+        let mean = if cells > names.len() { " (geometric mean over workloads)" } else { "" };
+        format!("{}{mean} is {}", names.join(" x "), comparison_words(comparison))
     }
 
     /// The objective's figures in each workload, beside the first setting's.
