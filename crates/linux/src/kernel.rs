@@ -72,13 +72,7 @@ impl LinuxKernel {
             .filter_map(|napi| Some((napi.rx_queue?, napi)))
             .collect();
         if napis.is_empty() {
-            return Err(Failure::unsupported(if !link.is_up {
-                "the interface has no NAPI instance while it is down: bring it up"
-            } else if link.kind.as_deref() == Some("veth") {
-                "a veth has no NAPI instance while gro is off: switch gro on"
-            } else {
-                "the interface has no NAPI instance with a receive queue"
-            }));
+            return Err(Failure::unsupported(without_napi(link)));
         }
         Ok(Some(napis))
     }
@@ -273,10 +267,13 @@ impl LinuxKernel {
         let Some(netdev) = &self.netdev else {
             return Ok(None);
         };
-        let differs = netdev
-            .napis(link.index)?
-            .iter()
-            .any(|napi| napi.threaded.is_some_and(|threaded| threaded != device));
+        let napis = netdev.napis(link.index)?;
+        if napis.is_empty() {
+            // The kernel reads it then, but refuses to set it (`dev_set_threaded`, net/core/dev.c).
+            return Ok(Some(without_napi(link).to_owned()));
+        }
+        let differs =
+            napis.iter().any(|napi| napi.threaded.is_some_and(|threaded| threaded != device));
         Ok(differs.then(|| {
             "single NAPI instances have a `threaded` of their own, which setting the device's would \
              overwrite: make them alike first"
@@ -366,6 +363,17 @@ fn if_known<T>(opened: Result<T, Error>) -> Result<Option<T>, Error> {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Why an interface has no NAPI instance, and the mend.
+fn without_napi(link: &Link) -> &'static str {
+    if !link.is_up {
+        "the interface has no NAPI instance while it is down: bring it up"
+    } else if link.kind.as_deref() == Some("veth") {
+        "a veth has no NAPI instance while gro is off: switch gro on"
+    } else {
+        "the driver does not tell which NAPI instance serves which receive queue"
     }
 }
 

@@ -222,9 +222,10 @@ impl LabHost {
                 ("tx-generic-segmentation", false),
             ];
             ethtool.set_features(INTERFACE, &sender)?;
-            Sysfs::new(std::path::Path::new("/sys")).write(INTERFACE, "threaded", "1")?;
             route.set_up("lo")?;
             route.set_up(INTERFACE)?;
+            // Only now: the kernel refuses it of a device that has no NAPI instance.
+            Sysfs::new(std::path::Path::new("/sys")).write(INTERFACE, "threaded", "1")?;
             // Known beforehand, so that no ARP disturbs a measurement.
             route.add_neighbour(INTERFACE, ADDRESSES[1 - idx], MACS[1 - idx])
         })?

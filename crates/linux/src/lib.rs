@@ -7,6 +7,8 @@
     reason = "namespaces, one socket option, another process's CPU clock and bpf(2) have no safe wrapper"
 )]
 
+pub mod bpf;
+pub mod counters;
 pub mod ethtool;
 pub mod lab;
 pub mod namespace;
@@ -19,6 +21,8 @@ mod error;
 mod kernel;
 mod sysfs;
 
+pub use bpf::NapiTracer;
+pub use counters::{Sample, Sampler};
 pub use error::Error;
 pub use kernel::LinuxKernel;
 pub use lab::{Lab, LabHost, LabOptions};

@@ -2,8 +2,6 @@
 //!
 //! Numbers: `include/uapi/linux/netdev.h`; semantics: `Documentation/netlink/specs/netdev.yaml`.
 
-use std::collections::BTreeMap;
-
 use latput_units::Nanos;
 
 use crate::error::Error;
@@ -74,14 +72,11 @@ impl Netdev {
         let request =
             self.0.request(what.clone(), NAPI_GET).dump().u32(NAPI_IFINDEX, interface_index);
         let at = |source| NetlinkError::Malformed { request: what.clone(), source };
-        let queues = self.rx_queue_by_napi(interface_index)?;
         let mut napis = Vec::new();
         for message in self.0.exchange(&request)? {
-            let mut napi = parse_napi(&message).map_err(at)?;
-            napi.rx_queue = queues.get(&napi.id).copied();
-            napis.push(napi);
+            napis.push(parse_napi(&message).map_err(at)?);
         }
-        napis.sort_by_key(|napi| (napi.rx_queue.is_none(), napi.rx_queue, napi.id));
+        assign_rx_queues(&mut napis, &self.rx_queues(interface_index)?);
         Ok(napis)
     }
 
@@ -104,21 +99,49 @@ impl Netdev {
         Ok(())
     }
 
-    fn rx_queue_by_napi(&self, interface_index: u32) -> Result<BTreeMap<u32, u32>, Error> {
+    fn rx_queues(&self, interface_index: u32) -> Result<Vec<RxQueue>, Error> {
         let what = format!("list the queues of interface {interface_index}");
         let request =
             self.0.request(what.clone(), QUEUE_GET).dump().u32(QUEUE_IFINDEX, interface_index);
-        let mut queues = BTreeMap::new();
+        let mut queues = Vec::new();
         for message in self.0.exchange(&request)? {
             let queue = parse_rx_queue(&message)
                 .map_err(|source| NetlinkError::Malformed { request: what.clone(), source })?;
-            if let Some((queue, napi)) = queue {
-                let lowest: &mut u32 = queues.entry(napi).or_insert(queue);
-                *lowest = queue.min(*lowest);
-            }
+            queues.extend(queue);
         }
         Ok(queues)
     }
+}
+
+/// A receive queue and the NAPI instance that serves it, if the driver tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RxQueue {
+    number: u32,
+    napi: Option<u32>,
+}
+
+/// Fills in the receive queue of each instance and sorts by it.
+///
+/// Some drivers, veth among them, do not tell the kernel which queue an instance serves. Where there
+/// are just as many instances as receive queues, they are matched in order: ids are given out in
+/// ascending order, and drivers make the instances in the order of the queues.
+fn assign_rx_queues(napis: &mut [Napi], queues: &[RxQueue]) {
+    napis.sort_by_key(|napi| napi.id);
+    if queues.iter().all(|queue| queue.napi.is_none()) {
+        if napis.len() == queues.len() {
+            let mut numbers: Vec<u32> = queues.iter().map(|queue| queue.number).collect();
+            numbers.sort_unstable();
+            for (napi, number) in napis.iter_mut().zip(numbers) {
+                napi.rx_queue = Some(number);
+            }
+        }
+        return;
+    }
+    for napi in napis.iter_mut() {
+        let served = queues.iter().filter(|queue| queue.napi == Some(napi.id));
+        napi.rx_queue = served.map(|queue| queue.number).min();
+    }
+    napis.sort_by_key(|napi| (napi.rx_queue.is_none(), napi.rx_queue, napi.id));
 }
 
 fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
@@ -141,22 +164,21 @@ fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
     Ok(napi)
 }
 
-/// The number of a receive queue and the NAPI instance that serves it; `None` for a transmit queue
-/// and for one that no NAPI serves.
-fn parse_rx_queue(attributes: &[u8]) -> Result<Option<(u32, u32)>, Malformed> {
-    let (mut queue, mut kind, mut napi) = (None, None, None);
+/// `None` for a transmit queue.
+fn parse_rx_queue(attributes: &[u8]) -> Result<Option<RxQueue>, Malformed> {
+    let (mut number, mut kind, mut napi) = (None, None, None);
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            QUEUE_ID => queue = Some(attribute.as_u32()?),
+            QUEUE_ID => number = Some(attribute.as_u32()?),
             QUEUE_TYPE => kind = Some(attribute.as_u32()?),
             QUEUE_NAPI_ID => napi = Some(attribute.as_u32()?),
             _ => {}
         }
     }
-    let queue = queue.ok_or(malformed("a queue without a number"))?;
+    let number = number.ok_or(malformed("a queue without a number"))?;
     let kind = kind.ok_or(malformed("a queue without a type"))?;
-    Ok(napi.filter(|_| kind == QUEUE_TYPE_RX).map(|napi| (queue, napi)))
+    Ok((kind == QUEUE_TYPE_RX).then_some(RxQueue { number, napi }))
 }
 
 #[cfg(test)]
@@ -176,15 +198,39 @@ mod tests {
     }
 
     #[test]
-    fn only_receive_queues_with_a_napi_count() {
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0), (QUEUE_NAPI_ID, 9)], Some(Some((3, 9))));
+    fn only_receive_queues_count() {
+        let queue = |number, napi| Some(Some(RxQueue { number, napi }));
+        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0), (QUEUE_NAPI_ID, 9)], queue(3, Some(9)));
+        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0)], queue(3, None));
         check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 1), (QUEUE_NAPI_ID, 9)], Some(None));
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0)], Some(None));
         check_queue(&[(QUEUE_ID, 3)], None);
     }
 
+    #[test]
+    fn instances_are_known_by_their_lowest_queue_or_by_order() {
+        check_assignment(&[9, 8], &[(0, Some(8)), (1, Some(9))], &[(8, Some(0)), (9, Some(1))]);
+        check_assignment(&[9, 8], &[(1, None), (0, None)], &[(8, Some(0)), (9, Some(1))]);
+        check_assignment(&[9, 8], &[(0, None)], &[(8, None), (9, None)]);
+        check_assignment(&[5, 6], &[(3, Some(6)), (2, Some(6))], &[(6, Some(2)), (5, None)]);
+        check_assignment(&[], &[(0, None)], &[]);
+    }
+
     #[track_caller]
-    fn check_queue(attributes: &[(u16, u32)], expected: Option<Option<(u32, u32)>>) {
+    fn check_assignment(
+        napis: &[u32],
+        queues: &[(u32, Option<u32>)],
+        expected: &[(u32, Option<u32>)],
+    ) {
+        let mut napis: Vec<Napi> = napis.iter().map(|&id| Napi { id, ..Napi::default() }).collect();
+        let queues: Vec<RxQueue> =
+            queues.iter().map(|&(number, napi)| RxQueue { number, napi }).collect();
+        assign_rx_queues(&mut napis, &queues);
+        let assigned: Vec<_> = napis.iter().map(|napi| (napi.id, napi.rx_queue)).collect();
+        assert_eq!(assigned, expected);
+    }
+
+    #[track_caller]
+    fn check_queue(attributes: &[(u16, u32)], expected: Option<Option<RxQueue>>) {
         let mut bytes = Vec::new();
         for (kind, value) in attributes {
             put(&mut bytes, *kind, &value.to_ne_bytes());

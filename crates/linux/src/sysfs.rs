@@ -67,11 +67,6 @@ impl Sysfs {
         Ok(())
     }
 
-    /// Whether the attribute is there.
-    pub(crate) fn has(&self, interface: &str, attribute: &str) -> bool {
-        check_interface_name(interface).is_ok() && self.path(interface, attribute).exists()
-    }
-
     /// The numbers of an interface's receive queues, in order.
     pub(crate) fn rx_queues(&self, interface: &str) -> Result<Vec<u32>, Error> {
         check_interface_name(interface)?;
