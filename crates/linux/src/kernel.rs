@@ -229,8 +229,11 @@ impl LinuxKernel {
                 return Err(Failure::unsupported(format!("the driver cannot change {name}")));
             }
         }
-        let ethtool = self.ethtool.as_ref().expect("features were read through it");
-        Ok(if wanted.is_empty() { () } else { ethtool.set_features(interface, &wanted)? })
+        if !wanted.is_empty() {
+            let ethtool = self.ethtool.as_ref().expect("features were read through it");
+            ethtool.set_features(interface, &wanted)?;
+        }
+        Ok(())
     }
 
     fn write_tso(&self, interface: &str, on: bool) -> Result<(), Failure> {

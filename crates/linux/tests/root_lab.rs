@@ -1,4 +1,5 @@
 //! The lab in real namespaces: built, used, and gone without a trace. Needs root.
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 mod common;
 
@@ -9,11 +10,12 @@ use latput_linux::ethtool::Ethtool;
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, Namespace, lab};
+use latput_testkit::needs_root;
 use latput_units::{Bytes, CpuSet};
 
 #[test]
 fn a_lab_is_a_moderated_link_between_two_hosts() {
-    if !common::is_root() {
+    if needs_root() {
         return;
     }
     let lab = Lab::build(&LabOptions { mtu: Bytes::new(9000), cpus: None }).unwrap();
@@ -43,7 +45,7 @@ fn a_lab_is_a_moderated_link_between_two_hosts() {
 
 #[test]
 fn datagrams_cross_the_lab_and_nothing_else_does() {
-    if !common::is_root() {
+    if needs_root() {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
@@ -59,7 +61,7 @@ fn datagrams_cross_the_lab_and_nothing_else_does() {
 
 #[test]
 fn gro_off_and_on_makes_the_napi_anew_and_its_thread_needs_binding_again() {
-    if !common::is_root() {
+    if needs_root() {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
@@ -85,7 +87,7 @@ fn gro_off_and_on_makes_the_napi_anew_and_its_thread_needs_binding_again() {
 
 #[test]
 fn a_dropped_lab_leaves_nothing() {
-    if !common::is_root() {
+    if needs_root() {
         return;
     }
     let lab = Lab::build(&LabOptions::default()).unwrap();
@@ -101,7 +103,7 @@ fn a_dropped_lab_leaves_nothing() {
 
 #[test]
 fn a_child_that_is_killed_takes_its_lab_with_it() {
-    if !common::is_root() {
+    if needs_root() {
         return;
     }
     if std::env::var_os("LATPUT_TEST_HOLD_LAB").is_some() {
