@@ -18,6 +18,11 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// The flag itself, for a signal handler that stores `true` to it.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// Whether it was raised.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
