@@ -1,0 +1,142 @@
+//! An interface of the fake kernel: its knobs, and what a write does besides the obvious.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{Knob, KnobSpec, Place, State, Value, ValueKind};
+use latput_units::{CpuSet, Nanos};
+
+/// The knobs that have a device-wide value and one for each NAPI.
+const PER_NAPI: [Knob; 3] = [Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout];
+
+/// The knobs, values and habits of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeInterface {
+    values: BTreeMap<(Knob, Place), Value>,
+    queues: u32,
+    habit: Habit,
+}
+
+/// When an interface has NAPIs, and when it makes new ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Habit {
+    /// Never: a kernel before 6.13, where only the device-wide values are seen.
+    NoNapis,
+    /// They exist while GRO is on, as on veth.
+    WithGro,
+    /// Always, but a new MTU or GRO makes new ones.
+    Recreated,
+}
+
+impl FakeInterface {
+    /// A veth with this many receive queues: GRO is on, and the NAPIs exist only while it is.
+    pub fn veth(queues: u32) -> Self {
+        Self::new(queues, Habit::WithGro)
+    }
+
+    /// A NIC with this many receive queues: a change of MTU or GRO makes new NAPIs.
+    pub fn nic(queues: u32) -> Self {
+        Self::new(queues, Habit::Recreated)
+    }
+
+    /// Any interface of a kernel without per-NAPI values.
+    pub fn old(queues: u32) -> Self {
+        Self::new(queues, Habit::NoNapis)
+    }
+
+    /// The same without a knob.
+    pub fn without(mut self, knob: Knob) -> Self {
+        self.values.retain(|(k, _), _| *k != knob);
+        self
+    }
+
+    /// The values of now.
+    pub fn state(&self) -> State {
+        State(self.values.clone())
+    }
+
+    /// The values of one knob, in ascending order of place; empty when it is not there.
+    pub fn read(&self, knob: Knob) -> Vec<(Place, Value)> {
+        let values = self.values.iter().filter(|((k, _), _)| *k == knob);
+        values.map(|((_, place), value)| (*place, value.clone())).collect()
+    }
+
+    /// Whether there is such a place.
+    pub fn has(&self, knob: Knob, place: Place) -> bool {
+        self.values.contains_key(&(knob, place))
+    }
+
+    /// Takes a value, with all that follows from it. The place must exist.
+    pub fn set(&mut self, knob: Knob, place: Place, value: Value) {
+        let old = self.values.insert((knob, place), value.clone());
+        let old = old.expect("only places that exist are set");
+        if PER_NAPI.contains(&knob) && place == Place::Device {
+            // As `netdev_set_gro_flush_timeout` does, even when nothing changes.
+            for ((_, _), napi) in
+                self.values.iter_mut().filter(|((k, place), _)| *k == knob && is_napi(*place))
+            {
+                *napi = value.clone();
+            }
+        }
+        if old != value {
+            match (self.habit, knob) {
+                (Habit::WithGro, Knob::Gro) => self.make_napis(value == Value::Switch(true)),
+                (Habit::Recreated, Knob::Gro | Knob::Mtu) => self.make_napis(true),
+                _ => {}
+            }
+        }
+    }
+
+    fn new(queues: u32, habit: Habit) -> Self {
+        let mut values = BTreeMap::new();
+        for &knob in Knob::ALL {
+            let value = initial(knob);
+            if knob == Knob::RpsCpus {
+                for queue in 0..queues {
+                    values.insert((knob, Place::RxQueue(queue)), value.clone());
+                }
+            } else {
+                values.insert((knob, Place::Device), value);
+            }
+        }
+        let mut interface = Self { values, queues, habit };
+        interface.make_napis(habit != Habit::NoNapis);
+        interface
+    }
+
+    /// Removes the NAPIs, and makes new ones if wanted, which take the device-wide values.
+    fn make_napis(&mut self, wanted: bool) {
+        self.values.retain(|(_, place), _| !is_napi(*place));
+        if !wanted {
+            return;
+        }
+        for knob in PER_NAPI {
+            if let Some(value) = self.values.get(&(knob, Place::Device)).cloned() {
+                let napis = (0..self.queues).map(|queue| (knob, Place::Napi(queue)));
+                self.values.extend(napis.map(|place| (place, value.clone())));
+            }
+        }
+    }
+}
+
+fn is_napi(place: Place) -> bool {
+    matches!(place, Place::Napi(_))
+}
+
+/// What the kernel starts with.
+fn initial(knob: Knob) -> Value {
+    match knob {
+        Knob::Mtu => Value::Count(1500),
+        Knob::Txqueuelen => Value::Count(1000),
+        Knob::Gro | Knob::Gso | Knob::Tso => Value::Switch(true),
+        knob => nothing(knob.spec()),
+    }
+}
+
+fn nothing(spec: &KnobSpec) -> Value {
+    match spec.kind {
+        ValueKind::Count => Value::Count(0),
+        ValueKind::Time => Value::Time(Nanos::ZERO),
+        ValueKind::Switch => Value::Switch(false),
+        ValueKind::Cpus => Value::Cpus(CpuSet::new()),
+    }
+}

@@ -1,0 +1,23 @@
+//! Tests that only root can run.
+
+use std::fs;
+use std::io::{self, Write};
+
+/// Whether the calling test must end because it needs root and is not run by it; says so on standard
+/// error, past the test harness, so that a skipped test is never taken for a passed one.
+pub fn needs_root() -> bool {
+    let is_root = effective_uid() == Some(0);
+    if !is_root {
+        let name = std::thread::current().name().unwrap_or("test").to_owned();
+        // A closed standard error is no reason to fail.
+        let _ = writeln!(io::stderr(), "{name}: skipped: needs root");
+    }
+    !is_root
+}
+
+/// The second number of `Uid:` in `/proc/self/status` (proc(5)).
+fn effective_uid() -> Option<u32> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().nth(1)?.parse().ok()
+}
