@@ -59,3 +59,28 @@ pub(crate) struct ShownFact {
     /// As the host says it.
     pub(crate) value: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schemas_in_docs_are_those_of_the_documents() {
+        check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        check("results", latput_report::Document::json_schema());
+    }
+
+    /// With `LATPUT_BLESS=1` in the environment the file is written anew.
+    #[track_caller]
+    fn check(name: &str, schema: serde_json::Value) {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+        let path = folder.join(format!("{name}.json"));
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("LATPUT_BLESS").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(kept, text, "{}: write it anew with LATPUT_BLESS=1", path.display());
+    }
+}

@@ -8,8 +8,10 @@
 )]
 
 pub mod bpf;
+pub mod checkpoint;
 pub mod counters;
 pub mod ethtool;
+pub mod facts;
 pub mod lab;
 pub mod namespace;
 pub mod netdev;
@@ -22,6 +24,7 @@ mod kernel;
 mod sysfs;
 
 pub use bpf::NapiTracer;
+pub use checkpoint::FileCheckpoints;
 pub use counters::{Sample, Sampler};
 pub use error::Error;
 pub use kernel::LinuxKernel;

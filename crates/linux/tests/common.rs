@@ -1,21 +1,13 @@
 //! What the root tests share. As a test of its own it is empty.
 #![allow(dead_code, reason = "every test file uses another part")]
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use latput_linux::{Capability, Lab};
-
-/// Whether the test can run; says so if not.
-pub(crate) fn is_root() -> bool {
-    let is_root = Capability::SysAdmin.is_effective() && Capability::NetAdmin.is_effective();
-    if !is_root {
-        println!("skipped: needs root");
-    }
-    is_root
-}
+use latput_linux::{Lab, process};
 
 /// A UDP socket in each host of the lab, generator first, with a receive timeout.
 pub(crate) fn udp_pair(lab: &Lab) -> [UdpSocket; 2] {
@@ -61,4 +53,37 @@ pub(crate) fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) {
 /// Whether a process id is that of a NAPI kernel thread now.
 pub(crate) fn is_napi_thread(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with("napi/"))
+}
+
+/// Sends a datagram from `a` to `b` and back, `transactions` times, each end on its host's CPUs, and
+/// returns the round-trip times. Fails after `limit`.
+#[track_caller]
+pub(crate) fn ping_pong(lab: &Lab, transactions: u64, limit: Duration) -> Vec<Duration> {
+    let [client, server] = udp_pair(lab);
+    let target = (lab.b.address, server.local_addr().unwrap().port());
+    let deadline = Instant::now() + limit;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            process::bind_thread(&lab.b.cpus).unwrap();
+            let mut buffer = [0; 16];
+            for _ in 0..transactions {
+                let (length, from) = server.recv_from(&mut buffer).unwrap();
+                server.send_to(&buffer[..length], from).unwrap();
+            }
+        });
+        let client = scope.spawn(|| {
+            process::bind_thread(&lab.a.cpus).unwrap();
+            let mut buffer = [0; 16];
+            let mut times = Vec::new();
+            for _ in 0..transactions {
+                let start = Instant::now();
+                client.send_to(b"x", target).unwrap();
+                client.recv(&mut buffer).unwrap();
+                times.push(start.elapsed());
+                assert!(Instant::now() < deadline, "the ping-pong takes too long");
+            }
+            times
+        });
+        client.join().unwrap()
+    })
 }

@@ -224,8 +224,9 @@ impl Keeper {
     }
 
     fn turn_away(&mut self, idx: usize) {
-        let peer = self.unproven.remove(idx).peer;
+        // Counted before it is closed, so that who sees it closed also sees it counted.
         self.shared.wrong_keys.fetch_add(1, Ordering::Relaxed);
+        let peer = self.unproven.remove(idx).peer;
         tracing::warn!(%peer, "a connection did not show the run's key");
     }
 

@@ -20,12 +20,7 @@ impl Key {
 
     /// A fresh key from the operating system's generator.
     pub fn generate() -> Result<Self, Error> {
-        let mut key = Self([0; Self::BYTES]);
-        let filled = rustix::rand::getrandom(&mut key.0, rustix::rand::GetRandomFlags::empty())
-            .map_err(|errno| Error::io("read random bytes for the run's key", errno))?;
-        // getrandom(2) never returns less than asked for up to 256 bytes.
-        assert_eq!(filled, Self::BYTES, "getrandom(2) returned a short key");
-        Ok(key)
+        random().map(Self)
     }
 
     pub(crate) fn bytes(&self) -> &[u8; Self::BYTES] {
@@ -47,8 +42,19 @@ impl fmt::Debug for Key {
 
 impl From<Key> for String {
     fn from(key: Key) -> Self {
-        key.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+        key.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
     }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Error::io("read random bytes", errno))?;
+    // getrandom(2) never returns less than asked for up to 256 bytes.
+    assert_eq!(filled, N, "getrandom(2) returned too little");
+    Ok(bytes)
 }
 
 /// A text that is not a key. The text itself is not repeated: it may be one, slightly wrong.
@@ -71,7 +77,7 @@ impl FromStr for Key {
             .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()).ok_or(BadKey))
             .collect::<Result<_, _>>()?;
         let bytes: Vec<u8> =
-            digits.chunks(2).map(|pair| pair[0] << 4 | pair[pair.len() - 1]).collect();
+            digits.chunks(2).map(|pair| (pair[0] << 4) | pair[pair.len() - 1]).collect();
         if digits.len() != 2 * Self::BYTES {
             return Err(BadKey);
         }

@@ -15,17 +15,21 @@ mod key;
 mod limits;
 mod meter;
 mod outcome;
+mod probe;
 mod reflector;
 mod rr;
 mod socket;
 mod stop;
 mod stream;
 mod supervise;
+mod udp;
 
 pub use clock::{COOL_DOWN, Window, now};
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;
 pub use key::Key;
-pub use outcome::{ReceiverOutcome, SenderOutcome, combine};
+pub use outcome::{
+    DatagramsReceived, DatagramsSent, ProbeOutcome, ReceiverOutcome, SenderOutcome, combine,
+};
 pub use reflector::Reflector;
 pub use stop::Stop;

@@ -35,7 +35,7 @@ pub(crate) fn check(traffic: &Traffic) -> Result<(), Error> {
 }
 
 /// Refuses a probe that cannot be sent.
-pub(crate) fn check_probe(probe: &Probe) -> Result<(), Error> {
+pub(crate) fn check_probe(probe: Probe) -> Result<(), Error> {
     within(probe.rate_hz.into(), 1..=10_000, ("the probe's rate_hz", "1 to 10000"))
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use latput_units::{CpuSet, Nanos};
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 use crate::clock::{Window, now};
 use crate::error::Error;
@@ -54,6 +55,15 @@ impl<'a> Link<'a> {
                 }
             }
             Some(errno) => Err(Error::io("exchange data with the peer", errno)),
+        }
+    }
+
+    /// Whether the other end closed its first connection, on which nothing more is expected.
+    pub(crate) fn peer_closed(&self) -> bool {
+        let Some(socket) = self.sockets.first() else { return false };
+        match recv(socket, &mut [0_u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((bytes, _)) => bytes == 0,
+            Err(errno) => !matches!(errno, Errno::AGAIN | Errno::INTR),
         }
     }
 

@@ -1,4 +1,5 @@
 //! Both ends of TCP traffic in one process, on loopback, without root.
+#![allow(clippy::unwrap_used, reason = "a step that fails here fails the test")]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -29,11 +30,12 @@ fn it_works_on_ipv6_too() {
 
 #[test]
 fn a_burst_keeps_so_many_in_flight() {
-    // Little's law: transactions in flight = rate x mean round-trip time.
+    // Little's law: transactions in flight = rate x mean round-trip time, but for a busy machine that
+    // stops us at an end of the short window.
     let (sent, _) = check_exchange(V4, rr(1, 1, 16, 1));
     let rate = sent.transactions.unwrap() as f64 / sent.window.as_secs_f64();
     let in_flight = rate * sent.latency.unwrap().mean_ns().unwrap() / 1e9;
-    assert!((16.0..18.0).contains(&in_flight), "{in_flight}");
+    assert!((13.0..21.0).contains(&in_flight), "{in_flight}");
 }
 
 #[test]

@@ -142,20 +142,30 @@ pub fn number(value: f64) -> String {
     if size < 0.0005 {
         return if value < 0.0 { ">-0.001" } else { "<0.001" }.to_owned();
     }
-    // The limits are where rounding would add a digit: 9.996 is 10.0, not 10.00.
-    let decimals = match size {
-        _ if size >= 99.95 => 0,
-        _ if size >= 9.995 => 1,
-        _ if size >= 0.9995 => 2,
-        _ => 3,
-    };
+    let decimals = decimals(value);
     format!("{value:.decimals$}")
 }
 
-/// Half the interval's width in `scale`, for `45.6 ±0.3`; `None` where there is no interval.
+/// Decimals for three significant digits. The limits are where rounding would add a digit: 9.996 is
+/// 10.0, not 10.00.
+fn decimals(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 => 2,
+        _ => 3,
+    }
+}
+
+/// Half the interval's width in `scale`, for `45.6 ±0.3`, with the decimals of the figure; `None`
+/// where there is no interval.
 pub fn half_width(estimate: &Estimate, scale: &Scale) -> Option<String> {
     let (low, high) = interval(estimate)?;
-    Some(number((high - low) / 2.0 / scale.divisor))
+    let half = (high - low) / 2.0 / scale.divisor;
+    let decimals = decimals(estimate.value / scale.divisor);
+    let text = format!("{half:.decimals$}");
+    let is_lost = half > 0.0 && text.chars().all(|c| c == '0' || c == '.');
+    Some(if is_lost { number(half) } else { text })
 }
 
 /// The interval; `None` for a single run or ends that are no numbers.
@@ -167,12 +177,15 @@ pub fn interval(estimate: &Estimate) -> Option<(f64, f64)> {
     known.then_some((estimate.low, estimate.high))
 }
 
+/// From this ratio on per cents stop to be readable.
+const FACTOR_FROM: f64 = 3.0;
+
 /// A ratio as people say it: `-41.2 %`, `+3.10 %`, and `x16.9` where per cents stop to be readable.
 pub fn change(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "n/a".to_owned();
     }
-    if ratio >= 3.0 {
+    if ratio >= FACTOR_FROM {
         return format!("x{}", number(ratio));
     }
     let percent = (ratio - 1.0) * 100.0;
@@ -180,13 +193,26 @@ pub fn change(ratio: f64) -> String {
     format!("{text} %")
 }
 
-/// A ratio with its interval: `-41.2 % (-43.0 % to -39.4 %)`.
+/// A ratio with its interval: `-41.2 % (-43.0 to -39.4 %)`.
 pub fn change_with_interval(estimate: &Estimate) -> String {
     let value = change(estimate.value);
-    match interval(estimate) {
-        Some((low, high)) => format!("{value} ({} to {})", change(low), change(high)),
+    match change_interval(estimate) {
+        Some(ends) => format!("{value} ({ends})"),
         None => format!("{value} (one pair of runs, no interval)"),
     }
+}
+
+/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`.
+pub fn change_interval(estimate: &Estimate) -> Option<String> {
+    let (low, high) = interval(estimate)?;
+    if estimate.value >= FACTOR_FROM {
+        return Some(format!("x{} to x{}", number(low), number(high)));
+    }
+    let percent = |ratio: f64| {
+        let percent = (ratio - 1.0) * 100.0;
+        if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
+    };
+    Some(format!("{} to {} %", percent(low), percent(high)))
 }
 
 /// A share as per cent: `99 %`, `2.5 %`.
@@ -276,6 +302,13 @@ mod tests {
         ] {
             assert_eq!(change(ratio), text);
         }
+        let ratio = |value, low, high| {
+            let method = Method::PairedLogRatio;
+            change_with_interval(&Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
+        };
+        assert_eq!(ratio(0.588, 0.57, 0.606), "-41.2 % (-43.0 to -39.4 %)");
+        assert_eq!(ratio(3.1, 2.9, 3.3), "x3.10 (x2.90 to x3.30)");
+        assert_eq!(ratio(0.9, f64::NAN, 1.0), "-10.0 % (one pair of runs, no interval)");
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");
     }

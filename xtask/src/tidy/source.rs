@@ -175,6 +175,7 @@ mod tests {
         check_one("crates/model/src/a.rs", read, &["`std::fs` in a pure crate"]);
         check_one("crates/linux/src/a.rs", read, &[]);
         check_one("crates/model/tests/a.rs", read, &[]);
+        check_one("crates/model/examples/a.rs", read, &[]);
         let now = "//! A.\nfn a() -> Instant { Instant::now() }\n";
         check_one("crates/units/src/a.rs", now, &["`Instant::now` in a pure crate"]);
         let group = "//! A.\nuse std::{fmt, thread};\n";

@@ -74,17 +74,20 @@ impl File {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 
-    /// Whether the whole file is test code.
-    pub fn is_test(&self) -> bool {
+    /// Whether nothing of the file ends up in the product: tests, benches and examples.
+    pub fn is_for_development(&self) -> bool {
         let mut parts = self.path.split('/').rev();
         let name = parts.next().unwrap_or_default();
-        name == "tests.rs" || parts.any(|folder| folder == "tests" || folder == "benches")
+        name == "tests.rs" || parts.any(|folder| ["tests", "benches", "examples"].contains(&folder))
     }
 
     /// The Rust that is compiled into the product: comments, strings and tests blanked out, lines
     /// where they were.
     pub fn product_code(&self) -> String {
-        if self.is_test() { String::new() } else { code::without_tests(&code::mask(&self.text)) }
+        if self.is_for_development() {
+            return String::new();
+        }
+        code::without_tests(&code::mask(&self.text))
     }
 }
 

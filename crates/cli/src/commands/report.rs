@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_experiment::Archive;
 use latput_model::Summary;
-use latput_report::{Screen, csv, html, json, markdown, terminal};
+use latput_report::{csv, html, json, markdown, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;

@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// Trials that a results file holds; none while there is no readable file.
-    pub(crate) fn trials(&self, file: &str) -> u64 {
+    pub(crate) fn trials(&self, file: &str) -> i64 {
         rusqlite::Connection::open_with_flags(
             self.path(file),
             rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE,
