@@ -82,8 +82,10 @@ impl World {
             Step::Restore(kill_after) => self.restore(kill_after)?,
             Step::Outside(knob, place, value) => {
                 let places: Vec<Place> = self.places(knob);
-                self.kernel.set_from_outside(NAME, knob, places[place % places.len()], value);
-                self.disturbed = true;
+                if !places.is_empty() {
+                    self.kernel.set_from_outside(NAME, knob, places[place % places.len()], value);
+                    self.disturbed = true;
+                }
             }
         }
         self.restart();
@@ -233,6 +235,7 @@ fn check_untouched(
 fn interfaces() -> impl Strategy<Value = FakeInterface> {
     prop_oneof![
         Just(FakeInterface::veth(2)),
+        Just(FakeInterface::netlink_veth(2)),
         Just(FakeInterface::remembering(2)),
         Just(FakeInterface::nic(2)),
         Just(FakeInterface::old(2)),

@@ -38,6 +38,25 @@ fn a_setting_does_not_depend_on_the_ones_before_it() {
 }
 
 #[test]
+fn knobs_that_come_and_go_with_another_can_be_wanted_with_it() {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::netlink_veth(1));
+    let before = kernel.state("eth0");
+    let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("gro=off")).unwrap();
+    let error = session.apply(&setting("gro=off gro-flush-timeout=50us")).unwrap_err();
+    assert!(matches!(error, ApplyError::Unsupported { .. }), "{error:?}");
+    session.apply(&setting("gro=on gro-flush-timeout=50us")).unwrap();
+    // Here the knob is there when it is asked for, and goes with the GRO.
+    let held = session.kernel().state("eth0");
+    let error = session.apply(&setting("gro=off gro-flush-timeout=50us")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RolledBack, "{error:?}");
+    assert_eq!(session.kernel().state("eth0"), held);
+    session.close().unwrap();
+    assert_eq!(kernel.state("eth0"), before);
+}
+
+#[test]
 fn the_earliest_value_wins_and_is_kept_before_it_is_needed() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);

@@ -2,7 +2,7 @@
 
 use latput_knobs::{
     Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, Restored, Setting, State,
-    Value, apply, restore,
+    Value, apply, plan, restore,
 };
 use latput_units::{CpuId, Nanos};
 
@@ -24,14 +24,22 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
         .copied()
         .filter(|knob| matches!(kernel.capability(interface, *knob), Capability::Settable(_)))
         .collect();
-    let mut everything = Setting::new();
+    let wanted = |knob| (knob, another_value(&before, knob));
     for &knob in &settable {
-        let wanted = another_value(&before, knob);
-        set_and_restore(kernel, interface, &Setting::from([(knob, wanted.clone())]));
+        set_and_restore(kernel, interface, &Setting::from([wanted(knob)]), |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");
-        everything.insert(knob, wanted);
     }
-    set_and_restore(kernel, interface, &everything);
+    // GRO may take the NAPIs and their knobs away, so it is not set with them but over them: its
+    // restoration must bring back what they then hold.
+    let (gro, others): (Setting, Setting) =
+        settable.iter().map(|knob| wanted(*knob)).partition(|(knob, _)| *knob == Knob::Gro);
+    set_and_restore(kernel, interface, &others, |kernel| {
+        let held = read_all(kernel, interface);
+        if !gro.is_empty() {
+            set_and_restore(kernel, interface, &gro, |_| {});
+        }
+        assert_eq!(read_all(kernel, interface), held, "GRO did not give back what it reset");
+    });
     assert_eq!(read_all(kernel, interface), before, "all at once were not restored");
     for &knob in &settable {
         check_refusals(kernel, interface, knob, &before);
@@ -84,8 +92,14 @@ fn another_value(state: &State, knob: Knob) -> Value {
     [first.clone(), second, third].into_iter().find(|value| !taken(value)).unwrap_or(first)
 }
 
+/// Sets, reads back, does something in between, and restores.
 #[track_caller]
-fn set_and_restore(kernel: &mut dyn KernelWrite, interface: &str, desired: &Setting) {
+fn set_and_restore(
+    kernel: &mut dyn KernelWrite,
+    interface: &str,
+    desired: &Setting,
+    meanwhile: impl FnOnce(&mut dyn KernelWrite),
+) {
     let context = crate::context();
     let mut store = MemoryCheckpoints::default();
     let applied = apply(&mut *kernel, &mut store, &context, interface, desired)
@@ -97,9 +111,9 @@ fn set_and_restore(kernel: &mut dyn KernelWrite, interface: &str, desired: &Sett
             assert!(knob.spec().same(wanted, &found), "{knob} ({place}): {found}, not {wanted}");
         }
     }
-    let again =
-        apply(&mut *kernel, &mut MemoryCheckpoints::default(), &context, interface, desired);
-    assert_eq!(again.map(|applied| applied.changes), Ok(vec![]), "set again, it changed");
+    let again = plan(&*kernel, interface, desired);
+    assert_eq!(again, Ok(vec![]), "set again, it would change");
+    meanwhile(&mut *kernel);
     let restored = restore(&mut *kernel, &mut store, &context, &applied.undo);
     assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
     assert!(store.is_clear());

@@ -8,12 +8,17 @@ use latput_units::{CpuSet, Nanos};
 /// The knobs that have a device-wide value and one for each NAPI.
 const PER_NAPI: [Knob; 3] = [Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout];
 
+/// Those of them that say when a NAPI polls.
+const DEFERRAL: [Knob; 2] = [Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout];
+
 /// The knobs, values and habits of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeInterface {
     values: BTreeMap<(Knob, Place), Value>,
     /// The values of NAPIs that are not there now, where the driver remembers them.
     asleep: BTreeMap<(Knob, Place), Value>,
+    /// Whether the device-wide values of deferral are shown.
+    has_device_wide: bool,
     queues: u32,
     habit: Habit,
 }
@@ -38,7 +43,14 @@ impl FakeInterface {
         Self::new(queues, Habit::WithGro)
     }
 
-    /// The same with a driver that remembers the values of its NAPIs while they are gone.
+    /// A veth as netdev netlink alone shows it: without NAPIs, deferral is not there at all.
+    pub fn netlink_veth(queues: u32) -> Self {
+        let mut interface = Self::new(queues, Habit::WithGro);
+        interface.has_device_wide = false;
+        interface
+    }
+
+    /// The first veth with a driver that remembers the values of its NAPIs while they are gone.
     pub fn remembering(queues: u32) -> Self {
         Self::new(queues, Habit::WithGroRemembered)
     }
@@ -61,18 +73,21 @@ impl FakeInterface {
 
     /// The values of now.
     pub fn state(&self) -> State {
-        State(self.values.clone())
+        let mut values = self.values.clone();
+        values.retain(|(knob, place), _| self.shows(*knob, *place));
+        State(values)
     }
 
     /// The values of one knob, in ascending order of place; empty when it is not there.
     pub fn read(&self, knob: Knob) -> Vec<(Place, Value)> {
-        let values = self.values.iter().filter(|((k, _), _)| *k == knob);
-        values.map(|((_, place), value)| (*place, value.clone())).collect()
+        let places =
+            self.values.iter().filter(|((k, place), _)| *k == knob && self.shows(*k, *place));
+        places.map(|((_, place), value)| (*place, value.clone())).collect()
     }
 
     /// Whether there is such a place.
     pub fn has(&self, knob: Knob, place: Place) -> bool {
-        self.values.contains_key(&(knob, place))
+        self.values.contains_key(&(knob, place)) && self.shows(knob, place)
     }
 
     /// Takes a value, with all that follows from it. The place must exist.
@@ -109,9 +124,14 @@ impl FakeInterface {
                 values.insert((knob, Place::Device), value);
             }
         }
-        let mut interface = Self { values, asleep: BTreeMap::new(), queues, habit };
+        let mut interface =
+            Self { values, asleep: BTreeMap::new(), has_device_wide: true, queues, habit };
         interface.make_napis(habit != Habit::NoNapis);
         interface
+    }
+
+    fn shows(&self, knob: Knob, place: Place) -> bool {
+        self.has_device_wide || place != Place::Device || !DEFERRAL.contains(&knob)
     }
 
     /// Removes the NAPIs, and makes new ones if wanted, which take the device-wide values unless the

@@ -9,6 +9,7 @@ use latput_testkit::{FakeInterface, FakeKernel, Fault, conformance};
 fn every_fake_interface_conforms() {
     for interface in [
         FakeInterface::veth(2),
+        FakeInterface::netlink_veth(2),
         FakeInterface::remembering(2),
         FakeInterface::nic(4),
         FakeInterface::old(1),

@@ -94,7 +94,9 @@ pub(super) fn plan(
         if !named.contains(&knob) && !exposed.contains(&knob) {
             continue;
         }
-        let wanted = desired.contains_key(&knob);
+        // What the change resets it may also bring: on veth, NAPIs come with GRO. Whether they have
+        // come, the write will show.
+        let wanted = desired.contains_key(&knob) && !exposed.contains(&knob);
         let current = read(kernel, interface, knob);
         let Some(current) = unless_gone(current, wanted).map_err(unread)? else { continue };
         let changes = target.differences(knob, &current);
