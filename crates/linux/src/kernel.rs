@@ -6,6 +6,7 @@
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
 mod failure;
+mod features;
 
 use std::path::Path;
 
@@ -13,16 +14,12 @@ use latput_knobs::{Capability, KernelError, KernelRead, KernelWrite, Knob, Place
 use latput_units::{Bytes, CpuSet, Nanos};
 
 use self::failure::Failure;
+use self::features::{TSO_FEATURES, changeable_tso, feature_capability, tso_obstacle};
 use crate::error::Error;
 use crate::ethtool::{Ethtool, Features};
 use crate::netdev::{Napi, NapiChange, Netdev};
 use crate::route::{Link, Route};
 use crate::sysfs::Sysfs;
-
-/// `tso` sets these two. Their kin (`tx-tcp-ecn-segmentation`, `tx-tcp-mangleid-segmentation`) follow
-/// by themselves: the kernel holds them back while these are off, remembers what was wanted of them,
-/// and lets them come back (`netdev_fix_features`, `net/core/dev.c`), so nothing of them is lost.
-const TSO_FEATURES: &[&str] = &["tx-tcp-segmentation", "tx-tcp6-segmentation"];
 
 /// The kernel as seen from one network namespace: that of the thread that opened it.
 #[derive(Debug)]
@@ -398,34 +395,6 @@ const fn route_of(knob: Knob) -> &'static str {
     }
 }
 
-fn changeable_tso(features: &Features) -> impl Iterator<Item = &'static str> {
-    TSO_FEATURES
-        .iter()
-        .copied()
-        .filter(|name| features.get(*name).is_some_and(|feature| feature.is_changeable))
-}
-
-/// Why one switch cannot set, and later put back, the TSO features; `None` if it can.
-fn tso_obstacle(features: &Features) -> Option<String> {
-    let mut wanted = changeable_tso(features).map(|name| features[name].is_active);
-    let Some(first) = wanted.next() else {
-        return Some("the driver cannot change tx-tcp-segmentation".to_owned());
-    };
-    wanted.any(|on| on != first).then(|| {
-        "tx-tcp-segmentation and tx-tcp6-segmentation differ, and one switch could not put that \
-         back: make them alike first"
-            .to_owned()
-    })
-}
-
-fn feature_capability(features: &Features, name: &str) -> Capability {
-    if features.get(name).is_some_and(|feature| feature.is_changeable) {
-        Capability::Settable(format!("ethtool netlink, feature {name}"))
-    } else {
-        Capability::ReadOnly(format!("the driver cannot change {name}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -433,7 +402,6 @@ mod tests {
     use latput_knobs::KernelErrorKind;
 
     use super::*;
-    use crate::ethtool::Feature;
 
     #[test]
     fn without_napi_set_values_are_the_devices_in_sysfs() {
@@ -489,23 +457,6 @@ mod tests {
             let error = kernel.read(name, Knob::Mtu).unwrap_err();
             assert_eq!((error.kind, error.knob), (KernelErrorKind::NoInterface, None), "{error}");
         }
-    }
-
-    #[test]
-    fn unlike_tso_features_are_not_lumped_together() {
-        let feature = |is_active| Feature { is_active, is_wanted: is_active, is_changeable: true };
-        let features = |v4, v6| -> Features {
-            [
-                ("tx-tcp-segmentation".to_owned(), feature(v4)),
-                ("tx-tcp6-segmentation".to_owned(), feature(v6)),
-                ("tx-tcp-mangleid-segmentation".to_owned(), feature(false)),
-            ]
-            .into()
-        };
-        assert_eq!(tso_obstacle(&features(true, true)), None);
-        assert_eq!(tso_obstacle(&features(false, false)), None);
-        assert!(tso_obstacle(&features(true, false)).is_some());
-        assert!(tso_obstacle(&Features::new()).is_some());
     }
 
     /// A kernel with only rtnetlink, and these files as the sysfs of `lo`, which every namespace has.
