@@ -12,7 +12,7 @@ const SHOWN_CHARS: usize = 80;
 /// A value that a knob cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{knob}: `{text}` {problem}: give a {}, such as `{}`",
+    "{knob}: `{text}` {problem}: give {}, such as `{}`",
     knob.spec().allowed(),
     knob.spec().example
 )]
@@ -179,7 +179,7 @@ mod tests {
         check_error(Knob::Mtu, "+1500", "is not a whole number", mtu);
         check_error(Knob::Mtu, "_", "is not a whole number", mtu);
         check_error(Knob::NapiDeferHardIrqs, "2147483648", "is too large", "from 0 to 2147483647");
-        check_error(Knob::Gro, "yes", "is not a switch", "give a `on` or `off`, such as `off`");
+        check_error(Knob::Gro, "yes", "is not a switch", "give `on` or `off`, such as `off`");
         check_error(Knob::RpsCpus, "0-99999", "is not a set of CPUs", "from 0 to 8191");
         check_error(Knob::RpsCpus, "0xg", "is not a set of CPUs", "such as `0-3`");
     }

@@ -109,18 +109,18 @@ impl KnobSpec {
         }
     }
 
-    /// The allowed values in words: `time from 0us to 1s`, `on or off`.
+    /// The allowed values in words: `a time from 0us to 1s`, `on or off`.
     pub fn allowed(&self) -> String {
         match self.kind {
             ValueKind::Count => {
-                format!("whole number of {}s from {} to {}", self.unit, self.min, self.max)
+                format!("a whole number of {}s from {} to {}", self.unit, self.min, self.max)
             }
             ValueKind::Time => {
-                format!("time from {} to {}", Nanos::from_ns(self.min), Nanos::from_ns(self.max))
+                format!("a time from {} to {}", Nanos::from_ns(self.min), Nanos::from_ns(self.max))
             }
             ValueKind::Switch => "`on` or `off`".to_owned(),
             ValueKind::Cpus => {
-                format!("list or 0x mask of CPUs from {} to {}, or `none`", self.min, self.max)
+                format!("a list or 0x mask of CPUs from {} to {}, or `none`", self.min, self.max)
             }
         }
     }

@@ -82,7 +82,8 @@ impl Sampler {
         let start = thread_cpu_time();
         let mut cpus = Vec::with_capacity(self.cpus.len());
         // CPU time first and the clock right after it: those two make ratios.
-        let machine = parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut cpus)?;
+        let (machine, other_cpus) =
+            parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut cpus)?;
         let at = OsClock.now();
         let interface = self.route.counters(self.interface_index)?;
         let napi = match &self.tracer {
@@ -109,6 +110,7 @@ impl Sampler {
         Ok(Sample {
             at,
             cpus,
+            other_cpus,
             machine,
             softirqs,
             interrupts,
@@ -129,6 +131,8 @@ pub struct Sample {
     pub at: Nanos,
     /// The host's CPUs since boot.
     pub cpus: Vec<CpuObservation>,
+    /// The machine's other CPUs since boot, summed.
+    pub other_cpus: CpuTime,
     /// All CPUs of the machine since boot, the kernel's own total.
     pub machine: CpuTime,
     /// `NET_RX` and `NET_TX` softirq runs on the host's CPUs.
@@ -186,6 +190,7 @@ impl Sample {
             role,
             window: between("CLOCK_MONOTONIC", self.at, later.at)?,
             cpus,
+            other_cpus: time_between("/proc/stat: cpus", &self.other_cpus, &later.other_cpus)?,
             machine: time_between("/proc/stat: cpu", &self.machine, &later.machine)?,
             napi_threads_cpu,
             sampling_cpu: between("CPU time of sampling", self.cost, later.cost)?,

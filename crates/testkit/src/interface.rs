@@ -12,6 +12,8 @@ const PER_NAPI: [Knob; 3] = [Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroF
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeInterface {
     values: BTreeMap<(Knob, Place), Value>,
+    /// The values of NAPIs that are not there now, where the driver remembers them.
+    asleep: BTreeMap<(Knob, Place), Value>,
     queues: u32,
     habit: Habit,
 }
@@ -23,6 +25,9 @@ enum Habit {
     NoNapis,
     /// They exist while GRO is on, as on veth.
     WithGro,
+    /// The same, but new ones start with the values of the old, as where a driver uses
+    /// `netif_napi_add_config`.
+    WithGroRemembered,
     /// Always, but a new MTU or GRO makes new ones.
     Recreated,
 }
@@ -31,6 +36,11 @@ impl FakeInterface {
     /// A veth with this many receive queues: GRO is on, and the NAPIs exist only while it is.
     pub fn veth(queues: u32) -> Self {
         Self::new(queues, Habit::WithGro)
+    }
+
+    /// The same with a driver that remembers the values of its NAPIs while they are gone.
+    pub fn remembering(queues: u32) -> Self {
+        Self::new(queues, Habit::WithGroRemembered)
     }
 
     /// A NIC with this many receive queues: a change of MTU or GRO makes new NAPIs.
@@ -71,15 +81,16 @@ impl FakeInterface {
         let old = old.expect("only places that exist are set");
         if PER_NAPI.contains(&knob) && place == Place::Device {
             // As `netdev_set_gro_flush_timeout` does, even when nothing changes.
-            for ((_, _), napi) in
-                self.values.iter_mut().filter(|((k, place), _)| *k == knob && is_napi(*place))
-            {
+            let napis = self.values.iter_mut().chain(&mut self.asleep);
+            for (_, napi) in napis.filter(|((k, place), _)| *k == knob && is_napi(*place)) {
                 *napi = value.clone();
             }
         }
         if old != value {
             match (self.habit, knob) {
-                (Habit::WithGro, Knob::Gro) => self.make_napis(value == Value::Switch(true)),
+                (Habit::WithGro | Habit::WithGroRemembered, Knob::Gro) => {
+                    self.make_napis(value == Value::Switch(true));
+                }
                 (Habit::Recreated, Knob::Gro | Knob::Mtu) => self.make_napis(true),
                 _ => {}
             }
@@ -98,21 +109,30 @@ impl FakeInterface {
                 values.insert((knob, Place::Device), value);
             }
         }
-        let mut interface = Self { values, queues, habit };
+        let mut interface = Self { values, asleep: BTreeMap::new(), queues, habit };
         interface.make_napis(habit != Habit::NoNapis);
         interface
     }
 
-    /// Removes the NAPIs, and makes new ones if wanted, which take the device-wide values.
+    /// Removes the NAPIs, and makes new ones if wanted, which take the device-wide values unless the
+    /// driver remembers theirs.
     fn make_napis(&mut self, wanted: bool) {
-        self.values.retain(|(_, place), _| !is_napi(*place));
+        let (napis, others): (BTreeMap<_, _>, _) = std::mem::take(&mut self.values)
+            .into_iter()
+            .partition(|((_, place), _)| is_napi(*place));
+        self.values = others;
+        if self.habit == Habit::WithGroRemembered {
+            self.asleep.extend(napis);
+        }
         if !wanted {
             return;
         }
         for knob in PER_NAPI {
-            if let Some(value) = self.values.get(&(knob, Place::Device)).cloned() {
-                let napis = (0..self.queues).map(|queue| (knob, Place::Napi(queue)));
-                self.values.extend(napis.map(|place| (place, value.clone())));
+            let Some(value) = self.values.get(&(knob, Place::Device)).cloned() else { continue };
+            for queue in 0..self.queues {
+                let key = (knob, Place::Napi(queue));
+                let value = self.asleep.remove(&key).unwrap_or_else(|| value.clone());
+                self.values.insert(key, value);
             }
         }
     }

@@ -86,8 +86,10 @@ pub struct HostObservation {
     pub window: Nanos,
     /// The CPUs that are this host's, each on its own.
     pub cpus: Vec<CpuObservation>,
-    /// Sum over all CPUs of the machine that the host runs on, from the kernel's own total line: the
-    /// whole that the parts of co-located hosts must add up to.
+    /// The machine's CPUs that are not this host's, summed from their own lines.
+    pub other_cpus: CpuTime,
+    /// The machine that the host runs on, from the kernel's own total line: the whole that the parts
+    /// of co-located hosts must add up to.
     pub machine: CpuTime,
     /// CPU time of this host's NAPI kernel threads, where it has such.
     pub napi_threads_cpu: Option<Nanos>,

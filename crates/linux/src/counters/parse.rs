@@ -8,7 +8,7 @@ use crate::error::Error;
 type Lines<'a> = std::slice::Split<'a, u8, fn(&u8) -> bool>;
 
 /// Reads the CPU lines of `/proc/stat`: appends those of `cpus` to `found`, in ascending order, and
-/// gives back the kernel's own total over all CPUs.
+/// gives back the kernel's own total over all CPUs, and the sum of the CPUs that are not among them.
 ///
 /// Times there are in ticks of `tick`; `user` and `nice` become one, and `guest`, which is inside
 /// `user` already (`account_guest_time`, kernel/sched/cputime.c), is not counted again.
@@ -17,9 +17,10 @@ pub(crate) fn cpu_times(
     tick: Nanos,
     cpus: &CpuSet,
     found: &mut Vec<CpuObservation>,
-) -> Result<CpuTime, Error> {
+) -> Result<(CpuTime, CpuTime), Error> {
     const FILE: &str = "/proc/stat";
     let mut machine = None;
+    let mut others = CpuTime::default();
     for line in lines(bytes, FILE)? {
         let Some(rest) = line.strip_prefix(b"cpu") else {
             break; // the CPU lines come first, and the others are many
@@ -32,15 +33,19 @@ pub(crate) fn cpu_times(
         }
         let number = number(name).and_then(|number| u32::try_from(number).ok());
         let cpu = CpuId(number.ok_or_else(|| damaged(FILE, "`cpu` and a number", line))?);
+        let time = cpu_time(words, tick, line)?;
         if cpus.contains(cpu) {
-            found.push(CpuObservation { cpu, time: cpu_time(words, tick, line)? });
+            found.push(CpuObservation { cpu, time });
+        } else {
+            others = others + time;
         }
     }
     if found.len() != cpus.len() {
         let seen: CpuSet = found.iter().map(|observation| observation.cpu).collect();
         return Err(Error::parse(FILE, format!("lines for the CPUs {cpus}"), &seen.to_string()));
     }
-    machine.ok_or_else(|| Error::parse(FILE, "a line with the total", ""))
+    let machine = machine.ok_or_else(|| Error::parse(FILE, "a line with the total", ""))?;
+    Ok((machine, others))
 }
 
 /// `user nice system idle iowait irq softirq steal guest guest_nice` (`proc_stat(5)`).
@@ -224,8 +229,9 @@ mod tests {
     #[test]
     fn cpu_lines_become_times_and_guest_is_not_counted_twice() {
         let mut found = Vec::new();
-        let machine =
+        let (machine, others) =
             cpu_times(STAT.as_bytes(), Nanos::from_ms(10), &set("1"), &mut found).unwrap();
+        assert_eq!(others.user, Nanos::from_ms(200), "cpu0 is somebody else's");
         assert_eq!(machine.user, Nanos::from_ms(400));
         assert_eq!(machine.total(), Nanos::from_ms(4710));
         assert_eq!(found.len(), 1);

@@ -1,0 +1,324 @@
+//! Linux's dynamic interrupt moderation library (DIM): a walk over five points, judged by bytes, then
+//! packets, then fewer interrupts.
+//!
+//! It has no term for latency and none for CPU, moves after one sample of 64 interrupts however long
+//! they take, and sees only differences above 10 %. Source: `include/linux/dim.h`, `lib/dim/dim.c`,
+//! `lib/dim/net_dim.c`, `Documentation/networking/net_dim.rst`.
+
+use latput_units::Nanos;
+
+use crate::{Decision, Moderation, Observation};
+
+/// Interrupts in a sample.
+const SAMPLE_INTERRUPTS: u64 = 64;
+/// After this many steps without parking the walk rests.
+const TIRED: u32 = 10;
+const LAST: usize = 4;
+
+/// Which direction, and what restarts the device's timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Receive, timer from the event (`use-cqe-mode-rx off`).
+    RxEqe,
+    /// Receive, timer restarted by each completion.
+    RxCqe,
+    /// Transmit, timer from the event.
+    TxEqe,
+    /// Transmit, timer restarted by each completion.
+    TxCqe,
+}
+
+impl Profile {
+    /// The five points: microseconds and frames.
+    pub const fn points(self) -> [(u32, u32); 5] {
+        match self {
+            Self::RxEqe => [(1, 256), (8, 256), (64, 256), (128, 256), (256, 256)],
+            Self::RxCqe => [(2, 256), (8, 128), (16, 64), (32, 64), (64, 64)],
+            Self::TxEqe => [(1, 128), (8, 128), (32, 128), (64, 128), (128, 128)],
+            Self::TxCqe => [(5, 128), (8, 64), (16, 32), (32, 32), (64, 32)],
+        }
+    }
+
+    const fn is_rx(self) -> bool {
+        matches!(self, Self::RxEqe | Self::RxCqe)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    ParkingOnTop,
+    ParkingTired,
+    GoingRight,
+    GoingLeft,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Better,
+    Same,
+    Worse,
+}
+
+/// Per millisecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rates {
+    bytes: u64,
+    packets: u64,
+    interrupts: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sample {
+    start: Option<Nanos>,
+    bytes: u64,
+    packets: u64,
+    interrupts: u64,
+}
+
+/// The walk of one direction of one queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dim {
+    profile: Profile,
+    idx: usize,
+    walk: Walk,
+    steps_left: u32,
+    steps_right: u32,
+    tired: u32,
+    previous: Rates,
+    sample: Sample,
+}
+
+impl Dim {
+    /// As the library starts: the second point, going right.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            idx: 1,
+            walk: Walk::GoingRight,
+            steps_left: 0,
+            steps_right: 0,
+            tired: 0,
+            previous: Rates::default(),
+            sample: Sample::default(),
+        }
+    }
+
+    /// The point that the walk is at.
+    pub fn current(&self) -> Moderation {
+        let (delay_us, frames) = self.profile.points()[self.idx];
+        Moderation { delay: Nanos::from_us(u64::from(delay_us)), frames: Some(frames) }
+    }
+
+    /// One completed poll.
+    pub fn step(&mut self, observation: &Observation) -> Decision {
+        let counts = if self.profile.is_rx() { observation.rx } else { observation.tx };
+        let Some(start) = self.sample.start else {
+            self.sample = Sample { start: Some(observation.now), ..Sample::default() };
+            return Decision::Keep;
+        };
+        self.sample.bytes += u64::from(counts.bytes);
+        self.sample.packets += u64::from(counts.packets);
+        self.sample.interrupts += u64::from(observation.interrupts);
+        let elapsed_us = observation.now.saturating_sub(start).as_ns() / 1_000;
+        if self.sample.interrupts < SAMPLE_INTERRUPTS || elapsed_us == 0 {
+            return Decision::Keep;
+        }
+        let per_ms = |count: u64| (count * 1_000).div_ceil(elapsed_us);
+        let rates = Rates {
+            bytes: per_ms(self.sample.bytes),
+            packets: per_ms(self.sample.packets),
+            interrupts: per_ms(SAMPLE_INTERRUPTS),
+        };
+        let changed = self.decide(rates);
+        // After a change the library waits for its worker, then starts a fresh sample; otherwise the
+        // next sample begins where this one ended.
+        let start = if changed { None } else { Some(observation.now) };
+        self.sample = Sample { start, ..Sample::default() };
+        if changed {
+            Decision::Change { target: self.current(), reason: "five-point walk" }
+        } else {
+            Decision::Keep
+        }
+    }
+
+    /// Moves the walk by one sample; true if it is at another point now.
+    fn decide(&mut self, rates: Rates) -> bool {
+        let (old_walk, old_idx) = (self.walk, self.idx);
+        let verdict = compare(rates, self.previous);
+        match self.walk {
+            Walk::ParkingOnTop => {
+                if verdict != Verdict::Same {
+                    self.exit_parking();
+                }
+            }
+            Walk::ParkingTired => {
+                self.tired -= 1;
+                if self.tired == 0 {
+                    self.exit_parking();
+                }
+            }
+            Walk::GoingRight | Walk::GoingLeft => {
+                if verdict != Verdict::Better {
+                    self.turn();
+                }
+                if self.is_on_top() {
+                    self.park_on_top();
+                } else {
+                    self.walk_on();
+                }
+            }
+        }
+        if !(old_walk == Walk::ParkingOnTop && self.walk == Walk::ParkingOnTop) {
+            self.previous = rates;
+        }
+        self.idx != old_idx
+    }
+
+    fn walk_on(&mut self) {
+        if self.tired == TIRED {
+            self.walk = Walk::ParkingTired;
+            (self.steps_left, self.steps_right) = (0, 0);
+        } else if !self.step_once() {
+            self.park_on_top();
+        }
+    }
+
+    /// One point further; false at the edge.
+    fn step_once(&mut self) -> bool {
+        match self.walk {
+            Walk::GoingRight if self.idx == LAST => return false,
+            Walk::GoingLeft if self.idx == 0 => return false,
+            Walk::GoingRight => (self.idx, self.steps_right) = (self.idx + 1, self.steps_right + 1),
+            Walk::GoingLeft => (self.idx, self.steps_left) = (self.idx - 1, self.steps_left + 1),
+            Walk::ParkingOnTop | Walk::ParkingTired => {}
+        }
+        self.tired += 1;
+        true
+    }
+
+    fn turn(&mut self) {
+        match self.walk {
+            Walk::GoingRight => (self.walk, self.steps_left) = (Walk::GoingLeft, 0),
+            Walk::GoingLeft => (self.walk, self.steps_right) = (Walk::GoingRight, 0),
+            Walk::ParkingOnTop | Walk::ParkingTired => {}
+        }
+    }
+
+    /// One step back after at least two forth: the point before was the best.
+    fn is_on_top(&self) -> bool {
+        match self.walk {
+            Walk::ParkingOnTop | Walk::ParkingTired => true,
+            Walk::GoingRight => self.steps_left > 1 && self.steps_right == 1,
+            Walk::GoingLeft => self.steps_right > 1 && self.steps_left == 1,
+        }
+    }
+
+    fn park_on_top(&mut self) {
+        (self.steps_left, self.steps_right, self.tired) = (0, 0, 0);
+        self.walk = Walk::ParkingOnTop;
+    }
+
+    fn exit_parking(&mut self) {
+        self.walk = if self.idx == 0 { Walk::GoingRight } else { Walk::GoingLeft };
+        self.step_once();
+    }
+}
+
+/// The first of bytes, packets and interrupts that differs by more than 10 % decides.
+fn compare(now: Rates, before: Rates) -> Verdict {
+    let more = |now: u64, before: u64| match (now, before) {
+        (0, 0) => Some(Verdict::Same),
+        (_, 0) => Some(Verdict::Better),
+        (now, before) if 100 * now.abs_diff(before) / before <= 10 => None,
+        (now, before) => Some(if now > before { Verdict::Better } else { Verdict::Worse }),
+    };
+    if let Some(verdict) =
+        more(now.bytes, before.bytes).or_else(|| more(now.packets, before.packets))
+    {
+        return verdict;
+    }
+    match more(now.interrupts, before.interrupts) {
+        Some(_) if before.interrupts == 0 => Verdict::Same,
+        Some(Verdict::Better) => Verdict::Worse,
+        Some(Verdict::Worse) => Verdict::Better,
+        _ => Verdict::Same,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counts;
+
+    #[test]
+    fn only_differences_above_ten_percent_count_and_bytes_come_first() {
+        for (now, before, expected) in [
+            ((100, 10, 10), (0, 0, 0), Verdict::Better),
+            ((0, 0, 10), (0, 0, 10), Verdict::Same),
+            ((110, 10, 10), (100, 10, 10), Verdict::Same),
+            ((111, 1, 99), (100, 10, 10), Verdict::Better),
+            ((88, 99, 1), (100, 10, 10), Verdict::Worse),
+            ((100, 12, 99), (100, 10, 10), Verdict::Better),
+            ((100, 10, 5), (100, 10, 10), Verdict::Better),
+            ((100, 10, 12), (100, 10, 10), Verdict::Worse),
+        ] {
+            let rates = |(bytes, packets, interrupts)| Rates { bytes, packets, interrupts };
+            assert_eq!(compare(rates(now), rates(before)), expected, "{now:?} against {before:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_decided_before_64_interrupts() {
+        let mut dim = Dim::new(Profile::RxEqe);
+        assert_eq!(feed(&mut dim, 64, 100), Vec::<u64>::new());
+        // The first poll only starts the sample: the 65th completes it.
+        assert_eq!(feed(&mut dim, 1, 100), [64]);
+    }
+
+    #[test]
+    fn a_constant_load_zig_zags_between_two_points_until_tired() {
+        // Each verdict after the first is "same", which turns the walk: right, left, right ... until
+        // it is tired. This is the library's documented zig-zag on a load that ignores the delay.
+        let mut dim = Dim::new(Profile::RxEqe);
+        let visited = feed(&mut dim, 65 * 14, 100);
+        assert_eq!(visited, [64, 8, 64, 8, 64, 8, 64, 8, 64, 8]);
+        assert_eq!(dim.walk, Walk::ParkingTired);
+    }
+
+    #[test]
+    fn the_points_are_the_librarys() {
+        for (profile, idx, expected) in [
+            (Profile::RxEqe, 4, (256, 256)),
+            (Profile::RxCqe, 1, (8, 128)),
+            (Profile::TxEqe, 2, (32, 128)),
+            (Profile::TxCqe, 0, (5, 128)),
+        ] {
+            assert_eq!(profile.points()[idx], expected, "{profile:?}");
+        }
+        assert_eq!(
+            Dim::new(Profile::TxCqe).current(),
+            Moderation { delay: Nanos::from_us(8), frames: Some(64) }
+        );
+    }
+
+    /// Polls at a fixed pace with fixed counts; gives the delay in microseconds after each change.
+    fn feed(dim: &mut Dim, polls: u64, spacing_us: u64) -> Vec<u64> {
+        let mut visited = Vec::new();
+        let start_us = dim
+            .sample
+            .start
+            .map_or(0, |start| start.as_ns() / 1_000 + dim.sample.interrupts * spacing_us);
+        for poll in 1..=polls {
+            let decision = dim.step(&Observation {
+                now: Nanos::from_us(start_us + poll * spacing_us),
+                rx: Counts { packets: 10, bytes: 15_000 },
+                interrupts: 1,
+                ..Observation::default()
+            });
+            if let Decision::Change { target, .. } = decision {
+                visited.push(target.delay.as_ns() / 1_000);
+            }
+        }
+        visited
+    }
+}

@@ -1,0 +1,130 @@
+//! FreeBSD's device polling: how many packets each driver may handle per clock tick, so that user
+//! processes keep their share of the CPU.
+//!
+//! The burst grows by one while polling leaves users their share, shrinks by one when it does not, and by
+//! an eighth when a tick was missed. Source: the algorithm described in `sys/kern/kern_poll.c` and
+//! polling(4), with the sysctl names `kern.polling.*`.
+
+use latput_units::Nanos;
+
+/// The sysctls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sysctls {
+    /// Clock ticks per second (`hz`).
+    pub hz: u32,
+    /// `burst_max`: most packets per tick and driver.
+    pub burst_max: u32,
+    /// `each_burst`: packets per call of a driver.
+    pub each_burst: u32,
+    /// `user_frac`: percent of the CPU kept for user processes.
+    pub user_frac: u32,
+    /// `reg_frac`: every how many polls the device's registers are read too.
+    pub reg_frac: u32,
+}
+
+impl Default for Sysctls {
+    fn default() -> Self {
+        Self { hz: 1_000, burst_max: 150, each_burst: 5, user_frac: 50, reg_frac: 20 }
+    }
+}
+
+/// One finished round of polling: what the loop needs to know at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// From the round's start to its end.
+    pub elapsed: Nanos,
+    /// Whether another clock tick came before the round was over.
+    pub tick_missed: bool,
+}
+
+/// The loop's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Polling {
+    sysctls: Sysctls,
+    burst: u32,
+    polls: u32,
+}
+
+impl Polling {
+    /// As the kernel starts: a burst of 5.
+    pub fn new(sysctls: Sysctls) -> Self {
+        Self { sysctls, burst: 5.min(sysctls.burst_max), polls: 0 }
+    }
+
+    /// The sysctls in force.
+    pub fn sysctls(&self) -> Sysctls {
+        self.sysctls
+    }
+
+    /// Packets that the next round may handle.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// Whether the round that starts now also checks the device's status registers.
+    pub fn checks_status(&mut self) -> bool {
+        self.polls += 1;
+        let due = self.polls >= self.sysctls.reg_frac;
+        if due {
+            self.polls = 0;
+        }
+        due
+    }
+
+    /// A round is over: the burst of the next.
+    pub fn step(&mut self, round: &Round) -> u32 {
+        let elapsed_us = round.elapsed.as_ns() / 1_000;
+        let load_percent = elapsed_us.saturating_mul(u64::from(self.sysctls.hz)) / 10_000;
+        if load_percent > u64::from(100 - self.sysctls.user_frac.min(100)) {
+            self.burst = (self.burst - 1).max(1);
+        } else {
+            self.burst = (self.burst + 1).min(self.sysctls.burst_max);
+        }
+        if round.tick_missed {
+            self.burst = (self.burst - self.burst / 8).max(1);
+        }
+        self.burst
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_burst_climbs_by_one_a_tick_to_its_maximum() {
+        check(200, (300, false), 150);
+        check(10, (300, false), 15);
+    }
+
+    #[test]
+    fn it_shrinks_when_users_lose_their_share() {
+        // 510 us of a 1000 us tick is 51 %, more than the 50 % that polling may use.
+        check(200, (510, false), 1);
+        check(1, (509, false), 6);
+    }
+
+    #[test]
+    fn a_missed_tick_costs_an_eighth() {
+        let mut polling = Polling::new(Sysctls::default());
+        polling.burst = 80;
+        let round = Round { elapsed: Nanos::from_us(1_100), tick_missed: true };
+        assert_eq!(polling.step(&round), 79 - 79 / 8);
+    }
+
+    #[test]
+    fn every_twentieth_round_reads_the_registers() {
+        let mut polling = Polling::new(Sysctls::default());
+        let due = (1..=60).filter(|_| polling.checks_status()).count();
+        assert_eq!(due, 3);
+    }
+
+    #[track_caller]
+    fn check(rounds: u32, (elapsed_us, tick_missed): (u64, bool), expected: u32) {
+        let mut polling = Polling::new(Sysctls::default());
+        for _ in 0..rounds {
+            polling.step(&Round { elapsed: Nanos::from_us(elapsed_us), tick_missed });
+        }
+        assert_eq!(polling.burst(), expected);
+    }
+}

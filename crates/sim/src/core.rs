@@ -1,0 +1,219 @@
+//! One CPU core: what runs on it, what that interrupted, and where its time went.
+//!
+//! Hardware interrupts come before soft interrupts, those before processes. Each level has one item of
+//! work; a higher level stops it, its rest is kept and goes on later.
+
+use crate::agenda::Time;
+use crate::fifo::Fifo;
+
+/// What runs on a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Idle,
+    Process,
+    Softirq,
+    Hardirq,
+    /// Between two items: whatever is asked for now only queues.
+    Switching,
+}
+
+/// A hardware interrupt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Irq {
+    #[default]
+    None,
+    /// Of a NIC queue's vector.
+    Vector(u32),
+    /// The deferral timer of a NIC queue.
+    Deferral(u32),
+    /// Another core put packets into this core's backlog.
+    Backlog,
+    /// The clock tick that polls devices.
+    PollTick,
+}
+
+/// What a soft interrupt polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Poll {
+    /// This core's backlog.
+    #[default]
+    Backlog,
+    /// A NIC queue.
+    Queue(u32),
+}
+
+/// The item of soft interrupt work under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Only takes time.
+    #[default]
+    Nothing,
+    /// `rx` packets and `tx` completions of a queue.
+    Queue { queue: u32, rx: u32, tx: u32 },
+    /// Packets of this core's backlog.
+    Backlog { rx: u32 },
+}
+
+/// Where time went, in nanoseconds; what is missing from wall time was idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) user: u64,
+    pub(crate) system: u64,
+    pub(crate) irq: u64,
+    pub(crate) softirq: u64,
+}
+
+impl Spent {
+    pub(crate) const fn total(&self) -> u64 {
+        self.user + self.system + self.irq + self.softirq
+    }
+}
+
+/// A core.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) host: usize,
+    pub(crate) level: Level,
+    /// From when the running item has been charged, and when it will be done.
+    since: Time,
+    ends: Time,
+    /// An idle core starts nothing before this.
+    pub(crate) awake_at: Time,
+    /// Rests of interrupted items.
+    pub(crate) softirq_left: Option<Time>,
+    pub(crate) process_left: Option<Time>,
+    /// How much of the process item is user code; it runs first.
+    pub(crate) user_left: Time,
+    pub(crate) irqs: Fifo<Irq>,
+    pub(crate) irq: Irq,
+    pub(crate) polls: Fifo<Poll>,
+    /// Whether the poll at the front has begun, and how many packets it had.
+    pub(crate) poll_begun: bool,
+    pub(crate) polled: u32,
+    pub(crate) work: Work,
+    /// The present softirq run, for its limits.
+    pub(crate) softirq_since: Option<Time>,
+    pub(crate) softirq_packets: u32,
+    /// Soft interrupts are left to the kernel thread.
+    pub(crate) ksoftirqd: bool,
+    /// The process on this core.
+    pub(crate) task: Option<u32>,
+    /// Whether the item at the process level is soft interrupt work (kernel threads).
+    pub(crate) in_kernel_poll: bool,
+    pub(crate) run_queue: Fifo<(u32, Time)>,
+    pub(crate) slice_ends: Time,
+    /// Work done by the last item beyond what it was charged for, to be charged next.
+    pub(crate) softirq_debt: Time,
+    pub(crate) process_debt: Time,
+    pub(crate) spent: Spent,
+}
+
+impl Core {
+    pub(crate) fn new(host: usize) -> Self {
+        Self {
+            host,
+            level: Level::Idle,
+            since: 0,
+            ends: 0,
+            awake_at: 0,
+            softirq_left: None,
+            process_left: None,
+            user_left: 0,
+            irqs: Fifo::with_capacity(16),
+            irq: Irq::None,
+            polls: Fifo::with_capacity(16),
+            poll_begun: false,
+            polled: 0,
+            work: Work::Nothing,
+            softirq_since: None,
+            softirq_packets: 0,
+            ksoftirqd: false,
+            task: None,
+            in_kernel_poll: false,
+            run_queue: Fifo::with_capacity(16),
+            slice_ends: 0,
+            softirq_debt: 0,
+            process_debt: 0,
+            spent: Spent::default(),
+        }
+    }
+
+    /// Starts an item; gives the time at which it will be done.
+    #[inline]
+    pub(crate) fn start(&mut self, level: Level, now: Time, cost: Time) -> Time {
+        self.level = level;
+        self.since = now.max(self.awake_at);
+        self.ends = self.since + cost;
+        self.ends
+    }
+
+    /// Stops the running item before its end and keeps its rest.
+    #[inline]
+    pub(crate) fn preempt(&mut self, now: Time) {
+        let left = self.ends - now.max(self.since);
+        self.charge(now);
+        match self.level {
+            Level::Process => self.process_left = Some(left),
+            Level::Softirq => self.softirq_left = Some(left),
+            Level::Idle | Level::Hardirq | Level::Switching => {}
+        }
+        self.level = Level::Switching;
+    }
+
+    /// The running item is done: charges it and gives its level.
+    #[inline]
+    pub(crate) fn finish(&mut self, now: Time) -> Level {
+        let level = self.level;
+        self.charge(now);
+        self.level = Level::Switching;
+        level
+    }
+
+    /// Charges the running item up to `now`.
+    #[inline]
+    pub(crate) fn charge(&mut self, now: Time) {
+        let elapsed = now.saturating_sub(self.since);
+        match self.level {
+            Level::Hardirq => self.spent.irq += elapsed,
+            Level::Softirq => self.spent.softirq += elapsed,
+            Level::Process if self.in_kernel_poll => self.spent.softirq += elapsed,
+            Level::Process => {
+                let user = elapsed.min(self.user_left);
+                self.user_left -= user;
+                self.spent.user += user;
+                self.spent.system += elapsed - user;
+            }
+            Level::Idle | Level::Switching => {}
+        }
+        self.since = self.since.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_item_keeps_its_rest_and_every_part_is_charged_once() {
+        let mut core = Core::new(0);
+        core.user_left = 30;
+        assert_eq!(core.start(Level::Process, 100, 100), 200);
+        core.preempt(140);
+        assert_eq!(core.process_left, Some(60));
+        core.start(Level::Hardirq, 140, 10);
+        assert_eq!(core.finish(150), Level::Hardirq);
+        core.start(Level::Process, 150, 60);
+        core.finish(210);
+        assert_eq!(core.spent, Spent { user: 30, system: 70, irq: 10, softirq: 0 });
+    }
+
+    #[test]
+    fn leaving_idle_takes_time_that_is_not_busy() {
+        let mut core = Core::new(0);
+        core.awake_at = 50;
+        assert_eq!(core.start(Level::Softirq, 10, 5), 55);
+        core.preempt(20);
+        assert_eq!(core.softirq_left, Some(5));
+        assert_eq!(core.spent.total(), 0);
+    }
+}

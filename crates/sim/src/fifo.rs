@@ -1,0 +1,103 @@
+//! A queue in a ring of a power-of-two size, for packets in flight and waiting work.
+//!
+//! It grows when full (doubling, so a run soon stops allocating) and never shrinks.
+
+/// First in, first out.
+#[derive(Clone, Debug)]
+pub(crate) struct Fifo<T> {
+    items: Box<[T]>,
+    head: usize,
+    len: usize,
+}
+
+impl<T: Copy + Default> Fifo<T> {
+    /// An empty queue with room for at least `capacity` items.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let size = capacity.next_power_of_two().max(4);
+        Self { items: vec![T::default(); size].into(), head: 0, len: 0 }
+    }
+
+    /// How many items wait.
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none waits.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    const fn slot(&self, position: usize) -> usize {
+        (self.head + position) & (self.items.len() - 1)
+    }
+
+    /// Adds at the end.
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        if self.len == self.items.len() {
+            self.grow();
+        }
+        let slot = self.slot(self.len);
+        self.items[slot] = item;
+        self.len += 1;
+    }
+
+    /// Takes from the front.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        if self.len == 0 {
+            return None;
+        }
+        let item = self.items[self.head];
+        self.head = self.slot(1);
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// The item at the front.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<&T> {
+        (self.len > 0).then(|| &self.items[self.head])
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self::with_capacity(self.items.len() * 2);
+        for position in 0..self.len {
+            larger.items[position] = self.items[self.slot(position)];
+        }
+        self.items = larger.items;
+        self.head = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use latput_units::Rng;
+
+    use super::*;
+
+    #[test]
+    fn it_behaves_as_a_deque_through_growth_and_wrapping() {
+        let mut rng = Rng::from_seed(3);
+        let mut fifo = Fifo::with_capacity(1);
+        let mut model = VecDeque::new();
+        for value in 0..5_000_u64 {
+            // Slightly more pushes than pops, so that it grows while wrapped.
+            if rng.below(100) < 52 {
+                fifo.push(value);
+                model.push_back(value);
+            } else {
+                assert_eq!(fifo.pop(), model.pop_front());
+            }
+            assert_eq!(fifo.len(), model.len());
+            assert_eq!(fifo.front(), model.front());
+            assert_eq!(fifo.is_empty(), model.is_empty());
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A host as the simulator knows it: what its CPU needs for each thing, its NIC and its network stack.
+//!
+//! These structs are what a system profile (`data/systems/*.toml`) and a test fill in.
+
+use latput_moderate::polling::Sysctls;
+use latput_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::vector::Coalescing;
+
+/// CPU time of each thing a host does. What a profile does not name costs nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Costs {
+    /// One hardware interrupt: entry, acknowledge, schedule the poll, exit.
+    #[serde(rename = "interrupt_ns")]
+    pub interrupt: Nanos,
+    /// One poll of a queue, whatever it finds.
+    #[serde(rename = "poll_ns")]
+    pub poll: Nanos,
+    /// One received packet, driver to socket.
+    #[serde(rename = "rx_packet_ns")]
+    pub rx_packet: Nanos,
+    /// One packet handed to the stack, after GRO has merged what it can.
+    #[serde(rename = "rx_merged_ns")]
+    pub rx_merged: Nanos,
+    /// More per received packet when the receiving process last ran on another core.
+    #[serde(rename = "rx_remote_ns")]
+    pub rx_remote: Nanos,
+    /// One transmit completion.
+    #[serde(rename = "tx_completion_ns")]
+    pub tx_completion: Nanos,
+    /// One packet (with TSO one chunk) from the socket to the NIC.
+    #[serde(rename = "tx_packet_ns")]
+    pub tx_packet: Nanos,
+    /// One acknowledgement without data, made and sent.
+    #[serde(rename = "ack_ns")]
+    pub ack: Nanos,
+    /// One send or receive call.
+    #[serde(rename = "syscall_ns")]
+    pub syscall: Nanos,
+    /// User code per message or transaction.
+    #[serde(rename = "user_ns")]
+    pub user: Nanos,
+    /// Copying 1024 bytes between a process and the kernel.
+    #[serde(rename = "copy_ns_per_kib")]
+    pub copy_per_kib: Nanos,
+    /// Putting a sleeping process on a core.
+    #[serde(rename = "wake_ns")]
+    pub wake: Nanos,
+    /// More per message when the process runs on another core than the one that takes its interrupts.
+    #[serde(rename = "cross_core_ns")]
+    pub cross_core: Nanos,
+    /// What an interrupt costs the process that it interrupts, beside its own time (cold caches).
+    #[serde(rename = "preempted_ns")]
+    pub preempted: Nanos,
+    /// A timer interrupt (deferral timer, polling tick).
+    #[serde(rename = "timer_ns")]
+    pub timer: Nanos,
+    /// An interrupt from another core (RPS).
+    #[serde(rename = "ipi_ns")]
+    pub ipi: Nanos,
+    /// One packet through the backlog of another core (RPS), beside [`Self::rx_merged`].
+    #[serde(rename = "backlog_packet_ns")]
+    pub backlog_packet: Nanos,
+    /// Each cost varies uniformly by up to this share of itself.
+    pub jitter_ratio: f64,
+}
+
+/// Where a process that wakes up runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// The core that takes the interrupt if no process is there, else its last one, else any free one.
+    #[default]
+    InterruptCoreFirst,
+    /// Its last core if it is free, else any free one.
+    LastCoreFirst,
+}
+
+/// The processor and its scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Machine {
+    /// How many cores.
+    pub cores: u32,
+    /// CPU time of each thing.
+    pub costs: Costs,
+    /// How long an idle core needs before it starts anything (C-state exit); counted as idle.
+    #[serde(rename = "idle_exit_ns")]
+    pub idle_exit: Nanos,
+    /// How long a process runs before another that waits gets the core.
+    #[serde(rename = "time_slice_ns")]
+    pub time_slice: Nanos,
+    /// Where processes wake up.
+    pub placement: Placement,
+    /// The NIC's clock against true time, parts per million.
+    pub clock_ppm: i32,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            cores: 1,
+            costs: Costs::default(),
+            idle_exit: Nanos::ZERO,
+            time_slice: Nanos::from_ms(3),
+            placement: Placement::default(),
+            clock_ppm: 0,
+        }
+    }
+}
+
+/// How the driver hears of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// Interrupt, mask, poll with a budget, unmask.
+    #[default]
+    Napi,
+    /// Every interrupt empties the ring into the backlog; nothing is masked (before NAPI).
+    Interrupt,
+    /// FreeBSD device polling on the clock tick, no interrupts.
+    Polling,
+}
+
+/// The NIC and its driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nic {
+    /// How the driver hears of packets.
+    pub driver: Driver,
+    /// Pairs of a receive and a transmit queue, each with its vector.
+    pub queues: u32,
+    /// Receive descriptors per queue.
+    pub rx_ring: u32,
+    /// Transmit descriptors per queue.
+    pub tx_ring: u32,
+    /// The moderation of every vector.
+    pub coalescing: Coalescing,
+    /// The core of each queue's interrupt; shorter lists repeat, an empty one is core 0.
+    pub irq_cores: Vec<u32>,
+    /// Buffer in the NIC before the ring, for when no descriptor is free.
+    #[serde(rename = "fifo_bytes")]
+    pub fifo: Bytes,
+    /// Whether the NIC asks the sender to pause when that buffer is half full (802.3x).
+    pub pause: bool,
+}
+
+impl Default for Nic {
+    fn default() -> Self {
+        Self {
+            driver: Driver::Napi,
+            queues: 1,
+            rx_ring: 256,
+            tx_ring: 256,
+            coalescing: Coalescing::default(),
+            irq_cores: Vec::new(),
+            fifo: Bytes::new(0),
+            pause: false,
+        }
+    }
+}
+
+/// The queue discipline of every transmit queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Qdisc {
+    /// First in, first out, drops at the end (pfifo, or pfifo_fast with one kind of traffic).
+    Pfifo {
+        /// Most packets (`txqueuelen`).
+        limit_packets: u32,
+    },
+    /// Fair queues with controlled delay (RFC 8290).
+    FqCodel {
+        /// Most packets in all queues.
+        limit_packets: u32,
+        /// Acceptable standing delay.
+        #[serde(rename = "target_ns")]
+        target: Nanos,
+        /// How long it may be exceeded.
+        #[serde(rename = "interval_ns")]
+        interval: Nanos,
+    },
+}
+
+impl Qdisc {
+    /// pfifo_fast with Linux's default queue length.
+    pub const PFIFO_FAST: Self = Self::Pfifo { limit_packets: 1_000 };
+    /// fq_codel with Linux's defaults.
+    pub const FQ_CODEL: Self = Self::FqCodel {
+        limit_packets: 10_240,
+        target: Nanos::from_ms(5),
+        interval: Nanos::from_ms(100),
+    };
+}
+
+/// Limits of BQL, where the driver has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bql {
+    /// `limit_min`.
+    #[serde(rename = "least_bytes")]
+    pub least: Bytes,
+    /// `limit_max`.
+    #[serde(rename = "most_bytes")]
+    pub most: Bytes,
+}
+
+/// The network stack's settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stack {
+    /// Most packets of one poll (`NAPI_POLL_WEIGHT`).
+    pub napi_weight: u32,
+    /// Most packets of one softirq run before ksoftirqd takes over.
+    pub softirq_packets: u32,
+    /// Longest softirq run before ksoftirqd takes over.
+    #[serde(rename = "softirq_time_ns")]
+    pub softirq_time: Nanos,
+    /// Packets that reach the sockets together: 1 before Linux 4.19, 8 since (`gro_normal_batch`).
+    pub delivery_batch: u32,
+    /// Merge consecutive TCP segments of one poll.
+    pub gro: bool,
+    /// Hand the NIC chunks of up to 64 KiB.
+    pub tso: bool,
+    /// `napi-defer-hard-irqs`.
+    pub defer_hard_irqs: u32,
+    /// `gro-flush-timeout`.
+    #[serde(rename = "gro_flush_timeout_ns")]
+    pub gro_flush_timeout: Nanos,
+    /// `threaded`: polls run in a kernel thread per queue.
+    pub threaded: bool,
+    /// Cores that RPS spreads flows over; empty is off.
+    pub rps_cores: Vec<u32>,
+    /// `netdev_max_backlog`.
+    pub backlog_packets: u32,
+    /// The queue discipline of every transmit queue.
+    pub qdisc: Qdisc,
+    /// Byte queue limits.
+    pub bql: Option<Bql>,
+    /// Socket receive buffer.
+    #[serde(rename = "receive_buffer_bytes")]
+    pub receive_buffer: Bytes,
+    /// Socket send buffer.
+    #[serde(rename = "send_buffer_bytes")]
+    pub send_buffer: Bytes,
+    /// TCP's congestion control.
+    pub congestion: Congestion,
+    /// The sysctls of FreeBSD device polling.
+    #[serde(skip)]
+    pub polling: Sysctls,
+}
+
+/// TCP congestion control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Congestion {
+    /// RFC 5681 and RFC 6582.
+    Reno,
+    /// RFC 9438; Linux's default.
+    #[default]
+    Cubic,
+}
+
+impl Default for Stack {
+    fn default() -> Self {
+        Self {
+            napi_weight: 64,
+            softirq_packets: 3_000,
+            softirq_time: Nanos::from_ms(2),
+            delivery_batch: 1,
+            gro: false,
+            tso: false,
+            defer_hard_irqs: 0,
+            gro_flush_timeout: Nanos::ZERO,
+            threaded: false,
+            rps_cores: Vec::new(),
+            backlog_packets: 1_000,
+            qdisc: Qdisc::PFIFO_FAST,
+            bql: None,
+            receive_buffer: Bytes::new(212_992),
+            send_buffer: Bytes::new(212_992),
+            congestion: Congestion::default(),
+            polling: Sysctls::default(),
+        }
+    }
+}

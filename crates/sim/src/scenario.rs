@@ -1,0 +1,179 @@
+//! A whole run, described: hosts, the network between them, the traffic, and for how long.
+
+use latput_moderate::Policy;
+use latput_trial::observation::Role;
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+
+use crate::machine::{Machine, Nic, Stack};
+
+/// Everything that one run depends on. The same scenario gives the same outcome, bit by bit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Of every random draw: start phases, arrival times, jitter.
+    pub seed: u64,
+    /// Not measured.
+    pub warmup: Nanos,
+    /// Measured, after the warm-up.
+    pub duration: Nanos,
+    /// The hosts; loads name them by index.
+    pub hosts: Vec<Host>,
+    /// What is between them.
+    pub network: Network,
+    /// What they send each other.
+    pub loads: Vec<Load>,
+}
+
+/// One host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its name in the outcome.
+    pub name: String,
+    /// Its part in the trial.
+    pub role: Role,
+    /// Processor and costs.
+    pub machine: Machine,
+    /// NIC and driver.
+    pub nic: Nic,
+    /// Network stack.
+    pub stack: Stack,
+    /// What moves the moderation of each vector while the run goes on.
+    pub adaptive: Adaptive,
+}
+
+impl Default for Host {
+    /// One core on which everything is free.
+    fn default() -> Self {
+        Self {
+            name: String::from("host"),
+            role: Role::Sut,
+            machine: Machine::default(),
+            nic: Nic::default(),
+            stack: Stack::default(),
+            adaptive: Adaptive::default(),
+        }
+    }
+}
+
+/// Policies, each copied to every vector.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Adaptive {
+    /// Moves the throttle's interval.
+    pub throttle: Option<Policy>,
+    /// Moves the receive delay and frames.
+    pub rx: Option<Policy>,
+    /// Moves the transmit delay and frames.
+    pub tx: Option<Policy>,
+    /// From a decision to its effect (DIM's worker).
+    pub latency: Nanos,
+}
+
+/// Links, all alike: two hosts joined back to back, or each host to a switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// Rate of every link.
+    pub rate: BitsPerSecond,
+    /// One way, whatever the size: propagation, DMA, and what else nobody can influence.
+    pub latency: Nanos,
+    /// The latency varies uniformly upwards by this share of itself, without reordering.
+    pub latency_jitter_ratio: f64,
+    /// Largest IP packet.
+    pub mtu: Bytes,
+    /// A store-and-forward switch with this much buffer per port; `None` is a cable between two hosts.
+    pub switch: Option<Bytes>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            rate: BitsPerSecond::new(1_000_000_000),
+            latency: Nanos::from_us(1),
+            latency_jitter_ratio: 0.0,
+            mtu: Bytes::new(1_500),
+            switch: None,
+        }
+    }
+}
+
+/// Traffic between two hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// The host that starts it.
+    pub from: usize,
+    /// The host that answers or receives.
+    pub to: usize,
+    /// What.
+    pub traffic: Traffic,
+    /// The core that the process at `from` is bound to.
+    pub from_core: Option<u32>,
+    /// The core that the process at `to` is bound to.
+    pub to_core: Option<u32>,
+}
+
+impl Load {
+    /// Traffic with unbound processes.
+    pub const fn new(from: usize, to: usize, traffic: Traffic) -> Self {
+        Self { from, to, traffic, from_core: None, to_core: None }
+    }
+}
+
+/// How an open-loop sender spaces its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// Evenly.
+    Even,
+    /// Exponentially distributed gaps.
+    Poisson,
+}
+
+/// The transport of requests and responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One datagram per message; what is lost stays lost.
+    Udp,
+    /// A byte stream.
+    Tcp {
+        /// Send small messages at once.
+        nodelay: bool,
+    },
+}
+
+/// What flows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Traffic {
+    /// Datagrams at a rate, whatever comes back.
+    Datagrams {
+        /// Payload of one.
+        size: Bytes,
+        /// Datagrams per second.
+        rate_pps: f64,
+        /// Even or Poisson.
+        spacing: Spacing,
+    },
+    /// A request, a response, the next request: a fixed number in flight.
+    RequestResponse {
+        /// Of the messages.
+        transport: Transport,
+        /// Size of a request.
+        request: Bytes,
+        /// Size of a response.
+        response: Bytes,
+        /// In flight beside the first, on each connection (netperf's first burst).
+        burst: u32,
+        /// Connections, all of one process at each end.
+        connections: u32,
+    },
+    /// Bytes as fast as TCP carries them.
+    Stream {
+        /// Size of one send.
+        message: Bytes,
+        /// Connections, all of one process at each end.
+        connections: u32,
+    },
+    /// Echo requests at an even pace, answered by the far kernel.
+    Probe {
+        /// Per second.
+        rate_hz: f64,
+    },
+    /// A process at `from` that computes without end and sends nothing.
+    Compute,
+}

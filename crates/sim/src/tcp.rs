@@ -1,0 +1,362 @@
+//! One end of a TCP connection: what to send next and what a segment means. Pure, without costs.
+//!
+//! Slow start, congestion avoidance, delayed acknowledgements, Nagle, fast retransmit and recovery after
+//! NewReno (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
+//! SACK, tail loss probe, window auto-tuning, TCP small queues. Connections are open from the start.
+
+use crate::agenda::{NEVER, Time};
+use crate::congestion::Window;
+use crate::frame::{Frame, Kind};
+use crate::machine::Congestion;
+
+const DELAYED_ACK: Time = 40_000_000;
+const SHORTEST_TIMEOUT: Time = 200_000_000;
+const LONGEST_TIMEOUT: Time = 120_000_000_000;
+const FIRST_TIMEOUT: Time = 1_000_000_000;
+
+/// What does not change during a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Largest payload of one packet.
+    pub(crate) mss: u32,
+    /// Largest payload handed over at once (more than `mss` with TSO).
+    pub(crate) chunk: u32,
+    pub(crate) send_buffer: u32,
+    /// This end's, and the window that it can offer.
+    pub(crate) receive_buffer: u32,
+    /// The other end's.
+    pub(crate) peer_buffer: u32,
+    pub(crate) nodelay: bool,
+    pub(crate) congestion: Congestion,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Tcp {
+    options: Options,
+    // What this end sends: acknowledged <= next <= furthest <= written.
+    acknowledged: u64,
+    next: u64,
+    furthest: u64,
+    written: u64,
+    /// The other end takes bytes before this.
+    edge: u64,
+    window: Window,
+    duplicates: u32,
+    /// In recovery until this is acknowledged.
+    recover: Option<u64>,
+    resend_first: bool,
+    probe: bool,
+    smoothed: Time,
+    variation: Time,
+    timeout: Time,
+    /// When the retransmission timer goes off.
+    pub(crate) timeout_at: Time,
+    /// Segments sent again.
+    pub(crate) retransmits: u64,
+    // What this end receives.
+    received: u64,
+    read: u64,
+    advertised: u64,
+    out_of_order: Vec<(u64, u64)>,
+    unacknowledged: u64,
+    acknowledge_now: bool,
+    /// When a delayed acknowledgement goes out alone.
+    pub(crate) acknowledge_at: Time,
+    echo: Time,
+}
+
+impl Tcp {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            acknowledged: 0,
+            next: 0,
+            furthest: 0,
+            written: 0,
+            edge: u64::from(options.peer_buffer),
+            window: Window::new(options.congestion, options.mss),
+            duplicates: 0,
+            recover: None,
+            resend_first: false,
+            probe: false,
+            smoothed: 0,
+            variation: 0,
+            timeout: FIRST_TIMEOUT,
+            timeout_at: NEVER,
+            retransmits: 0,
+            received: 0,
+            read: 0,
+            advertised: u64::from(options.receive_buffer),
+            out_of_order: Vec::with_capacity(32),
+            unacknowledged: 0,
+            acknowledge_now: false,
+            acknowledge_at: NEVER,
+            echo: 0,
+        }
+    }
+
+    /// Bytes that the process can read.
+    pub(crate) fn readable(&self) -> u64 {
+        self.received - self.read
+    }
+
+    /// Room for more bytes to send.
+    pub(crate) fn writable(&self) -> u64 {
+        u64::from(self.options.send_buffer).saturating_sub(self.written - self.acknowledged)
+    }
+
+    /// Whether a process that waits for room should be woken: a third of the buffer is free.
+    pub(crate) fn wakes_writer(&self) -> bool {
+        self.writable() * 3 >= u64::from(self.options.send_buffer)
+    }
+
+    /// Bytes received in order since the start.
+    #[cfg(test)]
+    pub(crate) fn total_received(&self) -> u64 {
+        self.received
+    }
+
+    /// The process writes. It must have checked [`Self::writable`].
+    pub(crate) fn write(&mut self, bytes: u64) {
+        self.written += bytes;
+    }
+
+    /// The process reads; a window that had become small is offered again.
+    pub(crate) fn read(&mut self, bytes: u64) {
+        assert!(bytes <= self.readable(), "read beyond what was received");
+        self.read += bytes;
+        let offered = self.advertised - self.received;
+        let possible = self.read + u64::from(self.options.receive_buffer) - self.received;
+        let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
+        if possible >= 2 * offered && possible >= worth {
+            self.acknowledge_now = true;
+        }
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.next - self.acknowledged
+    }
+
+    /// A segment arrived (or several, merged by GRO). True if it freed room to send.
+    pub(crate) fn receive(&mut self, now: Time, frame: &Frame) -> bool {
+        let freed = self.take_acknowledgement(now, frame);
+        if frame.payload > 0 {
+            self.take_data(now, frame);
+        }
+        freed
+    }
+
+    fn take_acknowledgement(&mut self, now: Time, frame: &Frame) -> bool {
+        let edge = frame.ack + u64::from(frame.window);
+        let moved_edge = edge > self.edge;
+        self.edge = self.edge.max(edge);
+        if frame.ack > self.acknowledged {
+            self.take_new_acknowledgement(now, frame);
+            return true;
+        }
+        let is_duplicate = frame.ack == self.acknowledged
+            && frame.payload == 0
+            && !moved_edge
+            && self.furthest > self.acknowledged;
+        if is_duplicate {
+            self.duplicates += 1;
+            if self.recover.is_some() {
+                self.window.inflate(1);
+            } else if self.duplicates == 3 {
+                self.recover = Some(self.furthest);
+                self.window.lost(self.in_flight());
+                self.window.inflate(3);
+                self.resend_first = true;
+            }
+        }
+        false
+    }
+
+    fn take_new_acknowledgement(&mut self, now: Time, frame: &Frame) {
+        let acked = frame.ack - self.acknowledged;
+        let in_flight = self.furthest - self.acknowledged;
+        if frame.echo > 0 {
+            self.sample_round_trip(now - frame.echo);
+        }
+        self.acknowledged = frame.ack;
+        self.next = self.next.max(frame.ack);
+        self.duplicates = 0;
+        match self.recover {
+            Some(recover) if frame.ack >= recover => {
+                self.recover = None;
+                self.window.recovered();
+            }
+            Some(_) => {
+                self.window.deflate(acked);
+                self.resend_first = true;
+            }
+            None => self.window.acked(acked, in_flight, now, self.smoothed),
+        }
+        self.timeout_at = if self.in_flight() > 0 { now + self.timeout } else { NEVER };
+    }
+
+    /// RFC 6298, section 2, with Linux's lower bound.
+    fn sample_round_trip(&mut self, sample: Time) {
+        if self.smoothed == 0 {
+            self.smoothed = sample;
+            self.variation = sample / 2;
+        } else {
+            self.variation = (3 * self.variation + self.smoothed.abs_diff(sample)) / 4;
+            self.smoothed = (7 * self.smoothed + sample) / 8;
+        }
+        self.timeout =
+            (self.smoothed + 4 * self.variation).clamp(SHORTEST_TIMEOUT, LONGEST_TIMEOUT);
+    }
+
+    fn take_data(&mut self, now: Time, frame: &Frame) {
+        let end = frame.seq + u64::from(frame.payload);
+        if frame.seq > self.received {
+            self.keep_out_of_order(frame.seq, end);
+            self.acknowledge_now = true;
+            return;
+        }
+        if end <= self.received {
+            self.acknowledge_now = true;
+            return;
+        }
+        if self.unacknowledged == 0 {
+            self.echo = frame.sent_at;
+        }
+        self.unacknowledged += end - self.received;
+        self.received = end;
+        if !self.out_of_order.is_empty() {
+            self.take_what_now_fits();
+            self.acknowledge_now = true;
+        }
+        if self.unacknowledged >= 2 * u64::from(self.options.mss) {
+            self.acknowledge_now = true;
+        } else if self.acknowledge_at == NEVER {
+            self.acknowledge_at = now + DELAYED_ACK;
+        }
+    }
+
+    /// Ranges stay sorted and apart.
+    fn keep_out_of_order(&mut self, mut from: u64, mut to: u64) {
+        self.out_of_order.retain(|&(start, end)| {
+            let apart = end < from || start > to;
+            if !apart {
+                from = from.min(start);
+                to = to.max(end);
+            }
+            apart
+        });
+        let at = self.out_of_order.partition_point(|range| range.0 < from);
+        self.out_of_order.insert(at, (from, to));
+    }
+
+    fn take_what_now_fits(&mut self) {
+        while let Some(&(start, end)) = self.out_of_order.first()
+            && start <= self.received
+        {
+            self.unacknowledged += end.saturating_sub(self.received);
+            self.received = self.received.max(end);
+            self.out_of_order.remove(0);
+        }
+    }
+
+    /// The next packet (or chunk) to send, if any: a retransmission, new data, or an acknowledgement.
+    pub(crate) fn next_frame(&mut self, now: Time) -> Option<Frame> {
+        if self.resend_first {
+            self.resend_first = false;
+            let bytes = u64::from(self.options.mss).min(self.furthest - self.acknowledged);
+            if bytes > 0 {
+                self.retransmits += 1;
+                self.timeout_at = now + self.timeout;
+                return Some(self.frame(now, self.acknowledged, bytes));
+            }
+        }
+        if let Some(bytes) = self.sendable() {
+            let seq = self.next;
+            if seq < self.furthest {
+                self.retransmits += bytes.div_ceil(u64::from(self.options.mss));
+            }
+            self.next += bytes;
+            self.furthest = self.furthest.max(self.next);
+            if self.timeout_at == NEVER {
+                self.timeout_at = now + self.timeout;
+            }
+            return Some(self.frame(now, seq, bytes));
+        }
+        if self.timeout_at == NEVER && self.next < self.written && self.in_flight() == 0 {
+            // Only the other end's window holds us: probe it if its update gets lost.
+            self.timeout_at = now + self.timeout;
+        }
+        self.acknowledge_now.then(|| self.frame(now, self.next, 0))
+    }
+
+    /// How many bytes may go now.
+    fn sendable(&mut self) -> Option<u64> {
+        let unsent = self.written - self.next;
+        if unsent == 0 {
+            return None;
+        }
+        if self.probe {
+            self.probe = false;
+            return Some(1);
+        }
+        let limit = self.edge.min(self.acknowledged + self.window.bytes());
+        let allowed = limit.saturating_sub(self.next);
+        let mss = u64::from(self.options.mss);
+        let mut bytes = unsent.min(u64::from(self.options.chunk)).min(allowed);
+        if bytes > mss {
+            bytes -= bytes % mss;
+        } else if bytes < mss.min(unsent) {
+            // The window cuts a segment short (silly window): wait, unless nothing is on its way.
+            return (self.in_flight() == 0 && bytes > 0).then_some(bytes);
+        }
+        let nagle = bytes < mss && self.in_flight() > 0 && !self.options.nodelay;
+        (bytes > 0 && !nagle).then_some(bytes)
+    }
+
+    /// Makes a packet; every one carries the newest acknowledgement and window.
+    fn frame(&mut self, now: Time, seq: u64, bytes: u64) -> Frame {
+        self.advertised = self.advertised.max(self.read + u64::from(self.options.receive_buffer));
+        self.unacknowledged = 0;
+        self.acknowledge_now = false;
+        self.acknowledge_at = NEVER;
+        Frame {
+            sent_at: now,
+            echo: self.echo,
+            seq,
+            ack: self.received,
+            end: 0,
+            payload: u32::try_from(bytes).expect("a chunk is at most 64 KiB"),
+            window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
+            kind: Kind::Tcp,
+        }
+    }
+
+    /// A timer's time has come; call [`Self::next_frame`] after it.
+    pub(crate) fn tick(&mut self, now: Time) {
+        if self.acknowledge_at <= now {
+            self.acknowledge_at = NEVER;
+            self.acknowledge_now = true;
+        }
+        if self.timeout_at <= now {
+            self.timeout_at = NEVER;
+            self.timeout = (2 * self.timeout).min(LONGEST_TIMEOUT);
+            if self.in_flight() == 0 {
+                self.probe = self.next < self.written;
+            } else {
+                self.window.timed_out(self.in_flight());
+                self.next = self.acknowledged;
+                self.duplicates = 0;
+                self.recover = None;
+            }
+        }
+    }
+
+    /// When [`Self::tick`] is due.
+    pub(crate) fn next_tick(&self) -> Time {
+        self.timeout_at.min(self.acknowledge_at)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Two ends over a network that loses, delays and reorders.
+
+use std::collections::BTreeMap;
+
+use latput_units::Rng;
+
+use super::*;
+
+const OPTIONS: Options = Options {
+    mss: 1_448,
+    chunk: 1_448,
+    send_buffer: 262_144,
+    receive_buffer: 65_536,
+    peer_buffer: 65_536,
+    nodelay: true,
+    congestion: Congestion::Cubic,
+};
+
+/// A path: share of packets lost, one-way delay, and random extra delay that reorders.
+#[derive(Clone, Copy)]
+struct Path {
+    loss: f64,
+    delay: Time,
+    extra: usize,
+}
+
+const CLEAN: Path = Path { loss: 0.0, delay: 50_000, extra: 1 };
+
+#[test]
+fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
+    for congestion in [Congestion::Reno, Congestion::Cubic] {
+        for (seed, loss) in [(1, 0.0), (2, 0.001), (3, 0.02), (4, 0.1)] {
+            for (chunk, extra) in [(1_448, 1), (1_448, 200_000), (44 * 1_448, 1)] {
+                let options = Options { congestion, chunk, ..OPTIONS };
+                let path = Path { loss, extra, ..CLEAN };
+                let (took, _) = transfer(options, path, 3_000_000, seed);
+                assert!(took < NEVER, "{congestion:?} loss {loss} extra {extra} chunk {chunk}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_clean_path_needs_no_retransmission() {
+    let (_, retransmits) = transfer(OPTIONS, CLEAN, 3_000_000, 5);
+    assert_eq!(retransmits, 0);
+}
+
+#[test]
+fn the_receive_window_limits_the_rate_to_one_window_per_round_trip() {
+    let bytes = 30_000_000;
+    let (took, _) = transfer(OPTIONS, CLEAN, bytes, 6);
+    let windows = bytes as f64 / (45.0 * 1_448.0);
+    let round_trips = took as f64 / 100_000.0;
+    assert!((round_trips / windows - 1.0).abs() < 0.02, "{round_trips} for {windows}");
+}
+
+#[test]
+fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
+    let mut tcp = Tcp::new(OPTIONS);
+    let data =
+        |seq| Frame { seq, payload: 1_448, kind: Kind::Tcp, window: 65_536, ..Frame::default() };
+    tcp.receive(1_000, &data(0));
+    assert!(tcp.next_frame(1_000).is_none());
+    assert_eq!(tcp.next_tick(), 40_001_000);
+    tcp.receive(2_000, &data(1_448));
+    assert_eq!(tcp.next_frame(2_000).unwrap().ack, 2_896);
+    assert_eq!(tcp.next_tick(), NEVER);
+}
+
+#[test]
+fn nagle_holds_a_small_segment_back_while_another_is_out() {
+    for (nodelay, expected) in [(true, true), (false, false)] {
+        let mut tcp = Tcp::new(Options { nodelay, ..OPTIONS });
+        tcp.write(1);
+        assert!(tcp.next_frame(0).is_some());
+        tcp.write(1);
+        assert_eq!(tcp.next_frame(0).is_some(), expected, "nodelay {nodelay}");
+    }
+}
+
+#[test]
+fn a_closed_window_is_probed_and_opens_again() {
+    let mut sender = Tcp::new(Options { peer_buffer: 1_448, ..OPTIONS });
+    let mut receiver = Tcp::new(Options { receive_buffer: 1_448, ..OPTIONS });
+    sender.write(10_000);
+    let frame = sender.next_frame(0).unwrap();
+    receiver.receive(0, &frame);
+    receiver.acknowledge_now = true;
+    sender.receive(0, &receiver.next_frame(0).unwrap());
+    assert!(sender.next_frame(0).is_none(), "the window is closed");
+    let mut probing = sender.clone();
+    probing.tick(probing.next_tick());
+    assert_eq!(probing.next_frame(0).unwrap().payload, 1, "a probe, in case the update gets lost");
+    receiver.read(1_448);
+    let update = receiver.next_frame(0).expect("reading offers the window again");
+    sender.receive(0, &update);
+    assert_eq!(sender.next_frame(0).unwrap().payload, 1_448);
+}
+
+/// Sends `bytes`, the receiver reading everything at once; gives the time and the retransmissions.
+#[track_caller]
+fn transfer(options: Options, path: Path, bytes: u64, seed: u64) -> (Time, u64) {
+    let mut rng = Rng::from_seed(seed);
+    let mut ends = [Tcp::new(options), Tcp::new(options)];
+    let mut wire: BTreeMap<(Time, u64), (usize, Frame)> = BTreeMap::new();
+    let (mut now, mut number, mut written) = (0, 0, 0);
+    while ends[1].total_received() < bytes {
+        let room = ends[0].writable().min(bytes - written);
+        ends[0].write(room);
+        written += room;
+        for end in [0, 1] {
+            while let Some(frame) = ends[end].next_frame(now) {
+                number += 1;
+                if rng.uniform() >= path.loss {
+                    let at = now + path.delay + rng.below(path.extra) as Time;
+                    wire.insert((at, number), (1 - end, frame));
+                }
+            }
+        }
+        let arrival = wire.first_key_value().map_or(NEVER, |(key, _)| key.0);
+        let timer = ends[0].next_tick().min(ends[1].next_tick());
+        assert!(arrival.min(timer) < NEVER, "deadlock at {now}: {:?}", ends[0]);
+        now = arrival.min(timer);
+        if arrival <= timer {
+            let (_, (end, frame)) = wire.pop_first().unwrap();
+            let before = ends[end].total_received();
+            ends[end].receive(now, &frame);
+            assert!(ends[end].total_received() >= before);
+            let readable = ends[end].readable();
+            ends[end].read(readable);
+        } else {
+            ends[0].tick(now);
+            ends[1].tick(now);
+        }
+        assert!(ends[1].total_received() <= written, "bytes from nowhere");
+        assert!(now < 1_000_000_000_000, "no progress");
+    }
+    assert_eq!(ends[1].total_received(), bytes);
+    (now, ends[0].retransmits)
+}

@@ -1,0 +1,251 @@
+//! One interrupt vector: when does a NIC interrupt?
+//!
+//! Two stages, as in hardware. A *delay* per direction turns packets into a cause: at once, some time
+//! after the first packet, some time after the last packet, or when enough frames wait. A *throttle*
+//! then keeps interrupts apart: a hold-off since the last interrupt (EITR, ITR as documented), or a
+//! gate that opens on a free-running clock (what published figures of the 8254x show).
+
+use serde::{Deserialize, Serialize};
+
+use latput_units::Nanos;
+
+use crate::agenda::{NEVER, Time};
+
+/// How one direction's packets become an interrupt cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Delay {
+    /// From the first waiting packet, or from the last with `restarts` (`rx-usecs`, RADV, RDTR).
+    #[serde(rename = "delay_ns")]
+    pub delay: Nanos,
+    /// A cause at once when this many frames wait; 0 is no limit (`rx-frames`).
+    pub frames: u32,
+    /// Each packet starts the delay again (RDTR, tg3).
+    pub restarts: bool,
+    /// With `restarts`: at the latest this long after the first packet (RADV); 0 is no limit.
+    #[serde(rename = "absolute_ns")]
+    pub absolute: Nanos,
+}
+
+/// What keeps interrupts apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Throttle {
+    /// Nothing.
+    #[default]
+    None,
+    /// An interrupt no sooner than this after the last one; at once on an idle line.
+    HoldOff {
+        /// The shortest time between two interrupts.
+        #[serde(rename = "interval_ns")]
+        interval: Nanos,
+    },
+    /// Interrupts only when a free-running clock of this period ticks.
+    Gate {
+        /// The clock's period.
+        #[serde(rename = "interval_ns")]
+        interval: Nanos,
+    },
+}
+
+impl Throttle {
+    /// The interval, zero without a throttle.
+    pub const fn interval(&self) -> Nanos {
+        match self {
+            Self::None => Nanos::ZERO,
+            Self::HoldOff { interval } | Self::Gate { interval } => *interval,
+        }
+    }
+
+    /// The same kind of throttle with another interval.
+    pub const fn with_interval(self, interval: Nanos) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::HoldOff { .. } => Self::HoldOff { interval },
+            Self::Gate { .. } => Self::Gate { interval },
+        }
+    }
+}
+
+/// The moderation of one vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Coalescing {
+    /// Receive side.
+    pub rx: Delay,
+    /// Transmit completions.
+    pub tx: Delay,
+    /// Between interrupts of either.
+    pub throttle: Throttle,
+    /// A cause that came while the vector was masked stays, though the poll has taken its packets: the
+    /// interrupt after the poll finds nothing (Intel's cause registers).
+    pub latched: bool,
+    /// The host sees packets only from the status block that the NIC writes at each coalescing event,
+    /// masked or not (tg3).
+    pub status_block: bool,
+}
+
+/// One direction's cause.
+#[derive(Clone, Copy, Debug)]
+struct Cause {
+    due: Time,
+    first: Time,
+    frames: u32,
+}
+
+const NO_CAUSE: Cause = Cause { due: NEVER, first: NEVER, frames: 0 };
+
+/// The state of one vector.
+#[derive(Clone, Debug)]
+pub(crate) struct Vector {
+    coalescing: Coalescing,
+    rx: Cause,
+    tx: Cause,
+    masked: bool,
+    last_interrupt: Option<Time>,
+    gate_phase: Time,
+    /// The clock of this NIC runs fast or slow by this much.
+    clock_ppm: i64,
+}
+
+/// What the vector wants done when its time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Interrupt the CPU; the vector is masked from now on.
+    Interrupt,
+    /// Write the status block: packets become visible, but the vector is masked.
+    StatusOnly,
+}
+
+impl Vector {
+    /// An unmasked vector without causes. `gate_phase` is when a gate's clock first ticks.
+    pub(crate) fn new(coalescing: Coalescing, gate_phase: Time, clock_ppm: i64) -> Self {
+        let mut vector = Self {
+            coalescing,
+            rx: NO_CAUSE,
+            tx: NO_CAUSE,
+            masked: false,
+            last_interrupt: None,
+            gate_phase,
+            clock_ppm,
+        };
+        vector.set_coalescing(coalescing);
+        vector
+    }
+
+    /// What is set now, in the NIC's own clock.
+    pub(crate) fn coalescing(&self) -> &Coalescing {
+        &self.coalescing
+    }
+
+    /// Sets other moderation from now on; causes that wait keep their times.
+    pub(crate) fn set_coalescing(&mut self, coalescing: Coalescing) {
+        let scale = |span: Nanos| scaled(span, self.clock_ppm);
+        let mut scaled = coalescing;
+        for delay in [&mut scaled.rx, &mut scaled.tx] {
+            delay.delay = scale(delay.delay);
+            delay.absolute = scale(delay.absolute);
+        }
+        scaled.throttle = coalescing.throttle.with_interval(scale(coalescing.throttle.interval()));
+        self.coalescing = scaled;
+    }
+
+    /// A received packet is in the ring.
+    #[inline]
+    pub(crate) fn rx(&mut self, now: Time) {
+        self.rx.add(&self.coalescing.rx, now);
+    }
+
+    /// A packet was sent and its descriptor is done.
+    #[inline]
+    pub(crate) fn tx(&mut self, now: Time) {
+        self.tx.add(&self.coalescing.tx, now);
+    }
+
+    /// When to call [`Self::fire`], given that nothing else happens; [`NEVER`] if not at all.
+    #[inline]
+    pub(crate) fn next_event(&self, now: Time) -> Time {
+        let due = self.rx.due.min(self.tx.due);
+        if due == NEVER || (self.masked && !self.coalescing.status_block) {
+            return NEVER;
+        }
+        if self.masked { due.max(now) } else { self.throttled(due.max(now)) }
+    }
+
+    /// The first time from `due` on at which an interrupt is allowed.
+    fn throttled(&self, due: Time) -> Time {
+        match self.coalescing.throttle {
+            Throttle::None => due,
+            Throttle::HoldOff { interval } => {
+                self.last_interrupt.map_or(due, |last| due.max(last + interval.as_ns()))
+            }
+            Throttle::Gate { interval } if interval == Nanos::ZERO => due,
+            Throttle::Gate { interval } => {
+                let since = due.saturating_sub(self.gate_phase);
+                self.gate_phase + since.div_ceil(interval.as_ns()) * interval.as_ns()
+            }
+        }
+    }
+
+    /// The vector's time has come.
+    #[inline]
+    pub(crate) fn fire(&mut self, now: Time) -> Event {
+        self.rx = NO_CAUSE;
+        self.tx = NO_CAUSE;
+        if self.masked {
+            return Event::StatusOnly;
+        }
+        self.last_interrupt = Some(now);
+        self.masked = true;
+        Event::Interrupt
+    }
+
+    /// The driver allows interrupts again. `is_drained`: nothing waits in the rings, so that a cause that
+    /// does not latch is gone.
+    #[inline]
+    pub(crate) fn unmask(&mut self, is_drained: bool) {
+        self.masked = false;
+        if is_drained && !self.coalescing.latched {
+            self.rx = NO_CAUSE;
+            self.tx = NO_CAUSE;
+        }
+    }
+
+    /// Keeps the vector from interrupting (device polling).
+    pub(crate) fn mask(&mut self) {
+        self.masked = true;
+    }
+
+    /// Packets wait that no cause speaks for (the host read the ring but left some): ask at once.
+    pub(crate) fn raise(&mut self, now: Time) {
+        self.rx.due = self.rx.due.min(now);
+    }
+}
+
+impl Cause {
+    #[inline]
+    fn add(&mut self, delay: &Delay, now: Time) {
+        self.frames += 1;
+        if delay.delay == Nanos::ZERO || self.frames == delay.frames {
+            self.due = self.due.min(now);
+        } else if self.due == NEVER {
+            self.first = now;
+            self.due = now + delay.delay.as_ns();
+        } else if delay.restarts && self.due > now {
+            let latest = match delay.absolute.as_ns() {
+                0 => NEVER,
+                absolute => self.first + absolute,
+            };
+            self.due = latest.min(now + delay.delay.as_ns());
+        }
+    }
+}
+
+/// A span of a NIC's clock in true time.
+fn scaled(span: Nanos, ppm: i64) -> Nanos {
+    let scaled = i128::from(span.as_ns()) * i128::from(1_000_000 + ppm) / 1_000_000;
+    Nanos::from_ns(u64::try_from(scaled).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! The vector against closed forms under Poisson arrivals, served at once.
+
+use latput_units::Rng;
+
+use super::*;
+
+const PACKETS: u64 = 1_000_000;
+const T_S: f64 = 125e-6;
+const T: Nanos = Nanos::from_us(125);
+
+/// Interrupts per second, packets per interrupt, mean wait for the interrupt in seconds.
+struct Seen {
+    rate_hz: f64,
+    batch: f64,
+    wait_s: f64,
+}
+
+#[test]
+fn a_hold_off_follows_its_closed_form() {
+    for rate in [1e3, 8e3, 5e4, 2e5] {
+        let load = rate * T_S;
+        let batch = load + (-load).exp();
+        let coalescing = throttled(Throttle::HoldOff { interval: T });
+        check(coalescing, rate, rate / batch, batch, rate * T_S * T_S / 2.0 / batch);
+    }
+}
+
+#[test]
+fn a_first_packet_delay_follows_its_closed_form() {
+    for rate in [1e3, 8e3, 5e4, 2e5] {
+        let load = rate * T_S;
+        let coalescing =
+            Coalescing { rx: Delay { delay: T, ..Delay::default() }, ..Coalescing::default() };
+        let wait = T_S * (1.0 + load / 2.0) / (1.0 + load);
+        check(coalescing, rate, rate / (1.0 + load), 1.0 + load, wait);
+    }
+}
+
+#[test]
+fn a_restarting_delay_follows_its_closed_form() {
+    for rate in [1e3, 8e3, 1.6e4] {
+        let load = rate * T_S;
+        let rx = Delay { delay: T, restarts: true, ..Delay::default() };
+        let coalescing = Coalescing { rx, ..Coalescing::default() };
+        // Every packet waits for the end of the group: E = (e^x - 1)/rate for the first, and the mean
+        // over the packets of a group follows from the group being a renewal process.
+        let batch = load.exp();
+        let seen = run(coalescing, rate);
+        near(seen.batch, batch, "batch");
+        near(seen.rate_hz, rate / batch, "rate");
+    }
+}
+
+#[test]
+fn frames_or_delay_follows_its_closed_form() {
+    for (rate, frames) in [(8e3, 2_u32), (5e4, 5), (2e5, 10), (2e5, 64)] {
+        let rx = Delay { delay: T, frames, ..Delay::default() };
+        let coalescing = Coalescing { rx, ..Coalescing::default() };
+        let batch = 1.0 + expected_min_poisson(rate * T_S, frames - 1);
+        let seen = run(coalescing, rate);
+        near(seen.batch, batch, "batch");
+        near(seen.rate_hz, rate / batch, "rate");
+    }
+}
+
+#[test]
+fn a_gate_makes_a_lone_packet_wait_for_half_its_period() {
+    // Poisson arrivals see the gate at a uniform phase, whatever the load.
+    for rate in [1e3, 5e4] {
+        let load = rate * T_S;
+        let busy = 1.0 - (-load).exp();
+        let coalescing = throttled(Throttle::Gate { interval: T });
+        check(coalescing, rate, busy / T_S, load / busy, T_S / 2.0);
+    }
+}
+
+#[test]
+fn a_hold_off_interrupts_at_once_on_an_idle_line_and_a_delay_does_not() {
+    for (coalescing, expected) in [
+        (throttled(Throttle::HoldOff { interval: T }), 1_000_000),
+        (
+            Coalescing { rx: Delay { delay: T, ..Delay::default() }, ..Coalescing::default() },
+            1_125_000,
+        ),
+        (throttled(Throttle::Gate { interval: T }), 1_000_060),
+    ] {
+        let mut vector = Vector::new(coalescing, 60, 0);
+        vector.rx(1_000_000);
+        assert_eq!(vector.next_event(1_000_000), expected, "{coalescing:?}");
+    }
+}
+
+#[test]
+fn the_absolute_limit_ends_a_delay_that_every_packet_restarts() {
+    let rx = Delay { delay: T, restarts: true, absolute: Nanos::from_us(300), frames: 0 };
+    let mut vector = Vector::new(Coalescing { rx, ..Coalescing::default() }, 0, 0);
+    for packet in 0..10 {
+        vector.rx(packet * 50_000);
+        if vector.next_event(packet * 50_000) <= (packet + 1) * 50_000 {
+            assert_eq!(vector.next_event(packet * 50_000), 300_000);
+            return;
+        }
+    }
+    panic!("the vector never became due");
+}
+
+#[test]
+fn a_latched_cause_outlives_the_poll_and_another_does_not() {
+    for (latched, expected) in [(true, 10), (false, NEVER)] {
+        let mut vector = Vector::new(Coalescing { latched, ..Coalescing::default() }, 0, 0);
+        vector.rx(0);
+        assert_eq!(vector.fire(0), Event::Interrupt);
+        vector.rx(5);
+        assert_eq!(vector.next_event(5), NEVER, "masked");
+        vector.unmask(true);
+        assert_eq!(vector.next_event(10), expected, "latched: {latched}");
+    }
+}
+
+#[test]
+fn a_status_block_is_written_while_masked() {
+    let rx = Delay { delay: T, ..Delay::default() };
+    let coalescing = Coalescing { rx, status_block: true, ..Coalescing::default() };
+    let mut vector = Vector::new(coalescing, 0, 0);
+    vector.mask();
+    vector.rx(0);
+    assert_eq!(vector.next_event(0), 125_000);
+    assert_eq!(vector.fire(125_000), Event::StatusOnly);
+}
+
+#[test]
+fn a_slow_clock_stretches_every_interval() {
+    let vector =
+        Vector::new(throttled(Throttle::HoldOff { interval: Nanos::from_ms(1) }), 0, 8_000);
+    assert_eq!(vector.coalescing().throttle.interval(), Nanos::from_us(1_008));
+}
+
+fn throttled(throttle: Throttle) -> Coalescing {
+    Coalescing { throttle, ..Coalescing::default() }
+}
+
+/// E[min(N, most)] for N Poisson with mean `load`.
+fn expected_min_poisson(load: f64, most: u32) -> f64 {
+    let mut probability = (-load).exp();
+    let mut not_more = 0.0;
+    let mut expectation = 0.0;
+    for count in 0..most {
+        not_more += probability;
+        expectation += 1.0 - not_more;
+        probability *= load / f64::from(count + 1);
+    }
+    expectation
+}
+
+#[track_caller]
+fn check(coalescing: Coalescing, rate: f64, rate_hz: f64, batch: f64, wait_s: f64) {
+    let seen = run(coalescing, rate);
+    near(seen.rate_hz, rate_hz, "rate");
+    near(seen.batch, batch, "batch");
+    near(seen.wait_s, wait_s, "wait");
+}
+
+#[track_caller]
+fn near(seen: f64, expected: f64, what: &str) {
+    assert!((seen / expected - 1.0).abs() < 0.01, "{what}: {seen}, expected {expected}");
+}
+
+/// A million Poisson arrivals, each interrupt served and unmasked at once.
+fn run(coalescing: Coalescing, rate: f64) -> Seen {
+    let mut rng = Rng::from_seed(1);
+    let mut vector = Vector::new(coalescing, 17, 0);
+    let (mut now, mut interrupts, mut waited) = (0, 0_u64, 0_u64);
+    // How many wait, the sum of their arrival times, and when they will be served.
+    let (mut waiting, mut arrivals, mut due) = (0_u64, 0_u64, NEVER);
+    for _ in 0..PACKETS {
+        now += Nanos::from_secs_f64(-(1.0 - rng.uniform()).ln() / rate).as_ns();
+        if due <= now {
+            waited += waiting * due - arrivals;
+            (waiting, arrivals) = (0, 0);
+            vector.fire(due);
+            vector.unmask(true);
+            interrupts += 1;
+        }
+        vector.rx(now);
+        (waiting, arrivals) = (waiting + 1, arrivals + now);
+        due = vector.next_event(now);
+    }
+    let served = (PACKETS - waiting) as f64;
+    let seconds = now as f64 / 1e9;
+    Seen {
+        rate_hz: interrupts as f64 / seconds,
+        batch: served / interrupts as f64,
+        wait_s: waited as f64 / served / 1e9,
+    }
+}
