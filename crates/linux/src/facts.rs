@@ -1,6 +1,7 @@
 //! What is worth knowing of a host when its results are read a year later.
 
 use std::fs;
+use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
 use crate::ethtool::Ethtool;
@@ -110,16 +111,16 @@ fn line_of(path: &Path) -> String {
     match fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => "(empty)".to_owned(),
         Ok(text) => text.trim().replace(['\n', '\t'], " "),
+        // Some of these are the machine's, but only the initial namespace shows them.
+        Err(error) if error.kind() == NotFound && path.starts_with("/proc/sys/net") => {
+            "not visible in this network namespace".to_owned()
+        }
         Err(error) => unreadable(&error),
     }
 }
 
 fn unreadable(error: &std::io::Error) -> String {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        "not present".to_owned()
-    } else {
-        format!("unreadable: {error}")
-    }
+    if error.kind() == NotFound { "not present".to_owned() } else { format!("unreadable: {error}") }
 }
 
 /// The value of the first `name : value` line.

@@ -196,7 +196,8 @@ impl LabHost {
     }
 
     /// Holds the NAPI threads of the host's interface to the host's CPUs and returns how many there
-    /// are. To be repeated after everything that makes NAPI instances anew: `gro`, queues, down and up.
+    /// are. To be repeated after everything that makes NAPI instances or their threads anew: `gro`,
+    /// `threaded`, queues, down and up.
     pub fn pin_napi_threads(&self) -> Result<usize, Error> {
         self.run_in(|| pin_napi_threads(self.interface, &self.cpus))?
     }

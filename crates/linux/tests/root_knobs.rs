@@ -9,6 +9,7 @@ use std::time::Duration;
 use latput_knobs::{
     Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, Value,
 };
+use latput_linux::ethtool::Ethtool;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
 use latput_testkit::{conformance, needs_root};
 use latput_units::Nanos;
@@ -70,6 +71,34 @@ fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
             assert!(matches!(capability, Capability::ReadOnly(_)), "{capability:?}");
             kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(true)).unwrap();
             kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+        })
+        .unwrap();
+}
+
+#[test]
+fn tso_off_and_on_again_leaves_every_feature_as_it_was() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.b
+        .run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            let ethtool = Ethtool::open().unwrap();
+            let mut switch = |knob, on| {
+                kernel.write(lab::INTERFACE, knob, Place::Device, &Value::Switch(on)).unwrap();
+                ethtool.features(lab::INTERFACE).unwrap()
+            };
+            switch(Knob::Gso, true);
+            switch(Knob::Tso, true);
+            // Most hardware drivers start like this.
+            let mangle = [("tx-tcp-mangleid-segmentation", false)];
+            ethtool.set_features(lab::INTERFACE, &mangle).unwrap();
+            let before = ethtool.features(lab::INTERFACE).unwrap();
+            assert!(before["tx-tcp-ecn-segmentation"].is_active);
+            let off = switch(Knob::Tso, false);
+            assert!(!off["tx-tcp-ecn-segmentation"].is_active);
+            assert_eq!(switch(Knob::Tso, true), before);
         })
         .unwrap();
 }

@@ -4,16 +4,13 @@
 mod common;
 
 use std::fs;
-use std::sync::Mutex;
 
 use latput_knobs::{KernelRead, Knob};
 use latput_linux::namespace::PIN_FOLDER;
 use latput_linux::route::Route;
 use latput_linux::{Lab, LabOptions, LinuxKernel, Namespace, lab};
 use latput_testkit::needs_root;
-
-/// The names of pinned labs belong to the whole machine.
-static PINS: Mutex<()> = Mutex::new(());
+use rustix::mount::MountFlags;
 
 #[test]
 fn a_thread_in_a_namespace_sees_its_sysfs_and_the_others_do_not() {
@@ -73,28 +70,28 @@ fn a_pinned_lab_is_found_again_and_removed() {
     if needs_root() {
         return;
     }
-    let _pins = PINS.lock().unwrap();
-    assert_eq!(Lab::remove_pinned().unwrap(), Vec::<String>::new(), "a lab of somebody else");
-    let lab = Lab::build(&LabOptions::default()).unwrap();
-    lab.pin().unwrap();
-    let inode = lab.b.namespace.inode().unwrap();
-    assert!(lab.pin().unwrap_err().to_string().contains("lab down"));
-    drop(lab);
-    let again = Lab::open_pinned(&LabOptions::default()).unwrap().expect("it is pinned");
-    assert_eq!(again.b.namespace.inode().unwrap(), inode);
-    let gro = again.b.run_in(|| LinuxKernel::open().unwrap().read(lab::INTERFACE, Knob::Gro));
-    assert!(gro.unwrap().is_ok());
-    drop(again);
-    assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
-    assert!(Lab::open_pinned(&LabOptions::default()).unwrap().is_none());
-    let left = fs::read_dir(PIN_FOLDER).map_or(0, |folder| {
-        folder
-            .filter(|entry| {
-                entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("latput-")
-            })
-            .count()
+    with_own_pins(|| {
+        let lab = Lab::build(&LabOptions::default()).unwrap();
+        lab.pin().unwrap();
+        let inode = lab.b.namespace.inode().unwrap();
+        assert!(lab.pin().unwrap_err().to_string().contains("lab down"));
+        drop(lab);
+        let again = Lab::open_pinned(&LabOptions::default()).unwrap().expect("it is pinned");
+        assert_eq!(again.b.namespace.inode().unwrap(), inode);
+        let gro = again.b.run_in(|| LinuxKernel::open().unwrap().read(lab::INTERFACE, Knob::Gro));
+        assert!(gro.unwrap().is_ok());
+        drop(again);
+        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
+        assert!(Lab::open_pinned(&LabOptions::default()).unwrap().is_none());
+        let left = fs::read_dir(PIN_FOLDER).map_or(0, |folder| {
+            folder
+                .filter(|entry| {
+                    entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("latput-")
+                })
+                .count()
+        });
+        assert_eq!(left, 0);
     });
-    assert_eq!(left, 0);
 }
 
 #[test]
@@ -102,19 +99,32 @@ fn a_half_made_lab_is_refused_and_can_be_removed() {
     if needs_root() {
         return;
     }
-    let _pins = PINS.lock().unwrap();
-    assert_eq!(Lab::remove_pinned().unwrap(), Vec::<String>::new(), "a lab of somebody else");
-    // As after a kill -9 between the file and its mount, and before the second host.
-    fs::create_dir_all(PIN_FOLDER).unwrap();
-    fs::write(format!("{PIN_FOLDER}/latput-a"), "").unwrap();
-    let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("lab down"), "{error}");
-    assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a"]);
-    // And as after one between the two hosts: pinned, but without a link.
+    with_own_pins(|| {
+        // As after a kill -9 between the file and its mount, and before the second host.
+        fs::create_dir_all(PIN_FOLDER).unwrap();
+        fs::write(format!("{PIN_FOLDER}/latput-a"), "").unwrap();
+        let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("lab down"), "{error}");
+        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a"]);
+        // And as after one between the two hosts: pinned, but without a link.
+        let namespace = Namespace::create().unwrap();
+        namespace.pin("latput-a").unwrap();
+        Namespace::create().unwrap().pin("latput-b").unwrap();
+        let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("lab down"), "{error}");
+        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
+    });
+}
+
+/// Runs `action` where `/run` is empty and its own, so that a lab which somebody has up is neither
+/// seen nor harmed.
+#[track_caller]
+fn with_own_pins(action: impl FnOnce() + Send) {
     let namespace = Namespace::create().unwrap();
-    namespace.pin("latput-a").unwrap();
-    Namespace::create().unwrap().pin("latput-b").unwrap();
-    let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("lab down"), "{error}");
-    assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
+    namespace
+        .run_in(|| {
+            rustix::mount::mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).unwrap();
+            action();
+        })
+        .unwrap();
 }
