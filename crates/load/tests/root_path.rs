@@ -1,5 +1,6 @@
 //! Paths that lose traffic or do not fit it, each in a network namespace of its own.
 #![allow(clippy::unwrap_used, reason = "a step that fails here fails the test")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 #![allow(unsafe_code, reason = "unshare(2) is unsafe for what else it can unshare")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
