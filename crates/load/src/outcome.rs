@@ -209,3 +209,89 @@ fn busy(sender: &SenderOutcome) -> f64 {
 fn check(name: &str, passed: bool, detail: String) -> Check {
     Check { name: name.to_owned(), passed, detail }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_is_what_was_sent_and_never_came() {
+        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(990, 0));
+        let datagrams = traffic.datagrams.unwrap();
+        assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (1000, 990, 10));
+        // A receiver that claims more than was sent makes no negative loss.
+        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(2000, 0));
+        assert_eq!(traffic.datagrams.unwrap().lost, 0);
+    }
+
+    #[test]
+    fn the_offered_rate_is_kept_to_one_percent() {
+        check_failed(&sender(1000, 0), &receiver(1000, 0), &[]);
+        check_failed(&sender(990, 10), &receiver(990, 0), &[]);
+        check_failed(&sender(985, 15), &receiver(985, 0), &["offered-rate-kept"]);
+    }
+
+    #[test]
+    fn what_the_receiver_dropped_or_did_not_know_is_said() {
+        check_failed(&sender(1000, 0), &receiver(900, 100), &["udp-receive-buffer"]);
+        let mut foreign = receiver(1000, 0);
+        foreign.datagrams.as_mut().unwrap().foreign = 1;
+        check_failed(&sender(1000, 0), &foreign, &["wrong-keys"]);
+        let knocked = ReceiverOutcome { wrong_keys: 1, ..receiver(1000, 0) };
+        check_failed(&sender(1000, 0), &knocked, &["wrong-keys"]);
+    }
+
+    #[test]
+    fn a_thread_that_never_rests_and_a_late_probe_are_said() {
+        let busy = |cpu_ms| SenderOutcome {
+            window: Nanos::from_s(1),
+            transactions: Some(1),
+            cpu: Nanos::from_ms(cpu_ms),
+            ..SenderOutcome::default()
+        };
+        check_failed(&busy(960), &ReceiverOutcome::default(), &[]);
+        check_failed(&busy(980), &ReceiverOutcome::default(), &["sender-saturated"]);
+        let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, rtt: Histogram::new() };
+        let late = SenderOutcome { probe: Some(probe), ..busy(0) };
+        check_failed(&late, &ReceiverOutcome::default(), &["probe-on-schedule"]);
+    }
+
+    #[test]
+    fn an_outcome_with_an_unknown_field_is_refused() {
+        let text = serde_json::to_string(&receiver(1, 0)).unwrap();
+        let longer = text.replacen('{', "{\"surprise\":1,", 1);
+        assert!(serde_json::from_str::<ReceiverOutcome>(&text).is_ok());
+        assert!(serde_json::from_str::<ReceiverOutcome>(&longer).is_err());
+    }
+
+    /// A second of 125 byte at 1 Mbit/s: 1000 datagrams.
+    fn sender(sent: u64, skipped: u64) -> SenderOutcome {
+        let (bytes, offered) = (Bytes::new(125), BitsPerSecond::new(1_000_000));
+        let datagrams = DatagramsSent { sent, bytes, offered, group: 1, skipped };
+        SenderOutcome {
+            window: Nanos::from_s(1),
+            datagrams: Some(datagrams),
+            ..SenderOutcome::default()
+        }
+    }
+
+    fn receiver(received: u64, dropped: u64) -> ReceiverOutcome {
+        let datagrams = DatagramsReceived {
+            received,
+            duplicates: 0,
+            reordered: 0,
+            jitter_ns: 0.0,
+            dropped_by_kernel: Some(dropped),
+            foreign: 0,
+        };
+        ReceiverOutcome { datagrams: Some(datagrams), ..ReceiverOutcome::default() }
+    }
+
+    #[track_caller]
+    fn check_failed(sender: &SenderOutcome, receiver: &ReceiverOutcome, failed: &[&str]) {
+        let (_, _, checks) = combine(sender, receiver);
+        let names: Vec<&str> =
+            checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect();
+        assert_eq!(names, failed, "{checks:?}");
+    }
+}

@@ -29,7 +29,7 @@ const DRAIN: Nanos = Nanos::from_s(1);
 /// Longest wait without a look whether the run should end.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
 /// Requests that a held-up prober makes up for; the others it leaves out, and says so.
-const CATCH_UP: u64 = 5;
+const CATCH_UP: u64 = 10;
 
 /// An open echo socket.
 #[derive(Debug)]

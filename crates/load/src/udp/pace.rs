@@ -9,7 +9,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 /// The shortest sleep between groups that is worth its wake-up.
 const SHORTEST_SLEEP: Nanos = Nanos::from_us(50);
 /// How much a held-up sender makes up for.
-const CATCH_UP: Nanos = Nanos::from_ms(5);
+const CATCH_UP: Nanos = Nanos::from_ms(10);
 /// Largest group, also when catching up.
 pub(super) const LARGEST_GROUP: u64 = 64;
 
@@ -127,9 +127,9 @@ mod tests {
         assert_eq!(pace.due(Nanos::from_ms(3)), Due::Send(4));
         pace.sent(4);
         assert_eq!(pace.due(Nanos::from_ms(3)), Due::Wait(Nanos::from_ms(4)));
-        assert_eq!(pace.due(Nanos::from_ms(1003)), Due::Send(5));
-        pace.sent(5);
-        assert_eq!(pace.skipped(), 995);
+        assert_eq!(pace.due(Nanos::from_ms(1003)), Due::Send(10));
+        pace.sent(10);
+        assert_eq!(pace.skipped(), 990);
         assert_eq!(pace.due(Nanos::from_ms(1003)), Due::Wait(Nanos::from_ms(1004)));
     }
 
