@@ -2,8 +2,6 @@
 
 #[path = "../examples/demo_report/results.rs"]
 mod results;
-#[path = "../examples/demo_report/summary.rs"]
-mod summary;
 
 use latput_model::Summary;
 use latput_report::{Document, Screen, csv, html, json, markdown, terminal};
@@ -159,7 +157,7 @@ fn hostile_names_stay_text_everywhere() {
 fn without_results_every_output_says_so() {
     let (mut results, _) = demo();
     results.rows.clear();
-    let summary = summary::summarise(&results);
+    let summary = Summary::of(&results);
     check_shortage(&results, &summary, "No trial has finished (120 planned)");
     results.settings.clear();
     results.workloads.clear();
@@ -171,7 +169,7 @@ fn without_results_every_output_says_so() {
 fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
     let (mut results, _) = demo();
     results.rows.retain(|row| row.block == 0);
-    let summary = summary::summarise(&results);
+    let summary = Summary::of(&results);
     check_shortage(&results, &summary, "one run only");
     let text = terminal(&results, &summary, Screen { columns: 80, is_terminal: false });
     let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
@@ -182,7 +180,7 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
 fn a_single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
-    let summary = summary::summarise(&results);
+    let summary = Summary::of(&results);
     check_shortage(&results, &summary, "one run only");
 }
 
@@ -215,7 +213,7 @@ fn many_settings_and_narrow_screens_do_not_panic() {
     for (idx, row) in results.rows.iter_mut().enumerate() {
         row.setting = idx % 45;
     }
-    let summary = summary::summarise(&results);
+    let summary = Summary::of(&results);
     check_page(&results, &summary);
     for columns in [0, 1, 20, 500] {
         terminal(&results, &summary, Screen { columns, is_terminal: true });
@@ -237,7 +235,7 @@ fn a_recommendation_that_is_not_proven_says_so() {
 
 fn demo() -> (Results, Summary) {
     let results = results::demo();
-    let summary = summary::summarise(&results);
+    let summary = Summary::of(&results);
     (results, summary)
 }
 
