@@ -108,7 +108,7 @@ fn row_marks(view: &View<'_>, setting: usize) -> String {
     if view.is_recommended(setting) {
         marks.push('>');
     }
-    if view.summary.pareto.contains(&setting) {
+    if view.is_pareto(setting) {
         marks.push('*');
     }
     marks
@@ -341,7 +341,9 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     if view.summary.recommendation.is_some() {
         parts.push("> recommended".to_owned());
     }
-    if !view.summary.pareto.is_empty() {
+    if view.is_every_setting_pareto() {
+        parts.push("no setting is worse than another in everything".to_owned());
+    } else if !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
     if view.summary.cells.iter().any(|cell| !cell.narrow_enough) {

@@ -126,6 +126,16 @@ impl<'a> View<'a> {
         self.summary.recommendation.as_ref().is_some_and(|advice| advice.setting == setting)
     }
 
+    /// Whether the setting is in the Pareto set, where that tells it from others.
+    pub(crate) fn is_pareto(&self, setting: usize) -> bool {
+        self.summary.pareto.contains(&setting) && !self.is_every_setting_pareto()
+    }
+
+    /// Whether each setting is best at something: then the Pareto set says nothing of any of them.
+    pub(crate) fn is_every_setting_pareto(&self) -> bool {
+        self.settings().iter().all(|setting| self.summary.pareto.contains(setting))
+    }
+
     /// Whether a check failed in a run of this cell.
     pub(crate) fn has_failed_check(&self, setting: usize, workload: usize) -> bool {
         let mut failed = self.summary.failed_checks.iter();

@@ -118,7 +118,7 @@ fn shape(setting: usize, workload: &Workload) -> Shape {
     let us = TIMEOUTS_US[setting] as f64;
     match workload.traffic {
         Traffic::TcpRr { burst: 0, .. } => {
-            let latency_us = [21.0, 66.0, 84.0, 148.0, 520.0][setting];
+            let latency_us = [78.0, 66.0, 84.0, 148.0, 520.0][setting];
             Shape {
                 latency_us,
                 transactions_per_s: 1e6 / (latency_us * 1.03),

@@ -13,7 +13,7 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
     let view = View::new(results, summary);
     let mut text = format!("# {}\n\n", escaped(&results.name));
     if let Some(shortage) = view.shortage() {
-        text += &format!("{shortage}\n\n");
+        let _ = writeln!(text, "{shortage}\n");
     }
     text += &recommendation(&view);
     for (idx, _) in view.workloads() {

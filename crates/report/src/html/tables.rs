@@ -118,7 +118,7 @@ fn table(
         class: crate::chart::setting_class(measured.setting),
         label: view.label(measured.setting).to_owned(),
         recommended: view.is_recommended(measured.setting),
-        pareto: view.summary.pareto.contains(&measured.setting),
+        pareto: view.is_pareto(measured.setting),
         failed: view.has_failed_check(measured.setting, workload),
         runs: measured.runs,
         cells: metrics.iter().map(|&metric| cell(view, measured, metric)).collect(),
