@@ -93,9 +93,10 @@ impl FileCheckpoints {
             }
             let locked = file.metadata().map_err(|error| failed(&error))?.ino();
             if fs::metadata(&path).is_ok_and(|named| named.ino() == locked) {
-                file.set_len(0)
-                    .and_then(|()| file.write_all(std::process::id().to_string().as_bytes()))
-                    .map_err(|error| failed(&error))?;
+                // Who holds it is a help and no need: a full disk must not stand in the way of putting
+                // an interface back.
+                let id = std::process::id().to_string();
+                let _ = file.set_len(0).and_then(|()| file.write_all(id.as_bytes()));
                 return Ok(file);
             }
         }
@@ -211,10 +212,16 @@ fn encoded(interface: &str) -> String {
         if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
             text.push(char::from(byte));
         } else {
-            text.push_str(&format!("%{byte:02x}"));
+            text.push('%');
+            text.push(hexadecimal(byte >> 4));
+            text.push(hexadecimal(byte & 15));
         }
     }
     text
+}
+
+fn hexadecimal(half: u8) -> char {
+    char::from_digit(u32::from(half), 16).expect("half a byte is one digit")
 }
 
 /// The process that wrote its id into a lock file; 0 if that cannot be read.

@@ -65,8 +65,7 @@ impl Sampler {
             interrupts: ProcFile::open("/proc/interrupts")?,
             // Not /proc/net: that is the namespace of the process's first thread.
             snmp: ProcFile::open("/proc/thread-self/net/snmp")?,
-            // Kernels without the netdev family have no way to tell the threads of a device.
-            napi_threads: napi_threads(interface).unwrap_or_default(),
+            napi_threads: known_napi_threads(interface)?,
             tracer: NapiTracer::attach(cpus),
             tick: Nanos::from_ns(1_000_000_000 / ticks_per_s),
             cost: Nanos::ZERO,
@@ -266,6 +265,15 @@ fn difference(counter: &str, earlier: u64, later: u64) -> Result<u64, Error> {
         counter: counter.to_owned(),
         earlier,
         later,
+    })
+}
+
+/// None on kernels that cannot tell the threads of a device: without the netdev family (before 6.3) or
+/// without NAPI instances in it (before 6.8).
+fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
+    napi_threads(interface).or_else(|error| match error.errno() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(Vec::new()),
+        _ => Err(error),
     })
 }
 

@@ -57,16 +57,6 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// Another latput works on the interface.
-    #[error(
-        "{interface}: another latput (pid {pid}) is changing it: wait for it to end, or end it"
-    )]
-    Locked {
-        /// The interface.
-        interface: String,
-        /// The other process, or `unknown`.
-        pid: String,
-    },
     /// The named lab exists already.
     #[error("there is a lab already ({path}): remove it with `latput lab down`")]
     LabExists {

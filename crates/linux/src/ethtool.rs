@@ -1,7 +1,7 @@
 //! Offload features by name, over ethtool's generic netlink family.
 //!
 //! Numbers: `include/uapi/linux/ethtool_netlink_generated.h`; semantics:
-//! `Documentation/networking/ethtool-netlink.rst`, FEATURES_GET and FEATURES_SET.
+//! `Documentation/networking/ethtool-netlink.rst`, `FEATURES_GET` and `FEATURES_SET`.
 
 use std::collections::BTreeMap;
 

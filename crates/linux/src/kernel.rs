@@ -5,17 +5,17 @@
 //! `threaded` is always set per device: a NAPI instance that is made anew (whenever GRO or the number
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
+mod failure;
+
 use std::path::Path;
 
-use latput_knobs::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, Value,
-};
+use latput_knobs::{Capability, KernelError, KernelRead, KernelWrite, Knob, Place, Value};
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::error::{ENOTSUPP, Error};
+use self::failure::Failure;
+use crate::error::Error;
 use crate::ethtool::{Ethtool, Features};
 use crate::netdev::{Napi, NapiChange, Netdev};
-use crate::netlink::NetlinkError;
 use crate::route::{Link, Route};
 use crate::sysfs::Sysfs;
 
@@ -229,8 +229,11 @@ impl LinuxKernel {
                 return Err(Failure::unsupported(format!("the driver cannot change {name}")));
             }
         }
-        let ethtool = self.ethtool.as_ref().expect("features were read through it");
-        Ok(if wanted.is_empty() { () } else { ethtool.set_features(interface, &wanted)? })
+        if !wanted.is_empty() {
+            let ethtool = self.ethtool.as_ref().expect("features were read through it");
+            ethtool.set_features(interface, &wanted)?;
+        }
+        Ok(())
     }
 
     fn write_tso(&self, interface: &str, on: bool) -> Result<(), Failure> {
@@ -423,104 +426,69 @@ fn feature_capability(features: &Features, name: &str) -> Capability {
     }
 }
 
-/// A `KernelError` before it knows what it was about.
-#[derive(Debug)]
-struct Failure {
-    kind: KernelErrorKind,
-    errno: Option<i32>,
-    reason: String,
-}
-
-impl Failure {
-    fn unsupported(reason: impl Into<String>) -> Self {
-        Self { kind: KernelErrorKind::Unsupported, errno: None, reason: reason.into() }
-    }
-
-    fn refused(reason: impl Into<String>) -> Self {
-        Self { kind: KernelErrorKind::Refused, errno: None, reason: reason.into() }
-    }
-
-    fn malformed(reason: impl Into<String>) -> Self {
-        Self { kind: KernelErrorKind::Malformed, errno: None, reason: reason.into() }
-    }
-
-    fn into_error(self, interface: &str, knob: Knob, operation: String) -> KernelError {
-        let is_interface = self.kind == KernelErrorKind::NoInterface;
-        KernelError {
-            interface: interface.to_owned(),
-            knob: (!is_interface).then_some(knob),
-            operation,
-            kind: self.kind,
-            errno: self.errno,
-            reason: self.reason,
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let errno = error.errno();
-        let reason = match &error {
-            Error::Netlink(netlink) => netlink.reason(),
-            Error::System { operation, source } => format!("{source} ({operation})"),
-            other => other.to_string(),
-        };
-        let kind = match &error {
-            Error::InterfaceName { .. } => KernelErrorKind::NoInterface,
-            Error::Netlink(NetlinkError::Timeout { .. }) => KernelErrorKind::Busy,
-            _ => errno.map_or(KernelErrorKind::Malformed, |errno| {
-                let has_words = matches!(
-                    &error,
-                    Error::Netlink(NetlinkError::Refused { text: Some(text), .. })
-                        if text.to_ascii_lowercase().contains("unsupported")
-                            || text.contains("Unknown attribute")
-                );
-                kind_of(errno, has_words)
-            }),
-        };
-        Self { kind, errno, reason }
-    }
-}
-
-/// What a caller may do about an error number. There is no agreed number for "unsupported": drivers
-/// answer EOPNOTSUPP, EINVAL (then with words) or the internal ENOTSUPP.
-const fn kind_of(errno: i32, says_unsupported: bool) -> KernelErrorKind {
-    match errno {
-        libc::EOPNOTSUPP | ENOTSUPP | libc::ENOENT | libc::ENOSYS => KernelErrorKind::Unsupported,
-        libc::EINVAL if says_unsupported => KernelErrorKind::Unsupported,
-        libc::EPERM | libc::EACCES | libc::EROFS => KernelErrorKind::Permission,
-        libc::ENODEV | libc::ENXIO => KernelErrorKind::NoInterface,
-        libc::EBUSY | libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM => {
-            KernelErrorKind::Busy
-        }
-        _ => KernelErrorKind::Refused,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use latput_knobs::KernelErrorKind;
+
     use super::*;
     use crate::ethtool::Feature;
 
     #[test]
-    fn error_numbers_have_the_kind_that_drivers_mean_by_them() {
-        check_kind(libc::EOPNOTSUPP, None, KernelErrorKind::Unsupported);
-        check_kind(524, None, KernelErrorKind::Unsupported);
-        check_kind(
-            libc::EINVAL,
-            Some("cannot modify an unsupported parameter"),
+    fn without_napi_set_values_are_the_devices_in_sysfs() {
+        let (folder, mut kernel) = old_kernel(&[
+            ("gro_flush_timeout", "20000\n"),
+            ("napi_defer_hard_irqs", "2\n"),
+            ("threaded", "0\n"),
+            ("queues/rx-0/rps_cpus", "3\n"),
+            ("queues/rx-1/rps_cpus", "0\n"),
+        ]);
+        let device = |value| Ok(vec![(Place::Device, value)]);
+        let time = Value::Time(Nanos::from_us(20));
+        assert_eq!(kernel.read("lo", Knob::GroFlushTimeout), device(time));
+        assert_eq!(kernel.read("lo", Knob::NapiDeferHardIrqs), device(Value::Count(2)));
+        assert_eq!(kernel.read("lo", Knob::Threaded), device(Value::Switch(false)));
+        let rps = [(0, "0-1"), (1, "none")]
+            .map(|(queue, cpus)| (Place::RxQueue(queue), Value::Cpus(cpus.parse().unwrap())));
+        assert_eq!(kernel.read("lo", Knob::RpsCpus), Ok(rps.to_vec()));
+        let time = Value::Time(Nanos::from_us(500));
+        kernel.write("lo", Knob::GroFlushTimeout, Place::Device, &time).unwrap();
+        let written = fs::read_to_string(folder.path().join("class/net/lo/gro_flush_timeout"));
+        assert_eq!(written.unwrap().trim(), "500000");
+        let error = kernel.write("lo", Knob::GroFlushTimeout, Place::Napi(0), &time).unwrap_err();
+        assert_eq!(error.kind, KernelErrorKind::Unsupported, "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_or_damaged_is_told_apart_and_named() {
+        check_unreadable(&[], Knob::Gro, KernelErrorKind::Unsupported, "5.6");
+        check_unreadable(&[], Knob::Threaded, KernelErrorKind::Unsupported, "lo/threaded");
+        check_unreadable(
+            &[("threaded", "2")],
+            Knob::Threaded,
             KernelErrorKind::Unsupported,
+            "busy",
         );
-        check_kind(
-            libc::EINVAL,
-            Some("requested channel count exceeds maximum"),
-            KernelErrorKind::Refused,
+        check_unreadable(
+            &[("threaded", "x")],
+            Knob::Threaded,
+            KernelErrorKind::Malformed,
+            "lo/threaded",
         );
-        check_kind(libc::EINVAL, None, KernelErrorKind::Refused);
-        check_kind(libc::ERANGE, None, KernelErrorKind::Refused);
-        check_kind(libc::EPERM, None, KernelErrorKind::Permission);
-        check_kind(libc::ENODEV, None, KernelErrorKind::NoInterface);
-        check_kind(libc::EBUSY, None, KernelErrorKind::Busy);
+        let queue = "queues/rx-0/rps_cpus";
+        check_unreadable(&[(queue, "zz")], Knob::RpsCpus, KernelErrorKind::Malformed, queue);
+        check_unreadable(
+            &[("queues/tx-0/x", "")],
+            Knob::RpsCpus,
+            KernelErrorKind::Unsupported,
+            "queue",
+        );
+        let (_folder, kernel) = old_kernel(&[]);
+        for name in ["nobody-has-this", "../../etc", ""] {
+            let error = kernel.read(name, Knob::Mtu).unwrap_err();
+            assert_eq!((error.kind, error.knob), (KernelErrorKind::NoInterface, None), "{error}");
+        }
     }
 
     #[test]
@@ -540,14 +508,25 @@ mod tests {
         assert!(tso_obstacle(&Features::new()).is_some());
     }
 
+    /// A kernel with only rtnetlink, and these files as the sysfs of `lo`, which every namespace has.
+    fn old_kernel(files: &[(&str, &str)]) -> (tempfile::TempDir, LinuxKernel) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in files {
+            let path = folder.path().join("class/net/lo").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        let route = Route::open().unwrap();
+        let sysfs = Sysfs::new(folder.path());
+        (folder, LinuxKernel { route, ethtool: None, netdev: None, sysfs })
+    }
+
     #[track_caller]
-    fn check_kind(errno: i32, text: Option<&str>, expected: KernelErrorKind) {
-        let error = Error::Netlink(NetlinkError::Refused {
-            request: "try".to_owned(),
-            errno,
-            text: text.map(ToOwned::to_owned),
-            offset: None,
-        });
-        assert_eq!(Failure::from(error).kind, expected, "{errno}");
+    fn check_unreadable(files: &[(&str, &str)], knob: Knob, kind: KernelErrorKind, words: &str) {
+        let (_folder, kernel) = old_kernel(files);
+        let error = kernel.read("lo", knob).unwrap_err();
+        assert_eq!(error.kind, kind, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(matches!(kernel.capability("lo", knob), Capability::Absent(_)));
     }
 }

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
@@ -90,9 +90,15 @@ impl Namespace {
     /// that shows it, as `ip netns exec` does. Refused when the process has other threads, because
     /// those would stay behind.
     pub fn enter_process(&self) -> Result<(), Error> {
-        let threads = fs::read_dir("/proc/self/task")
-            .map_err(|source| Error::system("read /proc/self/task", source))?
-            .count();
+        let mut threads = thread_count()?;
+        // A thread that was joined may still be on its way out.
+        for _ in 0..100 {
+            if threads == 1 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            threads = thread_count()?;
+        }
         if threads != 1 {
             return Err(Error::Other(format!(
                 "cannot move a process of {threads} threads into a namespace: enter it before the first is started"
@@ -194,11 +200,10 @@ impl Namespace {
     }
 }
 
-/// The number of the network namespace that a path names, without opening it.
-pub fn inode_of(path: &Path) -> Result<u64, Error> {
-    let metadata = fs::metadata(path)
-        .map_err(|source| Error::system(format!("examine {}", path.display()), source))?;
-    Ok(metadata.ino())
+fn thread_count() -> Result<usize, Error> {
+    let folder = fs::read_dir("/proc/self/task")
+        .map_err(|source| Error::system("read /proc/self/task", source))?;
+    Ok(folder.count())
 }
 
 fn pin_path(name: &str) -> Result<PathBuf, Error> {

@@ -199,11 +199,12 @@ mod tests {
 
     #[test]
     fn only_receive_queues_count() {
-        let queue = |number, napi| Some(Some(RxQueue { number, napi }));
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0), (QUEUE_NAPI_ID, 9)], queue(3, Some(9)));
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0)], queue(3, None));
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 1), (QUEUE_NAPI_ID, 9)], Some(None));
-        check_queue(&[(QUEUE_ID, 3)], None);
+        let served = RxQueue { number: 3, napi: Some(9) };
+        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0), (QUEUE_NAPI_ID, 9)], Ok(Some(served)));
+        let alone = RxQueue { number: 3, napi: None };
+        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0)], Ok(Some(alone)));
+        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 1), (QUEUE_NAPI_ID, 9)], Ok(None));
+        check_queue(&[(QUEUE_ID, 3)], Err(malformed("a queue without a type")));
     }
 
     #[test]
@@ -230,11 +231,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_queue(attributes: &[(u16, u32)], expected: Option<Option<RxQueue>>) {
+    fn check_queue(attributes: &[(u16, u32)], expected: Result<Option<RxQueue>, Malformed>) {
         let mut bytes = Vec::new();
         for (kind, value) in attributes {
             put(&mut bytes, *kind, &value.to_ne_bytes());
         }
-        assert_eq!(parse_rx_queue(&bytes).ok(), expected);
+        assert_eq!(parse_rx_queue(&bytes), expected);
     }
 }

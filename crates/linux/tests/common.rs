@@ -1,21 +1,13 @@
 //! What the root tests share. As a test of its own it is empty.
 #![allow(dead_code, reason = "every test file uses another part")]
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use latput_linux::{Capability, Lab, process};
-
-/// Whether the test can run; says so if not.
-pub(crate) fn is_root() -> bool {
-    let is_root = Capability::SysAdmin.is_effective() && Capability::NetAdmin.is_effective();
-    if !is_root {
-        println!("skipped: needs root");
-    }
-    is_root
-}
+use latput_linux::{Lab, process};
 
 /// A UDP socket in each host of the lab, generator first, with a receive timeout.
 pub(crate) fn udp_pair(lab: &Lab) -> [UdpSocket; 2] {

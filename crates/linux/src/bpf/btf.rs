@@ -58,7 +58,7 @@ struct Type {
 }
 
 struct Types<'a> {
-    types: &'a [u8],
+    bytes: &'a [u8],
     names: &'a [u8],
     /// Where each type begins; number 1 is first.
     starts: Vec<usize>,
@@ -84,17 +84,17 @@ impl<'a> Types<'a> {
             starts.push(at);
             at = end_of(&type_at(types, at)?)?;
         }
-        (at == types.len()).then_some(Self { types, names, starts })
+        (at == types.len()).then_some(Self { bytes: types, names, starts })
     }
 
     fn all(&self) -> impl Iterator<Item = Type> {
-        self.starts.iter().filter_map(|&start| type_at(self.types, start))
+        self.starts.iter().filter_map(|&start| type_at(self.bytes, start))
     }
 
     /// Type 0 is void and described nowhere.
     fn get(&self, number: u32) -> Option<Type> {
         let idx = (number as usize).checked_sub(1)?;
-        type_at(self.types, *self.starts.get(idx)?)
+        type_at(self.bytes, *self.starts.get(idx)?)
     }
 
     fn name(&self, found: &Type) -> &[u8] {
@@ -105,7 +105,7 @@ impl<'a> Types<'a> {
     /// The numbers of a function's parameter types.
     fn parameters(&self, function: &Type) -> Vec<u32> {
         (0..function.count)
-            .filter_map(|idx| u32_at(self.types, function.rest + idx * 8 + 4))
+            .filter_map(|idx| u32_at(self.bytes, function.rest + idx * 8 + 4))
             .collect()
     }
 

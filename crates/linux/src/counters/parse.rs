@@ -5,6 +5,8 @@ use latput_units::{CpuId, CpuSet, Nanos};
 
 use crate::error::Error;
 
+type Lines<'a> = std::slice::Split<'a, u8, fn(&u8) -> bool>;
+
 /// Reads the CPU lines of `/proc/stat`: appends those of `cpus` to `found`, in ascending order, and
 /// gives back the kernel's own total over all CPUs, and the sum of the CPUs that are not among them.
 ///
@@ -46,7 +48,7 @@ pub(crate) fn cpu_times(
     Ok((machine, others))
 }
 
-/// `user nice system idle iowait irq softirq steal guest guest_nice` (proc_stat(5)).
+/// `user nice system idle iowait irq softirq steal guest guest_nice` (`proc_stat(5)`).
 fn cpu_time<'a>(
     mut words: impl Iterator<Item = &'a [u8]>,
     tick: Nanos,
@@ -108,7 +110,7 @@ pub(crate) fn interrupts(bytes: &[u8], cpus: &CpuSet) -> Result<u64, Error> {
 /// A table with a header of CPUs and rows that start with `name:`.
 struct Table<'a> {
     file: &'static str,
-    rest: std::slice::Split<'a, u8, fn(&u8) -> bool>,
+    rest: Lines<'a>,
     wanted: Vec<bool>,
 }
 
@@ -182,10 +184,7 @@ pub(crate) fn snmp(bytes: &[u8], protocol: &str, field: &str) -> Result<u64, Err
 }
 
 /// The lines of a file that ends as a whole one does: with a newline.
-fn lines<'a>(
-    bytes: &'a [u8],
-    file: &str,
-) -> Result<std::slice::Split<'a, u8, fn(&u8) -> bool>, Error> {
+fn lines<'a>(bytes: &'a [u8], file: &str) -> Result<Lines<'a>, Error> {
     if bytes.last() != Some(&b'\n') {
         return Err(Error::parse(file, "a newline at the end", "a file that is cut short"));
     }
