@@ -104,14 +104,30 @@ fn values_that_show_up_in_the_middle_are_kept_before_they_are_lost() {
 }
 
 #[test]
+fn napis_that_a_setting_sends_to_sleep_remember_their_old_values() {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
+    let (knob, place) = (Knob::NapiDeferHardIrqs, Place::Napi(0));
+    kernel.set_from_outside("eth0", knob, place, Value::Count(7));
+    let shown = kernel.state("eth0");
+    kernel.set_from_outside("eth0", Knob::Gro, Place::Device, Value::Switch(false));
+    let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("gro=on napi-defer-hard-irqs=0")).unwrap();
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.close().unwrap();
+    kernel.set_from_outside("eth0", Knob::Gro, Place::Device, Value::Switch(true));
+    assert_eq!(kernel.state("eth0"), shown);
+}
+
+#[test]
 fn a_failed_setting_goes_back_to_the_one_before() {
     let (mut kernel, mut store) = world();
     let before = kernel.state("eth0");
     kernel.fault(Knob::Threaded, Fault::Refuse(KernelErrorKind::Refused));
     let mut session = open(&mut kernel, &mut store);
-    session.apply(&setting("mtu=9000 gro-flush-timeout=20us")).unwrap();
+    session.apply(&setting("mtu=9000 gro-flush-timeout=20us txqueuelen=777")).unwrap();
     let between = session.kernel().state("eth0");
-    let error = session.apply(&setting("mtu=1400 threaded=on")).unwrap_err();
+    let error = session.apply(&setting("mtu=1400 threaded=on txqueuelen=777")).unwrap_err();
     let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
     assert!(matches!(&*cause, Cause::Kernel(error) if error.knob == Some(Knob::Threaded)));
     assert_eq!(session.kernel().state("eth0"), between);

@@ -1,9 +1,9 @@
 //! The transaction against a kernel that rounds, refuses, forgets and vanishes: each ending by name.
 
 use latput_knobs::{
-    Applied, ApplyError, Cause, Checkpoint, ErrorKind, KernelErrorKind, KernelWrite, Knob, Place,
-    RestoreError, Restored, Setting, State, StoreError, Value, apply, commit, parse_assignment,
-    plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, ErrorKind, KernelErrorKind,
+    KernelWrite, Knob, Place, RestoreError, Restored, Setting, State, StoreError, Value, apply,
+    commit, parse_assignment, plan, plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 
@@ -132,6 +132,16 @@ fn what_is_wrong_from_the_start_touches_nothing() {
         "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it in the \
          fake kernel: operation not permitted",
         ErrorKind::Permission,
+    );
+    check_untouched(
+        |world| {
+            let nonsense = Value::Switch(true);
+            world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, nonsense);
+        },
+        "mtu=9000",
+        "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it: the \
+         answer has no place, a place twice, or a value of another kind",
+        ErrorKind::Unchanged,
     );
     // MTU may reset it, so it must be known, although it is not wanted.
     check_untouched(
@@ -327,6 +337,41 @@ fn a_checkpoint_of_an_interface_that_is_gone_is_dropped_and_said() {
 }
 
 #[test]
+fn an_old_value_outside_the_allowed_range_is_put_back() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, Value::Count(576));
+    world.before = world.kernel.state("eth0");
+    let applied = world.apply("mtu=9000").unwrap();
+    world.restore(&applied.undo).unwrap();
+    world.check_as_before();
+}
+
+#[test]
+fn what_others_set_after_a_change_survives_its_undoing() {
+    let mut world = World::new(FakeInterface::nic(2));
+    // Both are wanted, but only one differs: the other is no part of the change.
+    let applied = world.apply("gro=off txqueuelen=1000 mtu=1500").unwrap();
+    let flush = (Knob::GroFlushTimeout, parse_assignment("gro-flush-timeout=20us").unwrap().1);
+    let before = world.before.clone();
+    world.outside("txqueuelen=777", Place::Device);
+    world.outside("mtu=9000", Place::Device);
+    world.restore(&applied.undo).unwrap();
+    let mut expected = before;
+    expected.0.insert((Knob::Txqueuelen, Place::Device), Value::Count(777));
+    expected.0.insert((Knob::Mtu, Place::Device), Value::Count(9000));
+    assert_eq!(world.kernel.state("eth0"), expected);
+
+    // Undoing the GRO makes new NAPIs, which must not cost a queue that was added meanwhile its value.
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("gro=off").unwrap();
+    world.kernel.add("eth0", FakeInterface::nic(2));
+    world.outside("gro=off", Place::Device);
+    world.kernel.set_from_outside("eth0", flush.0, Place::Napi(1), flush.1.clone());
+    world.restore(&applied.undo).unwrap();
+    assert_eq!(world.value(flush.0, Place::Napi(1)), flush.1);
+}
+
+#[test]
 fn a_queue_that_is_gone_does_not_keep_the_others_from_going_back() {
     let mut world = World::new(FakeInterface::nic(2));
     let applied = world.apply("rps-cpus=0 txqueuelen=777").unwrap();
@@ -351,7 +396,13 @@ fn a_checkpoint_of_another_boot_or_namespace_is_refused_and_kept() {
     let error = restore(&mut world.kernel, &mut world.store, &elsewhere, &applied.undo);
     assert!(matches!(error, Err(RestoreError::OtherNamespace { .. })), "{error:?}");
     assert!(plan_restore(&world.kernel, &elsewhere, &applied.undo).is_err());
-    assert_eq!(world.kept(), Some(&applied.undo));
+    // What counts is what the store holds, not what the caller believes.
+    let mut kept = applied.undo.clone();
+    kept.boot_id = "another".to_owned();
+    world.store.save(&kept).unwrap();
+    let error = world.restore(&applied.undo);
+    assert!(matches!(error, Err(RestoreError::OtherBoot { .. })), "{error:?}");
+    assert_eq!(world.kept(), Some(&kept));
     assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(9000));
 }
 

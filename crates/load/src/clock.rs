@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// How long traffic goes on after its window, so that the other end's window, which started up to this
 /// much later, is still full of traffic.
-pub const COOL_DOWN: Nanos = Nanos::from_ms(50);
+pub const COOL_DOWN: Nanos = Nanos::from_ms(100);
 
 /// Longest window or warm-up: a day.
 const LONGEST: Nanos = Nanos::from_s(86_400);
@@ -24,11 +24,21 @@ pub struct Window {
 impl Window {
     /// The window that starts `warm_up` from now and lasts `length`.
     pub fn starting_in(warm_up: Nanos, length: Nanos) -> Result<Self, Error> {
-        if length == Nanos::ZERO || length > LONGEST || warm_up > LONGEST {
-            return Err(Error::BadWindow { warm_up, length });
+        Self::starting_after(now(), warm_up, length)
+    }
+
+    /// The window that starts `warm_up` after `instant` of [`now`]'s clock and lasts `length`. Two ends
+    /// on one kernel that are told the same instant have exactly the same window.
+    pub fn starting_after(instant: Nanos, warm_up: Nanos, length: Nanos) -> Result<Self, Error> {
+        let start = instant.as_ns().checked_add(warm_up.as_ns());
+        let latest = now().as_ns().saturating_add(LONGEST.as_ns());
+        match start {
+            Some(start) if start <= latest && length > Nanos::ZERO && length <= LONGEST => {
+                let start = Nanos::from_ns(start);
+                Ok(Self { start, end: start + length })
+            }
+            _ => Err(Error::BadWindow { warm_up, length }),
         }
-        let start = now() + warm_up;
-        Ok(Self { start, end: start + length })
     }
 
     /// Its first instant.
@@ -94,6 +104,18 @@ mod tests {
             let window = Window::starting_in(Nanos::from_s(warm_up), Nanos::from_s(length));
             assert!(matches!(window, Err(Error::BadWindow { .. })), "{warm_up} {length}");
         }
+    }
+
+    #[test]
+    fn ends_that_are_told_one_instant_have_one_window() {
+        let window = || {
+            Window::starting_after(Nanos::from_s(5), Nanos::from_s(1), Nanos::from_s(2)).unwrap()
+        };
+        assert_eq!(window(), window());
+        assert_eq!((window().start(), window().end()), (Nanos::from_s(6), Nanos::from_s(8)));
+        let never = Nanos::from_ns(u64::MAX);
+        assert!(Window::starting_after(never, Nanos::from_s(1), Nanos::from_s(1)).is_err());
+        assert!(Window::starting_after(never, Nanos::ZERO, Nanos::from_s(1)).is_err());
     }
 
     #[test]

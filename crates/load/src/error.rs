@@ -117,7 +117,7 @@ pub enum Error {
     },
     /// A window that cannot be.
     #[error(
-        "cannot measure {length} after a warm-up of {warm_up}: each may last a day, and the window must not be empty"
+        "cannot measure {length} after a warm-up of {warm_up}: the window must last between 1 ns and a day, and start within a day from now"
     )]
     BadWindow {
         /// Asked for before the window.

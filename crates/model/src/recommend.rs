@@ -286,6 +286,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_proven_worse_is_not_chosen() {
+        let best_first = |direction: f64| {
+            let mut rng = Rng::from_seed(4);
+            results(&["a", "b", "c"], &[stream("s")], 6, |setting, _| Figures {
+                rate: 1e9 * [1.0, 1.5_f64, 2.0][setting].powf(direction) * noise(&mut rng, 0.01),
+                ..Figures::default()
+            })
+        };
+        for (goal, direction) in
+            [("minimize throughput_bps", 1.0), ("maximize throughput_bps", -1.0)]
+        {
+            let recommended = recommend_for(goal, &best_first(direction)).unwrap();
+            assert_eq!((recommended.setting, recommended.proven), (0, false), "{goal}");
+        }
+        let recommended = recommend_for("minimize throughput_bps", &best_first(1.0)).unwrap();
+        assert!(recommended.reason[0].contains("proven worse: with `b`"), "{recommended:?}");
+    }
+
+    #[test]
     fn wrong_claims_stay_within_the_confidence() {
         for goal in ["maximize throughput_bps", "maximize throughput_bps where rate >= 0.99 best"] {
             let claims = claims(goal, Metric::ThroughputBps, |rng, _| 1e9 * noise(rng, 0.02));

@@ -45,8 +45,12 @@ pub(crate) fn interval(ratio: &Estimate) -> String {
 /// A share as a percentage, with as many decimals as keep it apart from 0 and from 100 %.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    let margin = percent.abs().min((100.0 - percent).abs());
-    let text = if margin < 1.0 { format!("{percent:.2}") } else { format!("{percent:.1}") };
+    let decimals = match percent.abs().min((100.0 - percent).abs()) {
+        margin if margin >= 0.995 => 1,
+        margin if margin >= 0.0995 => 2,
+        _ => 4,
+    };
+    let text = format!("{percent:.decimals$}");
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -92,10 +96,9 @@ mod tests {
             "over 1000 times as high",
         ];
         assert_eq!(texts, expected);
-        assert_eq!(
-            [percent(0.99), percent(0.9975), percent(0.025), percent(0.0)],
-            ["99 %", "99.75 %", "2.5 %", "0 %"]
-        );
+        let shares = [0.99, 0.9975, 0.999_975, 0.025, 0.0, 1.0, 1.4];
+        let expected = ["99 %", "99.75 %", "99.9975 %", "2.5 %", "0 %", "100 %", "140 %"];
+        assert_eq!(shares.map(percent), expected);
     }
 
     #[track_caller]

@@ -177,12 +177,15 @@ pub fn interval(estimate: &Estimate) -> Option<(f64, f64)> {
     known.then_some((estimate.low, estimate.high))
 }
 
+/// From this ratio on per cents stop to be readable.
+const FACTOR_FROM: f64 = 3.0;
+
 /// A ratio as people say it: `-41.2 %`, `+3.10 %`, and `x16.9` where per cents stop to be readable.
 pub fn change(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "n/a".to_owned();
     }
-    if ratio >= 3.0 {
+    if ratio >= FACTOR_FROM {
         return format!("x{}", number(ratio));
     }
     let percent = (ratio - 1.0) * 100.0;
@@ -190,13 +193,26 @@ pub fn change(ratio: f64) -> String {
     format!("{text} %")
 }
 
-/// A ratio with its interval: `-41.2 % (-43.0 % to -39.4 %)`.
+/// A ratio with its interval: `-41.2 % (-43.0 to -39.4 %)`.
 pub fn change_with_interval(estimate: &Estimate) -> String {
     let value = change(estimate.value);
-    match interval(estimate) {
-        Some((low, high)) => format!("{value} ({} to {})", change(low), change(high)),
+    match change_interval(estimate) {
+        Some(ends) => format!("{value} ({ends})"),
         None => format!("{value} (one pair of runs, no interval)"),
     }
+}
+
+/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`.
+pub fn change_interval(estimate: &Estimate) -> Option<String> {
+    let (low, high) = interval(estimate)?;
+    if estimate.value >= FACTOR_FROM {
+        return Some(format!("x{} to x{}", number(low), number(high)));
+    }
+    let percent = |ratio: f64| {
+        let percent = (ratio - 1.0) * 100.0;
+        if percent.abs() < 0.05 { "0.0".to_owned() } else { format!("{percent:+.1}") }
+    };
+    Some(format!("{} to {} %", percent(low), percent(high)))
 }
 
 /// A share as per cent: `99 %`, `2.5 %`.
@@ -286,6 +302,13 @@ mod tests {
         ] {
             assert_eq!(change(ratio), text);
         }
+        let ratio = |value, low, high| {
+            let method = Method::PairedLogRatio;
+            change_with_interval(&Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
+        };
+        assert_eq!(ratio(0.588, 0.57, 0.606), "-41.2 % (-43.0 to -39.4 %)");
+        assert_eq!(ratio(3.1, 2.9, 3.3), "x3.10 (x2.90 to x3.30)");
+        assert_eq!(ratio(0.9, f64::NAN, 1.0), "-10.0 % (one pair of runs, no interval)");
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");
     }

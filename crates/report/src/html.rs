@@ -9,8 +9,8 @@ mod tables;
 
 use latput_model::Summary;
 use latput_trial::Results;
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 use crate::view::View;
 
@@ -28,9 +28,11 @@ pub fn html(results: &Results, summary: &Summary) -> String {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let page = Value::from(Serde(&page));
     let context = minijinja::context! { page, data, style => STYLE, script => SCRIPT };
-    environment
+    let text = environment
         .render_str(TEMPLATE, context)
-        .expect("the template is part of the program and a test renders every branch of it")
+        .expect("the template is part of the program and a test renders every branch of it");
+    // HTML has no use for control characters; a reader who prints the file to a terminal has none.
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
 }
 
 /// JSON that stays inside its `script` element: `<` is only ever inside a text there, where `\u003c`

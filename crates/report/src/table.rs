@@ -153,8 +153,7 @@ fn wide_layout<'v, 'a>(
     columns.retain(wanted);
     for with_interval in [true, false] {
         for column in &mut columns {
-            column.with_interval =
-                with_interval || matches!(column.metric, Metric::ThroughputBps);
+            column.with_interval = with_interval || matches!(column.metric, Metric::ThroughputBps);
         }
         let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
         if layout.width() <= screen.columns {
@@ -163,7 +162,8 @@ fn wide_layout<'v, 'a>(
     }
     // Both CPU columns of the last workloads go first: a service demand without its CPU misleads.
     for &idx in workloads.iter().rev() {
-        let is_cpu = |metric| matches!(metric, Metric::SutCpuBusyRatio | Metric::SutServiceDemandUs);
+        let is_cpu =
+            |metric| matches!(metric, Metric::SutCpuBusyRatio | Metric::SutServiceDemandUs);
         columns.retain(|column| column.workload != idx || !is_cpu(column.metric));
         let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
         if layout.width() <= screen.columns {
@@ -238,8 +238,7 @@ impl Layout<'_, '_> {
             let _ = write!(names, "  {name} {fill}");
             start = end;
         }
-        let lines: Vec<String> =
-            table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         format!("{}\n{}\n", names.trim_end(), lines.join("\n"))
     }
 
@@ -289,21 +288,15 @@ impl Layout<'_, '_> {
         let is_recommended = self.view.is_recommended(setting);
         let cell = |text: String| {
             let cell = TableCell::new(text);
-            if is_recommended {
-                cell.fg(Color::Green).add_attribute(Attribute::Bold)
-            } else {
-                cell
-            }
+            if is_recommended { cell.fg(Color::Green).add_attribute(Attribute::Bold) } else { cell }
         };
-        let mut row = vec![
-            cell(row_marks(self.view, setting)),
-            cell(self.view.label(setting).to_owned()),
-        ];
+        let mut row =
+            vec![cell(row_marks(self.view, setting)), cell(self.view.label(setting).to_owned())];
         for column in &self.columns {
-            let text = self.view.cell(setting, column.workload).map_or_else(
-                || "-".to_owned(),
-                |measured| self.figure(measured, column),
-            );
+            let text = self
+                .view
+                .cell(setting, column.workload)
+                .map_or_else(|| "-".to_owned(), |measured| self.figure(measured, column));
             row.push(cell(text).set_alignment(CellAlignment::Right));
         }
         row
@@ -320,7 +313,8 @@ impl Layout<'_, '_> {
         }
         let traffic = self.view.traffic(column.workload);
         let is_first = self.is_first_of_group(column);
-        if is_first && self.any(|cell| is_too_wide(cell, &traffic, column.metric), column.workload) {
+        if is_first && self.any(|cell| is_too_wide(cell, &traffic, column.metric), column.workload)
+        {
             text.push(if is_too_wide(cell, &traffic, column.metric) { '~' } else { ' ' });
         }
         let has_failed = |cell: &Cell| self.view.has_failed_check(cell.setting, cell.workload);

@@ -138,7 +138,12 @@ impl<'a> View<'a> {
     }
 
     /// Busy shares of one host's CPUs in the order of [`CPU_PARTS`], over all runs of a cell.
-    pub(crate) fn cpu_shares(&self, setting: usize, workload: usize, role: Role) -> Option<[f64; 5]> {
+    pub(crate) fn cpu_shares(
+        &self,
+        setting: usize,
+        workload: usize,
+        role: Role,
+    ) -> Option<[f64; 5]> {
         let time: CpuTime = self
             .results
             .rows
@@ -205,7 +210,7 @@ impl<'a> View<'a> {
         (window > 0.0).then(|| spent / window)
     }
 
-    /// What the recommended setting does to the goal's objective, in a clause: `-41.2 % (-43.0 % to
+    /// What the recommended setting does to the goal's objective, in a clause: `-41.2 % (-43.0 to
     /// -39.4 %) against gro-flush-timeout=0us`.
     pub(crate) fn objective(&self) -> Option<String> {
         let advice = self.summary.recommendation.as_ref()?;
@@ -260,9 +265,7 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
         Traffic::TcpStream { .. } => {
             &[Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99]
         }
-        Traffic::UdpStream { .. } => {
-            &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio]
-        }
+        Traffic::UdpStream { .. } => &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio],
     };
     own.iter().copied().chain([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]).collect()
 }
@@ -308,4 +311,17 @@ fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", format::printable(word).replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_the_interface_literally() {
+        assert_eq!(shell_word("eth2.10"), "eth2.10");
+        assert_eq!(shell_word("eth0; reboot"), "'eth0; reboot'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 }

@@ -55,3 +55,19 @@ impl Fuse {
             .map_err(|_| Burnt)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fuse_lets_its_steps_happen_and_none_after_them() {
+        let fuse = Fuse::default();
+        let shared = fuse.clone();
+        shared.burn_after(2);
+        assert_eq!([fuse.step(), fuse.step(), fuse.step()], [Ok(()), Ok(()), Err(Burnt)]);
+        assert!(fuse.is_burnt() && shared.alive().is_err());
+        fuse.renew();
+        assert!((0..1000).all(|_| shared.step().is_ok()));
+    }
+}

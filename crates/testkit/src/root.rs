@@ -21,3 +21,17 @@ fn effective_uid() -> Option<u32> {
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_whitespace().nth(1)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn the_effective_user_is_the_owner_of_the_process() {
+        let owner = fs::metadata("/proc/self").unwrap().uid();
+        assert_eq!(effective_uid(), Some(owner));
+        assert_eq!(needs_root(), owner != 0);
+    }
+}

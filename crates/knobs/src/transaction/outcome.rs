@@ -11,8 +11,9 @@ use crate::value::{Place, State, Value};
 /// A change that was made and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// What is different now, in the order in which it was written. Values that were lost on the way
-    /// and written again are not listed.
+    /// What is different now, in the order in which it was written, as [`plan`](super::plan()) lists
+    /// it: without values that were lost on the way and written again, and without places that the
+    /// change created.
     pub changes: Vec<Change>,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
-use super::steps::{self, Target};
+use super::steps::{self, Target, Turn};
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
 use crate::kernel::KernelWrite;
-use crate::value::{Place, Setting, State, Value};
+use crate::value::{Setting, State};
 
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
 const NAME_BYTES_MAX: usize = 15;
@@ -71,11 +71,10 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
         let interface = self.checkpoint.interface.clone();
         let planned = steps::plan(&self.kernel, &interface, desired, &self.checkpoint.undo)?;
-        let mut changes = planned.changes;
-        if !changes.is_empty() {
-            self.remember(&planned.before).map_err(ApplyError::Checkpoint)?;
+        if !planned.changes.is_empty() {
+            self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
-            if let Err(cause) = self.write(desired, &mut changes, &mut writes_done) {
+            if let Err(cause) = self.write(desired, &planned.changes, &mut writes_done) {
                 // Values that were first seen on the way go back to what they were then; those in
                 // `before` are newer than the checkpoint's when the session is not at its first change.
                 let mut before = self.checkpoint.undo.clone();
@@ -85,7 +84,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
                 return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
             }
         }
-        Ok(Applied { changes, undo: self.checkpoint.clone() })
+        Ok(Applied { changes: planned.changes, undo: self.checkpoint.clone() })
     }
 
     /// Puts the interface back to where it was when the session was opened.
@@ -130,52 +129,46 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     fn write(
         &mut self,
         desired: &Setting,
-        changes: &mut Vec<Change>,
+        planned: &[Change],
         writes_done: &mut usize,
     ) -> Result<(), Cause> {
         let knobs = Target { desired, undo: &self.checkpoint.undo }.knobs();
-        let going_back = steps::exposed(changes).into_iter().filter(|k| !desired.contains_key(k));
+        let going_back = steps::exposed(planned).into_iter().filter(|k| !desired.contains_key(k));
         for knob in going_back.chain(knobs) {
             for turn in steps::TURNS {
-                // Read anew and not taken from the plan: an earlier write may have reset this knob or
-                // created its places.
-                let current = steps::read(&self.kernel, self.interface(), knob);
-                let Some(current) = steps::unless_gone(current, desired.contains_key(&knob))?
-                else {
-                    continue;
-                };
-                for (place, found) in current.into_iter().filter(|(place, _)| turn.takes(*place)) {
-                    self.write_place(desired, (knob, place), found, changes, writes_done)?;
-                }
+                self.write_knob(desired, knob, turn, writes_done)?;
             }
         }
-        steps::verify(
-            &self.kernel,
-            self.interface(),
-            Target { desired, undo: &self.checkpoint.undo },
-        )
+        let target = Target { desired, undo: &self.checkpoint.undo };
+        steps::verify(&self.kernel, self.interface(), target)
     }
 
-    fn write_place(
+    fn write_knob(
         &mut self,
         desired: &Setting,
-        (knob, place): (Knob, Place),
-        found: Value,
-        changes: &mut Vec<Change>,
+        knob: Knob,
+        turn: Turn,
         writes_done: &mut usize,
     ) -> Result<(), Cause> {
+        // Read anew and not taken from the plan: an earlier write may have reset this knob or created
+        // its places.
+        let current = steps::read(&self.kernel, self.interface(), knob);
+        let current = steps::unless_gone(current, desired.contains_key(&knob))?;
+        let current = current.unwrap_or_default();
         let target = Target { desired, undo: &self.checkpoint.undo };
-        let Some(wanted) = target.value(knob, place).cloned() else { return Ok(()) };
-        if knob.spec().same(&wanted, &found) {
+        let mut changes = target.differences(knob, &current);
+        changes.retain(|change| turn.takes(change.place));
+        if changes.is_empty() {
             return Ok(());
         }
-        if !self.checkpoint.undo.0.contains_key(&(knob, place)) {
-            // The place was created by an earlier write of this change.
-            self.remember(&State([((knob, place), found.clone())].into()))?;
-            changes.push(Change { knob, place, from: found, to: wanted.clone() });
+        // All places, since a device-wide write takes the others along; those that the plan has seen
+        // are in the checkpoint already.
+        let places = current.into_iter().map(|(place, value)| ((knob, place), value));
+        self.remember(&State(places.collect()))?;
+        for Change { place, to, .. } in changes {
+            self.kernel.write(&self.checkpoint.interface, knob, place, &to)?;
+            *writes_done += 1;
         }
-        self.kernel.write(&self.checkpoint.interface, knob, place, &wanted)?;
-        *writes_done += 1;
         Ok(())
     }
 

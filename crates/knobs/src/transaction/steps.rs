@@ -25,6 +25,16 @@ impl<'a> Target<'a> {
         self.desired.get(&knob).or_else(|| self.undo.0.get(&(knob, place)))
     }
 
+    /// What must change at the places of `knob`, which hold `current`.
+    pub(super) fn differences(self, knob: Knob, current: &[(Place, Value)]) -> Vec<Change> {
+        let differing = current.iter().filter_map(|(place, from)| {
+            let to = self.value(knob, *place)?;
+            let (place, from, to) = (*place, from.clone(), to.clone());
+            (!knob.spec().same(&from, &to)).then_some(Change { knob, place, from, to })
+        });
+        differing.collect()
+    }
+
     /// The knobs with a target, in the order of writing.
     pub(super) fn knobs(self) -> Vec<Knob> {
         let named: BTreeSet<Knob> =
@@ -37,6 +47,7 @@ impl<'a> Target<'a> {
 /// overwrites every NAPI's own (`netdev_set_defer_hard_irqs` and its kin in `net/core/dev.h`).
 pub(super) const TURNS: [Turn; 2] = [Turn::DeviceWide, Turn::Others];
 
+/// Which places have their turn.
 #[derive(Clone, Copy)]
 pub(super) enum Turn {
     DeviceWide,
@@ -52,9 +63,15 @@ impl Turn {
     }
 }
 
-/// What a change needs: the values of now that it may touch, and the differences to its target.
+/// What a change needs to know of the interface as it is now.
+#[derive(Default)]
 pub(super) struct Planned {
+    /// The values of now of every knob concerned.
     pub(super) before: State,
+    /// Those of them that the change may touch. The others are no part of its checkpoint, so that
+    /// undoing it leaves them to whoever sets them meanwhile.
+    pub(super) touched: State,
+    /// The differences to the target.
     pub(super) changes: Vec<Change>,
 }
 
@@ -69,35 +86,30 @@ pub(super) fn plan(
         knob.check_value(value)?;
     }
     let target = Target { desired, undo };
-    let mut concerned: BTreeSet<Knob> = target.knobs().into_iter().collect();
-    let mut planned = Planned { before: State::default(), changes: Vec::new() };
+    let named = target.knobs();
+    let mut planned = Planned::default();
+    let mut exposed: BTreeSet<Knob> = BTreeSet::new();
     // In this order a knob comes after every knob that resets it.
     for &knob in Knob::ALL {
-        if !concerned.contains(&knob) {
+        if !named.contains(&knob) && !exposed.contains(&knob) {
             continue;
         }
         let wanted = desired.contains_key(&knob);
-        let Some(current) = unless_gone(read(kernel, interface, knob), wanted).map_err(unread)?
-        else {
-            continue;
-        };
-        let mut differs = false;
-        for (place, found) in current {
-            if let Some(to) = target.value(knob, place)
-                && !knob.spec().same(to, &found)
-            {
-                differs = true;
-                let (from, to) = (found.clone(), to.clone());
-                planned.changes.push(Change { knob, place, from, to });
-            }
-            planned.before.0.insert((knob, place), found);
-        }
-        if differs {
-            concerned.extend(knob.spec().resets);
+        let current = read(kernel, interface, knob);
+        let Some(current) = unless_gone(current, wanted).map_err(unread)? else { continue };
+        let changes = target.differences(knob, &current);
+        if !changes.is_empty() {
+            exposed.extend(knob.spec().resets);
             if wanted {
                 check_settable(kernel, interface, knob)?;
             }
         }
+        let places = current.into_iter().map(|(place, value)| ((knob, place), value));
+        if !changes.is_empty() || exposed.contains(&knob) {
+            planned.touched.0.extend(places.clone());
+        }
+        planned.before.0.extend(places);
+        planned.changes.extend(changes);
     }
     Ok(planned)
 }
@@ -166,13 +178,10 @@ pub(super) fn verify(
     for knob in target.knobs() {
         let current = read(kernel, interface, knob);
         let current = unless_gone(current, target.desired.contains_key(&knob))?;
-        for (place, found) in current.into_iter().flatten() {
-            if let Some(wanted) = target.value(knob, place)
-                && !knob.spec().same(wanted, &found)
-            {
-                let (interface, wanted) = (interface.to_owned(), wanted.clone());
-                return Err(Cause::NotTaken { interface, knob, place, wanted, found });
-            }
+        let differing = target.differences(knob, &current.unwrap_or_default());
+        if let Some(Change { place, from: found, to: wanted, .. }) = differing.into_iter().next() {
+            let interface = interface.to_owned();
+            return Err(Cause::NotTaken { interface, knob, place, wanted, found });
         }
     }
     Ok(())
@@ -180,17 +189,10 @@ pub(super) fn verify(
 
 /// What differs from `undo` now; knobs that cannot be read are not listed.
 pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State) -> Vec<Change> {
-    let mut changes = Vec::new();
-    for knob in (Target { desired: &Setting::new(), undo }).knobs() {
-        for (place, from) in read(kernel, interface, knob).unwrap_or_default() {
-            if let Some(to) = undo.0.get(&(knob, place))
-                && !knob.spec().same(to, &from)
-            {
-                changes.push(Change { knob, place, from, to: to.clone() });
-            }
-        }
-    }
-    changes
+    let target = Target { desired: &Setting::new(), undo };
+    let of_knob =
+        |knob| target.differences(knob, &read(kernel, interface, knob).unwrap_or_default());
+    target.knobs().into_iter().flat_map(of_knob).collect()
 }
 
 /// The knobs that making `changes` may reset.
@@ -206,25 +208,44 @@ pub(super) fn exposed(changes: &[Change]) -> BTreeSet<Knob> {
 /// the others from going back.
 pub(super) fn put_back(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> PutBack {
     let changes = differences(kernel, interface, undo);
-    let knobs = Target { desired: &Setting::new(), undo }.knobs();
+    let target = with_bystanders(kernel, interface, undo, &changes);
+    let knobs = Target { desired: &Setting::new(), undo: &target }.knobs();
     let order: Vec<Knob> = exposed(&changes).into_iter().chain(knobs).collect();
     let mut refused = BTreeMap::new();
     let mut still_left = Vec::new();
     for _ in 0..PUT_BACK_ATTEMPTS {
         for &knob in &order {
             for turn in TURNS {
-                write_old_values(kernel, interface, undo, (knob, turn), &mut refused);
+                write_old_values(kernel, interface, &target, (knob, turn), &mut refused);
             }
         }
-        match review(kernel, interface, undo, &refused) {
+        match review(kernel, interface, &target, &refused) {
             None => return PutBack::InterfaceGone { undo: undo.clone() },
-            Some(Review { left, gone }) if left.is_empty() => {
+            Some(Review { left, mut gone }) if left.is_empty() => {
+                gone.retain(|place| undo.0.contains_key(place));
                 return PutBack::Done { changes, gone };
             }
             Some(Review { left, .. }) => still_left = left,
         }
     }
     PutBack::Left(still_left)
+}
+
+/// Adds the values of now that `changes` would destroy although `undo` does not name them: somebody
+/// set them after the checkpoint was made, and they are to stay.
+fn with_bystanders(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    undo: &State,
+    changes: &[Change],
+) -> State {
+    let mut target = undo.clone();
+    for knob in exposed(changes).into_iter().chain(changes.iter().map(|change| change.knob)) {
+        for (place, value) in read(kernel, interface, knob).unwrap_or_default() {
+            target.0.entry((knob, place)).or_insert(value);
+        }
+    }
+    target
 }
 
 /// Writes the old values of one knob, and keeps what the kernel said to those it refused.

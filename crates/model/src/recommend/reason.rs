@@ -162,27 +162,25 @@ impl Judge<'_> {
                 (logs.of_blocks.len() > 1).then_some(((workload, metric), Some(logs)))
             })
             .unzip();
-        let compared = self.corrected(logs);
         let loss = |((workload, metric), comparison): (&(usize, Metric), Comparison)| {
-            let ratio = comparison.ratio.filter(|_| comparison.proven)?;
+            let ratio = comparison.ratio?;
             let log = ratio.value.ln();
             let loss = if metric.better() == Better::Higher { -log } else { log };
-            (loss > 0.0).then_some((loss, *workload, *metric, ratio))
+            let (change, interval) = (words::change(ratio.value), words::interval(&ratio));
+            let words =
+                format!("{metric} in {} is {change} ({interval})", self.workload(*workload));
+            (loss > 0.0).then_some((comparison.proven, loss, words))
         };
-        let losses = figures.iter().zip(compared).filter_map(loss);
-        let first = self.label(0);
-        match losses.max_by(|a, b| a.0.total_cmp(&b.0)) {
-            None => format!(
-                "Of {} figures compared beside (rate, p99 and CPU cost of each workload) none is \
-                 proven worse than with {first}.",
+        let losses = figures.iter().zip(self.corrected(logs)).filter_map(loss);
+        // Any proven one before all others.
+        match losses.max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))) {
+            Some((true, _, words)) => format!("The largest proven cost: {words}."),
+            Some((false, _, words)) => format!(
+                "Of {} other comparisons (each workload's rate, p99 and CPU cost) none is proven worse; the \
+                 worst by its estimate: {words}.",
                 figures.len()
             ),
-            Some((_, workload, metric, ratio)) => format!(
-                "The largest proven cost: {metric} in {} is {} ({}).",
-                self.workload(workload),
-                words::change(ratio.value),
-                words::interval(&ratio),
-            ),
+            None => String::new(),
         }
     }
 

@@ -27,7 +27,7 @@ struct Shape {
 }
 
 /// The results of the built-in plan, the same on every call.
-pub fn demo() -> Results {
+pub(crate) fn demo() -> Results {
     let settings: Vec<LabelledSetting> = TIMEOUTS_US.iter().map(|&us| setting(us)).collect();
     let workloads = workloads();
     let mut rows = Vec::new();
@@ -77,8 +77,7 @@ fn workloads() -> Vec<Workload> {
         connections: 1,
         nodelay: true,
     };
-    let workload =
-        |name: &str, traffic, probe| Workload { name: name.to_owned(), traffic, probe };
+    let workload = |name: &str, traffic, probe| Workload { name: name.to_owned(), traffic, probe };
     vec![
         workload("tcp_rr", rr(0), None),
         workload("tcp_rr burst=16", rr(16), None),
@@ -173,10 +172,7 @@ fn observation(setting: usize, workload: &Workload, block: u32, rng: &mut Rng) -
     let state = |us: u64| {
         State(BTreeMap::from([
             ((Knob::GroFlushTimeout, Place::Device), Value::Time(Nanos::from_us(us))),
-            (
-                (Knob::NapiDeferHardIrqs, Place::Device),
-                Value::Count(if us == 0 { 0 } else { 100 }),
-            ),
+            ((Knob::NapiDeferHardIrqs, Place::Device), Value::Count(if us == 0 { 0 } else { 100 })),
             ((Knob::Threaded, Place::Device), Value::Switch(true)),
             ((Knob::Mtu, Place::Device), Value::Count(1500)),
         ]))
@@ -247,10 +243,11 @@ fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> Traffi
 /// A body around the median with a thin, long tail, as round-trip times have.
 fn histogram(median_us: f64, count: u64, rng: &mut Rng) -> Histogram {
     let mut histogram = Histogram::new();
-    let drawn = count.clamp(1, 20_000);
+    let drawn = count.clamp(1, 4_000);
     for _ in 0..drawn {
         let body = median_us * (0.13 * gauss(rng)).exp();
-        let tail = if rng.uniform() < 0.006 { median_us * 0.9 / (rng.uniform() + 0.05) } else { 0.0 };
+        let tail =
+            if rng.uniform() < 0.006 { median_us * 0.9 / (rng.uniform() + 0.05) } else { 0.0 };
         histogram.record_n(Nanos::from_secs_f64((body + tail) / 1e6), count.div_ceil(drawn));
     }
     histogram

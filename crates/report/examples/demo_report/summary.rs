@@ -9,7 +9,7 @@ use latput_trial::{Metric, Results, Row};
 
 /// Means and medians with intervals of the right order of size; the recommendation is the second
 /// setting.
-pub fn summarise(results: &Results) -> Summary {
+pub(crate) fn summarise(results: &Results) -> Summary {
     let mut cells = Vec::new();
     for workload in 0..results.workloads.len() {
         for setting in 0..results.settings.len() {
@@ -28,10 +28,10 @@ pub fn summarise(results: &Results) -> Summary {
         runs: bundled.len(),
         detail: "0.41 packets per transaction: transactions were bundled".to_owned(),
     });
-    let against_first =
-        cells.iter().find(|c| c.setting == 1 && c.workload == 1).and_then(|c| {
-            c.against_first.get(&Metric::LatencyNsP99).cloned()
-        });
+    let against_first = cells
+        .iter()
+        .find(|c| c.setting == 1 && c.workload == 1)
+        .and_then(|c| c.against_first.get(&Metric::LatencyNsP99).cloned());
     let is_whole = against_first.is_some();
     let outlier = Outlier {
         setting: 3,

@@ -54,14 +54,16 @@ impl Axis {
         };
         let choices: [&[f64]; 4] =
             [&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
-        let fitting = choices.iter().map(|steps| marks(steps)).find(|marks| marks.len() <= ticks + 1);
+        let fitting =
+            choices.iter().map(|steps| marks(steps)).find(|marks| marks.len() <= ticks + 1);
         let ticks = fitting.unwrap_or_else(|| vec![low, high]);
         Self { low, high, spread: Spread::Logarithmic, ticks }
     }
 
     fn linear(low: f64, high: f64, ticks: usize) -> Self {
         let span = if high > low { high - low } else { high.abs().max(1.0) * 0.2 };
-        let (low, high) = if high > low { (low, high) } else { (low - span / 2.0, high + span / 2.0) };
+        let (low, high) =
+            if high > low { (low, high) } else { (low - span / 2.0, high + span / 2.0) };
         let step = round_step(span / ticks.max(1) as f64);
         let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
         let mut idx = first;

@@ -6,7 +6,7 @@ use latput_units::Nanos;
 
 use super::axis::Axis;
 use super::label::Labels;
-use super::svg::{Anchor, Area, Point, Svg};
+use super::svg::{Anchor, Area, Point, Svg, fitted};
 use super::{Size, both, setting_class};
 use crate::view::View;
 
@@ -22,7 +22,7 @@ const SHARES: [(f64, &str); 7] = [
 ];
 
 /// Where a line may carry its name: where lines are far apart, first.
-const NAME_SHARES: [f64; 6] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97];
+const NAME_SHARES: [f64; 8] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97, 0.03, 0.6];
 
 /// Points are dropped until neighbours are this far apart, in pixels.
 const RESOLUTION: f64 = 2.0;
@@ -58,31 +58,37 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     };
 
     let mut svg = Svg::new(size, height, title);
-    for (share, label) in shares {
-        let y = at(Nanos::ZERO, share).y;
-        svg.line(Point::new(plot.left, y), Point::new(plot.right, y), "grid");
+    let levels: Vec<f64> = shares.iter().map(|(share, _)| at(Nanos::ZERO, *share).y).collect();
+    let ticks = axis.labels(1e3);
+    let uprights: Vec<f64> =
+        ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.at(*tick)).collect();
+    svg.grid(plot, &uprights, &levels);
+    for ((_, label), y) in shares.iter().zip(levels) {
         svg.text(Point::new(plot.left - 7.0, y + 4.0), Anchor::End, "tick", label);
     }
-    for (tick, label) in axis.labels(1e3) {
-        let x = plot.left + plot.width() * axis.at(tick);
-        svg.line(Point::new(x, plot.top), Point::new(x, plot.bottom), "grid");
-        svg.text(Point::new(x, plot.bottom + 16.0), Anchor::Middle, "tick", &label);
+    for ((_, label), x) in ticks.iter().zip(uprights) {
+        svg.text(Point::new(x, plot.bottom + 16.0), Anchor::Middle, "tick", label);
     }
-    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", title);
+    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &fitted(title, 14.5, size.width()));
     let unit = Point::new(plot.right, plot.bottom + 36.0);
     svg.text(unit, Anchor::End, "title", "round-trip time [us], logarithmic");
 
-    let drawn: Vec<Vec<Point>> = lines
-        .iter()
-        .map(|line| points(line.times, top_share, at))
-        .collect();
+    let drawn: Vec<Vec<Point>> =
+        lines.iter().map(|line| points(line.times, top_share, at)).collect();
     let mut labels = Labels::new(plot);
     for point in drawn.iter().flatten() {
         labels.avoid(*point, 1.0);
     }
-    for (line, points) in lines.iter().zip(&drawn) {
-        svg.group(&setting_class(line.setting), |svg| {
-            svg.polyline(points, if view.is_recommended(line.setting) { "line chosen" } else { "line" });
+    // The recommended line finds its place first, so that it has a name in any crowd.
+    let mut order: Vec<(&Line<'_>, &Vec<Point>)> = lines.iter().zip(&drawn).collect();
+    order.sort_by_key(|(line, _)| !view.is_recommended(line.setting));
+    for (line, points) in order {
+        let tip = view.full_label(line.setting);
+        svg.group(&setting_class(line.setting), &tip, |svg| {
+            svg.polyline(
+                points,
+                if view.is_recommended(line.setting) { "line chosen" } else { "line" },
+            );
             for share in NAME_SHARES {
                 let Some(time) = line.times.quantile(share) else { continue };
                 let beside = at(time, share);

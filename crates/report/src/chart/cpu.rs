@@ -1,5 +1,6 @@
 //! CPU by setting: where the busy time of both hosts went, and what a unit of work cost.
 
+use latput_model::Cell;
 use latput_trial::Metric;
 use latput_trial::observation::Role;
 
@@ -10,6 +11,7 @@ use crate::format::{self, interval};
 use crate::view::{CPU_PARTS, View, estimate};
 
 const ROLES: [(Role, &str); 2] = [(Role::Sut, "SUT"), (Role::Generator, "gen")];
+const DEMANDS: [Metric; 2] = [Metric::SutServiceDemandUs, Metric::GeneratorServiceDemandUs];
 const FONT_SIZE: f64 = 12.0;
 
 /// Where things are in a picture of rows: a setting per row, a line per host in it.
@@ -49,11 +51,13 @@ impl Rows {
     }
 
     fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
-        svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", title);
-        for (tick, label) in axis.labels(divisor) {
-            let x = self.x(axis, tick);
-            svg.line(Point::new(x, self.plot.top), Point::new(x, self.plot.bottom), "grid");
-            svg.text(Point::new(x, self.plot.bottom + 16.0), Anchor::Middle, "tick", &label);
+        let title = fitted(title, 14.5, self.size.width());
+        svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", &title);
+        let ticks = axis.labels(divisor);
+        let uprights: Vec<f64> = ticks.iter().map(|(tick, _)| self.x(axis, *tick)).collect();
+        svg.grid(self.plot, &uprights, &[]);
+        for ((_, label), x) in ticks.iter().zip(uprights) {
+            svg.text(Point::new(x, self.plot.bottom + 16.0), Anchor::Middle, "tick", label);
         }
         let end = Point::new(self.size.width() - 4.0, self.plot.bottom + 16.0);
         svg.text(end, Anchor::End, "tick", unit);
@@ -101,7 +105,7 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, 0.01, "% of CPUs");
     for (row, cell) in cells.iter().enumerate() {
-        svg.group(&format!("row s{}", cell.setting), |svg| {
+        svg.group(&format!("row s{}", cell.setting), "", |svg| {
             rows.draw_label(svg, view, row, cell.setting);
             for (host, (role, name)) in ROLES.into_iter().enumerate() {
                 let middle = rows.line(row, host);
@@ -133,37 +137,31 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
 
 fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
     let cells = view.cells(workload);
-    let metrics = [Metric::SutServiceDemandUs, Metric::GeneratorServiceDemandUs];
-    let known = cells.iter().flat_map(|cell| metrics.map(|metric| estimate(cell, metric)));
-    let ends = known.flatten().flat_map(|e| [e.value, interval(e).map_or(e.value, |(_, high)| high)]);
+    let known = cells.iter().flat_map(|cell| DEMANDS.map(|metric| estimate(cell, metric)));
+    let ends =
+        known.flatten().flat_map(|e| [e.value, interval(e).map_or(e.value, |(_, high)| high)]);
     let axis = Axis::from_zero(ends, if size == Size::Wide { 5 } else { 4 })?;
     let rows = Rows::new(size, cells.len());
-    let scale = view.scale(workload, metrics[0]);
+    let scale = view.scale(workload, DEMANDS[0]);
     let title = format!("{}: service demand", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, scale.divisor, scale.unit);
     for (row, cell) in cells.iter().enumerate() {
-        svg.group(&format!("row {}", setting_class(cell.setting)), |svg| {
+        let tip = demand_tip(view, cell, &scale);
+        svg.group(&format!("row {}", setting_class(cell.setting)), &tip, |svg| {
             rows.draw_label(svg, view, row, cell.setting);
-            for (host, metric) in metrics.into_iter().enumerate() {
+            for (host, metric) in DEMANDS.into_iter().enumerate() {
                 let middle = rows.line(row, host);
                 let Some(estimate) = estimate(cell, metric) else { continue };
                 let x = rows.x(&axis, estimate.value);
                 let mut right = x + 4.0;
-                let mut tip = format!(
-                    "{}, {}: {}",
-                    view.full_label(cell.setting),
-                    format::long_name(metric),
-                    scale.with_unit(estimate.value)
-                );
                 if let Some((low, high)) = interval(estimate) {
                     let (from, to) = (rows.x(&axis, low), rows.x(&axis, high));
                     svg.line(Point::new(from, middle), Point::new(to, middle), "whisker");
                     right = right.max(to);
-                    tip += &format!(" ({} to {})", scale.number(low), scale.number(high));
                 }
                 let class = if host == 0 { "dot" } else { "dot hollow" };
-                svg.circle(Point::new(x, middle), 4.0, class, &tip);
+                svg.circle(Point::new(x, middle), 4.0, class);
                 let half = format::half_width(estimate, &scale);
                 let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
                 let text = format!("{}{half}", scale.number(estimate.value));
@@ -172,4 +170,16 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
         });
     }
     Some(svg.finish())
+}
+
+fn demand_tip(view: &View<'_>, cell: &Cell, scale: &format::Scale) -> String {
+    let figures = DEMANDS.into_iter().filter_map(|metric| {
+        let estimate = estimate(cell, metric)?;
+        let ends = interval(estimate).map_or_else(String::new, |(low, high)| {
+            format!(" ({} to {})", scale.number(low), scale.number(high))
+        });
+        Some(format!("{} {}{ends}", format::long_name(metric), scale.with_unit(estimate.value)))
+    });
+    let figures: Vec<String> = figures.collect();
+    format!("{}: {}", view.full_label(cell.setting), figures.join(", "))
 }

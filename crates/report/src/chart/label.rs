@@ -12,6 +12,15 @@ pub(crate) struct Labels {
     taken: Vec<Area>,
 }
 
+/// A name to be placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) class: &'a str,
+    /// Distance from the named point at least.
+    pub(crate) gap: f64,
+}
+
 impl Labels {
     /// Labels stay inside `room`.
     pub(crate) fn new(room: Area) -> Self {
@@ -23,11 +32,12 @@ impl Labels {
         self.taken.push(around(at, radius));
     }
 
-    /// Writes `text` as near to `at` as there is room, with a fine line to it if it is not beside it;
+    /// Writes `text` as near to `at` as there is room, `gap` pixels away at least, with a fine line to it if it is not beside it;
     /// writes nothing, and says so, where there is no room at all.
-    pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, class: &str, text: &str) -> bool {
+    pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, name: Name<'_>) -> bool {
+        let Name { text, class, gap } = name;
         let width = text_width(text, FONT_SIZE);
-        for distance in [9.0, 16.0, 26.0, 40.0, 58.0] {
+        for distance in [0.0, 7.0, 17.0, 31.0, 49.0].map(|more| gap + more) {
             for (side_x, side_y) in SIDES {
                 let start = Point::new(
                     at.x + side_x * distance - (1.0 - side_x) / 2.0 * width,
@@ -42,7 +52,7 @@ impl Labels {
                 if !self.room.holds(&area) || self.taken.iter().any(|taken| taken.overlaps(&area)) {
                     continue;
                 }
-                if distance > 20.0 {
+                if distance > gap + 10.0 {
                     let end = Point::new(
                         at.x.clamp(area.left, area.right),
                         at.y.clamp(area.top, area.bottom),
@@ -105,8 +115,9 @@ mod tests {
         let mut svg = Svg::new(Size::Wide, 300.0, "");
         let at = Point::new(200.0, 150.0);
         labels.avoid(at, 5.0);
+        let name = Name { text: "500us", class: "name", gap: 9.0 };
         for _ in 0..12 {
-            assert!(labels.place(&mut svg, at, "name", "500us"));
+            assert!(labels.place(&mut svg, at, name));
         }
         for (idx, area) in labels.taken.iter().enumerate() {
             assert!(labels.taken[idx + 1..].iter().all(|other| !area.overlaps(other)));
@@ -117,8 +128,7 @@ mod tests {
     fn a_label_without_room_is_left_out() {
         let room = Area { left: 0.0, top: 0.0, right: 20.0, bottom: 20.0 };
         let mut svg = Svg::new(Size::Wide, 20.0, "");
-        let is_placed =
-            Labels::new(room).place(&mut svg, Point::new(10.0, 10.0), "name", "a long name");
-        assert!(!is_placed);
+        let name = Name { text: "a long name", class: "name", gap: 9.0 };
+        assert!(!Labels::new(room).place(&mut svg, Point::new(10.0, 10.0), name));
     }
 }

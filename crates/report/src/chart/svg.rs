@@ -83,7 +83,8 @@ impl Svg {
             Anchor::End => " text-anchor=\"end\"",
         };
         let (x, y, text) = (coordinate(at.x), coordinate(at.y), escaped(text));
-        let _ = write!(self.body, "<text x=\"{x}\" y=\"{y}\"{anchor} class=\"{class}\">{text}</text>");
+        let _ =
+            write!(self.body, "<text x=\"{x}\" y=\"{y}\"{anchor} class=\"{class}\">{text}</text>");
     }
 
     pub(crate) fn line(&mut self, from: Point, to: Point, class: &str) {
@@ -94,7 +95,7 @@ impl Svg {
         );
     }
 
-    /// `tip` is shown when the pointer rests on it; may be empty.
+    /// `tip` is shown when the pointer rests on it.
     pub(crate) fn rect(&mut self, area: Area, class: &str, tip: &str) {
         let [x, y, width, height] =
             [area.left, area.top, area.width().max(0.0), area.height()].map(coordinate);
@@ -105,13 +106,21 @@ impl Svg {
         );
     }
 
-    pub(crate) fn circle(&mut self, at: Point, radius: f64, class: &str, tip: &str) {
+    pub(crate) fn circle(&mut self, at: Point, radius: f64, class: &str) {
         let [x, y, radius] = [at.x, at.y, radius].map(coordinate);
-        let tip = tip_element(tip);
-        let _ = write!(
-            self.body,
-            "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" class=\"{class}\">{tip}</circle>"
-        );
+        let _ =
+            write!(self.body, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" class=\"{class}\"/>");
+    }
+
+    /// Fine lines across `plot`: upright ones at `xs`, level ones at `ys`.
+    pub(crate) fn grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
+        let c = coordinate;
+        let (top, bottom) = (c(plot.top), c(plot.bottom));
+        let upright = xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x)));
+        let (left, right) = (c(plot.left), c(plot.right));
+        let level = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y)));
+        let lines: String = upright.chain(level).collect();
+        self.path(&lines, "grid-line");
     }
 
     pub(crate) fn path(&mut self, data: &str, class: &str) {
@@ -126,9 +135,10 @@ impl Svg {
         let _ = write!(self.body, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
     }
 
-    /// What is drawn by `draw` belongs to one setting and is highlighted together.
-    pub(crate) fn group(&mut self, class: &str, draw: impl FnOnce(&mut Self)) {
-        let _ = write!(self.body, "<g class=\"{class}\">");
+    /// What is drawn by `draw` belongs to one setting and is highlighted together; `tip` is shown when
+    /// the pointer rests on any of it, and may be empty.
+    pub(crate) fn group(&mut self, class: &str, tip: &str, draw: impl FnOnce(&mut Self)) {
+        let _ = write!(self.body, "<g class=\"{class}\">{}", tip_element(tip));
         draw(self);
         self.body += "</g>";
     }
@@ -199,7 +209,7 @@ mod tests {
     fn text_and_tips_cannot_leave_their_element() {
         let mut svg = Svg::new(Size::Wide, 10.0, "\"><script>");
         svg.text(Point::new(1.0, 2.0), Anchor::Start, "t", "</text><script>alert(1)</script>");
-        svg.circle(Point::new(1.0, 2.0), 3.0, "c", "</title><script>");
+        svg.group("g", "</title><script>", |_| ());
         let text = svg.finish();
         assert!(!text.contains("<script"), "{text}");
     }

@@ -7,8 +7,8 @@ use latput_trial::Metric;
 use latput_trial::metric::Better;
 
 use super::axis::Axis;
-use super::label::Labels;
-use super::svg::{Anchor, Area, Point, Svg, coordinate};
+use super::label::{Labels, Name};
+use super::svg::{Anchor, Area, Point, Svg, coordinate, fitted, text_width};
 use super::{Size, both, setting_class};
 use crate::format::{interval, long_name, short_name};
 use crate::view::{View, estimate};
@@ -81,30 +81,36 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
         )
     };
     draw_frame(&mut svg, view, plot, (x, &x_axis), (y, &y_axis));
-    let frontier: Vec<Point> =
-        frontier(marks, x.metric, y.metric).iter().map(|mark| at(mark.x.value, mark.y.value)).collect();
+    let frontier: Vec<Point> = frontier(marks, x.metric, y.metric)
+        .iter()
+        .map(|mark| at(mark.x.value, mark.y.value))
+        .collect();
     if frontier.len() > 1 {
         svg.polyline(&frontier, "frontier");
     }
     let mut labels = Labels::new(Area { top: plot.top - 8.0, ..plot });
     for mark in marks {
-        labels.avoid(at(mark.x.value, mark.y.value), 7.0);
+        let radius = if view.is_recommended(mark.setting) { 11.0 } else { 6.0 };
+        labels.avoid(at(mark.x.value, mark.y.value), radius);
     }
     for mark in marks {
         let tip = tip(view, mark, x, y);
         let centre = at(mark.x.value, mark.y.value);
-        svg.group(&setting_class(mark.setting), |svg| {
+        svg.group(&setting_class(mark.setting), &tip, |svg| {
             if let (Some(x), Some(y)) = (interval(mark.x), interval(mark.y)) {
                 svg.path(&ellipse(centre, at(x.0, y.0), at(x.1, y.1)), "ellipse");
             }
-            svg.circle(centre, 4.5, "dot", &tip);
+            svg.circle(centre, 3.5, "dot");
             if view.is_recommended(mark.setting) {
-                svg.circle(centre, 9.0, "ring", &tip);
+                svg.circle(centre, 9.0, "ring");
             }
             if marks.len() <= MOST_NAMES {
-                let class =
-                    if view.is_recommended(mark.setting) { "name chosen" } else { "name" };
-                labels.place(svg, centre, class, view.label(mark.setting));
+                let (class, gap) = if view.is_recommended(mark.setting) {
+                    ("name chosen", 15.0)
+                } else {
+                    ("name", 9.0)
+                };
+                labels.place(svg, centre, Name { text: view.label(mark.setting), class, gap });
             }
         });
     }
@@ -113,30 +119,42 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
 
 fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y: (Choice, &Axis)) {
     let scale = |choice: Choice| view.scale(choice.workload, choice.metric).divisor;
-    for (tick, label) in x.1.labels(scale(x.0)) {
-        let left = plot.left + plot.width() * x.1.at(tick);
-        svg.line(Point::new(left, plot.top), Point::new(left, plot.bottom), "grid");
-        svg.text(Point::new(left, plot.bottom + 16.0), Anchor::Middle, "tick", &label);
+    let (x_ticks, y_ticks) = (x.1.labels(scale(x.0)), y.1.labels(scale(y.0)));
+    let left = |tick: f64| plot.left + plot.width() * x.1.at(tick);
+    let top = |tick: f64| plot.bottom - plot.height() * y.1.at(tick);
+    let lefts: Vec<f64> = x_ticks.iter().map(|(tick, _)| left(*tick)).collect();
+    let tops: Vec<f64> = y_ticks.iter().map(|(tick, _)| top(*tick)).collect();
+    svg.grid(plot, &lefts, &tops);
+    for ((_, label), left) in x_ticks.iter().zip(lefts) {
+        svg.text(Point::new(left, plot.bottom + 16.0), Anchor::Middle, "tick", label);
     }
-    for (tick, label) in y.1.labels(scale(y.0)) {
-        let top = plot.bottom - plot.height() * y.1.at(tick);
-        svg.line(Point::new(plot.left, top), Point::new(plot.right, top), "grid");
-        svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick", &label);
+    for ((_, label), top) in y_ticks.iter().zip(tops) {
+        svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick", label);
     }
-    let hint = |metric: Metric, lower, higher| match metric.better() {
-        Better::Higher => higher,
-        Better::Lower => lower,
-        Better::Neither => "",
-    };
-    let title = format!("{} {}", y.0.title(view), hint(y.0.metric, "↓ less is better", "↑ more is better"));
-    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", title.trim_end());
-    let title = format!("{} {}", x.0.title(view), hint(x.0.metric, "← less is better", "→ more is better"));
-    svg.text(
-        Point::new(plot.right, plot.bottom + 38.0),
-        Anchor::End,
-        "title",
-        title.trim_end(),
-    );
+    let room = plot.right - 4.0;
+    let title = titled(&y.0.title(view), hint(y.0.metric, '↓', '↑'), room);
+    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &title);
+    let title = titled(&x.0.title(view), hint(x.0.metric, '←', '→'), room);
+    svg.text(Point::new(plot.right, plot.bottom + 38.0), Anchor::End, "title", &title);
+}
+
+/// Which way along an axis is better, in words of falling length.
+fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
+    match metric.better() {
+        Better::Higher => [format!(" {higher} more is better"), format!(" {higher}")],
+        Better::Lower => [format!(" {lower} less is better"), format!(" {lower}")],
+        Better::Neither => [String::new(), String::new()],
+    }
+}
+
+/// A title with as much of its hint as there is room for.
+fn titled(title: &str, hints: [String; 2], room: f64) -> String {
+    const FONT_SIZE: f64 = 14.5; // 13 of the style sheet, bold
+    let [long, short] = hints;
+    if text_width(&format!("{title}{long}"), FONT_SIZE) <= room {
+        return format!("{title}{long}");
+    }
+    fitted(title, FONT_SIZE, room - text_width(&short, FONT_SIZE)) + &short
 }
 
 /// Four quarters, since an interval's ends need not be as far from the figure on both sides.
@@ -146,11 +164,24 @@ fn ellipse(centre: Point, low: Point, high: Point) -> String {
     let (down, up) = (low.y - centre.y, centre.y - high.y);
     format!(
         "M{} {}A{} {} 0 0 0 {} {}A{} {} 0 0 0 {} {}A{} {} 0 0 0 {} {}A{} {} 0 0 0 {} {}Z",
-        c(high.x), c(centre.y),
-        c(right), c(up), c(centre.x), c(high.y),
-        c(left), c(up), c(low.x), c(centre.y),
-        c(left), c(down), c(centre.x), c(low.y),
-        c(right), c(down), c(high.x), c(centre.y),
+        c(high.x),
+        c(centre.y),
+        c(right),
+        c(up),
+        c(centre.x),
+        c(high.y),
+        c(left),
+        c(up),
+        c(low.x),
+        c(centre.y),
+        c(left),
+        c(down),
+        c(centre.x),
+        c(low.y),
+        c(right),
+        c(down),
+        c(high.x),
+        c(centre.y),
     )
 }
 

@@ -11,8 +11,9 @@ use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::format;
 use crate::view::{CPU_PARTS, Command, View, rate_metric};
 
-/// Pictures of the trade-off are drawn ahead for every pair of figures, up to this many on an axis.
-const MOST_CHOICES: usize = 10;
+/// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
+/// settings stays small, all pictures together have about this many marks.
+const MOST_MARKS: usize = 1200;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Page {
@@ -20,6 +21,7 @@ pub(crate) struct Page {
     subtitle: String,
     shortage: Option<String>,
     answer: Option<Answer>,
+    knobs: String,
     legend: Vec<LegendEntry>,
     tradeoff: Tradeoff,
     cpu: Vec<CpuPanel>,
@@ -111,6 +113,7 @@ impl Page {
             ),
             shortage: view.shortage(),
             answer: answer(view),
+            knobs: view.knobs.clone(),
             legend: legend(view),
             tradeoff: trade_offs(view),
             cpu: workloads
@@ -124,7 +127,10 @@ impl Page {
             cpu_parts: CPU_PARTS,
             cdfs: workloads.iter().flat_map(|&idx| cdfs(view, idx)).collect(),
             figures: workloads.iter().map(|&idx| tables::figures(view, idx)).collect(),
-            differences: workloads.iter().filter_map(|&idx| tables::differences(view, idx)).collect(),
+            differences: workloads
+                .iter()
+                .filter_map(|&idx| tables::differences(view, idx))
+                .collect(),
             first: view.full_label(0),
             confidence: format::percent(results.confidence),
             half_width: format::percent(results.half_width),
@@ -160,7 +166,7 @@ fn legend(view: &View<'_>) -> Vec<LegendEntry> {
     let entry = |setting| LegendEntry {
         class: crate::chart::setting_class(setting),
         setting,
-        label: view.full_label(setting),
+        label: view.label(setting).to_owned(),
         recommended: view.is_recommended(setting),
         first: setting == 0,
     };
@@ -198,8 +204,9 @@ fn trade_offs(view: &View<'_>) -> Tradeoff {
             x.push(Choice { workload, metric });
         }
     }
-    x.truncate(MOST_CHOICES);
-    y.truncate(MOST_CHOICES);
+    let most = (MOST_MARKS / view.settings().len().max(1)).isqrt().clamp(3, 10);
+    x.truncate(most);
+    y.truncate(most);
     let panels = y.iter().enumerate().flat_map(|(y_idx, &y)| {
         let panel = move |(x_idx, &x): (usize, &Choice)| Panel {
             x: x_idx,
@@ -236,7 +243,9 @@ fn settings(view: &View<'_>) -> Vec<Named> {
         let by_role = setting.by_role.iter();
         by_role
             .flat_map(|(role, knobs)| {
-                knobs.iter().map(|(knob, value)| (format!("{}: {knob}", role.name()), value.to_string()))
+                knobs
+                    .iter()
+                    .map(|(knob, value)| (format!("{}: {knob}", role.name()), value.to_string()))
             })
             .collect()
     };
@@ -259,7 +268,8 @@ fn read_back(view: &View<'_>) -> Vec<Named> {
                 .map(|((knob, place), value)| (format!("{knob} ({place})"), value.to_string()))
                 .collect();
             if !rows.is_empty() {
-                let title = format!("{}: {}", view.full_label(setting), format::printable(&host.host));
+                let title =
+                    format!("{}: {}", view.full_label(setting), format::printable(&host.host));
                 lists.push(Named { title, rows });
             }
         }
@@ -273,7 +283,10 @@ fn hosts(view: &View<'_>) -> Vec<Named> {
         .map(|host| {
             let mut rows = vec![("interface".to_owned(), host.interface.clone())];
             rows.extend(host.facts.iter().cloned());
-            Named { title: format!("{} ({})", format::printable(&host.host), host.role.name()), rows }
+            Named {
+                title: format!("{} ({})", format::printable(&host.host), host.role.name()),
+                rows,
+            }
         })
         .collect()
 }
@@ -364,7 +377,8 @@ fn method(view: &View<'_>) -> Vec<(String, String)> {
 }
 
 fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, String)> {
-    let is_used = |metric: &&Metric| workloads.iter().any(|&idx| view.metrics(idx).contains(metric));
+    let is_used =
+        |metric: &&Metric| workloads.iter().any(|&idx| view.metrics(idx).contains(metric));
     let used = Metric::ALL.iter().filter(is_used);
     used.map(|&metric| {
         let short = format::short_name(metric).to_owned();

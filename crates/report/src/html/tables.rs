@@ -22,7 +22,7 @@ struct Column {
     name: &'static str,
     unit: String,
     tip: String,
-    /// `main`, `latency`, `probe`, `cpu` or `wire`: what the page's switch shows or hides.
+    /// `main` is always shown, `more` only when all figures are asked for.
     group: &'static str,
 }
 
@@ -89,9 +89,7 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
         Cell {
             key: ratio.value.to_string(),
             text: format::change(ratio.value),
-            interval: interval(ratio).map_or_else(String::new, |(low, high)| {
-                format!("{} – {}", format::change(low), format::change(high))
-            }),
+            interval: format::change_interval(ratio).unwrap_or_default(),
             class,
             mark,
         }
@@ -134,7 +132,9 @@ fn table(
 }
 
 fn unknown() -> Cell {
-    Cell { key: String::new(), text: "–".to_owned(), interval: String::new(), class: "", mark: "" }
+    Cell {
+        key: String::new(), text: "–".to_owned(), interval: String::new(), class: "", mark: ""
+    }
 }
 
 fn group(metric: Metric) -> &'static str {
