@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use latput_units::Rng;
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, find_on_path};
 use lab::{Lab, Running};
 use program::{Bench, Kind, Load, Program};
 use table::Sample;
@@ -84,12 +84,9 @@ fn find_programs(options: &Options) -> Vec<Program> {
 
 /// The program named by the user, or else the one on PATH; absolute, since it is started elsewhere.
 fn find(name: &str, named: Option<&Path>) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let found = match named {
         Some(named) => std::fs::canonicalize(named).ok(),
-        None => std::env::split_paths(&path)
-            .map(|folder| folder.join(name))
-            .find(|candidate| candidate.is_file()),
+        None => find_on_path(name),
     };
     if found.is_none() {
         let place = named.map_or_else(|| "on PATH".into(), |named| named.display().to_string());
