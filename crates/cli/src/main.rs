@@ -7,6 +7,7 @@ mod commands;
 mod context;
 mod document;
 mod exit;
+mod output;
 mod progress;
 
 use std::process::ExitCode;

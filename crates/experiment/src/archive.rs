@@ -51,7 +51,7 @@ pub struct Archive {
     path: PathBuf,
     db: Connection,
     /// Held while this process may write; gone with the process, whatever ends it.
-    _writer: Option<UnixListener>,
+    writer: Option<UnixListener>,
 }
 
 /// One run of a file, in brief.
@@ -76,7 +76,7 @@ impl Archive {
         let is_new = std::fs::metadata(path).map_or(true, |meta| meta.len() == 0);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut archive = Self::connect(path, flags)?;
-        archive._writer = Some(archive.lock()?);
+        archive.writer = Some(archive.lock()?);
         if is_new {
             archive.make_tables()?;
         }
@@ -88,7 +88,7 @@ impl Archive {
     pub fn in_memory() -> Result<Self, Error> {
         let path = PathBuf::from("results in memory");
         let db = Connection::open_in_memory().map_err(|e| sql_error(&path, &e))?;
-        let archive = Self { path, db, _writer: None };
+        let archive = Self { path, db, writer: None };
         archive.make_tables()?;
         Ok(archive)
     }
@@ -108,7 +108,7 @@ impl Archive {
     fn connect(path: &Path, flags: OpenFlags) -> Result<Self, Error> {
         let db = Connection::open_with_flags(path, flags).map_err(|e| sql_error(path, &e))?;
         db.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| sql_error(path, &e))?;
-        Ok(Self { path: path.to_owned(), db, _writer: None })
+        Ok(Self { path: path.to_owned(), db, writer: None })
     }
 
     fn make_tables(&self) -> Result<(), Error> {
@@ -137,7 +137,8 @@ impl Archive {
                  wrote it, or name another file"
             )));
         }
-        let check: String = self.sql(self.db.query_row("PRAGMA quick_check", [], |row| row.get(0)))?;
+        let check: String =
+            self.sql(self.db.query_row("PRAGMA quick_check", [], |row| row.get(0)))?;
         if check != "ok" {
             return Err(self.error(format!(
                 "the file is damaged ({}): move it away, or recover it with \
@@ -257,7 +258,7 @@ impl Archive {
         )?;
         rows.into_iter()
             .map(|(id, started, finished, header, trials)| {
-                let header: Results = self.from_json("header", &header)?;
+                let header: Results = self.read_json("header", &header)?;
                 Ok(RunSummary {
                     id,
                     name: header.name,
@@ -279,7 +280,7 @@ impl Archive {
         let Some(header) = header else {
             return Err(self.error(format!("it has no run {run}: leave out --run for the newest")));
         };
-        let mut results: Results = self.from_json("header", &header)?;
+        let mut results: Results = self.read_json("header", &header)?;
         let rows: Vec<(u32, u32, u32, i64, String)> = self.sql(
             self.db
                 .prepare(
@@ -306,7 +307,7 @@ impl Archive {
                     setting,
                     workload,
                     started_unix_ms: started.cast_unsigned(),
-                    observation: self.from_json("trial", &observation)?,
+                    observation: self.read_json("trial", &observation)?,
                 })
             })
             .collect::<Result<_, _>>()?;
@@ -324,7 +325,7 @@ impl Archive {
         serde_json::to_string(value).map_err(|error| self.error(error.to_string()))
     }
 
-    fn from_json<T: serde::de::DeserializeOwned>(
+    fn read_json<T: serde::de::DeserializeOwned>(
         &self,
         what: &str,
         text: &str,

@@ -65,8 +65,8 @@ fn cpu_parts(hosts: &[HostObservation], boot_ids: &[String]) -> Vec<Check> {
         let nobody = host.other_cpus.total().as_secs_f64()
             - sharing.iter().skip(1).map(|host| host.cpu().total().as_secs_f64()).sum::<f64>();
         let whole = host.machine.total().as_secs_f64();
-        let slack = whole * PARTS_LIMIT
-            + 2.0 * CLOCK_TICK.as_secs_f64() * (distinct.len() as f64).max(1.0);
+        let slack =
+            whole * PARTS_LIMIT + 2.0 * CLOCK_TICK.as_secs_f64() * (distinct.len() as f64).max(1.0);
         checks.push(Check {
             name: name.clone(),
             passed: (parts + nobody - whole).abs() <= slack && nobody >= -slack,
@@ -122,7 +122,10 @@ fn packets_per_transaction(
     Some(Check {
         name: "packets-per-transaction".to_owned(),
         passed: sent >= 1.0 - BUNDLING_LIMIT && received >= 1.0 - BUNDLING_LIMIT,
-        detail: format!("{}: {sent:.3} packets out and {received:.3} in per transaction", host.host),
+        detail: format!(
+            "{}: {sent:.3} packets out and {received:.3} in per transaction",
+            host.host
+        ),
     })
 }
 

@@ -103,10 +103,9 @@ impl Host {
         let interface = &self.open.interface;
         let broken = |error: latput_linux::Error| failed(chain(&error));
         if let Some(session) = &mut self.session {
-            let applied = session.apply(setting).map_err(|error| Failure {
-                kind: kind_of(error.kind()),
-                message: chain(&error),
-            })?;
+            let applied = session
+                .apply(setting)
+                .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })?;
             let makes_threads = |change: &Change| matches!(change.knob, Knob::Gro | Knob::Threaded);
             if applied.changes.iter().any(makes_threads) {
                 self.sampler = Sampler::open(interface, &self.cpus).map_err(broken)?;

@@ -208,11 +208,10 @@ pub fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, Line
     let mut line = Vec::new();
     let mut bounded = io::Read::take(&mut *from, MAX_LINE_BYTES);
     bounded.read_until(b'\n', &mut line).map_err(LineError::Io)?;
-    match line.last() {
-        None => return Err(LineError::Closed),
-        Some(b'\n') => {}
-        Some(_) if line.len() as u64 >= MAX_LINE_BYTES => return Err(LineError::TooLong),
-        Some(_) => return Err(LineError::Closed), // cut in the middle: as good as gone
+    if line.last() != Some(&b'\n') {
+        // A line that is cut in the middle is as good as none: the other end is gone.
+        let is_too_long = line.len() as u64 >= MAX_LINE_BYTES;
+        return Err(if is_too_long { LineError::TooLong } else { LineError::Closed });
     }
     serde_json::from_slice(&line).map_err(|error| LineError::Malformed {
         problem: error.to_string(),

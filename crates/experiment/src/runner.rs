@@ -79,16 +79,13 @@ pub fn run(
     let machine: Vec<String> =
         crew.opened().map(|opened| format!("{} {}", opened.facts.host, opened.boot_id)).collect();
     let machine = format!("{}: {}", run.testbed.name, machine.join(", "));
-    let (id, results) = match archive.resumable(run.plan_text, &machine)? {
-        Some((id, results)) => {
-            let (done, planned) = (results.rows.len(), results.planned_trials);
-            progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
-            (id, results)
-        }
-        None => {
-            let header = header(run, &crew);
-            (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
-        }
+    let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
+        let (done, planned) = (results.rows.len(), results.planned_trials);
+        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        (id, results)
+    } else {
+        let header = header(run, &crew);
+        (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let mut session = Session { run, crew, archive, progress, id, results, begun: Instant::now() };
     let cause = session.blocks().err();
@@ -143,7 +140,8 @@ impl Session<'_> {
                 return Ok(());
             }
             if !self.fits_budget(too_wide.len()) {
-                let note = "stopped at the time budget, with some intervals wider than was asked for";
+                let note =
+                    "stopped at the time budget, with some intervals wider than was asked for";
                 self.results.notes.push(note.to_owned());
                 return Ok(());
             }
@@ -159,9 +157,8 @@ impl Session<'_> {
             .collect();
         Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
         for (setting, workload) in order {
-            let is_done = |row: &Row| {
-                (row.block, row.setting, row.workload) == (block, setting, workload)
-            };
+            let is_done =
+                |row: &Row| (row.block, row.setting, row.workload) == (block, setting, workload);
             if self.results.rows.iter().any(is_done) {
                 continue;
             }
@@ -227,14 +224,12 @@ impl Session<'_> {
     /// whatever ended the run.
     fn end(self, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
-        let closed = match cause {
-            None => self.crew.close(self.run.stop),
-            Some(_) => {
-                drop(self.crew); // some agent may be busy or gone: a closed line ends them all
-                Ok(())
-            }
+        let cause = if cause.is_some() {
+            drop(self.crew); // some agent may be busy or gone: a closed line ends them all
+            cause
+        } else {
+            self.crew.close(self.run.stop).err()
         };
-        let cause = cause.or_else(|| closed.err());
         if cause.is_none() {
             self.archive.finish(self.id, &self.results)?;
         }
@@ -272,8 +267,7 @@ fn traffic(crew: &mut Crew, workload: &Workload, run: &Run<'_>) -> Result<Vec<Fi
         other => return Err(sut.unexpected(other)),
     };
     let generator = crew.of_role(Role::Generator);
-    let send =
-        Request::Send { traffic: workload.traffic, probe: workload.probe, key, peer, port };
+    let send = Request::Send { traffic: workload.traffic, probe: workload.probe, key, peer, port };
     match generator.ask(&send, stop)? {
         Answer::Connected => {}
         other => return Err(generator.unexpected(other)),

@@ -89,7 +89,8 @@ impl Testbed {
                 binds_napi_threads: true,
             })
             .collect();
-        let shared = "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
+        let shared =
+            "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
         let notes = if lab.shares_cpus() { vec![shared.to_owned()] } else { Vec::new() };
         Ok(Self { name: "lab".to_owned(), hosts, notes, _lab: Some((lock, lab)) })
     }
@@ -206,7 +207,8 @@ impl LabLock {
             ));
         }
         let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        write.map_err(|error| failed(format!("cannot write {}: {error}", path.display()), false))?;
+        write
+            .map_err(|error| failed(format!("cannot write {}: {error}", path.display()), false))?;
         let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
         // What an earlier lab left is about namespaces that are gone.
         lock.forget_state();

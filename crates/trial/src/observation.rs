@@ -170,26 +170,30 @@ impl CpuTime {
     /// Busy = total - idle - iowait: user + system + irq + softirq + steal. (netperf counts iowait as
     /// busy too, `netcpu_procstat.c`; on a host that waits for no disk the two agree.)
     pub fn busy(&self) -> Nanos {
-        self.user + self.system + self.irq + self.softirq + self.steal
+        [self.system, self.irq, self.softirq, self.steal]
+            .into_iter()
+            .fold(self.user, Nanos::saturating_add)
     }
 
     /// Everything, idle included.
     pub fn total(&self) -> Nanos {
-        self.busy() + self.idle + self.iowait
+        self.busy().saturating_add(self.idle).saturating_add(self.iowait)
     }
 }
 
 impl std::ops::Add for CpuTime {
     type Output = Self;
+
+    /// Saturates: a results file may hold any number.
     fn add(self, other: Self) -> Self {
         Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-            irq: self.irq + other.irq,
-            softirq: self.softirq + other.softirq,
-            steal: self.steal + other.steal,
-            idle: self.idle + other.idle,
-            iowait: self.iowait + other.iowait,
+            user: self.user.saturating_add(other.user),
+            system: self.system.saturating_add(other.system),
+            irq: self.irq.saturating_add(other.irq),
+            softirq: self.softirq.saturating_add(other.softirq),
+            steal: self.steal.saturating_add(other.steal),
+            idle: self.idle.saturating_add(other.idle),
+            iowait: self.iowait.saturating_add(other.iowait),
         }
     }
 }

@@ -108,8 +108,10 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
             rate: fields.rate()?,
         },
         other => {
-            let problem =
-                format!("no workload is of kind `{other}`: there are {}", Traffic::KINDS.join(", "));
+            let problem = format!(
+                "no workload is of kind `{other}`: there are {}",
+                Traffic::KINDS.join(", ")
+            );
             return Err(FieldError { field: "kind".to_owned(), problem });
         }
     };
@@ -153,7 +155,7 @@ impl Fields {
             problem: format!("`{field}` must be {wanted}, not `{text}`"),
         })?;
         if value != default {
-            self.label.push_str(&format!(" {field}={text}"));
+            self.label.extend([" ", field, "=", &text]);
         }
         Ok(value)
     }
@@ -195,7 +197,7 @@ impl Fields {
         if !(1_000..=1_000_000_000_000).contains(&rate.get()) {
             return Err(error(format!("`rate` must be from 1kbps to 1000Gbps, not `{text}`")));
         }
-        self.label.push_str(&format!(" rate={rate}"));
+        self.label.extend([" rate=", &rate.to_string()]);
         Ok(rate)
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let Self { stdio: _ } = self; // clap has seen to it
         latput_experiment::agent::serve(io::stdin(), io::stdout(), &context.stop)
             .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
         Ok(ExitCode::SUCCESS)

@@ -12,6 +12,7 @@ use latput_units::CpuSet;
 
 use crate::context::Context;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// Inside the state folder: where what runs in a lab that is up keeps its checkpoints.
 const PINNED_LAB_STATE: &str = "lab-up";
@@ -72,7 +73,7 @@ fn up(context: &Context) -> Result<ExitCode, Failure> {
     let lab = Lab::build(&LabOptions::default())?;
     lab.pin()?;
     for host in lab.hosts() {
-        context.print(&format!(
+        output::print(&format!(
             "{}: namespace latput-{}, {} {}, CPUs {}\n",
             host.name, host.name, host.interface, host.address, host.cpus
         ))?;
@@ -91,7 +92,7 @@ fn down(context: &Context) -> Result<ExitCode, Failure> {
     } else {
         format!("removed {}\n", removed.join(" and "))
     };
-    context.print(&text)?;
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

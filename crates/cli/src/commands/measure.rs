@@ -32,7 +32,7 @@ Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
 pub(crate) struct Args {
     /// `loopback`, `lab`, or a testbed file that names hosts.
     target: String,
-    /// The kind of traffic: tcp_rr, tcp_stream or udp_stream.
+    /// The kind of traffic: `tcp_rr`, `tcp_stream` or `udp_stream`.
     #[arg(long, value_name = "KIND")]
     workload: String,
     /// Fields of the workload.
@@ -94,8 +94,8 @@ impl Args {
                 return Err(Failure::usage(format!("`{name}` is given twice")));
             }
         }
-        let workload = workload::from_fields(&fields)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let workload =
+            workload::from_fields(&fields).map_err(|error| Failure::usage(error.to_string()))?;
         let (repetitions_min, repetitions_max) = self.repetitions()?;
         let range = |name: &str, value: f64, low: f64, high: f64| {
             if (low..=high).contains(&value) {

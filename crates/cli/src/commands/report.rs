@@ -1,5 +1,6 @@
 //! `latput report`: tables and pictures of a results file.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,8 +11,9 @@ use latput_report::{csv, html, json, markdown, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
-use crate::context::{Context, PLAIN};
+use crate::context::Context;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// Tables and pictures of a results file.
 #[derive(Debug, clap::Args)]
@@ -69,7 +71,7 @@ impl Args {
             Some(path) if is_html(path) => Format::Html,
             _ => Format::Table,
         });
-        let screen = if self.output.is_none() { context.screen() } else { PLAIN };
+        let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
         let text = match format {
             Format::Table => terminal(&results, &summary, screen),
             Format::Html => html(&results, &summary),
@@ -79,7 +81,7 @@ impl Args {
         };
         match &self.output {
             Some(path) => write_file(path, &text)?,
-            None => context.print(&text)?,
+            None => output::print(&text)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -89,9 +91,9 @@ fn list(context: &Context, archive: &Archive) -> Result<ExitCode, Failure> {
     let mut text = String::new();
     for run in archive.runs()? {
         let state = if run.finished { "complete" } else { "unfinished" };
-        text.push_str(&format!("{:>4}  {} trials, {state}: {}\n", run.id, run.trials, run.name));
+        let _ = writeln!(text, "{:>4}  {} trials, {state}: {}", run.id, run.trials, run.name);
     }
-    context.print(&text)?;
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,17 +106,13 @@ pub(crate) fn print(
     let text = if context.json {
         json(results, summary)
     } else {
-        terminal(results, summary, context.screen())
+        terminal(results, summary, output::screen())
     };
-    context.print(&text)
+    output::print(&text)
 }
 
 /// The report as one HTML file.
-pub(crate) fn write_html(
-    path: &Path,
-    results: &Results,
-    summary: &Summary,
-) -> Result<(), Failure> {
+pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> Result<(), Failure> {
     write_file(path, &html(results, summary))
 }
 

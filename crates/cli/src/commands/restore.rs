@@ -10,6 +10,7 @@ use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 use crate::commands::set;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// Put back what an earlier, unfinished change left (after a kill -9, a crash, a stranded rollback).
 #[derive(Debug, clap::Args)]
@@ -53,16 +54,16 @@ impl Args {
                 Err(error) => Err(Failure { code: Code::Failed, error: error.into() }),
             };
             // One checkpoint that cannot be used must not keep the others from being put back.
-            if let Err(failure) = done {
-                if let Some(earlier) = worst.replace(failure) {
-                    context.remark(&format!("latput: error: {:#}", earlier.error));
-                }
+            if let Err(failure) = done
+                && let Some(earlier) = worst.replace(failure)
+            {
+                output::remark(&format!("latput: error: {:#}", earlier.error));
             }
         }
         match worst {
             Some(failure) => Err(failure),
             None if count == 0 => {
-                context.print("nothing to restore\n")?;
+                output::print("nothing to restore\n")?;
                 Ok(ExitCode::SUCCESS)
             }
             None => Ok(ExitCode::SUCCESS),
@@ -74,11 +75,11 @@ fn tell(context: &Context, interface: &str, restored: &Restored) -> Result<ExitC
     match restored {
         Restored::Done { changes, .. } => set::tell(context, interface, changes, "put back"),
         Restored::InterfaceGone { .. } => {
-            context.print(&format!("{interface} is gone: nothing is left to put back\n"))?;
+            output::print(&format!("{interface} is gone: nothing is left to put back\n"))?;
             Ok(ExitCode::SUCCESS)
         }
         Restored::NothingToDo => {
-            context.print(&format!("{interface}: nothing to put back\n"))?;
+            output::print(&format!("{interface}: nothing to put back\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

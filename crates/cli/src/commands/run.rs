@@ -11,6 +11,7 @@ use latput_trial::{Plan, Workload};
 use crate::commands::report;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
+use crate::output;
 use crate::progress::Shown;
 
 /// Run every trial of a plan; a file that was cut short is gone on with.
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     #[arg(short, long, default_value = "latput-results.db", value_name = "FILE")]
     output: PathBuf,
     /// Another goal than the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
-    /// ("minimize latency_ns_p99 where throughput_bps >= 0.95 best").
+    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
     #[arg(long)]
     goal: Option<String>,
     /// Only check the plan and say how many trials it has.
@@ -57,7 +58,7 @@ impl Args {
                 method.warmup,
                 method.duration,
             );
-            context.print(&text)?;
+            output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut archive = Archive::create(&self.output)?;
@@ -75,11 +76,7 @@ pub(crate) fn read_plan(path: &Path) -> Result<String, Failure> {
 }
 
 /// A plan whose goal is known to be judgeable before anything is touched.
-pub(crate) fn checked_plan(
-    file: &str,
-    text: &str,
-    goal: Option<String>,
-) -> Result<Plan, Failure> {
+pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, Failure> {
     let mut plan = Plan::parse(file, text).map_err(latput_experiment::Error::from)?;
     let from = if goal.is_some() { "--goal" } else { file };
     plan.goal = goal.or(plan.goal);
@@ -96,8 +93,10 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
     for figure in figures {
         if figure.of(workloads).is_empty() {
             let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
-            let message =
-                format!("{from}: no workload is meant by `{figure}`; there are {}", names.join(", "));
+            let message = format!(
+                "{from}: no workload is meant by `{figure}`; there are {}",
+                names.join(", ")
+            );
             return Err(Failure::usage(message));
         }
     }
@@ -133,7 +132,7 @@ pub(crate) fn conclude(
 ) -> Result<ExitCode, Failure> {
     let file = output.display();
     let Some(cause) = &ended.cause else {
-        context.remark(&format!("results: run {} of {file}", ended.run));
+        output::remark(&format!("results: run {} of {file}", ended.run));
         return Ok(ExitCode::SUCCESS);
     };
     let code = match cause.kind() {

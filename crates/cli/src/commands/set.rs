@@ -10,6 +10,7 @@ use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::context::Context;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// Set knobs of an interface, all or none, each read back.
 #[derive(Debug, clap::Args)]
@@ -78,7 +79,7 @@ pub(super) fn tell(
                 })
             })
             .collect();
-        context.print_json(&serde_json::json!({ "schema": 1, "changes": document }))?;
+        output::print_json(&serde_json::json!({ "schema": 1, "changes": document }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
@@ -89,6 +90,6 @@ pub(super) fn tell(
     if changes.is_empty() {
         let _ = writeln!(text, "nothing to change: {interface} is as wanted");
     }
-    context.print(&text)?;
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use latput_linux::{LinuxKernel, facts};
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// Show every knob of an interface: value, unit, range, whether it can be set here, where it lives.
 #[derive(Debug, clap::Args)]
@@ -30,9 +31,9 @@ impl Args {
             Some(interface) => {
                 let document = read(interface)?;
                 if context.json {
-                    context.print_json(&document)?;
+                    output::print_json(&document)?;
                 } else {
-                    context.print(&text(&document))?;
+                    output::print(&text(&document))?;
                 }
             }
             None => list(context)?,
@@ -45,7 +46,7 @@ fn list(context: &Context) -> Result<(), Failure> {
     let links = Route::open()?.links()?;
     if context.json {
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-        return context.print_json(&serde_json::json!({ "schema": 1, "interfaces": names }));
+        return output::print_json(&serde_json::json!({ "schema": 1, "interfaces": names }));
     }
     let mut text = String::new();
     for link in &links {
@@ -53,7 +54,7 @@ fn list(context: &Context) -> Result<(), Failure> {
         let _ = writeln!(text, "{:<16} {:<5} mtu {}", link.name, state, link.mtu.get());
     }
     text.push_str("\n`latput show IFACE` shows the knobs of one.\n");
-    context.print(&text)
+    output::print(&text)
 }
 
 /// Reads everything that can be read; what cannot be is said in its place and hides nothing else.
@@ -65,7 +66,8 @@ fn read(interface: &str) -> Result<ShowDocument, Failure> {
         let (values, unreadable) = match kernel.read(interface, knob) {
             Ok(values) => (values, None),
             Err(error) if error.kind == KernelErrorKind::NoInterface => {
-                let message = format!("there is no interface `{interface}`: `latput show` lists them");
+                let message =
+                    format!("there is no interface `{interface}`: `latput show` lists them");
                 return Err(Failure::new(Code::Usage, message));
             }
             Err(error) => (Vec::new(), Some(error.reason)),

@@ -10,6 +10,7 @@ use latput_trial::plan;
 use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::output;
 
 /// Measure the settings of a plan, recommend one, and write the report. Without PLAN: how long may
 /// the receive side of this machine's network stack wait before it polls?
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
     /// What is wanted: `latency`, `throughput`, `cpu`, `balanced`, or in words
-    /// ("minimize latency_ns_p99 where throughput_bps >= 0.95 best").
+    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
     #[arg(long)]
     goal: Option<String>,
     /// The results file; runs are added to it.
@@ -55,7 +56,7 @@ impl Args {
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         report::write_html(&self.report, &ended.results, &summary)?;
-        context.remark(&format!("report: {}", self.report.display()));
+        output::remark(&format!("report: {}", self.report.display()));
         run::conclude(context, &ended, &self.output)
     }
 }

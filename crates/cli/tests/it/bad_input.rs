@@ -11,7 +11,10 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
         "[factors]\n\"gro-flush-timeout\" = [\"50 apples\"]\n[[workload]]\nkind = \"tcp_rr\"",
         &["plan.toml:4:", "50us"],
     );
-    check_plan("[factors]\nmtu = []\n[[workload]]\nkind = \"tcp_rr\"", &["plan.toml:4:", "no level"]);
+    check_plan(
+        "[factors]\nmtu = []\n[[workload]]\nkind = \"tcp_rr\"",
+        &["plan.toml:4:", "no level"],
+    );
     check_plan(
         "[factors]\ntxqueuelen = [1]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\n\
          repetitions = { min = 5, max = 1000000000 }",
@@ -31,7 +34,9 @@ fn a_missing_plan_a_wrong_flag_and_a_wrong_testbed_are_usage_errors() {
     place.run(&["run", "--colour"]).expect(2, &["--colour"]);
     place.run(&["tune", "--goal", "fast"]).expect(2, &["fast"]);
     place.write("rack.toml", "schema = 1\n[host.one]\nrole = \"sut\"\n");
-    place.run(&["measure", "rack.toml", "--workload", "tcp_rr"]).expect(2, &["rack.toml", "interface"]);
+    place
+        .run(&["measure", "rack.toml", "--workload", "tcp_rr"])
+        .expect(2, &["rack.toml", "interface"]);
     place.run(&["measure", "loopback", "--workload", "tcp_fly"]).expect(2, &["tcp_fly", "tcp_rr"]);
     place.run(&["measure", "loopback", "--workload", "tcp_rr", "burst"]).expect(2, &["burst=16"]);
 }

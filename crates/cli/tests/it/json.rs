@@ -9,8 +9,17 @@ const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 fn measure_and_report_print_a_document_of_the_results_schema() {
     let place = Place::new();
     let args = [
-        "measure", "loopback", "--workload", "tcp_rr", "--duration", "200ms", "--repetitions", "2",
-        "-o", "kept.db", "--json",
+        "measure",
+        "loopback",
+        "--workload",
+        "tcp_rr",
+        "--duration",
+        "200ms",
+        "--repetitions",
+        "2",
+        "-o",
+        "kept.db",
+        "--json",
     ];
     check(RESULTS, &place.run(&args).expect(0, &[]).out);
     check(RESULTS, &place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out);
@@ -25,7 +34,8 @@ fn show_prints_a_document_of_the_show_schema() {
 #[test]
 fn a_document_of_another_version_does_not_pass() {
     let place = Place::new();
-    let text = place.run(&["show", "lo", "--json"]).out.replacen("\"schema\": 1", "\"schmea\": 1", 1);
+    let text =
+        place.run(&["show", "lo", "--json"]).out.replacen("\"schema\": 1", "\"schmea\": 1", 1);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!(!validator(SHOW).is_valid(&document));
 }

@@ -2,16 +2,8 @@
 
 use crate::Place;
 
-const QUICK: [&str; 8] = [
-    "--duration",
-    "200ms",
-    "--warmup",
-    "50ms",
-    "--repetitions",
-    "2..3",
-    "--confidence",
-    "95",
-];
+const QUICK: [&str; 8] =
+    ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95"];
 
 #[test]
 fn every_kind_of_workload_is_measured_and_printed() {

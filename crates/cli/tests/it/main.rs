@@ -2,6 +2,8 @@
 //!
 //! Arms whose module starts with `root_` need root (namespaces) and say so when they are skipped.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bad_input;
 mod json;
 mod loopback;
@@ -105,9 +107,9 @@ impl Ran {
 
 /// Whether this arm can run; says so when not.
 pub(crate) fn is_root() -> bool {
-    let is_root = Path::new("/proc/self").metadata().is_ok_and(|meta| {
-        std::os::unix::fs::MetadataExt::uid(&meta) == 0
-    });
+    let is_root = Path::new("/proc/self")
+        .metadata()
+        .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
     if !is_root {
         println!("skipped: needs root");
     }

@@ -188,7 +188,8 @@ fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
         return;
     }
     let place = Place::new();
-    let plan = PLAN.replace("[[\"0us\", 0], [\"20ms\", 100]]", "[[\"0us\", 0]]\nrps-cpus = [\"8000\"]");
+    let plan =
+        PLAN.replace("[[\"0us\", 0], [\"20ms\", 100]]", "[[\"0us\", 0]]\nrps-cpus = [\"8000\"]");
     place.write("plan.toml", &plan);
     place.run(&["run", "plan.toml"]).expect(1, &["rps-cpus", "lat0"]);
 }
@@ -223,4 +224,3 @@ fn namespaces_of_agents(pid: u32) -> Vec<std::path::PathBuf> {
         .filter_map(|agent| std::fs::read_link(format!("/proc/{agent}/ns/net")).ok())
         .collect()
 }
-

@@ -33,7 +33,8 @@ impl<'a> Lab<'a> {
     /// Every knob of `lat0` in host `b`.
     fn knobs(&self) -> serde_json::Value {
         let shown = self.b(&["show", "lat0", "--json"]);
-        let mut document: serde_json::Value = serde_json::from_str(&shown.expect(0, &[]).out).unwrap();
+        let mut document: serde_json::Value =
+            serde_json::from_str(&shown.expect(0, &[]).out).unwrap();
         document["knobs"].take()
     }
 }
@@ -97,7 +98,13 @@ fn a_kill_at_any_step_of_a_change_is_undone_by_restore() {
     let lab = Lab::up(&place);
     let before = lab.knobs();
     let change = [
-        "set", "lat0", "mtu=1400", "gro=off", "gro=on", "txqueuelen=500", "gro-flush-timeout=70us",
+        "set",
+        "lat0",
+        "mtu=1400",
+        "gro=off",
+        "gro=on",
+        "txqueuelen=500",
+        "gro-flush-timeout=70us",
     ];
     let change: Vec<&str> = change.into_iter().filter(|word| *word != "gro=off").collect();
     let mut kills = 0;

@@ -84,7 +84,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn error(&self, span: Range<usize>, problem: impl Into<String>) -> PlanError {
         let start = span.start.min(self.text.len());
-        let line = self.text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = self.text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
         PlanError { file: self.file.to_owned(), line, problem: problem.into() }
     }
 }
@@ -233,10 +233,12 @@ fn workloads(
     let mut workloads: Vec<Workload> = Vec::new();
     for table in written {
         for fields in grid(source, table)? {
-            let workload = workload::from_fields(&fields).map_err(|FieldError { field, problem }| {
-                let span = table.get_ref().get(&field).map_or_else(|| table.span(), Spanned::span);
-                source.error(span, problem)
-            })?;
+            let workload =
+                workload::from_fields(&fields).map_err(|FieldError { field, problem }| {
+                    let span =
+                        table.get_ref().get(&field).map_or_else(|| table.span(), Spanned::span);
+                    source.error(span, problem)
+                })?;
             if workloads.iter().any(|other| other.name == workload.name) {
                 let problem =
                     format!("two workloads are `{}`: give one another `name`", workload.name);
@@ -327,7 +329,9 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     };
     let budget = match &written.budget {
         None => None,
-        some => Some(time(some, Nanos::ZERO, "budget", Nanos::from_s(1)..hour.saturating_mul(240))?),
+        some => {
+            Some(time(some, Nanos::ZERO, "budget", Nanos::from_s(1)..hour.saturating_mul(240))?)
+        }
     };
     Ok(Method {
         repetitions_min,
@@ -425,8 +429,16 @@ mod tests {
 
     #[test]
     fn wrong_units_and_impossible_values_are_refused_with_their_line() {
-        check("[factors]\n\"gro-flush-timeout\" = [\"50\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "50us");
-        check("[factors]\n\"gro-flush-timeout\" = [50]\n[[workload]]\nkind = \"tcp_rr\"", 4, "50us");
+        check(
+            "[factors]\n\"gro-flush-timeout\" = [\"50\"]\n[[workload]]\nkind = \"tcp_rr\"",
+            4,
+            "50us",
+        );
+        check(
+            "[factors]\n\"gro-flush-timeout\" = [50]\n[[workload]]\nkind = \"tcp_rr\"",
+            4,
+            "50us",
+        );
         check("[factors]\nmtu = [\"9kB\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\nmtu = [99999999]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\nmtu = [1.5]\n[[workload]]\nkind = \"tcp_rr\"", 4, "whole number");
