@@ -202,7 +202,7 @@ pub fn change_with_interval(estimate: &Estimate) -> String {
     }
 }
 
-/// How sure an interval is, and of what kind: `96.88 % interval, order statistics of 6 runs`.
+/// How sure an interval is, and of what kind: `96.87 % interval, order statistics of 6 runs`.
 pub fn interval_kind(estimate: &Estimate) -> String {
     let method = match estimate.method {
         Method::StudentT => "Student's t",

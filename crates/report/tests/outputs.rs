@@ -241,12 +241,12 @@ fn a_recommendation_that_is_not_proven_says_so() {
 #[test]
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
-    let said = "99 % interval (of percentiles 96.88 %: 6 runs give no more)";
+    let said = "99 % interval (of percentiles 96.87 %: 6 runs give no more)";
     let screen = Screen { columns: 400, is_terminal: false };
     for output in [html(&results, &summary), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
     }
-    assert!(html(&results, &summary).contains("96.88 % interval, order statistics of 6 runs"));
+    assert!(html(&results, &summary).contains("96.87 % interval, order statistics of 6 runs"));
 }
 
 fn demo() -> (Results, Summary) {
