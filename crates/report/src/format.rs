@@ -193,13 +193,26 @@ pub fn change(ratio: f64) -> String {
     format!("{text} %")
 }
 
-/// A ratio with its interval: `-41.2 % (-43.0 to -39.4 %)`.
+/// A ratio with its interval: `-41.2 % (-43.0 to -39.4 % at 99 %)`.
 pub fn change_with_interval(estimate: &Estimate) -> String {
     let value = change(estimate.value);
     match change_interval(estimate) {
-        Some(ends) => format!("{value} ({ends})"),
+        Some(ends) => format!("{value} ({ends} at {})", percent(estimate.confidence)),
         None => format!("{value} (one pair of runs, no interval)"),
     }
+}
+
+/// How sure an interval is, and of what kind: `96.87 % interval, order statistics of 6 runs`.
+pub fn interval_kind(estimate: &Estimate) -> String {
+    let method = match estimate.method {
+        Method::StudentT => "Student's t",
+        Method::OrderStatistic => "order statistics",
+        Method::Bootstrap => "bootstrap",
+        Method::PairedLogRatio => "Student's t on paired logarithms",
+        Method::Single => return "one run, no interval".to_owned(),
+    };
+    let runs = count(estimate.runs, "run");
+    format!("{} interval, {method} of {runs}", percent(estimate.confidence))
 }
 
 /// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`.
@@ -306,8 +319,8 @@ mod tests {
             let method = Method::PairedLogRatio;
             change_with_interval(&Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
         };
-        assert_eq!(ratio(0.588, 0.57, 0.606), "-41.2 % (-43.0 to -39.4 %)");
-        assert_eq!(ratio(3.1, 2.9, 3.3), "x3.10 (x2.90 to x3.30)");
+        assert_eq!(ratio(0.588, 0.57, 0.606), "-41.2 % (-43.0 to -39.4 % at 99 %)");
+        assert_eq!(ratio(3.1, 2.9, 3.3), "x3.10 (x2.90 to x3.30 at 99 %)");
         assert_eq!(ratio(0.9, f64::NAN, 1.0), "-10.0 % (one pair of runs, no interval)");
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");

@@ -352,7 +352,7 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     if !view.summary.failed_checks.is_empty() {
         parts.push("! a check failed".to_owned());
     }
-    parts.push(format!("± half the {} interval", format::percent(results.confidence)));
+    parts.push(format!("± half the {}", view.confidence()));
     parts.push("CPU and demand (CPU time per transaction or KB) are the SUT's".to_owned());
     wrapped(&parts.join("; "), "", screen.columns)
 }

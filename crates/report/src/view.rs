@@ -7,7 +7,7 @@ use latput_stats::Estimate;
 use latput_trial::observation::{CpuTime, Role};
 use latput_trial::{Metric, Results, Traffic, Workload};
 
-use crate::format;
+use crate::format::{self, interval};
 
 /// Results and their summary, with what is derived from both.
 #[derive(Debug)]
@@ -221,11 +221,29 @@ impl<'a> View<'a> {
     }
 
     /// What the recommended setting does to the goal's objective, in a clause: `-41.2 % (-43.0 to
-    /// -39.4 %) against gro-flush-timeout=0us`.
+    /// -39.4 % at 99 %) against gro-flush-timeout=0us`.
     pub(crate) fn objective(&self) -> Option<String> {
         let advice = self.summary.recommendation.as_ref()?;
         let ratio = advice.against_first.as_ref()?;
         Some(format!("{} against {}", format::change_with_interval(ratio), self.full_label(0)))
+    }
+
+    /// The confidence of the intervals, and which of them have less than was asked for: with few runs
+    /// an order-statistic interval cannot reach any confidence that one wishes.
+    pub(crate) fn confidence(&self) -> String {
+        let wanted = self.results.confidence;
+        let estimates = self.summary.cells.iter().flat_map(|cell| cell.metrics.values());
+        let weakest = estimates
+            .filter(|estimate| interval(estimate).is_some() && estimate.confidence < wanted - 1e-6)
+            .min_by(|a, b| a.confidence.total_cmp(&b.confidence));
+        let text = format!("{} interval", format::percent(wanted));
+        weakest.map_or(text.clone(), |weakest| {
+            format!(
+                "{text} (of percentiles {}: {} give no more)",
+                format::percent(weakest.confidence),
+                format::count(weakest.runs, "run")
+            )
+        })
     }
 
     /// What there is to say where nothing, or too little, was measured.

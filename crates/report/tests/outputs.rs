@@ -232,8 +232,21 @@ fn a_recommendation_that_is_not_proven_says_so() {
     let ratio = Estimate { value: 0.99, low: 0.97, high: 1.01, confidence: 0.99, method, runs: 6 };
     advice.against_first = Some(ratio);
     let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
-    assert!(text.contains("-1.0 % (-3.0 to +1.0 %) against gro-flush-timeout=0us, not proven"));
+    assert!(
+        text.contains("-1.0 % (-3.0 to +1.0 % at 99 %) against gro-flush-timeout=0us, not proven")
+    );
     assert!(html(&results, &summary).contains("Best estimate:"));
+}
+
+#[test]
+fn intervals_that_are_less_sure_than_asked_for_say_so() {
+    let (results, summary) = demo();
+    let said = "99 % interval (of percentiles 96.87 %: 6 runs give no more)";
+    let screen = Screen { columns: 400, is_terminal: false };
+    for output in [html(&results, &summary), terminal(&results, &summary, screen)] {
+        assert!(output.contains(said));
+    }
+    assert!(html(&results, &summary).contains("96.87 % interval, order statistics of 6 runs"));
 }
 
 fn demo() -> (Results, Summary) {

@@ -22,8 +22,8 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
     let marks = "`>` recommended, `*` not beaten on rate, latency and CPU cost at once, `~` interval \
                  wider than asked for, `!` a check failed";
     if !summary.cells.is_empty() {
-        let confidence = format::percent(results.confidence);
-        let _ = writeln!(text, "{marks}; ± is half the {confidence} interval.\n");
+        let confidence = view.confidence();
+        let _ = writeln!(text, "{marks}; ± is half the {confidence}.\n");
     }
     for (title, lines) in crate::table::remarks(&view) {
         let _ = writeln!(text, "## {title}\n");

@@ -31,6 +31,7 @@ pub(crate) struct Page {
     differences: Vec<Table>,
     first: String,
     confidence: String,
+    intervals: String,
     half_width: String,
     remarks: Vec<Remarks>,
     settings: Vec<Named>,
@@ -48,7 +49,8 @@ struct Answer {
     goal: String,
     objective: Option<String>,
     proven: bool,
-    reason: String,
+    /// Sentences cut into what is code, between backticks, and what is not.
+    reason: Vec<(bool, String)>,
     commands: Vec<(String, String)>,
     is_lab: bool,
 }
@@ -133,6 +135,7 @@ impl Page {
                 .collect(),
             first: view.full_label(0),
             confidence: format::percent(results.confidence),
+            intervals: view.confidence(),
             half_width: format::percent(results.half_width),
             remarks: crate::table::remarks(view)
                 .into_iter()
@@ -156,10 +159,15 @@ fn answer(view: &View<'_>) -> Option<Answer> {
         goal: advice.goal.clone(),
         objective: view.objective(),
         proven: advice.proven,
-        reason: advice.reason.join(" "),
+        reason: code_and_prose(&advice.reason.join(" ")),
         commands: view.commands(advice.setting).into_iter().map(command).collect(),
         is_lab: view.is_lab(),
     })
+}
+
+/// Every other piece between backticks is code.
+fn code_and_prose(text: &str) -> Vec<(bool, String)> {
+    text.split('`').enumerate().map(|(idx, piece)| (idx % 2 == 1, piece.to_owned())).collect()
 }
 
 fn legend(view: &View<'_>) -> Vec<LegendEntry> {

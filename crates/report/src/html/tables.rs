@@ -44,6 +44,8 @@ struct Cell {
     key: String,
     text: String,
     interval: String,
+    /// How sure the interval is.
+    tip: String,
     /// `better`, `worse`, `wide` or nothing.
     class: &'static str,
     mark: &'static str,
@@ -63,6 +65,7 @@ pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
             interval: interval(estimate).map_or_else(String::new, |(low, high)| {
                 format!("{} – {}", scale.number(low), scale.number(high))
             }),
+            tip: format::interval_kind(estimate),
             class: if is_wide { "wide" } else { "" },
             mark: if is_wide { "~" } else { "" },
         }
@@ -90,6 +93,7 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
             key: ratio.value.to_string(),
             text: format::change(ratio.value),
             interval: format::change_interval(ratio).unwrap_or_default(),
+            tip: format::interval_kind(ratio),
             class,
             mark,
         }
@@ -133,7 +137,12 @@ fn table(
 
 fn unknown() -> Cell {
     Cell {
-        key: String::new(), text: "–".to_owned(), interval: String::new(), class: "", mark: ""
+        key: String::new(),
+        text: "–".to_owned(),
+        interval: String::new(),
+        tip: "unknown".to_owned(),
+        class: "",
+        mark: "",
     }
 }
 
