@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use latput_load::{Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window};
 use latput_trial::{Probe, Traffic};
-use latput_units::Nanos;
 
 use crate::host::{Host, chain};
 use crate::protocol::{
@@ -122,7 +121,11 @@ impl Service<'_> {
             Request::Send { traffic, probe, key, peer, port } => {
                 self.send(traffic, probe, key, (peer, port))
             }
-            Request::Go { warmup, duration } => self.go(warmup, duration),
+            Request::Go { at, warmup, duration } => {
+                let at = at.unwrap_or_else(latput_load::now);
+                let window = Window::starting_after(at, warmup, duration);
+                self.go(window.map_err(|error| failed(chain(&error)))?)
+            }
             Request::Abort => {
                 self.prepared = Prepared::Nothing;
                 Ok(Answer::Aborted)
@@ -157,9 +160,8 @@ impl Service<'_> {
     }
 
     /// Runs the prepared traffic in a thread of its own while this one reads counters.
-    fn go(&mut self, warmup: Nanos, duration: Nanos) -> Result<Answer, Failure> {
+    fn go(&mut self, window: Window) -> Result<Answer, Failure> {
         let prepared = std::mem::replace(&mut self.prepared, Prepared::Nothing);
-        let window = Window::starting_in(warmup, duration).map_err(|e| failed(chain(&e)))?;
         let stop = self.stop;
         let (outcome, observed) = thread::scope(|scope| {
             let traffic = thread::Builder::new()

@@ -1,6 +1,6 @@
 //! The checks on every trial. One that fails marks the trial; it never drops it.
 
-use latput_trial::observation::{HostObservation, TrafficObservation};
+use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
@@ -12,6 +12,12 @@ const PARTS_LIMIT: f64 = 0.02;
 const CLOCK_TICK: Nanos = Nanos::from_ms(10);
 /// latput's own sampling may take this share of a CPU.
 const SAMPLING_LIMIT: f64 = 0.005;
+/// Work of others beyond this share of a CPU spoils a host's figures.
+const OTHER_WORK_LIMIT: f64 = 0.1;
+/// The halves of the window may differ by this share of packets.
+const STEADY_LIMIT: f64 = 0.2;
+/// Tenths of a second in each half, at least, for the halves to be compared.
+const STEADY_INTERVALS: usize = 4;
 /// Packets per transaction may differ from one each way by this share.
 const BUNDLING_LIMIT: f64 = 0.05;
 /// More than this share of packets sent again is a sick path and not a setting's cost.
@@ -29,7 +35,9 @@ pub fn of_trial(
     for host in hosts {
         checks.push(steal(host));
         checks.push(sampling(host));
+        checks.extend(other_work(flow, host));
     }
+    checks.extend(hosts.first().and_then(steady));
     checks.extend(packets_per_transaction(traffic, flow, hosts));
     checks.extend(retransmits(flow, hosts));
     checks
@@ -97,6 +105,52 @@ fn sampling(host: &HostObservation) -> Check {
         passed: share <= SAMPLING_LIMIT,
         detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
     }
+}
+
+/// Process time on the host's CPUs that neither the traffic's threads nor its NAPI threads used is
+/// somebody else's work, which takes CPU from the trial and is counted to it.
+fn other_work(flow: &TrafficObservation, host: &HostObservation) -> Option<Check> {
+    let traffic = match host.role {
+        Role::Generator => flow.sender_cpu,
+        Role::Sut => flow.receiver_cpu,
+        Role::Observer => return None,
+    };
+    let time = host.cpu();
+    let processes = time.user.saturating_add(time.system);
+    let ours = [host.napi_threads_cpu.unwrap_or_default(), host.sampling_cpu]
+        .into_iter()
+        .fold(traffic, Nanos::saturating_add);
+    let others = processes.saturating_sub(ours);
+    let share = share(others, host.window);
+    Some(Check {
+        name: "other-work".to_owned(),
+        passed: share <= OTHER_WORK_LIMIT,
+        detail: format!(
+            "{}: {:.1} % of a CPU went to processes other than the traffic's",
+            host.host,
+            share * 100.0
+        ),
+    })
+}
+
+/// A load that grows or falls through the window has not been warmed up, or has not settled.
+fn steady(host: &HostObservation) -> Option<Check> {
+    let counts = &host.packets_per_interval;
+    let (first, second) = counts.split_at(counts.len() / 2);
+    if first.len() < STEADY_INTERVALS {
+        return None;
+    }
+    let mean = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    let change = mean(second) / mean(first).max(1.0) - 1.0;
+    Some(Check {
+        name: "steady".to_owned(),
+        passed: change.abs() <= STEADY_LIMIT,
+        detail: format!(
+            "{}: {:+.1} % packets in the second half of the window",
+            host.host,
+            change * 100.0
+        ),
+    })
 }
 
 /// With `TCP_NODELAY` every request should be a packet of its own, and every response; where several

@@ -14,7 +14,7 @@ use latput_load::Stop;
 use latput_trial::observation::Role;
 
 use crate::error::Error;
-use crate::protocol::{self, Answer, LineError, Open, Opened, Request, SCHEMA};
+use crate::protocol::{self, Answer, FailureKind, LineError, Open, Opened, Request, SCHEMA};
 use crate::testbed::{HostSpec, Testbed};
 
 /// How often a wait looks at the stop flag.
@@ -59,6 +59,26 @@ impl Crew {
             .iter_mut()
             .find(|agent| agent.spec.role == role)
             .expect("a testbed has one system under test and one generator")
+    }
+
+    /// Whether every agent runs on the same kernel as this process, and so with the same clock.
+    pub fn shares_this_kernel(&self) -> bool {
+        let here = latput_linux::process::boot_id().ok();
+        here.is_some_and(|here| self.opened().all(|opened| opened.boot_id == here))
+    }
+
+    /// Ends every agent without waiting for an answer to what it is doing: a closed line makes it put
+    /// its host back. Where an agent did not end in order, `latput restore` is run in its place.
+    pub fn abandon(self) -> Result<(), Error> {
+        let mut worst = Ok(());
+        for agent in self.agents {
+            let Agent { spec, line, .. } = agent;
+            let ended_in_order = line.end();
+            if !ended_in_order && worst.is_ok() {
+                worst = restore(&spec);
+            }
+        }
+        worst
     }
 
     /// Puts every host back and ends every agent. All are closed even if one fails; the worst is
@@ -273,16 +293,51 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Line {
+    /// Ends the agent, and says whether it ended in order, its host put back.
+    fn end(mut self) -> bool {
+        self.close().is_some_and(|status| status.success())
+    }
+
     /// A closed stdin tells the agent to stop its traffic, put its host back and end.
-    fn drop(&mut self) {
+    fn close(&mut self) -> Option<std::process::ExitStatus> {
         self.to = None;
-        if self.wait(END_WITHIN).is_none() {
+        self.wait(END_WITHIN).or_else(|| {
             // Killing loses nothing that is not in its checkpoint: `latput restore` finishes it.
             let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+            self.child.wait().ok()
+        })
     }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Finishes on a host what an agent there can no longer do.
+fn restore(spec: &HostSpec) -> Result<(), Error> {
+    let mut words: Vec<&str> = spec.via.iter().map(String::as_str).collect();
+    words.extend([spec.program.as_str(), "restore"]);
+    let stranded = |why: String| Error::Host {
+        host: spec.name.clone(),
+        message: format!(
+            "its agent ended without putting the knobs back, and so did `{}`: {why}: run \
+             `latput restore` on that host",
+            words.join(" ")
+        ),
+        kind: FailureKind::Stranded,
+    };
+    let ran = Command::new(words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| stranded(error.to_string()))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    Err(stranded(String::from_utf8_lossy(&ran.stderr).trim().to_owned()))
 }
 
 fn keep_last_lines(from: impl BufRead, kept: &Mutex<VecDeque<String>>) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
 use latput_knobs::{KernelRead, Knob, Setting, State};
-use latput_linux::{FileCheckpoints, LinuxKernel, Sampler, checkpoint, lab, process};
+use latput_linux::{FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process};
 use latput_load::{Stop, Window};
 use latput_trial::observation::HostObservation;
 use latput_trial::results::HostFacts;
@@ -15,8 +15,8 @@ use latput_units::{Clock, CpuSet, Nanos};
 use crate::agent::failed;
 use crate::protocol::{Failure, FailureKind, Open, Opened, SCHEMA};
 
-/// Counters are read this often in the window.
-const SAMPLE_EVERY: Nanos = Nanos::from_ms(100);
+/// The interface's counters are read this often in the window; everything else at its two ends.
+const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
 
 /// Where checkpoints and locks are kept, unless `LATPUT_STATE_DIR` names another folder.
 const STATE_DIR: &str = "/run/latput";
@@ -129,19 +129,22 @@ impl Host {
         let broken = |error: latput_linux::Error| failed(chain(&error));
         sleep_until(window.start(), stop);
         let first = self.sampler.sample().map_err(broken)?;
-        let mut last = first.clone();
-        let mut at = window.start();
+        let mut glances = Vec::new();
+        let mut at = window.start() + GLANCE_EVERY;
         while at < window.end() && !stop.is_raised() {
-            at = (at + SAMPLE_EVERY).min(window.end());
             sleep_until(at, stop);
-            last = self.sampler.sample().map_err(broken)?;
+            glances.push(self.sampler.glance().map_err(broken)?);
+            at = at + GLANCE_EVERY;
         }
+        sleep_until(window.end(), stop);
+        let last = self.sampler.sample().map_err(broken)?;
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
         let drift = differences(&before, &read_state(&self.kernel, &self.open.interface));
-        let observation =
+        let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
+        observation.packets_per_interval = packets_per_interval(&glances);
         Ok((observation, drift))
     }
 
@@ -184,6 +187,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Packets in and out between each two glances.
+fn packets_per_interval(glances: &[Glance]) -> Vec<u64> {
+    let packets = |glance: &Glance| glance.interface.rx_packets + glance.interface.tx_packets;
+    glances.windows(2).map(|pair| packets(&pair[1]).saturating_sub(packets(&pair[0]))).collect()
+}
+
 fn differences(before: &State, after: &State) -> Vec<String> {
     let mut changes = Vec::new();
     for (key, value) in &before.0 {
@@ -204,6 +213,6 @@ fn sleep_until(instant: Nanos, stop: &Stop) {
         if left == Nanos::ZERO {
             return;
         }
-        std::thread::sleep(left.min(SAMPLE_EVERY).as_duration());
+        std::thread::sleep(left.min(GLANCE_EVERY).as_duration());
     }
 }

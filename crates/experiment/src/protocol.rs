@@ -48,8 +48,10 @@ pub enum Request {
         /// The far end's data port.
         port: u16,
     },
-    /// Start the traffic and the counters now.
+    /// Start the traffic and the counters.
     Go {
+        /// When, on the `CLOCK_MONOTONIC` of the one kernel that all ends share; `None`: on receipt.
+        at: Option<Nanos>,
         /// Traffic before the window.
         warmup: Nanos,
         /// The window.

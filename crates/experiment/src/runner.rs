@@ -20,6 +20,9 @@ use crate::testbed::Testbed;
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
 
+/// Ends that share this kernel are told an instant to start at, far enough ahead for both to get it.
+const START_AHEAD: Nanos = Nanos::from_ms(5);
+
 /// Told how a run goes.
 pub trait Progress {
     /// Something a person should know.
@@ -145,6 +148,8 @@ impl Session<'_> {
                 self.results.notes.push(note.to_owned());
                 return Ok(());
             }
+            self.results.planned_trials = self.results.rows.len() as u64
+                + (too_wide.len() * self.results.settings.len()) as u64;
             self.block(block, &too_wide)?;
         }
         Ok(())
@@ -224,11 +229,11 @@ impl Session<'_> {
     /// whatever ended the run.
     fn end(self, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
-        let cause = if cause.is_some() {
-            drop(self.crew); // some agent may be busy or gone: a closed line ends them all
-            cause
-        } else {
-            self.crew.close(self.run.stop).err()
+        let cause = match cause {
+            None => self.crew.close(self.run.stop).err(),
+            // Some agent may be busy or gone. One that could not put its host back is worse than
+            // what ended the run.
+            Some(cause) => Some(self.crew.abandon().err().unwrap_or(cause)),
         };
         if cause.is_none() {
             self.archive.finish(self.id, &self.results)?;
@@ -273,7 +278,8 @@ fn traffic(crew: &mut Crew, workload: &Workload, run: &Run<'_>) -> Result<Vec<Fi
         other => return Err(generator.unexpected(other)),
     }
     let method = &run.plan.method;
-    let go = Request::Go { warmup: method.warmup, duration: method.duration };
+    let at = crew.shares_this_kernel().then(|| latput_load::now() + START_AHEAD);
+    let go = Request::Go { at, warmup: method.warmup, duration: method.duration };
     for agent in crew.agents() {
         agent.send(&go)?;
     }

@@ -25,7 +25,7 @@ mod sysfs;
 
 pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
-pub use counters::{Sample, Sampler};
+pub use counters::{Glance, Sample, Sampler};
 pub use error::Error;
 pub use kernel::LinuxKernel;
 pub use lab::{Lab, LabHost, LabOptions};

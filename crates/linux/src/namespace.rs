@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -70,6 +71,22 @@ impl Namespace {
         Ok(rustix::fs::fstat(&self.fd)
             .map_err(|errno| Error::system("examine a network namespace", errno))?
             .st_ino)
+    }
+
+    /// Whether any process is in the network namespace with this inode number, or any file pins it.
+    pub fn exists(inode: u64) -> Result<bool, Error> {
+        let processes = fs::read_dir("/proc")
+            .map_err(|source| Error::system("read /proc", source))?
+            .filter_map(|entry| Some(entry.ok()?.path().join("ns/net")));
+        let pins = fs::read_dir(PIN_FOLDER)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()));
+        // What cannot be read has just ended, or is not a namespace.
+        Ok(processes.chain(pins).any(|path| {
+            // Follows the link to the namespace itself.
+            fs::metadata(&path).is_ok_and(|meta| meta.ino() == inode)
+        }))
     }
 
     /// The handle, for netlink.

@@ -103,6 +103,9 @@ pub struct HostObservation {
     pub interrupts: u64,
     /// The measured interface's counters.
     pub interface: InterfaceCounters,
+    /// Its packets, in and out, in each tenth of a second of the window: whether the load was steady.
+    #[serde(default)]
+    pub packets_per_interval: Vec<u64>,
     /// TCP segments sent again, whole host (`RetransSegs`).
     pub tcp_retransmitted: u64,
     /// UDP datagrams dropped for want of socket buffer (`RcvbufErrors`).

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use latput_experiment::host::state_dir;
 use latput_experiment::testbed::{LAB_STATE, LabLock};
-use latput_linux::lab::{Lab, LabOptions};
+use latput_linux::lab::{Lab, LabOptions, PIN_PREFIX};
 use latput_linux::{Namespace, process};
 use latput_units::CpuSet;
 
@@ -72,9 +72,22 @@ fn up(context: &Context) -> Result<ExitCode, Failure> {
     let _lock = LabLock::take()?;
     let lab = Lab::build(&LabOptions::default())?;
     lab.pin()?;
+    if context.json {
+        let hosts = lab.hosts().map(|host| {
+            serde_json::json!({
+                "name": host.name,
+                "namespace": format!("{PIN_PREFIX}{}", host.name),
+                "interface": host.interface,
+                "address": host.address,
+                "cpus": host.cpus,
+            })
+        });
+        output::print_json(&serde_json::json!({ "schema": 1, "hosts": hosts }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for host in lab.hosts() {
         output::print(&format!(
-            "{}: namespace latput-{}, {} {}, CPUs {}\n",
+            "{}: namespace {PIN_PREFIX}{}, {} {}, CPUs {}\n",
             host.name, host.name, host.interface, host.address, host.cpus
         ))?;
     }
@@ -87,12 +100,13 @@ fn down(context: &Context) -> Result<ExitCode, Failure> {
     let removed = Lab::remove_pinned()?;
     // Their checkpoints are about namespaces that are gone.
     let _ = std::fs::remove_dir_all(state_dir().join(PINNED_LAB_STATE));
-    let text = if removed.is_empty() {
-        "there was no lab\n".to_owned()
+    if context.json {
+        output::print_json(&serde_json::json!({ "schema": 1, "removed": removed }))?;
+    } else if removed.is_empty() {
+        output::print("there was no lab\n")?;
     } else {
-        format!("removed {}\n", removed.join(" and "))
-    };
-    output::print(&text)?;
+        output::print(&format!("removed {}\n", removed.join(" and ")))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

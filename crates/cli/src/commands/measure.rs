@@ -74,7 +74,7 @@ impl Args {
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         match (&self.output, &ended.cause) {
-            (Some(_), _) => run::conclude(context, &ended, &file),
+            (Some(_), _) => run::conclude(&ended, &file),
             (None, None) => Ok(ExitCode::SUCCESS),
             (None, Some(cause)) => {
                 let message = format!("{cause}; {} runs were done", ended.results.rows.len());

@@ -88,8 +88,25 @@ impl Args {
 }
 
 fn list(context: &Context, archive: &Archive) -> Result<ExitCode, Failure> {
+    let runs = archive.runs()?;
+    if context.json {
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                serde_json::json!({
+                    "run": run.id,
+                    "name": run.name,
+                    "started_unix_ms": run.started_unix_ms,
+                    "trials": run.trials,
+                    "finished": run.finished,
+                })
+            })
+            .collect();
+        output::print_json(&serde_json::json!({ "schema": 1, "runs": runs }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut text = String::new();
-    for run in archive.runs()? {
+    for run in runs {
         let state = if run.finished { "complete" } else { "unfinished" };
         let _ = writeln!(text, "{:>4}  {} trials, {state}: {}", run.id, run.trials, run.name);
     }

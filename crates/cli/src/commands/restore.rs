@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_knobs::CheckpointStore;
-use latput_knobs::transaction::{self, Restored};
-use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_knobs::transaction::{self, Change, Restored};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
+use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint};
 
 use crate::commands::set;
 use crate::context::Context;
@@ -30,57 +30,94 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
-        let mut worst: Option<Failure> = None;
-        let mut count = 0;
         let listed =
             store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        let mut done: Vec<(String, Outcome)> = Vec::new();
+        let mut worst: Option<Failure> = None;
         for kept in listed {
-            count += 1;
-            let done = match kept {
-                Ok(checkpoint) if self.dry_run => {
-                    let kernel = LinuxKernel::open()?;
-                    transaction::plan_restore(&kernel, &origin, &checkpoint)
-                        .map_err(Failure::from)
-                        .and_then(|changes| {
-                            set::tell(context, &checkpoint.interface, &changes, "would change")
-                        })
-                }
-                Ok(checkpoint) => {
-                    let mut kernel = LinuxKernel::open()?;
-                    transaction::restore(&mut kernel, &mut store, &origin, &checkpoint)
-                        .map_err(Failure::from)
-                        .and_then(|restored| tell(context, &checkpoint.interface, &restored))
-                }
+            let outcome = match kept {
+                Ok(kept) if self.dry_run => preview(&origin, &kept),
+                Ok(kept) => put_back(&mut store, &origin, &kept),
                 Err(error) => Err(Failure { code: Code::Failed, error: error.into() }),
             };
-            // One checkpoint that cannot be used must not keep the others from being put back.
-            if let Err(failure) = done
-                && let Some(earlier) = worst.replace(failure)
-            {
-                output::remark(&format!("latput: error: {:#}", earlier.error));
+            match outcome {
+                Ok(outcome) => done.push(outcome),
+                // One that cannot be used must not keep the others from being put back.
+                Err(failure) => {
+                    if let Some(earlier) = worst.replace(failure) {
+                        output::remark(&format!("latput: error: {:#}", earlier.error));
+                    }
+                }
             }
         }
-        match worst {
-            Some(failure) => Err(failure),
-            None if count == 0 => {
-                output::print("nothing to restore\n")?;
-                Ok(ExitCode::SUCCESS)
-            }
-            None => Ok(ExitCode::SUCCESS),
-        }
+        tell(context, &done, worst.is_some())?;
+        worst.map_or(Ok(ExitCode::SUCCESS), Err)
     }
 }
 
-fn tell(context: &Context, interface: &str, restored: &Restored) -> Result<ExitCode, Failure> {
-    match restored {
-        Restored::Done { changes, .. } => set::tell(context, interface, changes, "put back"),
-        Restored::InterfaceGone { .. } => {
-            output::print(&format!("{interface} is gone: nothing is left to put back\n"))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Restored::NothingToDo => {
-            output::print(&format!("{interface}: nothing to put back\n"))?;
-            Ok(ExitCode::SUCCESS)
-        }
+/// What became of a checkpoint.
+enum Outcome {
+    WouldChange(Vec<Change>),
+    PutBack(Vec<Change>),
+    Gone,
+}
+
+fn preview(origin: &knobs::Context, kept: &Checkpoint) -> Result<(String, Outcome), Failure> {
+    let kernel = LinuxKernel::open()?;
+    let changes = transaction::plan_restore(&kernel, origin, kept)?;
+    Ok((kept.interface.clone(), Outcome::WouldChange(changes)))
+}
+
+fn put_back(
+    store: &mut FileCheckpoints,
+    origin: &knobs::Context,
+    kept: &Checkpoint,
+) -> Result<(String, Outcome), Failure> {
+    let interface = kept.interface.clone();
+    if kept.boot_id == origin.boot_id && !Namespace::exists(kept.namespace)? {
+        // Its interfaces, or the virtual ones at least, went with it; a physical one that came back
+        // to the first namespace was reset by that.
+        store
+            .remove(kept.namespace, &interface)
+            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        return Ok((interface, Outcome::Gone));
     }
+    let mut kernel = LinuxKernel::open()?;
+    Ok(match transaction::restore(&mut kernel, store, origin, kept)? {
+        Restored::Done { changes, .. } => (interface, Outcome::PutBack(changes)),
+        Restored::InterfaceGone { .. } => (interface, Outcome::Gone),
+        Restored::NothingToDo => (interface, Outcome::PutBack(Vec::new())),
+    })
+}
+
+fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(), Failure> {
+    if context.json {
+        let done: Vec<_> = done
+            .iter()
+            .map(|(interface, outcome)| {
+                let (state, changes) = match outcome {
+                    Outcome::WouldChange(changes) => ("would-change", changes.as_slice()),
+                    Outcome::PutBack(changes) => ("put-back", changes.as_slice()),
+                    Outcome::Gone => ("gone", [].as_slice()),
+                };
+                let changes = set::changes_json(interface, changes);
+                serde_json::json!({ "interface": interface, "state": state, "changes": changes })
+            })
+            .collect();
+        return output::print_json(&serde_json::json!({ "schema": 1, "restored": done }));
+    }
+    if done.is_empty() && !failed {
+        return output::print("nothing to restore\n");
+    }
+    for (interface, outcome) in done {
+        let text = match outcome {
+            Outcome::WouldChange(changes) => {
+                set::changes_text(interface, changes, "would put back")
+            }
+            Outcome::PutBack(changes) => set::changes_text(interface, changes, "put back"),
+            Outcome::Gone => format!("{interface} is gone: nothing is left to put back\n"),
+        };
+        output::print(&text)?;
+    }
+    Ok(())
 }

@@ -65,7 +65,7 @@ impl Args {
         let testbed = open_testbed(&self.on)?;
         let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
-        conclude(context, &ended, &self.output)
+        conclude(&ended, &self.output)
     }
 }
 
@@ -125,11 +125,7 @@ pub(crate) fn run_plan(
 }
 
 /// Says where the results are, and turns an early end into its exit code.
-pub(crate) fn conclude(
-    context: &Context,
-    ended: &Ended,
-    output: &Path,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, Failure> {
     let file = output.display();
     let Some(cause) = &ended.cause else {
         output::remark(&format!("results: run {} of {file}", ended.run));

@@ -53,43 +53,55 @@ impl Args {
         let origin = checkpoint::context()?;
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
+        if context.stop.is_raised() {
+            transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
+            return Err(Failure::new(Code::RolledBack, "interrupted: everything is as it was"));
+        }
         transaction::commit(&mut store, &applied.undo)
             .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
         tell(context, &self.interface, &applied.changes, "changed")
     }
 }
 
-/// Prints changes, one a line.
-pub(super) fn tell(
+fn tell(
     context: &Context,
     interface: &str,
     changes: &[Change],
     verb: &str,
 ) -> Result<ExitCode, Failure> {
     if context.json {
-        let document: Vec<_> = changes
-            .iter()
-            .map(|change| {
-                serde_json::json!({
-                    "interface": interface,
-                    "knob": change.knob.name(),
-                    "place": change.place.to_string(),
-                    "from": change.from.to_string(),
-                    "to": change.to.to_string(),
-                })
-            })
-            .collect();
-        output::print_json(&serde_json::json!({ "schema": 1, "changes": document }))?;
-        return Ok(ExitCode::SUCCESS);
+        let changes = changes_json(interface, changes);
+        output::print_json(&serde_json::json!({ "schema": 1, "changes": changes }))?;
+    } else {
+        output::print(&changes_text(interface, changes, verb))?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Changes as JSON.
+pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_json::Value> {
+    changes
+        .iter()
+        .map(|change| {
+            serde_json::json!({
+                "interface": interface,
+                "knob": change.knob.name(),
+                "place": change.place.to_string(),
+                "from": change.from.to_string(),
+                "to": change.to.to_string(),
+            })
+        })
+        .collect()
+}
+
+/// Changes as text, one a line.
+pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> String {
     let mut text = String::new();
-    for change in changes {
-        let Change { knob, place, from, to } = change;
+    for Change { knob, place, from, to } in changes {
         let _ = writeln!(text, "{verb} {interface} {knob} ({place}) from {from} to {to}");
     }
     if changes.is_empty() {
         let _ = writeln!(text, "nothing to change: {interface} is as wanted");
     }
-    output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    text
 }

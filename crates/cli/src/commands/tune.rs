@@ -57,6 +57,6 @@ impl Args {
         report::print(context, &ended.results, &summary)?;
         report::write_html(&self.report, &ended.results, &summary)?;
         output::remark(&format!("report: {}", self.report.display()));
-        run::conclude(context, &ended, &self.output)
+        run::conclude(&ended, &self.output)
     }
 }

@@ -10,7 +10,8 @@ mod loopback;
 mod root_runs;
 mod root_settings;
 
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -105,15 +106,13 @@ impl Ran {
     }
 }
 
-/// Whether this arm can run; says so when not.
-pub(crate) fn is_root() -> bool {
-    let is_root = Path::new("/proc/self")
-        .metadata()
-        .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0);
-    if !is_root {
-        println!("skipped: needs root");
+/// Whether the calling test must end because a program is not installed; says so past the harness.
+pub(crate) fn needs_program(name: &str) -> bool {
+    let is_there = Command::new(name).arg("--version").output().is_ok();
+    if !is_there {
+        let _ = writeln!(std::io::stderr(), "skipped: needs {name}");
     }
-    is_root
+    !is_there
 }
 
 /// A lab that is up has one name on the whole machine: tests that need one take turns.

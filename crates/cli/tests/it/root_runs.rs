@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::{Place, agents_of, interrupt, is_root, kill, namespaces_in_use, wait_until};
+use latput_testkit::needs_root;
+
+use crate::{Place, agents_of, interrupt, kill, namespaces_in_use, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -28,7 +30,7 @@ const TRIALS: i64 = 18;
 
 #[test]
 fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();
@@ -70,7 +72,7 @@ fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
 
 #[test]
 fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();
@@ -96,7 +98,7 @@ fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
 
 #[test]
 fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kept() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();
@@ -120,7 +122,7 @@ fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kep
 
 #[test]
 fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();
@@ -141,7 +143,7 @@ fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
 
 #[test]
 fn a_second_latput_on_the_lab_is_refused_and_disturbs_nothing() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();
@@ -156,7 +158,7 @@ fn a_second_latput_on_the_lab_is_refused_and_disturbs_nothing() {
 
 #[test]
 fn a_full_disk_stops_the_run_and_loses_no_finished_trial() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();
@@ -184,7 +186,7 @@ fn a_full_disk_stops_the_run_and_loses_no_finished_trial() {
 
 #[test]
 fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = Place::new();
@@ -196,7 +198,7 @@ fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
 
 #[test]
 fn the_state_folder_is_empty_after_a_run() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let place = place();

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use crate::{Place, Ran, is_root, lab_turn};
+use latput_testkit::needs_root;
+
+use crate::{Place, Ran, lab_turn, needs_program};
 
 /// A lab that is up while this lives.
 struct Lab<'a> {
@@ -47,7 +49,7 @@ impl Drop for Lab<'_> {
 
 #[test]
 fn a_setting_is_applied_shown_and_left_in_place() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let _turn = lab_turn();
@@ -67,7 +69,7 @@ fn a_setting_is_applied_shown_and_left_in_place() {
 
 #[test]
 fn what_the_kernel_refuses_leaves_everything_as_it_was() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let _turn = lab_turn();
@@ -86,27 +88,17 @@ fn what_the_kernel_refuses_leaves_everything_as_it_was() {
 /// strace ends the process on entry to its n-th call of a kind: between any two writes.
 #[test]
 fn a_kill_at_any_step_of_a_change_is_undone_by_restore() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
-    if Command::new("strace").arg("-V").output().is_err() {
-        println!("skipped: needs strace");
+    if needs_program("strace") {
         return;
     }
     let _turn = lab_turn();
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
-    let change = [
-        "set",
-        "lat0",
-        "mtu=1400",
-        "gro=off",
-        "gro=on",
-        "txqueuelen=500",
-        "gro-flush-timeout=70us",
-    ];
-    let change: Vec<&str> = change.into_iter().filter(|word| *word != "gro=off").collect();
+    let change = ["set", "lat0", "mtu=1400", "txqueuelen=500", "gro-flush-timeout=70us"];
     let mut kills = 0;
     for call in ["sendto", "sendmsg", "write", "fsync", "fdatasync", "rename", "unlink", "close"] {
         for nth in 1..200 {
@@ -141,7 +133,7 @@ fn a_kill_at_any_step_of_a_change_is_undone_by_restore() {
 
 #[test]
 fn a_lab_that_was_left_half_built_is_found_and_removed() {
-    if !is_root() {
+    if needs_root() {
         return;
     }
     let _turn = lab_turn();
@@ -156,4 +148,28 @@ fn a_lab_that_was_left_half_built_is_found_and_removed() {
     place.run(&["lab", "up"]).expect(1, &["latput lab down"]);
     place.run(&["lab", "down"]).expect(0, &["latput-a"]);
     place.run(&["lab", "down"]).expect(0, &["there was no lab"]);
+}
+
+#[test]
+fn a_checkpoint_of_a_namespace_that_is_gone_is_dropped_by_restore() {
+    if needs_root() || needs_program("strace") || needs_program("unshare") {
+        return;
+    }
+    let place = Place::new();
+    let before = [
+        "unshare",
+        "-n",
+        "strace",
+        "-f",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=sendto,sendmsg,unlink",
+        "-e",
+        "inject=unlink,unlinkat:signal=KILL:when=1",
+    ];
+    let ran = Ran::from(place.wrapped(&before, &["set", "lo", "mtu=9000"]).output().unwrap());
+    assert_ne!(ran.code, Some(0), "the kill did not hit: {ran:#?}");
+    place.run(&["restore"]).expect(0, &["lo is gone"]);
+    place.run(&["restore"]).expect(0, &["nothing to restore"]);
 }
