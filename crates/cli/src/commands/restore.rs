@@ -19,7 +19,8 @@ Examples:
   latput restore --dry-run    what would be put back
   latput restore
 
-Checkpoints of another boot or namespace are refused and kept.")]
+Checkpoints of another boot are refused and kept; those of another network namespace are named and
+kept for a restore there.")]
 pub(crate) struct Args {
     /// Print what would be put back and do nothing.
     #[arg(long)]
@@ -60,9 +61,19 @@ enum Outcome {
     WouldChange(Vec<Change>),
     PutBack(Vec<Change>),
     Gone,
+    /// It belongs to another network namespace, where another restore will find it.
+    Elsewhere,
+}
+
+/// Whether a checkpoint is of this boot, but of another network namespace.
+fn is_elsewhere(origin: &knobs::Context, kept: &Checkpoint) -> bool {
+    kept.boot_id == origin.boot_id && kept.namespace != origin.namespace
 }
 
 fn preview(origin: &knobs::Context, kept: &Checkpoint) -> Result<(String, Outcome), Failure> {
+    if is_elsewhere(origin, kept) {
+        return Ok((kept.interface.clone(), Outcome::Elsewhere));
+    }
     let kernel = LinuxKernel::open()?;
     let changes = transaction::plan_restore(&kernel, origin, kept)?;
     Ok((kept.interface.clone(), Outcome::WouldChange(changes)))
@@ -74,7 +85,10 @@ fn put_back(
     kept: &Checkpoint,
 ) -> Result<(String, Outcome), Failure> {
     let interface = kept.interface.clone();
-    if kept.boot_id == origin.boot_id && !Namespace::exists(kept.namespace)? {
+    if is_elsewhere(origin, kept) && Namespace::exists(kept.namespace)? {
+        return Ok((interface, Outcome::Elsewhere));
+    }
+    if is_elsewhere(origin, kept) {
         // Its interfaces, or the virtual ones at least, went with it; a physical one that came back
         // to the first namespace was reset by that.
         store
@@ -99,6 +113,7 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
                     Outcome::WouldChange(changes) => ("would-change", changes.as_slice()),
                     Outcome::PutBack(changes) => ("put-back", changes.as_slice()),
                     Outcome::Gone => ("gone", [].as_slice()),
+                    Outcome::Elsewhere => ("elsewhere", [].as_slice()),
                 };
                 let changes = set::changes_json(interface, changes);
                 serde_json::json!({ "interface": interface, "state": state, "changes": changes })
@@ -116,6 +131,9 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
             }
             Outcome::PutBack(changes) => set::changes_text(interface, changes, "put back"),
             Outcome::Gone => format!("{interface} is gone: nothing is left to put back\n"),
+            Outcome::Elsewhere => format!(
+                "{interface} of another network namespace: run `latput restore` in that namespace\n"
+            ),
         };
         output::print(&text)?;
     }
