@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use latput_stats::paired::{self, Average};
+use latput_stats::paired;
 
 use super::program::{Kind, Load};
 
@@ -65,7 +65,7 @@ fn ratio(ours: &[&Sample], theirs: &[&Sample], figure: impl Fn(&Sample) -> f64) 
             Some((figure(their), figure(our)))
         })
         .collect();
-    paired::ratio(&pairs, Average::Plain, CONFIDENCE).map_or_else(
+    paired::ratio(&pairs, CONFIDENCE).map_or_else(
         || "unknown".to_owned(),
         |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
     )
