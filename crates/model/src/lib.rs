@@ -14,4 +14,4 @@ mod warning;
 mod words;
 
 pub use goal::{Goal, GoalError};
-pub use summary::{Cell, Recommendation, Summary};
+pub use summary::{Cell, Recommendation, Summary, too_wide};

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use latput_stats::paired::Average;
 use latput_stats::{Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
-use latput_trial::{Metric, Results, Row};
+use latput_trial::{Metric, Results, Row, Traffic};
+
+use crate::goal::Measure;
 
 /// Every usable run.
 #[derive(Debug)]
@@ -27,6 +29,16 @@ impl<'a> Runs<'a> {
     /// Sorts the rows of `results`. Rows of settings or workloads that the file does not have are
     /// left out, and of two runs of one cell in one block the later counts; both are remarked on.
     pub(crate) fn of(results: &'a Results) -> Self {
+        Self::with(results, |_| Metric::ALL)
+    }
+
+    /// The same with nothing but each workload's rate: reading quantiles from every histogram is
+    /// what the rest costs.
+    pub(crate) fn with_rates_only(results: &'a Results) -> Self {
+        Self::with(results, |traffic| [Measure::Rate.of(traffic)])
+    }
+
+    fn with<M: AsRef<[Metric]>>(results: &'a Results, wanted: impl Fn(&Traffic) -> M) -> Self {
         let mut cells: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         let mut strays = 0;
         let mut repeats = 0;
@@ -40,7 +52,8 @@ impl<'a> Runs<'a> {
                 let value = metric.value(&workload.traffic, &row.observation)?;
                 value.is_finite().then_some((*metric, value))
             };
-            let run = Run { row, figures: Metric::ALL.iter().filter_map(figure).collect() };
+            let wanted = wanted(&workload.traffic);
+            let run = Run { row, figures: wanted.as_ref().iter().filter_map(figure).collect() };
             let cell = cells.entry((row.setting, row.workload)).or_default();
             repeats += u32::from(cell.insert(row.block, run).is_some());
         }
@@ -94,10 +107,11 @@ impl<'a> Runs<'a> {
     ) -> Option<Estimate> {
         let figures = self.figures(setting, workload, metric);
         let values: Vec<f64> = figures.into_iter().map(|(_, value)| value).collect();
-        match metric.summary() {
+        let estimate = match metric.summary() {
             Summarised::Mean => mean::mean(&values, confidence),
             Summarised::Median => order::median(&values, confidence),
-        }
+        };
+        estimate.map(|estimate| cut_to_possible(metric, estimate))
     }
 
     /// Logarithms of the ratio `other / base` of two settings in one workload, by block; `None` where
@@ -129,10 +143,45 @@ impl<'a> Runs<'a> {
     }
 }
 
+/// Cuts the interval to what the metric can be: nothing measured is below 0, and no share above 1.
+/// Student's t knows of no such ends; the truth is never beyond them, so no confidence is lost.
+fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
+    let is_share = metric.name().ends_with("_ratio");
+    let most = if is_share { 1.0 } else { f64::INFINITY };
+    // A kernel's counters may give a share just above 1; the figure stays inside its interval.
+    let value = estimate.value;
+    let (low, high) = (estimate.low.max(0.0).min(value), estimate.high.min(most).max(value));
+    Estimate { low, high, ..estimate }
+}
+
 /// Which mean over blocks compares a metric: tails have odd runs.
 pub(crate) fn average(metric: Metric) -> Average {
     match metric.summary() {
         Summarised::Mean => Average::Plain,
         Summarised::Median => Average::Trimmed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_stats::Method;
+
+    use super::*;
+
+    #[test]
+    fn intervals_stop_at_what_a_metric_can_be() {
+        check(Metric::SutCpuBusyRatio, (0.38, -0.18, 1.13), (0.0, 1.0));
+        check(Metric::SutServiceDemandUs, (606.0, -1558.0, 2770.0), (0.0, 2770.0));
+        check(Metric::ThroughputBps, (3e9, 1e9, 5e9), (1e9, 5e9));
+        check(Metric::LossRatio, (0.0, 0.0, 0.0), (0.0, 0.0));
+        check(Metric::SutCpuBusyRatio, (1.002, 0.9, 1.1), (0.9, 1.002));
+    }
+
+    #[track_caller]
+    fn check(metric: Metric, (value, low, high): (f64, f64, f64), expected: (f64, f64)) {
+        let method = Method::StudentT;
+        let estimate = Estimate { value, low, high, confidence: 0.99, method, runs: 6 };
+        let cut = cut_to_possible(metric, estimate);
+        assert_eq!((cut.low, cut.high, cut.value), (expected.0, expected.1, value));
     }
 }

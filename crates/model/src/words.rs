@@ -47,7 +47,7 @@ pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let decimals = match percent.abs().min((100.0 - percent).abs()) {
         margin if margin >= 0.995 => 1,
-        margin if margin >= 0.0995 => 2,
+        margin if margin >= 0.01 => 2,
         _ => 4,
     };
     let text = format!("{percent:.decimals$}");

@@ -62,7 +62,7 @@ pub struct Document {
     pub outliers: Vec<Outlier>,
     /// Checks that failed.
     pub failed_checks: Vec<FailedCheck>,
-    /// Intervals wider than asked for.
+    /// Intervals wider than asked for, and what of the results could not be used.
     pub warnings: Vec<String>,
     /// Remarks of the run.
     pub notes: Vec<String>,
@@ -322,7 +322,7 @@ impl Document {
             }),
             outliers: summary.outliers.iter().map(outlier).collect(),
             failed_checks: summary.failed_checks.iter().map(failed_check).collect(),
-            warnings: summary.warnings.clone(),
+            warnings: [&*summary.too_wide, &*summary.warnings].concat(),
             notes: results.notes.clone(),
         }
     }

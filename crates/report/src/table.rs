@@ -86,7 +86,7 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
         )
     });
     let sections = [
-        ("Warnings", view.summary.warnings.clone()),
+        ("Warnings", [&*view.summary.too_wide, &*view.summary.warnings].concat()),
         ("Failed checks", failed.collect()),
         ("Outlier runs", outliers.collect()),
         ("Notes", view.results.notes.clone()),
