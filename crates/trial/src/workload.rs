@@ -96,12 +96,12 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
             request_bytes: Bytes::new(fields.count("request_bytes", 1, 1..=1 << 24)?),
             response_bytes: Bytes::new(fields.count("response_bytes", 1, 1..=1 << 24)?),
             burst: fields.small_count("burst", 0, 0..=65_535)?,
-            connections: fields.small_count("connections", 1, 1..=10_000)?,
+            connections: fields.small_count("connections", 1, 1..=1_000)?,
             nodelay: fields.parsed("nodelay", true, "`true` or `false`")?,
         },
         "tcp_stream" => Traffic::TcpStream {
             message_bytes: Bytes::new(fields.count("message_bytes", 32_768, 1..=1 << 24)?),
-            connections: fields.small_count("connections", 1, 1..=10_000)?,
+            connections: fields.small_count("connections", 1, 1..=1_000)?,
         },
         "udp_stream" => Traffic::UdpStream {
             datagram_bytes: Bytes::new(fields.count("datagram_bytes", 1470, 64..=65_507)?),
@@ -116,7 +116,7 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
         }
     };
     let label = fields.label.clone(); // what is beside the traffic does not name it
-    let probe = match fields.small_count("probe_hz", 0, 0..=100_000)? {
+    let probe = match fields.small_count("probe_hz", 0, 0..=10_000)? {
         0 => None,
         rate_hz => Some(Probe { rate_hz }),
     };

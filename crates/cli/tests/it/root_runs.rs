@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use latput_testkit::needs_root;
 
-use crate::{Place, agents_of, interrupt, kill, namespaces_in_use, wait_until};
+use crate::root_settings::Lab;
+use crate::{Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -209,6 +210,55 @@ fn the_state_folder_is_empty_after_a_run() {
         .filter(|name| name != "lab.lock")
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The same path that ssh takes: a testbed file whose hosts are reached by a command.
+#[test]
+fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    ran.expect(0, &["on testbed.toml", "gro-flush-timeout"]);
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(lab.knobs(), before);
+}
+
+#[test]
+fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let mut child = place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 4);
+    for agent in agents_of(child.id()) {
+        kill(agent);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(6));
+    assert_eq!(lab.knobs(), before);
+}
+
+/// A place with the plan, and with a testbed file of the lab that is up.
+fn place_with_testbed() -> Place {
+    let place = place();
+    let latput = env!("CARGO_BIN_EXE_latput");
+    let host = |name: &str, role: &str, address: &str| {
+        format!(
+            "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
+             latput = \"{latput}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n"
+        )
+    };
+    let hosts = [host("a", "generator", "198.18.0.1"), host("b", "sut", "198.18.0.2")];
+    place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
+    place
 }
 
 fn place() -> Place {

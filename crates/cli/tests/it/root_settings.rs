@@ -7,12 +7,12 @@ use latput_testkit::needs_root;
 use crate::{Place, Ran, lab_turn, needs_program};
 
 /// A lab that is up while this lives.
-struct Lab<'a> {
+pub(crate) struct Lab<'a> {
     place: &'a Place,
 }
 
 impl<'a> Lab<'a> {
-    fn up(place: &'a Place) -> Self {
+    pub(crate) fn up(place: &'a Place) -> Self {
         place.run(&["lab", "down"]).expect(0, &[]);
         place.run(&["lab", "up"]).expect(0, &["latput-a", "latput-b"]);
         Self { place }
@@ -33,7 +33,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Every knob of `lat0` in host `b`.
-    fn knobs(&self) -> serde_json::Value {
+    pub(crate) fn knobs(&self) -> serde_json::Value {
         let shown = self.b(&["show", "lat0", "--json"]);
         let mut document: serde_json::Value =
             serde_json::from_str(&shown.expect(0, &[]).out).unwrap();

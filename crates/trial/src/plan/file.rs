@@ -445,7 +445,7 @@ mod tests {
         check("[[workload]]\nkind = \"udp_stream\"\nrate = \"5 apples\"", 5, "bit rate");
         check("[[workload]]\nkind = \"udp_stream\"", 3, "needs a `rate`");
         check("[[workload]]\nkind = \"tcp_rr\"\nburst = -1", 5, "whole number from 0");
-        check("[[workload]]\nkind = \"tcp_rr\"\nconnections = 0", 5, "from 1 to 10000");
+        check("[[workload]]\nkind = \"tcp_rr\"\nconnections = 0", 5, "from 1 to 1000");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"1us\"", 6, "`duration`");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nconfidence = 99", 6, "share");
         check(
