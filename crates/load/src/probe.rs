@@ -24,8 +24,11 @@ use crate::outcome::ProbeOutcome;
 use crate::supervise::bind_to;
 use crate::udp::sharpen_sleep;
 
-/// How long after the window answers are waited for.
+/// How long after the window answers are waited for at most.
 const DRAIN: Nanos = Nanos::from_s(1);
+/// And at least; between the two, this many times the longest round trip so far.
+const SHORTEST_DRAIN: Nanos = Nanos::from_ms(100);
+const DRAIN_ROUND_TRIPS: u64 = 8;
 /// Longest wait without a look whether the run should end.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
 /// Requests that a held-up prober makes up for; the others it leaves out, and says so.
@@ -70,7 +73,7 @@ impl Prober {
         })
     }
 
-    /// Sends requests through `window` and takes answers until a second after it, on the calling
+    /// Sends requests through `window` and takes answers for a while after it, on the calling
     /// thread; ends early when `is_ending`.
     pub(crate) fn run(
         &self,
@@ -94,11 +97,12 @@ impl Prober {
                 due = due + self.interval.saturating_mul(left_out + 1);
                 continue;
             }
-            let over = books.received == books.sent || now >= window.end() + DRAIN;
+            let drained = window.end() + books.drain();
+            let over = books.received == books.sent || now >= drained;
             if due >= window.end() && over {
                 return Ok(books.close());
             }
-            let until = if due < window.end() { due } else { window.end() + DRAIN };
+            let until = if due < window.end() { due } else { drained };
             let wait = until.saturating_sub(now).min(LONGEST_WAIT);
             let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
             match poll(&mut fds, Some(&timespec(wait))) {
@@ -188,6 +192,12 @@ impl Books {
         }
     }
 
+    /// How long after the window it makes sense to wait for answers on this path.
+    fn drain(&self) -> Nanos {
+        let longest = self.rtt.max().unwrap_or(DRAIN);
+        longest.saturating_mul(DRAIN_ROUND_TRIPS).clamp(SHORTEST_DRAIN, DRAIN)
+    }
+
     fn slot(&self, sequence: u64) -> usize {
         let slots = self.unanswered.len() as u64;
         usize::try_from(sequence % slots).expect("below the number of slots")
@@ -216,6 +226,18 @@ mod tests {
         assert_eq!((outcome.sent, outcome.received), (2, 1));
         assert_eq!(outcome.rtt.count(), 1);
         assert!(outcome.rtt.max() >= Some(at(30)) && outcome.rtt.max() < Some(at(31)));
+    }
+
+    #[test]
+    fn the_drain_follows_the_round_trips_between_its_limits() {
+        for (round_trip_ms, drain_ms) in [(1, 100.0), (50, 400.0), (300, 1000.0)] {
+            let mut books = Books::new(Nanos::from_ms(1000));
+            books.enter_sent(Nanos::ZERO);
+            assert_eq!(books.drain(), DRAIN, "nothing is known of the path yet");
+            books.enter_received(0, Nanos::from_ms(round_trip_ms));
+            let off = books.drain().as_ms_f64() / drain_ms;
+            assert!((0.99..1.01).contains(&off), "{off}");
+        }
     }
 
     #[test]
