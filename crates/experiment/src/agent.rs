@@ -138,7 +138,7 @@ impl Service<'_> {
         self.prepared = Prepared::Nothing; // a port of a trial that never ran is closed first
         let any_port = (self.host.address(), 0).into();
         let reflector = Reflector::open(any_port, key, traffic, self.host.cpus().clone())
-            .map_err(|error| failed(chain(&error)))?;
+            .map_err(|error| traffic_failed(&error))?;
         let port = reflector.port();
         self.prepared = Prepared::Receiver(Box::new(reflector));
         Ok(Answer::Listening { port })
@@ -154,7 +154,7 @@ impl Service<'_> {
         self.prepared = Prepared::Nothing;
         let cpus = self.host.cpus().clone();
         let generator = Generator::connect(peer, port, &key, traffic, probe, cpus)
-            .map_err(|error| failed(chain(&error)))?;
+            .map_err(|error| traffic_failed(&error))?;
         self.prepared = Prepared::Sender(Box::new(generator));
         Ok(Answer::Connected)
     }
@@ -188,14 +188,23 @@ impl Prepared {
         match self {
             Self::Nothing => Err(failed("`go` without traffic that was prepared")),
             Self::Receiver(reflector) => {
-                reflector.run(window, stop).map(Outcome::Receiver).map_err(|e| failed(chain(&e)))
+                reflector.run(window, stop).map(Outcome::Receiver).map_err(|e| traffic_failed(&e))
             }
             Self::Sender(generator) => generator
                 .run(window, stop)
                 .map(|outcome| Outcome::Sender(Box::new(outcome)))
-                .map_err(|e| failed(chain(&e))),
+                .map_err(|e| traffic_failed(&e)),
         }
     }
+}
+
+/// What the traffic engine could not do.
+fn traffic_failed(error: &latput_load::Error) -> Failure {
+    let kind = match error.kind() {
+        latput_load::ErrorKind::Permission => FailureKind::Permission,
+        _ => FailureKind::Failed,
+    };
+    Failure { kind, message: chain(error) }
 }
 
 /// A failure that left the host unchanged.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use latput_linux::lab::{self, Lab, LabOptions};
-use latput_linux::process;
+use latput_linux::process::{self, Capability};
 use latput_trial::observation::Role;
 use latput_units::{CpuId, CpuSet};
 use rustix::fs::FlockOperation;
@@ -57,6 +57,15 @@ pub struct HostSpec {
 impl Testbed {
     /// The lab: two namespaces and a veth pair that exist only while this value does.
     pub fn lab() -> Result<Self, Error> {
+        let permitted = Capability::SysAdmin
+            .require("the lab")
+            .and_then(|()| Capability::NetAdmin.require("the lab"));
+        permitted.map_err(|error| Error::Lab {
+            permission: true,
+            problem: format!(
+                "{error}; without root, `latput measure loopback` measures this host as it is"
+            ),
+        })?;
         let lock = LabLock::take()?;
         let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
             permission: error.is_permission(),
