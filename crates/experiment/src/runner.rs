@@ -85,7 +85,7 @@ pub fn run(
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
-        (id, results)
+        (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {
         let header = header(run, &crew);
         (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
