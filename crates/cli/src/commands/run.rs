@@ -61,8 +61,7 @@ impl Args {
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut archive = Archive::create(&self.output)?;
-        let testbed = open_testbed(&self.on)?;
+        let (testbed, mut archive) = open(&self.on, &self.output)?;
         let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
@@ -101,6 +100,16 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
         }
     }
     Ok(())
+}
+
+/// The testbed and the results file. A file that is no results file is refused before anything is
+/// made, and no file is made for a testbed that cannot be.
+pub(crate) fn open(on: &str, output: &Path) -> Result<(Testbed, Archive), Failure> {
+    if output.exists() {
+        Archive::open(output)?;
+    }
+    let testbed = open_testbed(on)?;
+    Ok((testbed, Archive::create(output)?))
 }
 
 /// The testbed of `--on`.

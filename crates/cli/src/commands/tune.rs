@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
 use latput_model::Summary;
 use latput_trial::plan;
 
@@ -48,8 +47,7 @@ impl Args {
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
         let plan = run::checked_plan(&file, &text, self.goal)?;
-        let testbed = run::open_testbed(&self.on)?;
-        let mut archive = Archive::create(&self.output)?;
+        let (testbed, mut archive) = run::open(&self.on, &self.output)?;
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
