@@ -105,7 +105,7 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
 /// The testbed and the results file. A file that is no results file is refused before anything is
 /// made, and no file is made for a testbed that cannot be.
 pub(crate) fn open(on: &str, output: &Path) -> Result<(Testbed, Archive), Failure> {
-    if output.exists() {
+    if output.metadata().is_ok_and(|meta| meta.len() > 0) {
         Archive::open(output)?;
     }
     let testbed = open_testbed(on)?;
