@@ -358,18 +358,12 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
 }
 
 fn recommendation(view: &View<'_>, screen: Screen) -> String {
-    let Some(advice) = &view.summary.recommendation else {
+    let (Some(advice), Some((verb, label))) = (&view.summary.recommendation, view.verdict()) else {
         return String::new();
     };
-    let verdict = format!("Recommended: {}", view.full_label(advice.setting));
-    let mut text = painted(&verdict, Paint::Good, screen);
+    let mut text = painted(&format!("Recommended: {verb} {label}"), Paint::Good, screen);
     text.push('\n');
     text += &wrapped(&format!("Goal: {}", advice.goal), "  ", screen.columns);
-    if let Some(objective) = view.objective() {
-        let proof = if advice.proven { "proven" } else { "not proven" };
-        let line = format!("Objective: {objective}, {proof}");
-        text += &wrapped(&line, "  ", screen.columns);
-    }
     text += &wrapped(&advice.reason.join(" "), "  ", screen.columns);
     let commands = view.commands(advice.setting);
     for command in &commands {

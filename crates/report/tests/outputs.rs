@@ -5,7 +5,6 @@ mod results;
 
 use latput_model::Summary;
 use latput_report::{Document, Screen, csv, html, json, markdown, terminal};
-use latput_stats::{Estimate, Method};
 use latput_trial::{Metric, Results};
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
@@ -224,24 +223,22 @@ fn many_settings_and_narrow_screens_do_not_panic() {
 }
 
 #[test]
-fn a_recommendation_that_is_not_proven_says_so() {
+fn where_nothing_is_proven_the_advice_is_to_stay() {
     let (results, mut summary) = demo();
     let advice = summary.recommendation.as_mut().unwrap();
-    advice.proven = false;
-    let method = Method::PairedLogRatio;
-    let ratio = Estimate { value: 0.99, low: 0.97, high: 1.01, confidence: 0.99, method, runs: 6 };
-    advice.against_first = Some(ratio);
+    (advice.proven, advice.setting, advice.against_first) = (false, 0, None);
+    advice.reason = vec!["Stay with `0us` <&.".to_owned()];
     let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
-    assert!(
-        text.contains("-1.0 % (-3.0 to +1.0 % at 99 %) against gro-flush-timeout=0us, not proven")
-    );
-    assert!(html(&results, &summary).contains("Best estimate:"));
+    assert!(text.contains("Recommended: stay with gro-flush-timeout=0us\n"), "{text}");
+    let page = html(&results, &summary);
+    assert!(page.contains("Stay with <code>gro-flush-timeout=0us</code>"));
+    assert!(page.contains("Stay with <code>0us</code> &lt;&amp;."));
 }
 
 #[test]
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
-    let said = "99 % interval (of percentiles 96.87 %: 6 runs give no more)";
+    let said = "99 % interval (of medians 96.87 %: 6 runs give no more)";
     let screen = Screen { columns: 400, is_terminal: false };
     for output in [html(&results, &summary), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));

@@ -45,12 +45,11 @@ pub(crate) struct Page {
 /// The recommendation.
 #[derive(Debug, Serialize)]
 struct Answer {
+    verb: &'static str,
     setting: String,
     goal: String,
-    objective: Option<String>,
-    proven: bool,
     /// Sentences cut into what is code, between backticks, and what is not.
-    reason: Vec<(bool, String)>,
+    reason: Vec<Vec<(bool, String)>>,
     commands: Vec<(String, String)>,
     is_lab: bool,
 }
@@ -153,13 +152,13 @@ impl Page {
 
 fn answer(view: &View<'_>) -> Option<Answer> {
     let advice = view.summary.recommendation.as_ref()?;
+    let (verb, setting) = view.verdict()?;
     let command = |Command { hosts, line }| (hosts, line);
     Some(Answer {
-        setting: view.full_label(advice.setting),
+        verb,
+        setting,
         goal: advice.goal.clone(),
-        objective: view.objective(),
-        proven: advice.proven,
-        reason: code_and_prose(&advice.reason.join(" ")),
+        reason: advice.reason.iter().map(|sentence| code_and_prose(sentence)).collect(),
         commands: view.commands(advice.setting).into_iter().map(command).collect(),
         is_lab: view.is_lab(),
     })
