@@ -235,6 +235,11 @@ pub fn percent(ratio: f64) -> String {
     format!("{text} %")
 }
 
+/// A share as per cent with three significant digits: `117 %`, `4.63 %`.
+pub fn rough_percent(ratio: f64) -> String {
+    format!("{} %", number(ratio * 100.0))
+}
+
 /// `1 run`, `3 runs`.
 pub fn count(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };

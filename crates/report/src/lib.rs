@@ -11,6 +11,7 @@ pub mod html;
 pub mod table;
 
 mod chart;
+mod remarks;
 mod view;
 
 pub use document::Document;

@@ -109,7 +109,7 @@ fn the_page_has_everything_and_asks_for_nothing() {
         "class=\"frontier\"",
         "class=\"line chosen\"",
         "packets-per-transaction",
-        "gro-flush-timeout=125us, tcp_rr, block 4",
+        "125us, tcp_rr, block 4",
         "drawn from seed 7",
         "boot-id",
         "Hosts on one kernel",

@@ -25,10 +25,10 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
         let confidence = view.confidence();
         let _ = writeln!(text, "{marks}; ± is half the {confidence}.\n");
     }
-    for (title, lines) in crate::table::remarks(&view) {
-        let _ = writeln!(text, "## {title}\n");
-        for line in lines {
-            let _ = writeln!(text, "- {}", escaped(&line));
+    for remark in crate::remarks::remarks(&view) {
+        let _ = writeln!(text, "## {}\n\n{}\n", escaped(&remark.title), escaped(&remark.digest));
+        for line in &remark.full {
+            let _ = writeln!(text, "- {}", escaped(line));
         }
         text.push('\n');
     }

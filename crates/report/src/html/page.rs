@@ -9,6 +9,7 @@ use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::format;
+use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, Command, View, rate_metric};
 
 /// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
@@ -33,7 +34,7 @@ pub(crate) struct Page {
     confidence: String,
     intervals: String,
     half_width: String,
-    remarks: Vec<Remarks>,
+    remarks: Vec<FoldedRemark>,
     settings: Vec<Named>,
     read_back: Vec<Named>,
     hosts: Vec<Named>,
@@ -84,11 +85,12 @@ struct CpuPanel {
     service_demand: String,
 }
 
-/// Remarks under one heading.
+/// One kind of trouble, with what is folded away below it.
 #[derive(Debug, Serialize)]
-struct Remarks {
-    title: &'static str,
-    lines: Vec<String>,
+struct FoldedRemark {
+    title: String,
+    digest: Vec<(bool, String)>,
+    full: Vec<Vec<(bool, String)>>,
 }
 
 /// A list of names and values with a heading.
@@ -136,10 +138,7 @@ impl Page {
             confidence: format::percent(results.confidence),
             intervals: view.confidence(),
             half_width: format::percent(results.half_width),
-            remarks: crate::table::remarks(view)
-                .into_iter()
-                .map(|(title, lines)| Remarks { title, lines })
-                .collect(),
+            remarks: remarks(view).into_iter().map(folded).collect(),
             settings: settings(view),
             read_back: read_back(view),
             hosts: hosts(view),
@@ -162,6 +161,14 @@ fn answer(view: &View<'_>) -> Option<Answer> {
         commands: view.commands(advice.setting).into_iter().map(command).collect(),
         is_lab: view.is_lab(),
     })
+}
+
+fn folded(remark: Remark) -> FoldedRemark {
+    FoldedRemark {
+        title: remark.title,
+        digest: code_and_prose(&remark.digest),
+        full: remark.full.iter().map(|line| code_and_prose(line)).collect(),
+    }
 }
 
 /// Every other piece between backticks is code.
