@@ -204,15 +204,31 @@ pub fn change_with_interval(estimate: &Estimate) -> String {
 
 /// How sure an interval is, and of what kind: `96.87 % interval, order statistics of 6 runs`.
 pub fn interval_kind(estimate: &Estimate) -> String {
-    let method = match estimate.method {
-        Method::StudentT => "Student's t",
-        Method::OrderStatistic => "order statistics",
-        Method::Bootstrap => "bootstrap",
-        Method::PairedLogRatio => "Student's t on paired logarithms",
-        Method::Single => return "one run, no interval".to_owned(),
-    };
-    let runs = count(estimate.runs, "run");
-    format!("{} interval, {method} of {runs}", percent(estimate.confidence))
+    match method_name(estimate.method) {
+        Some(name) => {
+            let runs = count(estimate.runs, "run");
+            format!("{} interval, {name} of {runs}", percent(estimate.confidence))
+        }
+        None => "one run, no interval".to_owned(),
+    }
+}
+
+/// The same where the number of runs is known: `96.87 %, order statistics`.
+pub fn method(estimate: &Estimate) -> String {
+    match method_name(estimate.method) {
+        Some(name) => format!("{}, {name}", percent(estimate.confidence)),
+        None => "one run, no interval".to_owned(),
+    }
+}
+
+fn method_name(method: Method) -> Option<&'static str> {
+    match method {
+        Method::StudentT => Some("Student's t"),
+        Method::OrderStatistic => Some("order statistics"),
+        Method::Bootstrap => Some("bootstrap"),
+        Method::PairedLogRatio => Some("Student's t on paired logarithms"),
+        Method::Single => None,
+    }
 }
 
 /// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`.

@@ -12,6 +12,7 @@ pub mod table;
 
 mod chart;
 mod remarks;
+mod single;
 mod view;
 
 pub use document::Document;

@@ -103,7 +103,10 @@ fn failed_checks(view: &View<'_>) -> Vec<Remark> {
             format::count(checks.len(), "cell"),
             most.detail
         );
-        let full = checks.iter().map(|check| line(check)).collect();
+        let mut full: Vec<String> = checks.iter().map(|check| line(check)).collect();
+        if full.len() == 1 {
+            full.clear();
+        }
         Some(Remark { title: name.to_owned(), digest, full })
     };
     by_name.into_iter().filter_map(remark).collect()
@@ -135,6 +138,9 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     }
     let mut farthest: Vec<&Outlier> = outliers.iter().collect();
     farthest.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+    // A run that is far off in one figure is so in others: it is named once.
+    let mut named = BTreeSet::new();
+    farthest.retain(|o| named.insert((o.setting, o.workload, o.block)));
     farthest.truncate(WORST_OUTLIERS);
     let farthest: Vec<String> = farthest.into_iter().map(line).collect();
     let digest = format!(

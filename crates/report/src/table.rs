@@ -8,6 +8,7 @@ use latput_trial::{Metric, Results, Traffic};
 
 use crate::format::{self, printable};
 use crate::remarks::remarks;
+use crate::single;
 use crate::view::{View, estimate, is_too_wide, main_metrics, rate_metric};
 
 /// Where the text goes.
@@ -43,7 +44,10 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
         text += &wrapped(&shortage, "", screen.columns);
         text.push('\n');
     }
-    if !view.settings().is_empty() {
+    if let Some(cell) = single::only_cell(&view) {
+        text += &single::figures(&view, cell, screen.columns);
+        text.push('\n');
+    } else if !view.settings().is_empty() {
         text += &tables(&view, screen);
         text += &legend(&view, screen);
         text.push('\n');
@@ -65,7 +69,7 @@ fn warnings(view: &View<'_>, screen: Screen) -> String {
         let line = format!("{}: {}", remark.title, remark.digest);
         text += &hanging(&line, "  ", "    ", screen.columns);
     }
-    if remarks.iter().any(|remark| remark.full.len() > 1) {
+    if remarks.iter().any(|remark| !remark.full.is_empty()) {
         let hint = "(all of them: the HTML report, or --format markdown)";
         text += &wrapped(hint, "  ", screen.columns);
     }
@@ -94,6 +98,12 @@ fn row_marks(view: &View<'_>, setting: usize) -> String {
 
 fn heading(view: &View<'_>, screen: Screen) -> String {
     let results = view.results;
+    if let Some((setting, workload)) = single::only_cell(view) {
+        let (workload, setting) = (view.workload_name(workload), view.full_label(setting));
+        let runs = format::count(results.rows.len(), "run");
+        let line = format!("{workload} on {}, {setting}: {runs}", results.testbed);
+        return wrapped(&line, "", screen.columns) + "\n";
+    }
     let line = format!(
         "{} on {}: {}, {}, {}, {}",
         results.name,

@@ -94,6 +94,9 @@ fn figures_that_are_no_numbers_make_no_broken_json() {
     }
     let first = summary.cells[0].metrics.values_mut().next().unwrap();
     first.value = f64::NAN;
+    summary.outliers[0].value = f64::INFINITY;
+    let document = Document::new(&results, &summary);
+    assert_eq!((document.half_width_ratio, document.outliers[0].value), (None, None));
     check_json(&results, &summary);
     check_page(&results, &summary);
 }
@@ -179,6 +182,17 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
 }
 
 #[test]
+fn one_setting_under_one_workload_has_a_line_for_every_figure() {
+    insta::assert_snapshot!(measured(6));
+}
+
+#[test]
+fn a_single_measurement_is_shown_without_intervals() {
+    let text = measured(1);
+    assert!(text.contains("one run, no interval") && !text.contains(" to "), "{text}");
+}
+
+#[test]
 fn a_single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
@@ -250,6 +264,22 @@ fn demo() -> (Results, Summary) {
     let results = results::demo();
     let summary = Summary::of(&results);
     (results, summary)
+}
+
+/// What `latput measure` prints of the demo's second setting under its third workload.
+fn measured(blocks: u32) -> String {
+    let (mut results, _) = demo();
+    results.name = "measure".to_owned();
+    results.goal = None;
+    results.settings = vec![results.settings[1].clone()];
+    results.workloads = vec![results.workloads[2].clone()];
+    results.rows.retain(|row| row.setting == 1 && row.workload == 2 && row.block < blocks);
+    for row in &mut results.rows {
+        (row.setting, row.workload) = (0, 0);
+    }
+    results.planned_trials = results.rows.len() as u64;
+    let summary = Summary::of(&results);
+    terminal(&results, &summary, Screen { columns: 100, is_terminal: false })
 }
 
 /// The plain text, after a look at the width of its lines.

@@ -34,6 +34,7 @@ pub(crate) struct Page {
     confidence: String,
     intervals: String,
     half_width: String,
+    marks: Marks,
     remarks: Vec<FoldedRemark>,
     settings: Vec<Named>,
     read_back: Vec<Named>,
@@ -41,6 +42,14 @@ pub(crate) struct Page {
     workloads: Vec<Named>,
     method: Vec<(String, String)>,
     definitions: Vec<(String, String, String)>,
+}
+
+/// The marks that are in the tables, so that no other is explained.
+#[derive(Debug, Serialize)]
+struct Marks {
+    pareto: bool,
+    wide: bool,
+    failed: bool,
 }
 
 /// The recommendation.
@@ -138,6 +147,11 @@ impl Page {
             confidence: format::percent(results.confidence),
             intervals: view.confidence(),
             half_width: format::percent(results.half_width),
+            marks: Marks {
+                pareto: view.settings().into_iter().any(|setting| view.is_pareto(setting)),
+                wide: view.summary.cells.iter().any(|cell| !cell.narrow_enough),
+                failed: !view.summary.failed_checks.is_empty(),
+            },
             remarks: remarks(view).into_iter().map(folded).collect(),
             settings: settings(view),
             read_back: read_back(view),
