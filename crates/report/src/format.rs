@@ -231,11 +231,15 @@ fn method_name(method: Method) -> Option<&'static str> {
     }
 }
 
-/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`.
+/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`, and
+/// where per cents serve only one end `-94.6 % to x64.4`.
 pub fn change_interval(estimate: &Estimate) -> Option<String> {
     let (low, high) = interval(estimate)?;
     if estimate.value >= FACTOR_FROM {
         return Some(format!("x{} to x{}", number(low), number(high)));
+    }
+    if high >= FACTOR_FROM {
+        return Some(format!("{} to {}", change(low), change(high)));
     }
     let percent = |ratio: f64| {
         let percent = (ratio - 1.0) * 100.0;
@@ -342,6 +346,7 @@ mod tests {
         };
         assert_eq!(ratio(0.588, 0.57, 0.606), "-41.2 % (-43.0 to -39.4 % at 99 %)");
         assert_eq!(ratio(3.1, 2.9, 3.3), "x3.10 (x2.90 to x3.30 at 99 %)");
+        assert_eq!(ratio(1.9, 0.054, 64.4), "+90.0 % (-94.6 % to x64.4 at 99 %)");
         assert_eq!(ratio(0.9, f64::NAN, 1.0), "-10.0 % (one pair of runs, no interval)");
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");

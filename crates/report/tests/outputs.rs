@@ -269,7 +269,6 @@ fn demo() -> (Results, Summary) {
 /// What `latput measure` prints of the demo's second setting under its third workload.
 fn measured(blocks: u32) -> String {
     let (mut results, _) = demo();
-    results.name = "measure".to_owned();
     results.goal = None;
     results.settings = vec![results.settings[1].clone()];
     results.workloads = vec![results.workloads[2].clone()];

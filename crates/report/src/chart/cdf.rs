@@ -6,7 +6,7 @@ use latput_units::Nanos;
 
 use super::axis::Axis;
 use super::label::Labels;
-use super::svg::{Anchor, Area, Point, Svg, fitted};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted};
 use super::{Size, both, setting_class};
 use crate::view::View;
 
@@ -73,7 +73,12 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     let labels: Vec<(f64, String)> =
         uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();
     svg.labels_below(plot.bottom + 16.0, (plot.left, size.width()), &labels);
-    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &fitted(title, 14.5, size.width()));
+    svg.text(
+        Point::new(4.0, 16.0),
+        Anchor::Start,
+        "title",
+        &fitted(title, TITLE_SIZE, size.width()),
+    );
     let name = format!("round-trip time [{unit}], logarithmic");
     svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &name);
 

@@ -6,7 +6,7 @@ use latput_trial::Metric;
 use latput_trial::observation::Role;
 
 use super::axis::Axis;
-use super::svg::{Anchor, Area, Point, Svg, fitted, tick_width, widest};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::{self, interval};
 use crate::view::{CPU_PARTS, View, estimate};
@@ -54,7 +54,7 @@ impl Rows {
     }
 
     fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
-        let title = fitted(title, 14.5, self.size.width());
+        let title = fitted(title, TITLE_SIZE, self.size.width());
         svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", &title);
         let ticks = axis.labels(divisor);
         let uprights: Vec<f64> = ticks.iter().map(|(tick, _)| self.x(axis, *tick)).collect();

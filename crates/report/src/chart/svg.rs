@@ -7,6 +7,8 @@ use super::Size;
 /// Mean width of a character of the page's sans-serif font, as a share of its size.
 const CHARACTER_WIDTH: f64 = 0.56;
 
+/// Font size of titles for their width: 13 in the style sheet, where they are bold.
+pub(crate) const TITLE_SIZE: f64 = 15.5;
 /// Font size of the labels of axes; the style sheet's `.tick` has the same.
 const TICK_SIZE: f64 = 11.0;
 /// Width of a digit as a share of the size, in the widest of the page's fonts: digits are wider than

@@ -8,7 +8,7 @@ use latput_trial::metric::Better;
 
 use super::axis::Axis;
 use super::label::{Labels, Name};
-use super::svg::{Anchor, Area, Point, Svg, coordinate, fitted, text_width, widest};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, coordinate, fitted, text_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::{interval, long_name, short_name};
 use crate::view::{View, estimate};
@@ -154,12 +154,11 @@ fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
 
 /// A title with as much of its hint as there is room for.
 fn titled(title: &str, hints: [String; 2], room: f64) -> String {
-    const FONT_SIZE: f64 = 14.5; // 13 of the style sheet, bold
     let [long, short] = hints;
-    if text_width(&format!("{title}{long}"), FONT_SIZE) <= room {
+    if text_width(&format!("{title}{long}"), TITLE_SIZE) <= room {
         return format!("{title}{long}");
     }
-    fitted(title, FONT_SIZE, room - text_width(&short, FONT_SIZE)) + &short
+    fitted(title, TITLE_SIZE, room - text_width(&short, TITLE_SIZE)) + &short
 }
 
 /// Four quarters, since an interval's ends need not be as far from the figure on both sides.
