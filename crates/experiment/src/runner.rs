@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use latput_load::{Key, Stop};
-use latput_model::Summary;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Check, Observation, Plan, Results, Row, Workload};
@@ -138,7 +137,7 @@ impl Session<'_> {
             self.block(block, &every)?;
         }
         for block in method.repetitions_min..method.repetitions_max {
-            let too_wide = self.workloads_too_wide();
+            let too_wide = latput_model::too_wide(&self.results);
             if too_wide.is_empty() {
                 return Ok(());
             }
@@ -185,20 +184,6 @@ impl Session<'_> {
         let boot_ids: Vec<String> =
             self.crew.opened().map(|opened| opened.boot_id.clone()).collect();
         observation(&workload, finished, &boot_ids)
-    }
-
-    /// The workloads that have a cell whose interval is wider than was asked for.
-    fn workloads_too_wide(&self) -> Vec<usize> {
-        let summary = Summary::of(&self.results);
-        let mut workloads: Vec<usize> = summary
-            .cells
-            .iter()
-            .filter(|cell| !cell.narrow_enough)
-            .map(|cell| cell.workload)
-            .collect();
-        workloads.sort_unstable();
-        workloads.dedup();
-        workloads
     }
 
     fn fits_budget(&self, workloads: usize) -> bool {
