@@ -150,7 +150,7 @@ impl Core {
     /// Stops the running item before its end and keeps its rest.
     #[inline]
     pub(crate) fn preempt(&mut self, now: Time) {
-        let left = self.ends - now.max(self.since);
+        let left = self.ends.saturating_sub(now.max(self.since));
         self.charge(now);
         match self.level {
             Level::Process => self.process_left = Some(left),

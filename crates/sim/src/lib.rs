@@ -1,10 +1,37 @@
-//! The simulator.
+//! A packet-level simulator of hosts, NICs and links: interrupt moderation, NAPI, CPU cost, TCP.
+//!
+//! [`run`] takes a [`Scenario`] and gives an [`Outcome`]. Time is whole nanoseconds; every component has
+//! one slot for when it acts next ([`agenda`]) and there is no event object per packet; the same scenario
+//! gives the same outcome, bit by bit. Pure: no I/O, no clock, no threads.
+//!
+//! Reading order: [`scenario`] and [`machine`] (what can be described), [`vector`] (when a NIC
+//! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
+
 mod agenda;
 mod congestion;
 mod core;
 mod fifo;
 mod frame;
 pub mod machine;
+pub mod outcome;
+mod port;
+mod qdisc;
+mod queue;
 pub mod scenario;
+mod task;
 mod tcp;
 pub mod vector;
+mod world;
+
+pub use outcome::Outcome;
+pub use scenario::Scenario;
+
+/// Simulates `scenario` from its start to the end of its measured window.
+pub fn run(scenario: &Scenario) -> Outcome {
+    let mut world = world::build(scenario);
+    world.run_until(scenario.warmup.as_ns());
+    let from = world.start_window();
+    world.run_until((scenario.warmup + scenario.duration).as_ns());
+    let to = world.snapshot();
+    outcome::collect(&world, scenario, &from, &to)
+}
