@@ -9,8 +9,8 @@ mod scenarios;
 
 use std::time::Instant;
 
-use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_sim::run;
+use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests};
 
@@ -19,7 +19,8 @@ const NAMES: [&str; 6] = ["udp", "udp-poisson", "rr", "tcp", "tcp-tso", "tcp-100
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let wanted = arguments.next().unwrap_or_else(|| String::from("all"));
-    let packets: f64 = arguments.next().map_or(3e6, |text| text.parse().expect("a number of packets"));
+    let packets: f64 =
+        arguments.next().map_or(3e6, |text| text.parse().expect("a number of packets"));
     for name in NAMES.into_iter().filter(|name| wanted == "all" || wanted == *name) {
         let scenario = scenario(name, packets);
         let began = Instant::now();
@@ -36,9 +37,8 @@ fn main() {
 }
 
 fn scenario(name: &str, packets: f64) -> Scenario {
-    let stream = |connections| {
-        Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections })
-    };
+    let stream =
+        |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
     let (load, expected_pps) = match name {
         "udp" => (datagrams(5e5, Spacing::Even), 5e5),
         "udp-poisson" => (datagrams(5e5, Spacing::Poisson), 5e5),

@@ -89,7 +89,7 @@ pub struct Machine {
     /// How long an idle core needs before it starts anything (C-state exit); counted as idle.
     #[serde(rename = "idle_exit_ns")]
     pub idle_exit: Nanos,
-    /// How long a process runs before another that waits gets the core.
+    /// How much more CPU time than one that waits a process may have had before the other gets the core.
     #[serde(rename = "time_slice_ns")]
     pub time_slice: Nanos,
     /// Where processes wake up.

@@ -64,6 +64,8 @@ pub(crate) struct Task {
     pub(crate) state: State,
     pub(crate) bound: Option<usize>,
     pub(crate) last_core: usize,
+    /// CPU time had, for sharing fairly; a sleeper does not save it up.
+    pub(crate) runtime: Time,
     /// It slept: its next item includes waking up.
     pub(crate) woke: bool,
     /// Its sockets with something to do.
@@ -86,6 +88,7 @@ impl Task {
             state: State::Asleep,
             bound,
             last_core,
+            runtime: 0,
             woke: false,
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,

@@ -215,11 +215,6 @@ impl Vector {
     pub(crate) fn mask(&mut self) {
         self.masked = true;
     }
-
-    /// Packets wait that no cause speaks for (the host read the ring but left some): ask at once.
-    pub(crate) fn raise(&mut self, now: Time) {
-        self.rx.due = self.rx.due.min(now);
-    }
 }
 
 impl Cause {

@@ -89,7 +89,6 @@ struct HostState {
     run_queue: Fifo<(u32, Time)>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     timers_slot: usize,
-    tick_slot: usize,
     polling: Polling,
     tick: Time,
     round: poll::Round,
@@ -114,7 +113,6 @@ pub(crate) struct Snapshot {
     pub(crate) backlog_dropped: Vec<u64>,
     pub(crate) switch_dropped: u64,
     pub(crate) retransmits: u64,
-    pub(crate) softirqs: u64,
 }
 
 /// Everything.
@@ -142,7 +140,6 @@ pub(crate) struct World {
     tallies: Vec<Tally>,
     rng: Rng,
     window_from: Time,
-    softirqs: u64,
     /// Packets made by any stack, and those that reached one, for the conservation check.
     sent: u64,
     delivered: u64,
@@ -209,7 +206,6 @@ impl World {
             backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
             switch_dropped: self.switch_dropped(),
             retransmits: self.ends.iter().map(retransmits).sum(),
-            softirqs: self.softirqs,
         }
     }
 

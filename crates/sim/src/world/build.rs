@@ -6,7 +6,7 @@ use latput_moderate::Polling;
 use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
-use crate::agenda::{Agenda, NEVER, Time};
+use crate::agenda::{Agenda, Time};
 use crate::core::Core;
 use crate::fifo::Fifo;
 use crate::frame::{Kind, most_payload};
@@ -122,7 +122,6 @@ impl<'a> Builder<'a> {
             run_queue: Fifo::with_capacity(16),
             timers: BinaryHeap::new(),
             timers_slot: 0,
-            tick_slot: 0,
             polling: Polling::new(host.stack.polling),
             tick,
             round: poll::Round::default(),
@@ -321,9 +320,13 @@ impl<'a> Builder<'a> {
         let vector_slots = add(self.queues.len(), Component::Vector);
         let port_slots = add(self.ports.len(), Component::Port);
         let wire_slots = add(self.ports.len(), Component::Wire);
-        let deferral_slots = add(self.queues.len(), Component::Deferral);
-        let timer_slots = add(self.hosts.len(), Component::Timers);
-        let tick_slots = add(self.hosts.len(), Component::Tick);
+        // The fewer slots, the lower the tree: those that nothing will use are left out.
+        let defers = self.hosts.iter().any(|host| host.stack.defer_hard_irqs > 0);
+        let deferral_slots = add(if defers { self.queues.len() } else { 0 }, Component::Deferral);
+        let has_tcp = self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)));
+        let timer_slots = add(if has_tcp { self.hosts.len() } else { 0 }, Component::Timers);
+        let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
+        let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
         let mut agenda = Agenda::new(self.components.len());
         for (slot, at) in &self.first {
             agenda.set(*slot, *at);
@@ -337,7 +340,6 @@ impl<'a> Builder<'a> {
         }
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
-        debug_assert!(agenda.next().0 <= NEVER);
         World {
             now: 0,
             agenda,
@@ -359,7 +361,6 @@ impl<'a> Builder<'a> {
             tallies: self.scenario.loads.iter().map(|_| Tally::default()).collect(),
             rng: self.rng,
             window_from: 0,
-            softirqs: 0,
             sent: 0,
             delivered: 0,
             events: 0,

@@ -78,26 +78,29 @@ impl World {
 
     /// Starts the most urgent work of a core on which nothing runs.
     fn dispatch(&mut self, core: usize) {
-        if let Some(irq) = self.cores[core].irqs.pop() {
+        let this = &mut self.cores[core];
+        if let Some(irq) = this.irqs.pop() {
             return self.start_irq(core, irq);
         }
-        if let Some(left) = self.cores[core].softirq_left.take() {
+        if let Some(left) = this.softirq_left.take() {
             return self.resume(core, Level::Softirq, left);
         }
-        if self.start_softirq(core) {
+        let has_softirq = !this.polls.is_empty() && !this.ksoftirqd;
+        if (has_softirq || this.softirq_debt > 0) && self.start_softirq(core) {
             return;
         }
-        self.cores[core].softirq_since = None;
-        if let Some(left) = self.cores[core].process_left.take() {
+        let this = &mut self.cores[core];
+        this.softirq_since = None;
+        if let Some(left) = this.process_left.take() {
             return self.resume(core, Level::Process, left);
         }
         while let Some(task) = self.next_task(core) {
             if let Some((cost, user)) = self.begin_item(core, task) {
-                let in_kernel_poll = self.tasks[task].program == Program::Ksoftirqd;
-                self.cores[core].in_kernel_poll = in_kernel_poll;
-                self.start(core, Level::Process, cost);
-                self.cores[core].user_left = user;
-                return;
+                let this = &mut self.cores[core];
+                this.in_kernel_poll = this.ksoftirqd && task == core;
+                this.user_left = user;
+                this.item_cost = cost;
+                return self.start(core, Level::Process, cost);
             }
             self.tasks[task].state = State::Asleep;
             self.cores[core].task = None;
@@ -138,7 +141,6 @@ impl World {
                 if this.softirq_since.is_none() {
                     this.softirq_since = Some(self.now);
                     this.softirq_packets = 0;
-                    self.softirqs += 1;
                 }
                 self.plan_poll(core, poll)
             }
@@ -176,33 +178,31 @@ impl World {
         }
     }
 
-    /// The process to run on `core`: the one that is there, unless its time is up and others wait.
+    /// The process to run on `core`: the one that is there, unless one that waits has had much less.
     fn next_task(&mut self, core: usize) -> Option<usize> {
         let now = self.now;
-        let host = self.cores[core].host;
-        if let Some(task) = self.cores[core].task {
-            let others =
-                !self.cores[core].run_queue.is_empty() || !self.hosts[host].run_queue.is_empty();
-            if now < self.cores[core].slice_ends || !others {
+        let this = &mut self.cores[core];
+        let host = &mut self.hosts[this.host];
+        let shared = &mut host.run_queue;
+        // Whoever has waited longest, here or for any core.
+        let (here, any) = (this.run_queue.front().copied(), shared.front().copied());
+        let is_here = here.map_or(NEVER, |entry| entry.1) <= any.map_or(NEVER, |entry| entry.1);
+        let waiting = if is_here { here } else { any };
+        if let Some(task) = this.task {
+            let had = self.tasks[task as usize].runtime;
+            let is_unfair = |(other, _): (u32, Time)| {
+                self.tasks[other as usize].runtime + host.time_slice <= had
+            };
+            if !waiting.is_some_and(is_unfair) {
                 return Some(task as usize);
             }
             self.tasks[task as usize].state = State::Waiting;
-            if self.tasks[task as usize].bound.is_some() {
-                self.cores[core].run_queue.push((task, now));
-            } else {
-                self.hosts[host].run_queue.push((task, now));
-            }
+            let is_bound = self.tasks[task as usize].bound.is_some();
+            let queue = if is_bound { &mut this.run_queue } else { &mut *shared };
+            queue.push((task, now));
         }
-        // Whoever has waited longest, here or for any core.
-        let here = self.cores[core].run_queue.front().map_or(NEVER, |waiting| waiting.1);
-        let any = self.hosts[host].run_queue.front().map_or(NEVER, |waiting| waiting.1);
-        let (task, _) = if here <= any {
-            self.cores[core].run_queue.pop()
-        } else {
-            self.hosts[host].run_queue.pop()
-        }?;
-        self.cores[core].task = Some(task);
-        self.cores[core].slice_ends = now + self.hosts[host].time_slice;
+        let (task, _) = if is_here { this.run_queue.pop() } else { shared.pop() }?;
+        this.task = Some(task);
         let task = task as usize;
         self.tasks[task].state = State::Running;
         self.tasks[task].last_core = core;
@@ -219,6 +219,12 @@ impl World {
         let entry = (task as u32, self.now);
         match self.tasks[task].bound.or_else(|| self.place(task, near)) {
             Some(core) => {
+                if let Some(current) = self.cores[core].task {
+                    // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
+                    let slice = self.hosts[self.tasks[task].host].time_slice;
+                    let floor = self.tasks[current as usize].runtime.saturating_sub(slice);
+                    self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
+                }
                 self.cores[core].run_queue.push(entry);
                 self.kick(core);
             }
@@ -244,6 +250,7 @@ impl World {
 
     fn process_done(&mut self, core: usize) {
         let task = self.cores[core].task.expect("an item of a process has a process") as usize;
+        self.tasks[task].runtime += self.cores[core].item_cost;
         let item = std::mem::take(&mut self.tasks[task].item);
         let cost = if let Item::Kernel(work) = item {
             self.finish_kernel_item(core, task, work)

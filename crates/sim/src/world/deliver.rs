@@ -15,7 +15,8 @@ impl World {
     #[inline]
     pub(super) fn deliver(&mut self, core: usize, frame: &Frame) -> Time {
         let end = frame.end as usize;
-        let costs = self.hosts[self.cores[core].host].costs;
+        let costs = &self.hosts[self.cores[core].host].costs;
+        let tx_packet = costs.tx_packet;
         let cost = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
         match frame.kind {
             Kind::Udp => {
@@ -26,7 +27,7 @@ impl World {
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
                 self.transmit(self.ends[end].queue, reply);
-                cost + costs.tx_packet
+                cost + tx_packet
             }
             Kind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load];
@@ -98,12 +99,13 @@ impl World {
     pub(super) fn output(&mut self, end: usize) -> Time {
         let socket = &mut self.ends[end];
         let (queue, host) = (socket.queue, socket.host);
-        let costs = self.hosts[host].costs;
+        let costs = &self.hosts[host].costs;
+        let (for_ack, for_data) = (costs.ack, costs.tx_packet);
         let mut cost = 0;
         while let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
             && let Some(frame) = tcp.next_frame(self.now)
         {
-            cost += if frame.payload == 0 { costs.ack } else { costs.tx_packet };
+            cost += if frame.payload == 0 { for_ack } else { for_data };
             self.transmit(queue, Frame { end: end as u32 ^ 1, ..frame });
         }
         self.arm(end);
