@@ -9,10 +9,9 @@ mod scenarios;
 
 use std::time::Instant;
 
-use latput_sim::run;
 use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
-use scenarios::{datagrams, free, hold_off, modern, requests};
+use scenarios::{datagrams, free, hold_off, modern, requests, run};
 
 const NAMES: [&str; 6] = ["udp", "udp-poisson", "rr", "tcp", "tcp-tso", "tcp-1000"];
 

@@ -15,23 +15,29 @@ mod frame;
 pub mod machine;
 pub mod outcome;
 mod port;
+pub mod profile;
 mod qdisc;
 mod queue;
 pub mod scenario;
 mod task;
 mod tcp;
+pub mod validate;
 pub mod vector;
 mod world;
 
 pub use outcome::Outcome;
+pub use profile::Profile;
 pub use scenario::Scenario;
+pub use validate::Invalid;
 
-/// Simulates `scenario` from its start to the end of its measured window.
-pub fn run(scenario: &Scenario) -> Outcome {
+/// Simulates `scenario` from its start to the end of its measured window; refuses one that has an
+/// impossible value or would not end in days.
+pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
+    scenario.check()?;
     let mut world = world::build(scenario);
     world.run_until(scenario.warmup.as_ns());
     let from = world.start_window();
     world.run_until((scenario.warmup + scenario.duration).as_ns());
     let to = world.snapshot();
-    outcome::collect(&world, scenario, &from, &to)
+    Ok(outcome::collect(&world, scenario, &from, &to))
 }

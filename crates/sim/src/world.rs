@@ -248,3 +248,5 @@ pub(crate) fn build(scenario: &Scenario) -> World {
 
 #[cfg(test)]
 mod check;
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,12 @@
 mod scenarios;
 
 use latput_sim::machine::{Costs, Driver, Stack};
-use latput_sim::run;
 use latput_sim::scenario::{Load, Network, Spacing, Traffic, Transport};
 use latput_sim::vector::Coalescing;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
-use scenarios::{datagrams, free, goodput_bps, hold_off, near, rate, requests, rx_delay, stream};
+use scenarios::{
+    datagrams, free, goodput_bps, hold_off, near, rate, requests, run, rx_delay, stream,
+};
 
 const TCP: Transport = Transport::Tcp { nodelay: true };
 

@@ -6,12 +6,11 @@ mod scenarios;
 use latput_moderate::{Dim, E1000, Policy, dim, e1000};
 use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
 use latput_sim::outcome::Outcome;
-use latput_sim::run;
 use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_sim::vector::{Coalescing, Delay, Throttle};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{
-    datagrams, free, goodput_bps, hold_off, modern, near, rate, requests, rx_delay, stream,
+    datagrams, free, goodput_bps, hold_off, modern, near, rate, requests, run, rx_delay, stream,
 };
 
 const TCP: Transport = Transport::Tcp { nodelay: true };

@@ -10,6 +10,11 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 pub const SIZE: Bytes = Bytes::new(64);
 
+#[track_caller]
+pub fn run(scenario: &Scenario) -> Outcome {
+    latput_sim::run(scenario).expect("the scenario is sound")
+}
+
 /// A cable that is never the bottleneck, hosts on which everything is free.
 pub fn free(loads: Vec<Load>) -> Scenario {
     Scenario {
