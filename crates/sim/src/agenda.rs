@@ -75,7 +75,6 @@ impl Agenda {
 
     /// The earliest due time and its slot; the time is [`NEVER`] when nothing is due.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to 12 bits")]
     pub(crate) fn next(&self) -> (Time, usize) {
         (self.least >> SLOT_BITS, (self.least & SLOT_MASK) as usize)
     }

@@ -96,7 +96,7 @@ mod tests {
             (Kind::Tcp, 0, 90),
             (Kind::EchoRequest, 56, 122),
         ] {
-            let frame = Frame { kind, payload, ..Frame::default() };
+            let frame = Frame { payload, kind, ..Frame::default() };
             assert_eq!(frame.wire_bytes(), wire, "{kind:?} {payload}");
         }
     }

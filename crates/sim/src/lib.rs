@@ -13,6 +13,7 @@ mod core;
 mod fifo;
 mod frame;
 pub mod machine;
+mod narrow;
 pub mod outcome;
 mod port;
 pub mod profile;

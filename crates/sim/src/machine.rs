@@ -166,7 +166,7 @@ impl Default for Nic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Qdisc {
-    /// First in, first out, drops at the end (pfifo, or pfifo_fast with one kind of traffic).
+    /// First in, first out, drops at the end (pfifo, or `pfifo_fast` with one kind of traffic).
     Pfifo {
         /// Most packets (`txqueuelen`).
         limit_packets: u32,
@@ -185,9 +185,9 @@ pub enum Qdisc {
 }
 
 impl Qdisc {
-    /// pfifo_fast with Linux's default queue length.
+    /// `pfifo_fast` with Linux's default queue length.
     pub const PFIFO_FAST: Self = Self::Pfifo { limit_packets: 1_000 };
-    /// fq_codel with Linux's defaults.
+    /// `fq_codel` with Linux's defaults.
     pub const FQ_CODEL: Self = Self::FqCodel {
         limit_packets: 10_240,
         target: Nanos::from_ms(5),

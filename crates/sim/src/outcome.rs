@@ -8,6 +8,7 @@ use latput_trial::observation::{
 use latput_units::{CpuId, Nanos};
 
 use crate::core::Spent;
+use crate::narrow::id;
 use crate::queue::Counters;
 use crate::scenario::{Scenario, Traffic};
 use crate::task::Tally;
@@ -174,7 +175,7 @@ impl Outcome {
         let (host, described) = (&self.hosts[idx], &scenario.hosts[idx]);
         let nic = host.nic();
         let cpu =
-            |(idx, time): (usize, &CpuTime)| CpuObservation { cpu: CpuId(idx as u32), time: *time };
+            |(idx, time): (usize, &CpuTime)| CpuObservation { cpu: CpuId(id(idx)), time: *time };
         HostObservation {
             host: described.name.clone(),
             role: described.role,

@@ -1,13 +1,14 @@
 //! What waits between the stack and a full transmit ring: one queue, or fair queues with controlled
 //! delay.
 //!
-//! fq_codel follows RFC 8290 and RFC 8289: flows in turn by bytes, new flows first, and in each flow
+//! `fq_codel` follows RFC 8290 and RFC 8289: flows in turn by bytes, new flows first, and in each flow
 //! packets are dropped from the front while they have waited longer than `target` for `interval`.
 
 use crate::agenda::Time;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine;
+use crate::narrow::id;
 
 const FLOWS: usize = 1_024;
 /// One full Ethernet frame.
@@ -79,7 +80,7 @@ impl Qdisc {
     }
 }
 
-/// The flows of fq_codel.
+/// The flows of `fq_codel`.
 #[derive(Debug)]
 pub(crate) struct FqCodel {
     flows: Vec<Flow>,
@@ -141,7 +142,7 @@ impl FqCodel {
         if !flow.listed {
             flow.listed = true;
             flow.deficit = QUANTUM;
-            self.new.push(idx as u32);
+            self.new.push(id(idx));
         }
         if self.len > self.limit { self.drop_from_fattest() } else { 0 }
     }
@@ -195,7 +196,7 @@ impl FqCodel {
     }
 }
 
-/// What CoDel needs to know for one packet, and what it took and dropped.
+/// What `CoDel` needs to know for one packet, and what it took and dropped.
 #[derive(Default)]
 struct Control {
     now: Time,

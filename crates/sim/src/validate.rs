@@ -294,7 +294,7 @@ mod tests {
         check("network.mtu", |s| s.network.mtu = Bytes::new(20));
         check("host.1.machine.cores", |s| s.hosts[1].machine.cores = 0);
         check("host.0.machine.costs.jitter_ratio", |s| {
-            s.hosts[0].machine.costs.jitter_ratio = f64::NAN
+            s.hosts[0].machine.costs.jitter_ratio = f64::NAN;
         });
         check("host.0.machine.costs.wake_ns", |s| s.hosts[0].machine.costs.wake = Nanos::from_s(2));
         check("host.0.nic.queues", |s| s.hosts[0].nic.queues = 0);

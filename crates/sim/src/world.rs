@@ -17,6 +17,7 @@ use crate::core::{Core, Irq, Spent};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::{Driver, Placement, Stack};
+use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::{Counters, Queue};
 use crate::scenario::Scenario;
@@ -183,7 +184,7 @@ impl World {
 
     fn deferral_due(&mut self, queue: usize, slot: usize) {
         self.agenda.set(slot, NEVER);
-        self.interrupt(self.queues[queue].core, Irq::Deferral(queue as u32));
+        self.interrupt(self.queues[queue].core, Irq::Deferral(id(queue)));
     }
 
     /// Forgets what was counted so far: the warm-up is over.
@@ -229,8 +230,8 @@ impl World {
         if jitter == 0 {
             return cost;
         }
-        let spread = cost * jitter >> 16;
-        cost - spread + (2 * spread * (self.rng.next_u64() >> 48) >> 16)
+        let spread = (cost * jitter) >> 16;
+        cost - spread + ((2 * spread * (self.rng.next_u64() >> 48)) >> 16)
     }
 }
 

@@ -19,7 +19,7 @@ const TCP: Transport = Transport::Tcp { nodelay: true };
 fn a_hold_off_of_8000_gives_8000_transactions_or_locks_at_4000() {
     // The completion of a request interrupts its own sender, which starts a new hold-off; whether the
     // response comes before or after its end depends on the phases of the two hosts.
-    let mut rates: Vec<f64> = (0..24).map(|seed| locked_rate(seed)).collect();
+    let mut rates: Vec<f64> = (0..24).map(locked_rate).collect();
     rates.sort_by(f64::total_cmp);
     for seen in &rates {
         let single = (seen / 8_000.0 - 1.0).abs() < 0.01;

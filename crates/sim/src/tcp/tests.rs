@@ -31,7 +31,7 @@ fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
     for congestion in [Congestion::Reno, Congestion::Cubic] {
         for (seed, loss) in [(1, 0.0), (2, 0.001), (3, 0.02), (4, 0.1)] {
             for (chunk, extra) in [(1_448, 1), (1_448, 200_000), (44 * 1_448, 1)] {
-                let options = Options { congestion, chunk, ..OPTIONS };
+                let options = Options { chunk, congestion, ..OPTIONS };
                 let path = Path { loss, extra, ..CLEAN };
                 let (took, _) = transfer(options, path, 3_000_000, seed);
                 assert!(took < NEVER, "{congestion:?} loss {loss} extra {extra} chunk {chunk}");

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::fifo::Fifo;
 use crate::frame::{Kind, most_payload};
 use crate::machine::{self, Driver};
+use crate::narrow::{id, size};
 use crate::port::{Far, Feed, Port};
 use crate::queue::{Queue, Wire};
 use crate::scenario::{Load, Scenario, Spacing, Traffic, Transport};
@@ -161,9 +162,9 @@ impl<'a> Builder<'a> {
     fn add_load(&mut self, idx: usize, load: &Load) {
         let first_end = self.ends.len();
         match load.traffic {
-            Traffic::Datagrams { size, rate_pps, spacing } => {
+            Traffic::Datagrams { size: payload, rate_pps, spacing } => {
                 self.add_flow(idx, load, None);
-                let size = size.get() as u32;
+                let size = size(payload.get());
                 self.add_source(load, first_end, size, rate_pps, spacing);
                 let reader =
                     self.add_task(load.to, load.to_core, Program::Reader { message: size });
@@ -174,7 +175,7 @@ impl<'a> Builder<'a> {
                 self.add_source(load, first_end, 56, rate_hz, Spacing::Even);
             }
             Traffic::RequestResponse { transport, request, response, burst, connections } => {
-                let (request, response) = (request.get() as u32, response.get() as u32);
+                let (request, response) = (size(request.get()), size(response.get()));
                 let to_start = connections * (burst + 1);
                 let client = Program::Client { request, response, to_start };
                 let server = Program::Server { request, response };
@@ -186,18 +187,18 @@ impl<'a> Builder<'a> {
                 self.add_connections(idx, load, nodelay, connections, tasks);
                 for start in 0..to_start as usize {
                     let end = first_end + 2 * (start % connections as usize);
-                    self.tasks[tasks.0].ready.push(end as u32);
+                    self.tasks[tasks.0].ready.push(id(end));
                 }
             }
             Traffic::Stream { message, connections } => {
-                let message = message.get() as u32;
+                let message = size(message.get());
                 let tasks =
                     self.add_pair(load, Program::Writer { message }, Program::Reader { message });
                 self.add_connections(idx, load, Some(true), connections, tasks);
                 for connection in 0..connections as usize {
                     let end = first_end + 2 * connection;
                     self.ends[end].is_ready = true;
-                    self.tasks[tasks.0].ready.push(end as u32);
+                    self.tasks[tasks.0].ready.push(id(end));
                 }
             }
             Traffic::Compute => {
@@ -255,7 +256,7 @@ impl<'a> Builder<'a> {
     }
 
     fn start_at(&mut self, task: usize, at: Time) -> usize {
-        self.components.push(Component::Task(task as u32));
+        self.components.push(Component::Task(id(task)));
         self.first.push((self.components.len() - 1, at));
         self.components.len() - 1
     }
@@ -265,7 +266,7 @@ impl<'a> Builder<'a> {
         let hash = self.rng.next_u64();
         for (host, peer) in [(load.from, load.to), (load.to, load.from)] {
             let state = &self.hosts[host];
-            let queue = state.first_queue + (hash % state.queues as u64) as usize;
+            let queue = state.first_queue + spread(hash, state.queues);
             let protocol = match tcp_nodelay {
                 None => self.datagrams(host, load),
                 Some(nodelay) => self.tcp(host, peer, nodelay),
@@ -274,7 +275,7 @@ impl<'a> Builder<'a> {
             let rps = &state.stack.rps_cores;
             if !rps.is_empty() {
                 // Other bits than those that chose the queue.
-                let core = rps[(hash >> 32) as usize % rps.len()];
+                let core = rps[spread(hash >> 32, rps.len())];
                 end.rps_core = Some(state.first_core + core as usize);
             }
             self.ends.push(end);
@@ -282,12 +283,12 @@ impl<'a> Builder<'a> {
     }
 
     fn datagrams(&self, host: usize, load: &Load) -> Protocol {
-        let size = match load.traffic {
+        let payload = match load.traffic {
             Traffic::Datagrams { size, .. } => size.get(),
             _ => 64,
         };
         let buffer = self.hosts[host].stack.receive_buffer.get();
-        let limit = (buffer / (size + DATAGRAM_OVERHEAD)).max(1) as usize;
+        let limit = (size(buffer / (payload + DATAGRAM_OVERHEAD)) as usize).max(1);
         Protocol::Datagrams { waiting: Fifo::with_capacity(16), limit }
     }
 
@@ -297,23 +298,23 @@ impl<'a> Builder<'a> {
         Protocol::Tcp(Box::new(Tcp::new(Options {
             mss,
             chunk: if stack.tso { (CHUNK / mss).max(1) * mss } else { mss },
-            send_buffer: stack.send_buffer.get() as u32,
-            receive_buffer: stack.receive_buffer.get() as u32,
-            peer_buffer: peer.receive_buffer.get() as u32,
+            send_buffer: size(stack.send_buffer.get()),
+            receive_buffer: size(stack.receive_buffer.get()),
+            peer_buffer: size(peer.receive_buffer.get()),
             nodelay,
             congestion: stack.congestion,
         })))
     }
 
     fn mss(&self) -> u32 {
-        most_payload(Kind::Tcp, self.scenario.network.mtu.get() as u32)
+        most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
     }
 
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
         let mut add = |count: usize, component: fn(u32) -> Component| {
             let first = self.components.len();
-            self.components.extend((0..count as u32).map(component));
+            self.components.extend((0..id(count)).map(component));
             first
         };
         let core_slots = add(self.cores.len(), Component::Core);
@@ -366,6 +367,12 @@ impl<'a> Builder<'a> {
             events: 0,
         }
     }
+}
+
+/// One of `count` by a hash, as receive side scaling does.
+#[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
+const fn spread(hash: u64, count: usize) -> usize {
+    (hash % count as u64) as usize
 }
 
 fn plain(costs: &machine::Costs) -> Costs {

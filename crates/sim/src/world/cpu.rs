@@ -4,6 +4,7 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Level, Poll, Work};
 use crate::machine::{Driver, Placement};
+use crate::narrow::id;
 use crate::task::{Item, Program, State};
 
 impl World {
@@ -216,7 +217,7 @@ impl World {
         }
         self.tasks[task].state = State::Waiting;
         self.tasks[task].woke = true;
-        let entry = (task as u32, self.now);
+        let entry = (id(task), self.now);
         match self.tasks[task].bound.or_else(|| self.place(task, near)) {
             Some(core) => {
                 if let Some(current) = self.cores[core].task {

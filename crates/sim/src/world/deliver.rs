@@ -7,6 +7,7 @@ use latput_units::Nanos;
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
+use crate::narrow::id;
 use crate::task::{Program, Protocol};
 
 impl World {
@@ -90,7 +91,7 @@ impl World {
         };
         if !self.ends[end].is_ready {
             self.ends[end].is_ready = true;
-            self.tasks[task].ready.push(end as u32);
+            self.tasks[task].ready.push(id(end));
         }
         self.wake(task, core);
     }
@@ -106,7 +107,7 @@ impl World {
             && let Some(frame) = tcp.next_frame(self.now)
         {
             cost += if frame.payload == 0 { for_ack } else { for_data };
-            self.transmit(queue, Frame { end: end as u32 ^ 1, ..frame });
+            self.transmit(queue, Frame { end: id(end) ^ 1, ..frame });
         }
         self.arm(end);
         cost
@@ -123,7 +124,7 @@ impl World {
         if at < socket.timer_at {
             socket.timer_at = at;
             let host = &mut self.hosts[socket.host];
-            host.timers.push(Reverse((at, end as u32)));
+            host.timers.push(Reverse((at, id(end))));
             self.update_timers(self.ends[end].host);
         }
     }

@@ -4,6 +4,7 @@ use super::World;
 use crate::agenda::NEVER;
 use crate::core::Irq;
 use crate::frame::{Frame, Kind};
+use crate::narrow::id;
 use crate::port::{Far, Feed, Sending};
 use crate::vector::Event;
 
@@ -227,8 +228,7 @@ impl World {
     /// Sends a pause frame past everything that waits.
     fn ask_for_silence(&mut self, host: usize, quanta: u32) {
         self.hosts[host].paused_peer = quanta > 0;
-        let frame =
-            Frame { kind: Kind::Pause, end: host as u32, payload: quanta, ..Frame::default() };
+        let frame = Frame { kind: Kind::Pause, end: id(host), payload: quanta, ..Frame::default() };
         let port = self.hosts[host].port;
         self.ports[port].depart(frame, self.now, &mut self.rng);
         self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
@@ -250,7 +250,7 @@ impl World {
             ring.interrupted();
             let core = ring.core;
             self.update_vector(queue);
-            self.interrupt(core, Irq::Vector(queue as u32));
+            self.interrupt(core, Irq::Vector(id(queue)));
         } else {
             self.update_vector(queue);
         }

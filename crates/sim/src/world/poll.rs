@@ -8,6 +8,7 @@ use crate::agenda::Time;
 use crate::core::{Irq, Poll, Work};
 use crate::frame::{Frame, Kind};
 use crate::machine::Driver;
+use crate::narrow::id;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
@@ -32,7 +33,7 @@ impl World {
         if let Some(thread) = self.poll_threads[queue] {
             return self.wake(thread, core);
         }
-        self.cores[core].polls.push(Poll::Queue(queue as u32));
+        self.cores[core].polls.push(Poll::Queue(id(queue)));
     }
 
     /// A vector's interrupt was handled.
@@ -90,7 +91,7 @@ impl World {
         let unit = if host.stack.gro { GRO_UNIT } else { host.stack.delivery_batch };
         match poll {
             Poll::Backlog => {
-                let rx = (self.backlogs[core].frames.len() as u32).min(unit);
+                let rx = id(self.backlogs[core].frames.len()).min(unit);
                 (Work::Backlog { rx }, u64::from(rx) * costs.backlog_packet)
             }
             Poll::Queue(queue) => {
@@ -110,7 +111,7 @@ impl World {
                         unit.min(host.stack.napi_weight - ring.polled)
                     }
                 };
-                let rx = (ring.visible as u32).min(most);
+                let rx = id(ring.visible).min(most);
                 cost += u64::from(rx) * costs.rx_packet;
                 (Work::Queue { queue, rx, tx }, cost)
             }
@@ -276,10 +277,10 @@ impl World {
             return;
         }
         let each = host.polling.sysctls().each_burst;
-        let calls = host.polling.burst().div_ceil(each) * host.queues as u32;
+        let calls = host.polling.burst().div_ceil(each) * id(host.queues);
         host.round = Round { began: now, calls_left: calls };
         for queue in host.first_queue..host.first_queue + host.queues {
-            self.cores[core].polls.push(Poll::Queue(queue as u32));
+            self.cores[core].polls.push(Poll::Queue(id(queue)));
         }
     }
 

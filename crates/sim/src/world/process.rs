@@ -6,6 +6,7 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::Poll;
 use crate::frame::{Frame, Kind};
+use crate::narrow::{id, size};
 use crate::scenario::Spacing;
 use crate::task::{Item, Program, Protocol};
 
@@ -37,7 +38,7 @@ impl World {
                 if !self.queues[queue].scheduled {
                     return None;
                 }
-                let (work, cost) = self.plan_poll(core, Poll::Queue(queue as u32));
+                let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
                 (Item::Kernel(work), cost, 0)
             }
             Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
@@ -99,7 +100,7 @@ impl World {
         let costs = &self.hosts[self.tasks[task].host].costs;
         let socket = &self.ends[end as usize];
         let missing = awaited - socket.consumed;
-        let bytes = u64::from(missing).min(socket.readable()) as u32;
+        let bytes = size(u64::from(missing).min(socket.readable()));
         let completes = bytes == missing || answer.is_none();
         let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
         let mut user = 0;
@@ -126,7 +127,7 @@ impl World {
             };
             let room = tcp.writable();
             if room >= u64::from(message) || tcp.wakes_writer() {
-                let bytes = u64::from(message).min(room) as u32;
+                let bytes = size(u64::from(message).min(room));
                 let costs = &self.hosts[self.tasks[task].host].costs;
                 let cost = costs.syscall
                     + costs.user
@@ -191,7 +192,7 @@ impl World {
         tally.sent += 1;
         tally.sent_bytes += u64::from(size);
         let frame =
-            Frame { sent_at: due_at, end: end as u32 ^ 1, payload: size, kind, ..Frame::default() };
+            Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
         self.transmit(socket.queue, frame);
     }
 
@@ -210,7 +211,7 @@ impl World {
             Protocol::Datagrams { .. } => {
                 let frame = Frame {
                     sent_at: self.now,
-                    end: end as u32 ^ 1,
+                    end: id(end) ^ 1,
                     payload: bytes,
                     ..Frame::default()
                 };

@@ -1,5 +1,7 @@
 //! What must hold in every run: conservation, reproducibility, independence of other hosts' order.
 
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small draws")]
+
 use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
 
 use crate::Scenario;
@@ -69,7 +71,7 @@ fn random(seed: u64) -> Scenario {
         (hosts > 2 || rng.below(3) == 0).then(|| Bytes::new(20_000 + rng.below(200_000) as u64));
     let rate = [100_000_000, 1_000_000_000, 10_000_000_000][rng.below(3)];
     let hosts: Vec<Host> = (0..hosts).map(|_| random_host(&mut rng)).collect();
-    let loads = (0..1 + rng.below(4)).map(|_| random_load(&mut rng, hosts.len())).collect();
+    let loads = (0..=rng.below(4)).map(|_| random_load(&mut rng, hosts.len())).collect();
     Scenario {
         seed,
         warmup: Nanos::from_ms(2),
