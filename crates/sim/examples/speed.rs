@@ -51,7 +51,7 @@ fn scenario(name: &str, packets: f64) -> Scenario {
     scenario.network.rate = BitsPerSecond::new(10_000_000_000);
     for host in &mut scenario.hosts {
         host.machine = modern();
-        host.nic.coalescing = hold_off(20);
+        host.nic.coalescing = hold_off(if name.starts_with("udp") { 125 } else { 20 });
         host.stack.delivery_batch = 8;
         host.stack.gro = name == "tcp-tso";
         host.stack.tso = name == "tcp-tso";

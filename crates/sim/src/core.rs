@@ -79,6 +79,9 @@ pub(crate) struct Core {
     ends: Time,
     /// An idle core starts nothing before this.
     pub(crate) awake_at: Time,
+    /// The process item starts only then: its process sleeps until a known time and nobody else wants
+    /// the core. Whatever else comes breaks the reservation.
+    pub(crate) reserved_until: Time,
     /// Rests of interrupted items.
     pub(crate) softirq_left: Option<Time>,
     pub(crate) process_left: Option<Time>,
@@ -115,6 +118,7 @@ impl Core {
             since: 0,
             ends: 0,
             awake_at: 0,
+            reserved_until: 0,
             softirq_left: None,
             process_left: None,
             user_left: 0,
@@ -167,7 +171,7 @@ impl Core {
     }
 
     /// Charges the running item up to `now`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn charge(&mut self, now: Time) {
         let elapsed = now.saturating_sub(self.since);
         match self.level {

@@ -166,7 +166,7 @@ fn check_moderation(coalescing: Coalescing, pps: f64, interrupts_hz: f64, wait_n
     near(outcome.per_second(nic.interrupts), interrupts_hz, 0.01, "interrupts");
     near(nic.rx_packets as f64 / nic.interrupts as f64, pps / interrupts_hz, 0.01, "batch");
     // 1 us of latency and 9.36 ns of wire for 130 bytes.
-    let waited = outcome.loads[0].latency.mean_ns().unwrap() - 1_009.4;
+    let waited = outcome.loads[0].latency.mean_ns().expect("packets arrived") - 1_009.4;
     near(waited, wait_ns, 0.01, "wait");
 }
 

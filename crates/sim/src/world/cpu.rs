@@ -24,6 +24,7 @@ impl World {
     /// A hardware interrupt for `core`.
     #[inline]
     pub(super) fn interrupt(&mut self, core: usize, irq: Irq) {
+        self.break_reservation(core);
         self.cores[core].irqs.push(irq);
         match self.cores[core].level {
             Level::Idle | Level::Softirq => self.switch(core),
@@ -40,6 +41,7 @@ impl World {
 
     /// Soft interrupt work that nobody planned: `cost` more for `core`.
     pub(super) fn charge_softirq(&mut self, core: usize, cost: Time) {
+        self.break_reservation(core);
         self.cores[core].softirq_debt += cost;
         if matches!(self.cores[core].level, Level::Idle | Level::Process) {
             self.switch(core);
@@ -59,9 +61,41 @@ impl World {
 
     /// Starts an idle core that now has something to do.
     pub(super) fn kick(&mut self, core: usize) {
+        self.break_reservation(core);
         if self.cores[core].level == Level::Idle {
             self.switch(core);
         }
+    }
+
+    /// Something came before the process that holds a reservation: it sleeps on its own timer instead,
+    /// which is what it does in truth; the reservation only saves the event.
+    #[inline]
+    fn break_reservation(&mut self, core: usize) {
+        let this = &mut self.cores[core];
+        let until = this.reserved_until;
+        if until <= self.now || this.level != Level::Process {
+            return;
+        }
+        this.reserved_until = 0;
+        this.level = Level::Idle;
+        this.user_left = 0;
+        let task = this.task.take().expect("a reservation belongs to a process") as usize;
+        self.tasks[task].state = State::Asleep;
+        self.tasks[task].item = Item::Nothing;
+        let slot = self.tasks[task].slot.expect("only a process with a timer reserves a core");
+        self.agenda.set(slot, until);
+    }
+
+    /// Whether a process may hold `core` while it sleeps: nobody else waits.
+    pub(super) fn reserve(&mut self, core: usize, until: Time) -> bool {
+        let this = &mut self.cores[core];
+        let host = &self.hosts[this.host];
+        if !this.run_queue.is_empty() || !host.run_queue.is_empty() {
+            return false;
+        }
+        this.reserved_until = until;
+        this.awake_at = until + host.idle_exit;
+        true
     }
 
     #[inline]
@@ -238,7 +272,8 @@ impl World {
         let host = &self.hosts[self.tasks[task].host];
         let is_free = |core: &usize| {
             let core = &self.cores[*core];
-            core.task.is_none() && core.run_queue.is_empty()
+            let is_empty = core.task.is_none() || core.reserved_until > self.now;
+            is_empty && core.run_queue.is_empty()
         };
         let last = self.tasks[task].last_core;
         let preferred = match host.placement {

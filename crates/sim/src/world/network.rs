@@ -67,6 +67,9 @@ impl World {
             }
             Feed::Rings { first, count, turn } => (*first, *count, *turn),
         };
+        if count == 1 {
+            return self.next_of_ring(first);
+        }
         let (turn, queue) = (0..count)
             .map(|step| (from + step) % count)
             .map(|turn| (turn, first + turn))
@@ -120,8 +123,9 @@ impl World {
         if let Some(bytes) = completes {
             ring.done += 1;
             ring.done_bytes += u64::from(bytes);
-            ring.vector.tx(self.now);
-            self.update_vector(queue);
+            if ring.vector.tx(self.now) {
+                self.update_vector(queue);
+            }
         }
     }
 
@@ -187,8 +191,9 @@ impl World {
         if !ring.vector.coalescing().status_block {
             ring.visible += 1;
         }
-        ring.vector.rx(self.now);
-        self.update_vector(queue);
+        if ring.vector.rx(self.now) {
+            self.update_vector(queue);
+        }
     }
 
     /// The ring is full: the frame waits in the NIC if it has room, and is lost otherwise.

@@ -234,6 +234,9 @@ impl World {
 
     #[inline]
     fn flush(&mut self, core: usize, merger: &mut Merger) -> Time {
+        if merger.held.is_none() {
+            return 0;
+        }
         merger.held.take().map_or(0, |frame| self.deliver(core, &frame))
     }
 

@@ -42,7 +42,7 @@ impl World {
                 (Item::Kernel(work), cost, 0)
             }
             Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
-            Program::Source { size, next_at, .. } => self.begin_emit(task, size, next_at)?,
+            Program::Source { size, next_at, .. } => self.begin_emit(core, task, size, next_at)?,
             Program::Client { request, to_start, .. } if to_start > 0 => {
                 self.begin_start(core, task, request)
             }
@@ -65,12 +65,21 @@ impl World {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
-    fn begin_emit(&mut self, task: usize, size: u32, next_at: f64) -> Option<(Item, Time, Time)> {
+    fn begin_emit(
+        &mut self,
+        core: usize,
+        task: usize,
+        size: u32,
+        next_at: f64,
+    ) -> Option<(Item, Time, Time)> {
         let at = next_at as Time;
         if at > self.now {
-            let slot = self.tasks[task].slot.expect("every source has a timer");
-            self.agenda.set(slot, at);
-            return None;
+            if !self.reserve(core, at) {
+                let slot = self.tasks[task].slot.expect("every source has a timer");
+                self.agenda.set(slot, at);
+                return None;
+            }
+            self.tasks[task].woke = true;
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
         let cost = costs.syscall + costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
