@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// Charges the running item up to `now`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn charge(&mut self, now: Time) {
         let elapsed = now.saturating_sub(self.since);
         match self.level {
