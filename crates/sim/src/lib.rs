@@ -26,19 +26,71 @@ pub mod validate;
 pub mod vector;
 mod world;
 
+use latput_units::Nanos;
 pub use outcome::Outcome;
 pub use profile::Profile;
 pub use scenario::Scenario;
 pub use validate::Invalid;
+use vector::Coalescing;
+
+/// A run that can be looked at, and changed, while it goes on.
+#[derive(Debug)]
+pub struct Simulation {
+    scenario: Scenario,
+    world: world::World,
+    now: Nanos,
+}
+
+impl Simulation {
+    /// At time zero; refuses a scenario that has an impossible value or would not end in days.
+    pub fn new(scenario: &Scenario) -> Result<Self, Invalid> {
+        scenario.check()?;
+        let world = world::build(scenario);
+        Ok(Self { scenario: scenario.clone(), world, now: Nanos::ZERO })
+    }
+
+    /// The time in the simulation.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Goes on for `span` and gives what happened in it.
+    pub fn advance(&mut self, span: Nanos) -> Outcome {
+        let from = self.world.start_window();
+        self.now = self.now + span;
+        self.world.run_until(self.now.as_ns());
+        let to = self.world.snapshot();
+        outcome::collect(&self.world, &self.scenario, &from, &to)
+    }
+
+    /// Sets the moderation of every vector of a host, as `ethtool -C` does.
+    pub fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) -> Result<(), Invalid> {
+        validate::check_coalescing("coalescing", &coalescing)?;
+        self.world.set_coalescing(host, coalescing);
+        Ok(())
+    }
+
+    /// Sets `napi-defer-hard-irqs` and `gro-flush-timeout` of a host.
+    pub fn set_deferral(
+        &mut self,
+        host: usize,
+        hard_irqs: u32,
+        timeout: Nanos,
+    ) -> Result<(), Invalid> {
+        let mut changed = self.scenario.clone();
+        let stack = &mut changed.hosts[host].stack;
+        (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
+        changed.check()?;
+        self.scenario = changed;
+        self.world.set_deferral(host, hard_irqs, timeout);
+        Ok(())
+    }
+}
 
 /// Simulates `scenario` from its start to the end of its measured window; refuses one that has an
 /// impossible value or would not end in days.
 pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
-    scenario.check()?;
-    let mut world = world::build(scenario);
-    world.run_until(scenario.warmup.as_ns());
-    let from = world.start_window();
-    world.run_until((scenario.warmup + scenario.duration).as_ns());
-    let to = world.snapshot();
-    Ok(outcome::collect(&world, scenario, &from, &to))
+    let mut simulation = Simulation::new(scenario)?;
+    simulation.advance(scenario.warmup);
+    Ok(simulation.advance(scenario.duration))
 }

@@ -130,6 +130,7 @@ fn traffic(wanted: &Wanted) -> Traffic {
                 response: response_bytes,
                 burst,
                 connections,
+                think: Nanos::ZERO,
             }
         }
         Wanted::TcpStream { message_bytes, connections } => {

@@ -21,8 +21,8 @@ pub(crate) enum Program {
     Reader { message: u32 },
     /// Sends a request, awaits the response; `to_start` first requests are still to be sent.
     Client { request: u32, response: u32, to_start: u32 },
-    /// Answers requests.
-    Server { request: u32, response: u32 },
+    /// Answers requests, `think` after each.
+    Server { request: u32, response: u32, think: Time },
     /// Sends without end.
     Writer { message: u32 },
     /// Computes without end.
@@ -52,6 +52,8 @@ pub(crate) enum Item {
     Start { end: u32 },
     /// `bytes` read, which complete a message (and send the next) or not.
     Receive { end: u32, bytes: u32, completes: bool },
+    /// An answer whose time has come.
+    Answer { end: u32 },
     /// `bytes` written.
     Write { end: u32, bytes: u32 },
 }
@@ -66,6 +68,8 @@ pub(crate) struct Task {
     pub(crate) last_core: usize,
     /// CPU time had, for sharing fairly; a sleeper does not save it up.
     pub(crate) runtime: Time,
+    /// It starts nothing new from then on.
+    pub(crate) stop: Time,
     /// It slept: its next item includes waking up.
     pub(crate) woke: bool,
     /// Its sockets with something to do.
@@ -89,6 +93,7 @@ impl Task {
             bound,
             last_core,
             runtime: 0,
+            stop: NEVER,
             woke: false,
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
@@ -124,6 +129,8 @@ pub(crate) struct End {
     pub(crate) is_ready: bool,
     /// Bytes read of the message under way.
     pub(crate) consumed: u32,
+    /// Answers whose time has come and that the process has not sent.
+    pub(crate) owed: u32,
     /// When the requests in flight were sent.
     pub(crate) starts: Fifo<Time>,
     /// Its earliest entry in the host's timers.
@@ -153,6 +160,7 @@ impl End {
             protocol,
             is_ready: false,
             consumed: 0,
+            owed: 0,
             starts: Fifo::with_capacity(4),
             timer_at: NEVER,
         }

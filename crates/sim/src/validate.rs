@@ -119,6 +119,8 @@ impl Scenario {
             let cores = self.hosts[host].machine.cores;
             within(&format!("{key}.{end}_core"), core.unwrap_or(0), 0..=cores - 1)?;
         }
+        within(&format!("{key}.start"), load.start, Nanos::ZERO..=LONGEST)?;
+        within(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
         let datagram = u64::from(most_payload(Kind::Udp, mtu(&self.network)));
         match load.traffic {
             Traffic::Datagrams { size, rate_pps, .. } => {
@@ -126,13 +128,21 @@ impl Scenario {
                 within(&format!("{key}.rate_pps"), rate_pps, 1e-3..=1e9)
             }
             Traffic::Probe { rate_hz } => within(&format!("{key}.rate_hz"), rate_hz, 1e-3..=1e6),
-            Traffic::RequestResponse { transport, request, response, burst, connections } => {
+            Traffic::RequestResponse {
+                transport,
+                request,
+                response,
+                burst,
+                connections,
+                think,
+            } => {
                 let most = match transport {
                     crate::scenario::Transport::Udp => datagram,
                     crate::scenario::Transport::Tcp { .. } => 1 << 30,
                 };
                 within(&format!("{key}.request"), request.get(), 1..=most)?;
                 within(&format!("{key}.response"), response.get(), 1..=most)?;
+                within(&format!("{key}.think"), think, Nanos::ZERO..=Nanos::from_s(60))?;
                 within(&format!("{key}.burst"), burst, 0..=100_000)?;
                 within(&format!("{key}.connections"), connections, 1..=100_000)?;
                 let in_flight = u64::from(burst + 1) * u64::from(connections);
@@ -221,7 +231,7 @@ fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
     check_coalescing(&format!("{key}.coalescing"), &nic.coalescing)
 }
 
-fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(), Invalid> {
+pub(crate) fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(), Invalid> {
     let span = Nanos::ZERO..=Nanos::from_s(60);
     for (side, delay) in [("rx", &coalescing.rx), ("tx", &coalescing.tx)] {
         within(&format!("{key}.{side}.delay_ns"), delay.delay, span.clone())?;

@@ -10,7 +10,7 @@ mod process;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use latput_units::Rng;
+use latput_units::{Nanos, Rng};
 
 use crate::agenda::{Agenda, NEVER, Time};
 use crate::core::{Core, Irq, Spent};
@@ -22,6 +22,7 @@ use crate::port::Port;
 use crate::queue::{Counters, Queue};
 use crate::scenario::Scenario;
 use crate::task::{End, Tally, Task};
+use crate::vector::Coalescing;
 use latput_moderate::Polling;
 
 /// What a slot of the agenda stands for.
@@ -39,7 +40,7 @@ enum Component {
     Deferral(u32),
     /// A process's own timer.
     Task(u32),
-    /// A host's earliest TCP timer.
+    /// A host's earliest timer: TCP's, or an answer's.
     Timers(u32),
     /// A host's clock tick, for device polling.
     Tick(u32),
@@ -208,6 +209,20 @@ impl World {
             switch_dropped: self.switch_dropped(),
             retransmits: self.ends.iter().map(retransmits).sum(),
         }
+    }
+
+    /// Sets the moderation of every vector of a host.
+    pub(crate) fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) {
+        for queue in self.parts(host).1 {
+            self.queues[queue].vector.set_coalescing(coalescing);
+            self.update_vector(queue);
+        }
+    }
+
+    /// Sets the deferral of a host's polls.
+    pub(crate) fn set_deferral(&mut self, host: usize, hard_irqs: u32, timeout: Nanos) {
+        let stack = &mut self.hosts[host].stack;
+        (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
     }
 
     /// What each load did in the window.

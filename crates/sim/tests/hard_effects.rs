@@ -4,6 +4,7 @@
 mod scenarios;
 
 use latput_moderate::{Dim, E1000, Policy, dim, e1000};
+use latput_sim::Simulation;
 use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
 use latput_sim::outcome::Outcome;
 use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
@@ -255,6 +256,46 @@ fn a_busy_process_leaves_the_kernel_thread_its_share_and_gets_its_own() {
     let user = time.user.as_secs_f64();
     assert!((0.2..0.8).contains(&user), "{time:?}");
     near(time.busy().as_secs_f64(), 1.0, 0.001, "busy");
+}
+
+#[test]
+fn a_thinking_server_takes_no_cpu_and_hides_a_small_delay() {
+    let requests = |think| {
+        let traffic = Traffic::RequestResponse {
+            transport: TCP,
+            request: Bytes::new(128),
+            response: Bytes::new(65_536),
+            burst: 0,
+            connections: 1,
+            think,
+        };
+        modern_pair(vec![Load::new(0, 1, traffic)])
+    };
+    let slow = run(&requests(Nanos::from_ms(5)));
+    let quick = run(&requests(Nanos::ZERO));
+    // 5 ms of thinking and some 60 us of transfer; 65536 bytes are 46 segments.
+    assert!((190.0..199.0).contains(&rate(&slow, 0)), "{}", rate(&slow, 0));
+    assert!(rate(&quick, 0) > 5_000.0, "{}", rate(&quick, 0));
+    assert!(slow.hosts[1].cpu().busy() < Nanos::from_ms(30), "{:?}", slow.hosts[1].cpu());
+}
+
+#[test]
+fn a_running_simulation_can_be_watched_and_its_moderation_moved() {
+    let second = Nanos::from_s(1);
+    let on_off = datagrams(1e5, Spacing::Even).between(second, Nanos::from_s(3));
+    let mut simulation = Simulation::new(&modern_pair(vec![on_off])).expect("a sound scenario");
+    let seen = |outcome: &Outcome| {
+        let interrupts = outcome.hosts[1].nic().interrupts as f64;
+        (outcome.loads[0].received as f64, interrupts)
+    };
+    assert_eq!(seen(&simulation.advance(second)), (0.0, 0.0));
+    let (packets, interrupts) = seen(&simulation.advance(second));
+    near(packets, 1e5, 0.001, "packets");
+    near(interrupts, 1e5, 0.001, "interrupts without moderation");
+    simulation.set_coalescing(1, hold_off(100)).expect("a sound setting");
+    near(seen(&simulation.advance(second)).1, 1e4, 0.001, "interrupts with a hold-off");
+    assert!(seen(&simulation.advance(second)).0 < 20.0, "the load has stopped");
+    assert!(simulation.set_coalescing(1, hold_off(100_000_000)).is_err(), "100 s is refused");
 }
 
 fn modern_pair(loads: Vec<Load>) -> Scenario {

@@ -6,7 +6,7 @@ use latput_moderate::Polling;
 use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
-use crate::agenda::{Agenda, Time};
+use crate::agenda::{Agenda, NEVER, Time};
 use crate::core::Core;
 use crate::fifo::Fifo;
 use crate::frame::{Kind, most_payload};
@@ -174,11 +174,18 @@ impl<'a> Builder<'a> {
                 self.add_flow(idx, load, None);
                 self.add_source(load, first_end, 56, rate_hz, Spacing::Even);
             }
-            Traffic::RequestResponse { transport, request, response, burst, connections } => {
+            Traffic::RequestResponse {
+                transport,
+                request,
+                response,
+                burst,
+                connections,
+                think,
+            } => {
                 let (request, response) = (size(request.get()), size(response.get()));
                 let to_start = connections * (burst + 1);
                 let client = Program::Client { request, response, to_start };
-                let server = Program::Server { request, response };
+                let server = Program::Server { request, response, think: think.as_ns() };
                 let tasks = self.add_pair(load, client, server);
                 let nodelay = match transport {
                     Transport::Udp => None,
@@ -203,7 +210,8 @@ impl<'a> Builder<'a> {
             }
             Traffic::Compute => {
                 let task = self.add_task(load.from, load.from_core, Program::Compute);
-                self.start_later(task, 0);
+                self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
+                self.start_later(task, load.start.as_ns(), 0);
             }
         }
     }
@@ -212,7 +220,8 @@ impl<'a> Builder<'a> {
     fn add_pair(&mut self, load: &Load, from: Program, to: Program) -> (usize, usize) {
         let from = self.add_task(load.from, load.from_core, from);
         let to = self.add_task(load.to, load.to_core, to);
-        self.start_later(from, START_SPREAD);
+        self.tasks[from].stop = load.stop.map_or(NEVER, Nanos::as_ns);
+        self.start_later(from, load.start.as_ns(), START_SPREAD);
         (from, to)
     }
 
@@ -235,12 +244,14 @@ impl<'a> Builder<'a> {
     #[expect(clippy::cast_possible_truncation, reason = "a start within a millisecond")]
     fn add_source(&mut self, load: &Load, end: usize, size: u32, rate_hz: f64, spacing: Spacing) {
         let gap_ns = 1e9 / rate_hz;
-        let next_at = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
+        let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
+        let next_at = load.start.as_ns() as f64 + phase;
         let program = Program::Source { end, size, gap_ns, spacing, next_at };
         let task = self.add_task(load.from, load.from_core, program);
         self.ends[end].task = Some(task);
         let slot = self.start_at(task, next_at as Time);
         self.tasks[task].slot = Some(slot);
+        self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
     }
 
     fn add_task(&mut self, host: usize, core: Option<u32>, program: Program) -> usize {
@@ -250,9 +261,9 @@ impl<'a> Builder<'a> {
         self.tasks.len() - 1
     }
 
-    fn start_later(&mut self, task: usize, spread: Time) {
+    fn start_later(&mut self, task: usize, from: Time, spread: Time) {
         let at = self.random_time(spread);
-        self.start_at(task, at);
+        self.start_at(task, from + at);
     }
 
     fn start_at(&mut self, task: usize, at: Time) -> usize {
@@ -322,10 +333,10 @@ impl<'a> Builder<'a> {
         let port_slots = add(self.ports.len(), Component::Port);
         let wire_slots = add(self.ports.len(), Component::Wire);
         // The fewer slots, the lower the tree: those that nothing will use are left out.
-        let defers = self.hosts.iter().any(|host| host.stack.defer_hard_irqs > 0);
-        let deferral_slots = add(if defers { self.queues.len() } else { 0 }, Component::Deferral);
-        let has_tcp = self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)));
-        let timer_slots = add(if has_tcp { self.hosts.len() } else { 0 }, Component::Timers);
+        let deferral_slots = add(self.queues.len(), Component::Deferral);
+        let has_timers = self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
+            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }));
+        let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
         let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
         let mut agenda = Agenda::new(self.components.len());

@@ -10,6 +10,9 @@ use crate::frame::{Frame, Kind};
 use crate::narrow::id;
 use crate::task::{Program, Protocol};
 
+/// Marks a timer that is an answer's, not TCP's.
+const ANSWER: u32 = 1 << 31;
+
 impl World {
     /// A packet (merged by GRO, perhaps) reaches its socket in a soft interrupt of `core`; gives what
     /// that cost.
@@ -129,19 +132,32 @@ impl World {
         }
     }
 
+    /// The answer to a request is due `think` from now.
+    pub(super) fn answer_later(&mut self, end: usize, think: Time) {
+        let host = self.ends[end].host;
+        self.hosts[host].timers.push(Reverse((self.now + think, id(end) | ANSWER)));
+        self.update_timers(host);
+    }
+
     fn update_timers(&mut self, host: usize) {
         let host = &self.hosts[host];
         let at = host.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
         self.agenda.set(host.timers_slot, at);
     }
 
-    /// The earliest TCP timer of a host.
+    /// The earliest timer of a host.
     pub(super) fn timers_due(&mut self, host: usize) {
         let now = self.now;
         while let Some(&Reverse((at, end))) = self.hosts[host].timers.peek()
             && at <= now
         {
             self.hosts[host].timers.pop();
+            if end & ANSWER != 0 {
+                let end = (end & !ANSWER) as usize;
+                self.ends[end].owed += 1;
+                self.make_ready(self.queues[self.ends[end].queue].core, end);
+                continue;
+            }
             let end = end as usize;
             if self.ends[end].timer_at != at {
                 continue;

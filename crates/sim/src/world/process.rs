@@ -28,6 +28,10 @@ impl World {
             self.tasks[task].item = Item::Nothing;
             return Some((debt, 0));
         }
+        let is_over = self.now >= self.tasks[task].stop;
+        if is_over {
+            self.forget_starts(task);
+        }
         let (item, cost, user) = match self.tasks[task].program {
             Program::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
@@ -41,6 +45,9 @@ impl World {
                 let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
                 (Item::Kernel(work), cost, 0)
             }
+            Program::Compute | Program::Source { .. } | Program::Writer { .. } if is_over => {
+                return None;
+            }
             Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
             Program::Source { size, next_at, .. } => self.begin_emit(core, task, size, next_at)?,
             Program::Client { request, to_start, .. } if to_start > 0 => {
@@ -49,8 +56,11 @@ impl World {
             Program::Client { request, response, .. } => {
                 self.begin_exchange(core, task, response, Some(request))?
             }
-            Program::Server { request, response } => {
-                self.begin_exchange(core, task, request, Some(response))?
+            Program::Server { request, response, think } => {
+                self.begin_answer(task, response).or_else(|| {
+                    let answer = if think == 0 { Some(response) } else { None };
+                    self.begin_exchange(core, task, request, answer)
+                })?
             }
             Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
             Program::Writer { message } => self.begin_write(core, task, message)?,
@@ -110,7 +120,8 @@ impl World {
         let socket = &self.ends[end as usize];
         let missing = awaited - socket.consumed;
         let bytes = size(u64::from(missing).min(socket.readable()));
-        let completes = bytes == missing || answer.is_none();
+        let is_reader = matches!(self.tasks[task].program, Program::Reader { .. });
+        let completes = bytes == missing || is_reader;
         let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
         let mut user = 0;
         if completes {
@@ -121,6 +132,26 @@ impl World {
             }
         }
         Some((Item::Receive { end, bytes, completes }, cost, user))
+    }
+
+    /// An answer that is due after thinking.
+    fn begin_answer(&self, task: usize, response: u32) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        if self.ends[end as usize].owed == 0 {
+            return None;
+        }
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let cost = costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, response);
+        Some((Item::Answer { end }, cost, 0))
+    }
+
+    /// A client whose time was over before it began forgets its first requests.
+    fn forget_starts(&mut self, task: usize) {
+        if let Program::Client { to_start, .. } = &mut self.tasks[task].program {
+            for _ in 0..std::mem::take(to_start) {
+                self.tasks[task].ready.pop();
+            }
+        }
     }
 
     fn begin_write(
@@ -178,6 +209,7 @@ impl World {
             Item::Receive { end, bytes, completes } => {
                 self.finish_exchange(core, task, end as usize, bytes, completes)
             }
+            Item::Answer { end } => self.finish_answer(core, task, end as usize),
             Item::Write { end, bytes } => self.finish_write(task, end as usize, bytes),
         }
     }
@@ -251,21 +283,42 @@ impl World {
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
                 tally.latency.record(Nanos::from_ns(self.now - started));
-                cost += self.send_request(end, request);
+                if self.now < self.tasks[task].stop {
+                    cost += self.send_request(end, request);
+                }
             }
-            Program::Server { response, .. } if completes => {
+            Program::Server { response, think, .. } if completes => {
                 self.ends[end].consumed = 0;
-                cost += self.send_message(end, response);
+                if think == 0 {
+                    cost += self.send_message(end, response);
+                } else {
+                    self.answer_later(end, think);
+                }
             }
             Program::Client { .. } | Program::Server { .. } => self.ends[end].consumed += bytes,
             _ => {}
         }
-        // The next ready socket, then this one again if more waits: as an epoll loop goes round.
+        self.next_ready(core, task, end);
+        cost
+    }
+
+    /// The next ready socket, then this one again if more waits: as an epoll loop goes round.
+    fn next_ready(&mut self, core: usize, task: usize, end: usize) {
         self.tasks[task].ready.pop();
-        self.ends[end].is_ready = false;
-        if self.ends[end].readable() > 0 {
+        let socket = &mut self.ends[end];
+        socket.is_ready = false;
+        if socket.owed > 0 || socket.readable() > 0 {
             self.make_ready(core, end);
         }
+    }
+
+    fn finish_answer(&mut self, core: usize, task: usize, end: usize) -> Time {
+        self.ends[end].owed -= 1;
+        let cost = match self.tasks[task].program {
+            Program::Server { response, .. } => self.send_message(end, response),
+            _ => unreachable!("only servers answer"),
+        };
+        self.next_ready(core, task, end);
         cost
     }
 

@@ -187,7 +187,9 @@ fn random_load(rng: &mut Rng, hosts: usize) -> Load {
             response: Bytes::new([1, 1_400][rng.below(2)]),
             burst: rng.below(20) as u32,
             connections,
+            think: Nanos::from_us([0, 0, 50][rng.below(3)]),
         },
     };
-    Load::new(from, to, traffic)
+    let load = Load::new(from, to, traffic);
+    if rng.below(3) == 0 { load.between(Nanos::from_ms(3), Nanos::from_ms(12)) } else { load }
 }

@@ -38,6 +38,7 @@ pub fn requests(transport: Transport, burst: u32) -> Load {
         response: Bytes::new(1),
         burst,
         connections: 1,
+        think: Nanos::ZERO,
     };
     Load::new(0, 1, traffic)
 }
