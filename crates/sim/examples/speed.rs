@@ -13,7 +13,8 @@ use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests, run};
 
-const NAMES: [&str; 6] = ["udp", "udp-poisson", "rr", "tcp", "tcp-tso", "tcp-1000"];
+const NAMES: [&str; 8] =
+    ["udp", "udp-poisson", "rr", "tcp", "tcp-tso", "tcp-10", "tcp-1000", "tcp-10000"];
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -43,7 +44,9 @@ fn scenario(name: &str, packets: f64) -> Scenario {
         "udp-poisson" => (datagrams(5e5, Spacing::Poisson), 5e5),
         "rr" => (requests(Transport::Tcp { nodelay: true }, 16), 4e5),
         "tcp" | "tcp-tso" => (stream(1), 6e5),
-        _ => (stream(1_000), 6e5),
+        "tcp-10" => (stream(10), 6e5),
+        "tcp-1000" => (stream(1_000), 6e5),
+        _ => (stream(10_000), 6e5),
     };
     let mut scenario = free(vec![load]);
     scenario.warmup = Nanos::ZERO;
