@@ -1,2 +1,44 @@
-//! latput.
-fn main() {}
+//! `cargo xtask`: the checks, the tests and the comparisons of this repository, each one command.
+
+#![expect(clippy::print_stdout, reason = "automation talks to whoever runs it")]
+#![expect(clippy::print_stderr, reason = "automation talks to whoever runs it")]
+#![expect(unreachable_pub, reason = "`pub` says what a module offers to the others")]
+
+mod ci;
+mod peers;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::workspace::Workspace;
+
+/// Automation of the latput repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Run every check and test in order; stops at the first that fails.
+    Ci(ci::Options),
+    /// Hold the tree to the rules that no compiler checks.
+    Tidy,
+    /// Compare latput's traffic engine with netperf and iperf3 on the lab, interleaved.
+    BenchPeers(peers::Options),
+}
+
+fn main() -> ExitCode {
+    let task = Task::parse();
+    let done = Workspace::find().and_then(|workspace| match task {
+        Task::Ci(options) => ci::run(&workspace, &options),
+        Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
+        Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+    });
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,20 @@
-//! To be written.
+//! Runs a plan on a testbed: agents over stdio, the order of trials, the stopping rule and the
+//! results file.
+//!
+//! Read [`runner`] first; then [`testbed`] and [`agent`] for the two ends of the control line,
+//! [`protocol`] for what goes over it, and [`archive`] for where finished trials are kept.
+
+pub mod agent;
+pub mod archive;
+pub mod checks;
+pub mod controller;
+pub mod error;
+pub mod host;
+pub mod protocol;
+pub mod runner;
+pub mod testbed;
+
+pub use archive::Archive;
+pub use error::{Error, ErrorKind};
+pub use runner::{Ended, Progress, run};
+pub use testbed::Testbed;

@@ -8,17 +8,20 @@ use crate::value::{Place, Value};
 /// Reads knobs. One implementation value stands for one network namespace.
 pub trait KernelRead {
     /// Every place of `knob` on `interface` with its value, in ascending order of place; never
-    /// empty. A knob that this interface or kernel does not have is
-    /// [`KernelErrorKind::Unsupported`].
+    /// empty. Where the kernel has a device-wide value beside those of the NAPIs, both are listed:
+    /// a place that is not listed is neither written nor put back. A knob that this interface or
+    /// kernel does not have is [`KernelErrorKind::Unsupported`].
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError>;
 
-    /// Whether `knob` could be set here, and through what; decided without writing.
+    /// Whether `knob` could be set here, and through what; decided without writing and without
+    /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
 }
 
 /// Writes knobs. Only the transaction calls this.
 pub trait KernelWrite: KernelRead {
-    /// Writes one value at one place. An `Ok` is not a proof: the transaction reads back.
+    /// Writes one value at one place, and returns when a read would show it. An `Ok` is not a proof:
+    /// the transaction reads back.
     fn write(
         &mut self,
         interface: &str,
@@ -26,6 +29,28 @@ pub trait KernelWrite: KernelRead {
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError>;
+}
+
+impl<K: KernelRead + ?Sized> KernelRead for &mut K {
+    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
+        (**self).read(interface, knob)
+    }
+
+    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+        (**self).capability(interface, knob)
+    }
+}
+
+impl<K: KernelWrite + ?Sized> KernelWrite for &mut K {
+    fn write(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), KernelError> {
+        (**self).write(interface, knob, place, value)
+    }
 }
 
 /// Whether and how a knob can be set on an interface.

@@ -5,9 +5,20 @@
 //! through [`CheckpointStore`].
 
 pub mod catalogue;
+pub mod checkpoint;
 pub mod kernel;
+pub mod parse;
+pub mod spec;
+pub mod transaction;
 pub mod value;
 
-pub use catalogue::Knob;
+pub use catalogue::{Knob, UnknownKnob};
+pub use checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite};
+pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
+pub use spec::{KnobSpec, Tier, ValueKind};
+pub use transaction::{
+    Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored, Session,
+    apply, commit, plan, plan_restore, restore,
+};
 pub use value::{Place, Setting, State, Value};

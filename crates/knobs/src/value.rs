@@ -7,6 +7,7 @@ use latput_units::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Knob;
+use crate::spec::ValueKind;
 
 /// The value of one knob. Which kind a knob has is in its catalogue entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,6 +21,18 @@ pub enum Value {
     Switch(bool),
     /// A set of CPUs.
     Cpus(CpuSet),
+}
+
+impl Value {
+    /// What kind of value this is.
+    pub const fn kind(&self) -> ValueKind {
+        match self {
+            Self::Count(_) => ValueKind::Count,
+            Self::Time(_) => ValueKind::Time,
+            Self::Switch(_) => ValueKind::Switch,
+            Self::Cpus(_) => ValueKind::Cpus,
+        }
+    }
 }
 
 impl fmt::Display for Value {

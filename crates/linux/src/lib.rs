@@ -1,1 +1,33 @@
-//! To be written.
+//! The only crate that speaks to the kernel: netlink, sysfs, procfs, counters, namespaces.
+//!
+//! Everything here acts on the network namespace of the calling thread at the time it was opened;
+//! [`Namespace::run_in`] and [`Namespace::enter_process`] change which that is.
+#![allow(
+    unsafe_code,
+    reason = "namespaces, one socket option, another process's CPU clock and bpf(2) have no safe wrapper"
+)]
+
+pub mod bpf;
+pub mod checkpoint;
+pub mod counters;
+pub mod ethtool;
+pub mod facts;
+pub mod lab;
+pub mod namespace;
+pub mod netdev;
+pub mod netlink;
+pub mod process;
+pub mod route;
+
+mod error;
+mod kernel;
+mod sysfs;
+
+pub use bpf::NapiTracer;
+pub use checkpoint::FileCheckpoints;
+pub use counters::{Glance, Sample, Sampler};
+pub use error::Error;
+pub use kernel::LinuxKernel;
+pub use lab::{Lab, LabHost, LabOptions};
+pub use namespace::Namespace;
+pub use process::{Capability, OsClock};

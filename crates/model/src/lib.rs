@@ -4,7 +4,14 @@
 //! Pure: no I/O, no clock, no threads.
 
 pub mod goal;
+mod pareto;
+mod recommend;
+mod runs;
 pub mod summary;
+#[cfg(test)]
+mod synthetic;
+mod warning;
+mod words;
 
-pub use goal::Goal;
-pub use summary::{Cell, Recommendation, Summary};
+pub use goal::{Goal, GoalError};
+pub use summary::{Cell, Recommendation, Summary, too_wide};

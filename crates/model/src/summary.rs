@@ -1,9 +1,15 @@
 //! What a results file amounts to: the one thing that tables, pictures and exports are made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram};
-use latput_trial::Metric;
+use latput_trial::{Metric, Results, Row, Traffic};
+
+use crate::goal::{Goal, Measure};
+use crate::recommend::recommend;
+use crate::runs::{Run, Runs};
+use crate::{pareto, warning};
 
 /// A results file, summarised.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +25,10 @@ pub struct Summary {
     pub outliers: Vec<Outlier>,
     /// Failed checks of trials, those of the same name on the same cell counted together.
     pub failed_checks: Vec<FailedCheck>,
-    /// netperf's kind of warning: intervals that are wider than was asked for.
+    /// netperf's kind of warning, one for each cell whose rate has a wider interval than was asked
+    /// for.
+    pub too_wide: Vec<String>,
+    /// What of the results or their goal could not be used.
     pub warnings: Vec<String>,
 }
 
@@ -35,7 +44,8 @@ pub struct Cell {
     /// Each figure the workload has, over all runs.
     pub metrics: BTreeMap<Metric, Estimate>,
     /// Each figure as a ratio to the first setting's, paired within blocks; absent for the first
-    /// setting itself and where a figure was 0.
+    /// setting itself and where a figure was 0. Each interval stands for itself: of a hundred at 99 %
+    /// one excludes 1 by chance. The recommendation corrects for that.
     pub against_first: BTreeMap<Metric, Estimate>,
     /// The round-trip times of all runs together.
     pub latency: Option<Histogram>,
@@ -91,4 +101,311 @@ pub struct Recommendation {
     pub against_first: Option<Estimate>,
     /// Two or three sentences: the difference, its interval, and what it costs elsewhere.
     pub reason: Vec<String>,
+}
+
+impl Summary {
+    /// Summarises `results`. Whatever they lack is absent from the summary, and a goal that cannot be
+    /// judged is a warning.
+    pub fn of(results: &Results) -> Self {
+        let runs = Runs::of(results);
+        let mut warnings = runs.remarks.clone();
+        if !(results.confidence > 0.0 && results.confidence < 1.0) {
+            let confidence = results.confidence;
+            warnings.push(format!(
+                "a confidence of {confidence} is not above 0 and below 1: nothing has an interval"
+            ));
+        }
+        let cells: Vec<Cell> =
+            runs.cells().map(|(at, runs_of_cell)| cell(results, &runs, at, runs_of_cell)).collect();
+        let recommendation = results.goal.as_ref().and_then(|text| {
+            let goal = Goal::parse(text).map_err(|error| error.to_string());
+            goal.and_then(|goal| recommend(results, &runs, &goal))
+                .map_err(|why| warnings.push(format!("no recommendation: {why}")))
+                .ok()
+        });
+        Self {
+            pareto: pareto::front(results, &cells),
+            recommendation,
+            outliers: outliers(results, &runs),
+            failed_checks: failed_checks(&runs),
+            too_wide: cells.iter().filter_map(|cell| warning::too_wide(results, cell)).collect(),
+            warnings,
+            cells,
+        }
+    }
+}
+
+/// The workloads with a setting whose rate has a wider interval than was asked for, or none at all,
+/// by index: those that need more runs. The same answer as from [`Cell::narrow_enough`] of a whole
+/// summary, at a fraction of the cost, since no histogram is looked at.
+pub fn too_wide(results: &Results) -> Vec<usize> {
+    let runs = Runs::with_rates_only(results);
+    let is_wide = |&(setting, workload): &(usize, usize)| {
+        let metric = Measure::Rate.of(&results.workloads[workload].traffic);
+        let rate = runs.estimate(setting, workload, metric, results.confidence);
+        !is_narrow_enough(results, rate.as_ref())
+    };
+    let wide = runs.cells().map(|(at, _)| at).filter(is_wide);
+    wide.map(|(_, workload)| workload).collect::<BTreeSet<usize>>().into_iter().collect()
+}
+
+fn is_narrow_enough(results: &Results, rate: Option<&Estimate>) -> bool {
+    let half_width = rate.and_then(Estimate::half_width_ratio);
+    half_width.is_some_and(|half_width| half_width <= results.half_width)
+}
+
+/// The figures of a workload that settings are judged by: what it gets done, its tail, its cost.
+pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
+    [
+        Measure::Rate.of(traffic),
+        Metric::LatencyNsP99,
+        Metric::ProbeNsP99,
+        Metric::SutServiceDemandUs,
+    ]
+}
+
+fn cell(
+    results: &Results,
+    runs: &Runs<'_>,
+    (setting, workload): (usize, usize),
+    runs_of_cell: &BTreeMap<u32, Run<'_>>,
+) -> Cell {
+    let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
+    let against_first = |metric| {
+        let ratio = runs.ratio((0, setting), workload, metric, results.confidence)?;
+        (setting != 0).then_some(ratio)
+    };
+    let of_all = |figure: &dyn Fn(Metric) -> Option<Estimate>| {
+        Metric::ALL.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
+    };
+    let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
+    let rate = metrics.get(&Measure::Rate.of(&results.workloads[workload].traffic));
+    let rows = || runs_of_cell.values().map(|run| run.row);
+    Cell {
+        setting,
+        workload,
+        runs: runs_of_cell.len(),
+        against_first: of_all(&against_first),
+        latency: pooled(rows().filter_map(|row| row.observation.traffic.latency.as_ref())),
+        probe: pooled(rows().filter_map(|row| Some(&row.observation.probe.as_ref()?.rtt))),
+        narrow_enough: is_narrow_enough(results, rate),
+        metrics,
+    }
+}
+
+fn pooled<'a>(mut histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
+    let mut all = histograms.next()?.clone();
+    histograms.for_each(|histogram| all.merge(histogram));
+    Some(all)
+}
+
+fn outliers(results: &Results, runs: &Runs<'_>) -> Vec<Outlier> {
+    let mut found = Vec::new();
+    for ((setting, workload), _) in runs.cells() {
+        for metric in headline(&results.workloads[workload].traffic) {
+            let (blocks, values): (Vec<u32>, Vec<f64>) =
+                runs.figures(setting, workload, metric).into_iter().unzip();
+            let median = Spread::of(&values).map_or(0.0, |spread| spread.median);
+            found.extend(outlier::outliers(&values).into_iter().map(|run| Outlier {
+                setting,
+                workload,
+                block: blocks[run],
+                metric,
+                value: values[run],
+                median,
+            }));
+        }
+    }
+    found
+}
+
+fn failed_checks(runs: &Runs<'_>) -> Vec<FailedCheck> {
+    let mut found = Vec::new();
+    for ((setting, workload), runs_of_cell) in runs.cells() {
+        let mut by_name: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+        for run in runs_of_cell.values() {
+            for (name, detail) in failures(run.row) {
+                by_name.entry(name).or_insert((0, detail)).0 += 1;
+            }
+        }
+        found.extend(by_name.into_iter().map(|(name, (runs, detail))| FailedCheck {
+            setting,
+            workload,
+            name: name.to_owned(),
+            runs,
+            detail: detail.to_owned(),
+        }));
+    }
+    found
+}
+
+/// The names of a run's failed checks, each once, with the detail of its first failure.
+fn failures(row: &Row) -> BTreeMap<&str, &str> {
+    let failed = row.observation.checks.iter().filter(|check| !check.passed);
+    // Collected backwards, so that the first of a name is the one that stays.
+    failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_stats::Method;
+    use latput_trial::Check;
+    use latput_units::{Nanos, Rng};
+
+    use super::*;
+    use crate::synthetic::{Figures, noise, results, rr, stream, udp};
+
+    #[test]
+    fn a_cell_has_every_figure_with_the_interval_of_its_kind() {
+        let summary = Summary::of(&steady(6));
+        assert_eq!(summary.cells.len(), 6);
+        let cell = &summary.cells[0];
+        let method = |metric| cell.metrics.get(&metric).map(|estimate| estimate.method);
+        assert_eq!(method(Metric::TransactionsPerS), Some(Method::StudentT));
+        assert_eq!(method(Metric::LatencyNsP99), Some(Method::OrderStatistic));
+        assert_eq!(method(Metric::ThroughputBps), None);
+        assert_eq!(cell.latency.as_ref().map(Histogram::count), Some(600));
+        assert_eq!((cell.runs, cell.narrow_enough), (6, true));
+        assert!(summary.warnings.is_empty(), "{:?}", summary.warnings);
+        assert!(summary.too_wide.is_empty(), "{:?}", summary.too_wide);
+    }
+
+    #[test]
+    fn settings_are_compared_with_the_first_within_blocks() {
+        let summary = Summary::of(&steady(6));
+        assert!(summary.cells[0].against_first.is_empty());
+        let cell =
+            summary.cells.iter().find(|cell| cell.setting == 1 && cell.workload == 1).unwrap();
+        let ratio = &cell.against_first[&Metric::ThroughputBps];
+        assert_eq!((ratio.method, ratio.runs), (Method::PairedLogRatio, 6));
+        assert!(ratio.low < 0.8 && 0.8 < ratio.high && !ratio.excludes(0.8), "{ratio:?}");
+    }
+
+    #[test]
+    fn one_run_has_no_interval_and_says_so() {
+        let summary = Summary::of(&steady(1));
+        for cell in &summary.cells {
+            assert!(cell.metrics.values().all(|estimate| estimate.method == Method::Single));
+            assert!(!cell.narrow_enough);
+        }
+        assert_eq!(summary.too_wide.len(), 6);
+        assert!(summary.too_wide[0].contains("one run has no interval"), "{:?}", summary.too_wide);
+    }
+
+    #[test]
+    fn a_wide_interval_is_warned_of_with_what_was_asked_and_reached() {
+        let mut results = steady(6);
+        results.half_width = 0.000_1;
+        let summary = Summary::of(&results);
+        let warning = &summary.too_wide[0];
+        for part in
+            ["`off`", "`rr`", "not met", "+/- 0.01 % at 99 %", "transactions_per_s +/-", "CPU"]
+        {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+    }
+
+    #[test]
+    fn the_stopping_rule_sees_what_the_summary_sees() {
+        let wide_in_the_second = |blocks, half_width| {
+            let mut results = steady(blocks);
+            results.half_width = half_width;
+            let row =
+                results.rows.iter_mut().find(|row| (row.setting, row.workload) == (1, 1)).unwrap();
+            row.observation.traffic.received_bytes /= 2;
+            results
+        };
+        for (blocks, half_width, expected) in
+            [(6, 0.025, vec![1]), (1, 0.025, vec![0, 1, 2]), (6, 10.0, vec![]), (0, 0.1, vec![])]
+        {
+            let results = wide_in_the_second(blocks.max(1), half_width);
+            let results =
+                if blocks == 0 { Results { rows: Vec::new(), ..results } } else { results };
+            let summary = Summary::of(&results);
+            let wide = summary.cells.iter().filter(|cell| !cell.narrow_enough);
+            let of_summary: BTreeSet<usize> = wide.map(|cell| cell.workload).collect();
+            assert_eq!(too_wide(&results), expected);
+            assert_eq!(of_summary.into_iter().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn an_odd_run_is_listed() {
+        let mut results = steady(8);
+        let row = results.rows.iter_mut().find(|row| row.block == 3 && row.setting == 1).unwrap();
+        row.observation.traffic.latency.as_mut().unwrap().record_n(Nanos::from_ms(1), 50);
+        let summary = Summary::of(&results);
+        let [outlier] = summary.outliers.as_slice() else { panic!("{:?}", summary.outliers) };
+        assert_eq!((outlier.setting, outlier.workload, outlier.block), (1, 0, 3));
+        assert_eq!(outlier.metric, Metric::LatencyNsP99);
+        assert!(outlier.value > 9e5 && outlier.median < 1e5, "{outlier:?}");
+    }
+
+    #[test]
+    fn failed_checks_are_counted_by_name_and_cell() {
+        let mut results = steady(3);
+        let check = |name: &str, passed, detail: &str| Check {
+            name: name.to_owned(),
+            passed,
+            detail: detail.to_owned(),
+        };
+        for row in results.rows.iter_mut().filter(|row| row.setting == 1 && row.workload == 2) {
+            let detail = format!("block {}", row.block);
+            row.observation.checks =
+                vec![check("steal", row.block == 0, &detail), check("drops", true, "")];
+        }
+        let summary = Summary::of(&results);
+        let [failed] = summary.failed_checks.as_slice() else {
+            panic!("{:?}", summary.failed_checks)
+        };
+        assert_eq!((failed.setting, failed.workload, failed.runs), (1, 2, 2));
+        assert_eq!((failed.name.as_str(), failed.detail.as_str()), ("steal", "block 1"));
+    }
+
+    #[test]
+    fn empty_and_damaged_results_are_summarised_without_a_crash() {
+        let empty = results(&[], &[], 3, |_, _| Figures::default());
+        let summary = Summary::of(&Results { goal: Some("latency".to_owned()), ..empty });
+        assert!(summary.cells.is_empty() && summary.pareto.is_empty());
+        assert!(summary.warnings[0].contains("no recommendation"), "{:?}", summary.warnings);
+
+        let nothing_measured =
+            results(&["a", "b"], &[rr("rr"), stream("s")], 3, |_, _| Figures::default());
+        let summary = Summary::of(&Results { goal: Some("cpu".to_owned()), ..nothing_measured });
+        assert_eq!(summary.cells.len(), 4);
+
+        let mut damaged = steady(4);
+        damaged.rows[0].setting = 99;
+        damaged.rows[1].workload = usize::MAX;
+        damaged.rows[2].block = damaged.rows[8].block;
+        damaged.goal = Some("be quick".to_owned());
+        let summary = Summary::of(&damaged);
+        for part in ["2 runs name", "ran twice", "`be` at column 1"] {
+            assert!(
+                summary.warnings.iter().any(|w| w.contains(part)),
+                "{part}: {:?}",
+                summary.warnings
+            );
+        }
+        for confidence in [0.0, 1.0, f64::NAN, 99.0] {
+            damaged.confidence = confidence;
+            damaged.goal = Some("balanced".to_owned());
+            let summary = Summary::of(&damaged);
+            assert!(
+                summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough)
+            );
+            assert!(!summary.recommendation.is_some_and(|recommended| recommended.proven));
+        }
+    }
+
+    /// `on` has 80 % of the rate of `off` and otherwise the same, with 0.5 % of noise.
+    fn steady(blocks: u32) -> Results {
+        let mut rng = Rng::from_seed(2);
+        let workloads = [rr("rr"), stream("stream"), udp("udp")];
+        results(&["off", "on"], &workloads, blocks, |setting, workload| Figures {
+            rate: 1e6 * [1.0, 0.8][setting] * noise(&mut rng, 0.005),
+            p99_us: (workload != 2).then(|| 50.0 * noise(&mut rng, 0.005)),
+            service_demand_us: 2.0 * noise(&mut rng, 0.005),
+        })
+    }
 }

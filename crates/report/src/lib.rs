@@ -1,1 +1,19 @@
-//! To be written.
+//! From results to what people read: terminal tables, one self-contained HTML file, Markdown, CSV
+//! and JSON.
+//!
+//! Pure: results in, text out; no I/O, no clock, no threads. Everything that comes from a results file
+//! is taken to be hostile: it is escaped for the format it goes into.
+
+pub mod document;
+pub mod export;
+pub mod format;
+pub mod html;
+pub mod table;
+
+mod chart;
+mod view;
+
+pub use document::Document;
+pub use export::{csv, json, markdown};
+pub use html::html;
+pub use table::{Screen, terminal};

@@ -30,13 +30,18 @@ pub enum Method {
     OrderStatistic,
     /// Bootstrap over runs.
     Bootstrap,
-    /// Student's t on the logarithms of paired ratios.
+    /// Student's t on the logarithms of paired ratios, for tails on their trimmed mean.
     PairedLogRatio,
     /// One run only: no interval; `low` and `high` equal `value`, confidence 0.
     Single,
 }
 
 impl Estimate {
+    /// The figure of one run, which has no interval.
+    pub fn single(value: f64) -> Self {
+        Self { value, low: value, high: value, confidence: 0.0, method: Method::Single, runs: 1 }
+    }
+
     /// Half the interval's width as a share of the figure; `None` where the figure is 0 or the
     /// estimate has no interval.
     pub fn half_width_ratio(&self) -> Option<f64> {

@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Largest value kept apart; larger ones are counted as this (and `max` says so).
+/// Largest value kept apart; larger ones are counted as this.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 /// Three significant digits: a value is off by at most 0.1 % of itself.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Counts of durations in buckets of at most 0.1 % relative width, 1 ns to 1 h (HdrHistogram).
+/// Counts of durations in buckets of at most 0.1 % relative width, 1 ns to 1 h (the crate `hdrhistogram`).
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Encoded", into = "Encoded")]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
@@ -32,12 +32,14 @@ impl Histogram {
 
     /// Counts one duration; beyond one hour it is counted as one hour.
     pub fn record(&mut self, value: Nanos) {
-        self.0.saturating_record(value.as_ns());
+        self.record_n(value, 1);
     }
 
     /// Counts `count` equal durations.
     pub fn record_n(&mut self, value: Nanos, count: u64) {
-        self.0.saturating_record_n(value.as_ns(), count);
+        // hdrhistogram's last buckets reach a little beyond the bound and only what is beyond those is
+        // put back to it: cut here, or 80 minutes would count as less than 70.
+        self.0.saturating_record_n(value.as_ns().min(HIGHEST_NS), count);
     }
 
     /// Adds every count of `other`: the same as if its samples had been recorded here.
@@ -157,7 +159,14 @@ impl TryFrom<Encoded> for Histogram {
         while !rest.is_empty() {
             let step = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
             let count = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
+            let is_first = histogram.is_empty();
             value = value.checked_add(step).ok_or(DamagedHistogram("a value overflows"))?;
+            if count == 0 || (step == 0 && !is_first) {
+                return Err(DamagedHistogram("a bucket is empty or comes twice"));
+            }
+            if histogram.0.highest_equivalent(value.min(HIGHEST_NS)) != value {
+                return Err(DamagedHistogram("a value is not that of a bucket"));
+            }
             histogram
                 .count()
                 .checked_add(count)
@@ -195,4 +204,161 @@ fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_off_by_at_most_one_percent_from_100_ns_to_60_s() {
+        let mut ns = 100_u64;
+        while ns <= 60_000_000_000 {
+            let mut histogram = Histogram::new();
+            histogram.record(Nanos::from_ns(ns));
+            let found = histogram.quantile(0.5).unwrap().as_ns();
+            assert!(found.abs_diff(ns) * 100 <= ns, "{ns} is kept as {found}");
+            ns += 1 + ns / 97;
+        }
+    }
+
+    #[test]
+    fn longer_than_an_hour_counts_as_an_hour_and_still_merges() {
+        let mut histogram = of(&[1]);
+        for minutes in [59, 61, 70, 80, 1_000_000] {
+            histogram.record(Nanos::from_s(minutes * 60));
+        }
+        histogram.record(Nanos::from_ns(u64::MAX));
+        let mut merged = of(&[5]);
+        merged.merge(&histogram);
+        assert_eq!(merged.count(), 8);
+        let hour = Nanos::from_s(3600).as_ns();
+        assert!(merged.max().unwrap().as_ns().abs_diff(hour) * 1000 <= hour);
+        assert_eq!(read(&stored(&merged)), Ok(merged));
+    }
+
+    #[test]
+    fn ranks_and_quantiles_name_the_same_samples() {
+        let histogram = of(&[10, 20, 20, 30]);
+        let at = |rank| histogram.at_rank(rank).map(Nanos::as_ns);
+        assert_eq!([at(0), at(1), at(2), at(3)], [None, Some(10), Some(20), Some(20)]);
+        assert_eq!([at(4), at(5)], [Some(30), None]);
+        assert_eq!(histogram.quantile(0.75), histogram.at_rank(3));
+        assert_eq!(histogram.quantile(0.76), histogram.at_rank(4));
+    }
+
+    #[test]
+    fn an_empty_histogram_has_no_figures() {
+        let empty = Histogram::new();
+        assert_eq!((empty.quantile(0.5), empty.min(), empty.max()), (None, None, None));
+        assert_eq!((empty.mean_ns(), empty.stdev_ns(), empty.at_rank(1)), (None, None, None));
+        assert_eq!(read(&stored(&empty)), Ok(empty));
+    }
+
+    #[test]
+    fn a_damaged_histogram_is_refused() {
+        let good = stored(&of(&[100, 200]));
+        assert!(read(&good).is_ok());
+        for (from, to, why) in [
+            ("\"ns\"", "\"us\"", "unit is not ns"),
+            ("\"count\":2", "\"count\":3", "do not add up"),
+            ("ZAFkAQ", "ZAFk", "cut short"),
+            ("ZAFkAQ", "Z!FkAQ", "not base64"),
+            ("ZAFkAQ", "ZAFkAA", "empty or comes twice"),
+            ("ZAFkAQ", "ZAEAAQ", "empty or comes twice"),
+            ("ZAFkAQ", "////////////", "cut short"),
+            ("}", ",\"more\":1}", "unknown field"),
+        ] {
+            let damaged = good.replacen(from, to, 1);
+            assert_ne!(damaged, good, "the test must change something");
+            let error = read(&damaged).expect_err(&damaged);
+            assert!(error.contains(why), "{damaged}: {error}");
+        }
+    }
+
+    #[test]
+    fn values_and_counts_that_no_writer_makes_are_refused() {
+        refuse(&[(u64::MAX, 1), (1, 1)], 2, "not that of a bucket");
+        refuse(&[(1 << 50, 1)], 1, "not that of a bucket");
+        refuse(&[(1_000_000, 1)], 1, "not that of a bucket");
+        refuse(&[(1, u64::MAX), (1, 1)], 0, "samples overflows");
+        refuse(&[(1, 5), (u64::MAX, 1)], 6, "value overflows");
+    }
+
+    proptest! {
+        #[test]
+        fn merging_parts_gives_the_whole(samples in samples(), cut in 0_usize..200) {
+            let (left, right) = samples.split_at(cut.min(samples.len()));
+            let (left, right) = (of(left), of(right));
+            let mut merged = left.clone();
+            merged.merge(&right);
+            prop_assert_eq!(&merged, &of(&samples));
+            let mut other_way = right;
+            other_way.merge(&left);
+            prop_assert_eq!(merged, other_way);
+        }
+
+        #[test]
+        fn merging_in_any_grouping_gives_the_same(a in samples(), b in samples(), c in samples()) {
+            let (a, b, c) = (of(&a), of(&b), of(&c));
+            let mut left = a.clone();
+            left.merge(&b);
+            left.merge(&c);
+            let mut tail = b;
+            tail.merge(&c);
+            let mut right = a;
+            right.merge(&tail);
+            prop_assert_eq!(left, right);
+        }
+
+        #[test]
+        fn what_is_stored_is_read_back_equal(samples in samples()) {
+            let histogram = of(&samples);
+            prop_assert_eq!(read(&stored(&histogram)), Ok(histogram));
+        }
+
+        #[test]
+        fn no_stored_text_is_a_crash(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let buckets = STANDARD_NO_PAD.encode(bytes);
+            let _ = read(&format!(r#"{{"unit":"ns","count":1,"buckets_base64":"{buckets}"}}"#));
+        }
+    }
+
+    /// Durations of every magnitude, in nanoseconds.
+    fn samples() -> impl Strategy<Value = Vec<u64>> {
+        proptest::collection::vec((0_u32..43, any::<u64>()), 0..200).prop_map(|drawn| {
+            drawn.into_iter().map(|(bits, value)| value & ((1 << bits) - 1)).collect()
+        })
+    }
+
+    fn of(samples_ns: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new();
+        for &ns in samples_ns {
+            histogram.record(Nanos::from_ns(ns));
+        }
+        histogram
+    }
+
+    fn stored(histogram: &Histogram) -> String {
+        serde_json::to_string(histogram).unwrap()
+    }
+
+    fn read(text: &str) -> Result<Histogram, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn refuse(buckets: &[(u64, u64)], count: u64, why: &str) {
+        let mut bytes = Vec::new();
+        for &(step, count) in buckets {
+            write_varint(&mut bytes, step);
+            write_varint(&mut bytes, count);
+        }
+        let buckets = STANDARD_NO_PAD.encode(bytes);
+        let text = format!(r#"{{"unit":"ns","count":{count},"buckets_base64":"{buckets}"}}"#);
+        let error = read(&text).expect_err(&text);
+        assert!(error.contains(why), "{text}: {error}");
+    }
 }

@@ -2,8 +2,15 @@
 //!
 //! Pure: no I/O, no clock, no threads; every random draw comes from a seed that the caller gives.
 
+pub mod bootstrap;
 pub mod estimate;
 pub mod histogram;
+pub mod mean;
+pub mod order;
+pub mod outlier;
+pub mod paired;
+#[cfg(test)]
+mod testing;
 
 pub use estimate::{Estimate, Method};
 pub use histogram::Histogram;

@@ -1,1 +1,28 @@
-//! To be written.
+//! Fakes and bodies for the tests of other crates: a kernel that rounds, refuses, forgets and dies, a
+//! store of checkpoints in memory, and the conformance body that a real kernel must pass too.
+
+pub mod checkpoints;
+pub mod conformance;
+pub mod fuse;
+pub mod interface;
+pub mod kernel;
+pub mod root;
+
+pub use checkpoints::MemoryCheckpoints;
+pub use conformance::conformance;
+pub use fuse::Fuse;
+pub use interface::FakeInterface;
+pub use kernel::{FakeKernel, Fault};
+pub use root::needs_root;
+
+use latput_knobs::Context;
+
+/// A context of this boot and namespace for tests.
+pub fn context() -> Context {
+    Context {
+        boot_id: "6f0d7a2e-boot".to_owned(),
+        namespace: 4_026_531_840,
+        pid: 4242,
+        now_unix_ms: 1_790_000_000_000,
+    }
+}

@@ -5,10 +5,12 @@
 
 pub mod metric;
 pub mod observation;
+pub mod plan;
 pub mod results;
 pub mod workload;
 
 pub use metric::Metric;
 pub use observation::{Check, Observation};
+pub use plan::Plan;
 pub use results::{Results, Row};
 pub use workload::{Probe, Traffic, Workload};

@@ -83,7 +83,8 @@ pub enum Better {
 pub enum Summary {
     /// A rate or share: mean over runs, Student's t interval.
     Mean,
-    /// A percentile or extreme: median over runs, order-statistic interval. Never averaged.
+    /// A percentile, an extreme, or a quotient of two noisy figures: median over runs,
+    /// order-statistic interval. Never averaged: one odd run would move a mean to where no run is.
     Median,
 }
 
@@ -171,7 +172,9 @@ impl Metric {
             | Self::LatencyNsMax
             | Self::ProbeNsMin
             | Self::ProbeNsP99
-            | Self::ProbeNsMax => Summary::Median,
+            | Self::ProbeNsMax
+            | Self::SutServiceDemandUs
+            | Self::GeneratorServiceDemandUs => Summary::Median,
             _ => Summary::Mean,
         }
     }

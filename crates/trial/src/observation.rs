@@ -86,8 +86,10 @@ pub struct HostObservation {
     pub window: Nanos,
     /// The CPUs that are this host's, each on its own.
     pub cpus: Vec<CpuObservation>,
-    /// Sum over all CPUs of the machine that the host runs on, from the kernel's own total line: the
-    /// whole that the parts of co-located hosts must add up to.
+    /// The machine's CPUs that are not this host's, summed from their own lines.
+    pub other_cpus: CpuTime,
+    /// The machine that the host runs on, from the kernel's own total line: the whole that the parts
+    /// of co-located hosts must add up to.
     pub machine: CpuTime,
     /// CPU time of this host's NAPI kernel threads, where it has such.
     pub napi_threads_cpu: Option<Nanos>,
@@ -101,6 +103,9 @@ pub struct HostObservation {
     pub interrupts: u64,
     /// The measured interface's counters.
     pub interface: InterfaceCounters,
+    /// Its packets, in and out, in each tenth of a second of the window: whether the load was steady.
+    #[serde(default)]
+    pub packets_per_interval: Vec<u64>,
     /// TCP segments sent again, whole host (`RetransSegs`).
     pub tcp_retransmitted: u64,
     /// UDP datagrams dropped for want of socket buffer (`RcvbufErrors`).
@@ -168,26 +173,30 @@ impl CpuTime {
     /// Busy = total - idle - iowait: user + system + irq + softirq + steal. (netperf counts iowait as
     /// busy too, `netcpu_procstat.c`; on a host that waits for no disk the two agree.)
     pub fn busy(&self) -> Nanos {
-        self.user + self.system + self.irq + self.softirq + self.steal
+        [self.system, self.irq, self.softirq, self.steal]
+            .into_iter()
+            .fold(self.user, Nanos::saturating_add)
     }
 
     /// Everything, idle included.
     pub fn total(&self) -> Nanos {
-        self.busy() + self.idle + self.iowait
+        self.busy().saturating_add(self.idle).saturating_add(self.iowait)
     }
 }
 
 impl std::ops::Add for CpuTime {
     type Output = Self;
+
+    /// Saturates: a results file may hold any number.
     fn add(self, other: Self) -> Self {
         Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-            irq: self.irq + other.irq,
-            softirq: self.softirq + other.softirq,
-            steal: self.steal + other.steal,
-            idle: self.idle + other.idle,
-            iowait: self.iowait + other.iowait,
+            user: self.user.saturating_add(other.user),
+            system: self.system.saturating_add(other.system),
+            irq: self.irq.saturating_add(other.irq),
+            softirq: self.softirq.saturating_add(other.softirq),
+            steal: self.steal.saturating_add(other.steal),
+            idle: self.idle.saturating_add(other.idle),
+            iowait: self.iowait.saturating_add(other.iowait),
         }
     }
 }

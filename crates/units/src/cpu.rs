@@ -96,11 +96,8 @@ impl CpuSet {
                 .filter(|cpu| cpu.0 / 32 == idx)
                 .fold(0_u32, |mask, cpu| mask | 1 << (cpu.0 % 32))
         };
-        let mut text = format!("{:x}", group(highest_group));
-        for idx in (0..highest_group).rev() {
-            text.push_str(&format!(",{:08x}", group(idx)));
-        }
-        text
+        let lower_groups = (0..highest_group).rev().map(|idx| format!(",{:08x}", group(idx)));
+        format!("{:x}{}", group(highest_group), lower_groups.collect::<String>())
     }
 }
 

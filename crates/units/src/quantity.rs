@@ -88,6 +88,11 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
+    /// Both times together; saturates after 584 years.
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// `self` times `factor`; saturates.
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))

@@ -1,0 +1,47 @@
+//! The subcommands.
+
+pub(crate) mod agent;
+pub(crate) mod lab;
+pub(crate) mod measure;
+pub(crate) mod report;
+pub(crate) mod restore;
+pub(crate) mod run;
+pub(crate) mod set;
+pub(crate) mod show;
+pub(crate) mod tune;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::exit::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Tune(tune::Args),
+    Run(run::Args),
+    Measure(measure::Args),
+    Show(show::Args),
+    Set(set::Args),
+    Restore(restore::Args),
+    Report(report::Args),
+    Lab(lab::Args),
+    Agent(agent::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Tune(args) => args.run(context),
+            Self::Run(args) => args.run(context),
+            Self::Measure(args) => args.run(context),
+            Self::Show(args) => args.run(context),
+            Self::Set(args) => args.run(context),
+            Self::Restore(args) => args.run(context),
+            Self::Report(args) => args.run(context),
+            Self::Lab(args) => args.run(context),
+            Self::Agent(args) => args.run(context),
+        }
+    }
+}

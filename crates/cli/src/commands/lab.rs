@@ -1,0 +1,142 @@
+//! `latput lab`: the virtual testbed by hand.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use latput_experiment::host::state_dir;
+use latput_experiment::testbed::{LAB_STATE, LabLock};
+use latput_linux::lab::{Lab, LabOptions, PIN_PREFIX};
+use latput_linux::{Namespace, process};
+use latput_units::CpuSet;
+
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+
+/// Inside the state folder: where what runs in a lab that is up keeps its checkpoints.
+const PINNED_LAB_STATE: &str = "lab-up";
+
+/// The virtual testbed by hand: two namespaces `a` and `b` and a veth pair `lat0` between them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput lab up
+  latput lab exec b -- latput show lat0
+  latput lab exec a -- ping -c 3 198.18.0.2
+  latput lab down
+
+`latput tune` and `latput run` make a lab of their own and do not need this one.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make the lab, with names that `ip netns` sees: latput-a and latput-b.
+    Up,
+    /// Remove the lab, or what is left of one.
+    Down,
+    /// Run a command as one of the lab's hosts: in its namespace and on its CPUs.
+    Exec(Exec),
+}
+
+#[derive(Debug, clap::Args)]
+struct Exec {
+    /// `a` or `b`.
+    #[arg(required_unless_present = "namespace", value_parser = ["a", "b"])]
+    host: Option<String>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// The namespace by its file instead; latput's own use.
+    #[arg(long, hide = true, conflicts_with = "host")]
+    namespace: Option<PathBuf>,
+    /// The CPUs to hold the command to; latput's own use.
+    #[arg(long, hide = true, requires = "namespace")]
+    cpus: Option<CpuSet>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        match self.action {
+            Action::Up => up(context),
+            Action::Down => down(context),
+            Action::Exec(exec) => exec.run(),
+        }
+    }
+}
+
+fn up(context: &Context) -> Result<ExitCode, Failure> {
+    let _lock = LabLock::take()?;
+    let lab = Lab::build(&LabOptions::default())?;
+    lab.pin()?;
+    if context.json {
+        let hosts = lab.hosts().map(|host| {
+            serde_json::json!({
+                "name": host.name,
+                "namespace": format!("{PIN_PREFIX}{}", host.name),
+                "interface": host.interface,
+                "address": host.address,
+                "cpus": host.cpus,
+            })
+        });
+        output::print_json(&serde_json::json!({ "schema": 1, "hosts": hosts }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for host in lab.hosts() {
+        output::print(&format!(
+            "{}: namespace {PIN_PREFIX}{}, {} {}, CPUs {}\n",
+            host.name, host.name, host.interface, host.address, host.cpus
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(context: &Context) -> Result<ExitCode, Failure> {
+    process::Capability::SysAdmin.require("removing the lab")?;
+    let _lock = LabLock::take()?;
+    let removed = Lab::remove_pinned()?;
+    // Their checkpoints are about namespaces that are gone.
+    let _ = std::fs::remove_dir_all(state_dir().join(PINNED_LAB_STATE));
+    if context.json {
+        output::print_json(&serde_json::json!({ "schema": 1, "removed": removed }))?;
+    } else if removed.is_empty() {
+        output::print("there was no lab\n")?;
+    } else {
+        output::print(&format!("removed {}\n", removed.join(" and ")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Exec {
+    /// Becomes the command; returns only if it could not.
+    fn run(self) -> Result<ExitCode, Failure> {
+        let (namespace, cpus) = match (&self.namespace, &self.host) {
+            (Some(path), _) => (Namespace::open(path)?, self.cpus.clone()),
+            (None, host) => {
+                let lab = Lab::open_pinned(&LabOptions::default())?.ok_or_else(|| {
+                    Failure::new(Code::Failed, "there is no lab: make one with `latput lab up`")
+                })?;
+                let host = lab
+                    .hosts()
+                    .into_iter()
+                    .find(|other| host.as_deref() == Some(other.name))
+                    .expect("clap accepts only the names of the lab's hosts");
+                (host.namespace.try_clone()?, Some(host.cpus.clone()))
+            }
+        };
+        let state = if self.namespace.is_some() { LAB_STATE } else { PINNED_LAB_STATE };
+        namespace.enter_process()?;
+        if let Some(cpus) = cpus {
+            process::bind_thread(&cpus)?;
+        }
+        let error = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            // The lab's checkpoints are not the machine's: they end with its namespaces.
+            .env("LATPUT_STATE_DIR", state_dir().join(state))
+            .exec();
+        Err(Failure::new(Code::Failed, format!("cannot run `{}`: {error}", self.command[0])))
+    }
+}

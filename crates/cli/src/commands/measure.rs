@@ -1,0 +1,141 @@
+//! `latput measure`: one workload now, with intervals and service demand.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_experiment::Archive;
+use latput_model::Summary;
+use latput_trial::Plan;
+use latput_trial::plan::Method;
+use latput_trial::workload;
+use latput_units::Nanos;
+
+use crate::commands::{report, run};
+use crate::context::Context;
+use crate::exit::Failure;
+
+/// Run one workload now, repeated until its rate is known well enough.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput measure loopback --workload tcp_rr                  both ends on this host, no root needed
+  latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
+  latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
+  latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
+
+Fields: tcp_rr      request_bytes response_bytes burst connections nodelay
+        tcp_stream  message_bytes connections
+        udp_stream  datagram_bytes rate
+        any         probe_hz (ICMP echo beside it)
+
+Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
+pub(crate) struct Args {
+    /// `loopback`, `lab`, or a testbed file that names hosts.
+    target: String,
+    /// The kind of traffic: `tcp_rr`, `tcp_stream` or `udp_stream`.
+    #[arg(long, value_name = "KIND")]
+    workload: String,
+    /// Fields of the workload.
+    #[arg(value_name = "FIELD=VALUE")]
+    fields: Vec<String>,
+    /// The measurement window of one run.
+    #[arg(long, default_value = "2s")]
+    duration: Nanos,
+    /// Traffic before the window.
+    #[arg(long, default_value = "200ms")]
+    warmup: Nanos,
+    /// Runs: at least MIN; more, up to MAX, while the rate's interval is too wide.
+    #[arg(long, default_value = "3..10", value_name = "MIN..MAX")]
+    repetitions: String,
+    /// Confidence of intervals, in percent.
+    #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
+    confidence: f64,
+    /// Wanted half width of the rate's interval, in percent of the rate.
+    #[arg(long, default_value_t = 2.5, value_name = "PERCENT")]
+    half_width: f64,
+    /// Keep the runs in this results file.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let plan = self.plan()?;
+        let testbed = run::open_testbed(&self.target)?;
+        // Without -o the runs are only wanted now: SQLite's own temporary database keeps them.
+        let file = self.output.clone().unwrap_or_default();
+        let mut archive = match &self.output {
+            Some(path) => Archive::create(path)?,
+            None => Archive::in_memory()?,
+        };
+        let text = format!("{plan:?}");
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        drop(testbed);
+        let summary = Summary::of(&ended.results);
+        report::print(context, &ended.results, &summary)?;
+        match (&self.output, &ended.cause) {
+            (Some(_), _) => run::conclude(&ended, &file),
+            (None, None) => Ok(ExitCode::SUCCESS),
+            (None, Some(cause)) => {
+                let message = format!("{cause}; {} runs were done", ended.results.rows.len());
+                Err(Failure::new(crate::exit::Code::Partial, message))
+            }
+        }
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mut fields = std::collections::BTreeMap::new();
+        fields.insert("kind".to_owned(), self.workload.clone());
+        for field in &self.fields {
+            let (name, value) = field.split_once('=').ok_or_else(|| {
+                Failure::usage(format!("`{field}` is not FIELD=VALUE, such as `burst=16`"))
+            })?;
+            if name == "kind" || fields.insert(name.to_owned(), value.to_owned()).is_some() {
+                return Err(Failure::usage(format!("`{name}` is given twice")));
+            }
+        }
+        let workload =
+            workload::from_fields(&fields).map_err(|error| Failure::usage(error.to_string()))?;
+        let (repetitions_min, repetitions_max) = self.repetitions()?;
+        let range = |name: &str, value: f64, low: f64, high: f64| {
+            if (low..=high).contains(&value) {
+                Ok(value / 100.0)
+            } else {
+                Err(Failure::usage(format!("--{name} must be from {low} to {high} percent")))
+            }
+        };
+        if !(Nanos::from_ms(50)..Nanos::from_s(3600)).contains(&self.duration)
+            || self.warmup >= Nanos::from_s(3600)
+        {
+            return Err(Failure::usage("--duration must be from 50ms to 1h, --warmup below 1h"));
+        }
+        Ok(Plan {
+            name: format!("measure {}", workload.name),
+            goal: None,
+            factors: Vec::new(),
+            workloads: vec![workload],
+            method: Method {
+                repetitions_min,
+                repetitions_max,
+                warmup: self.warmup,
+                duration: self.duration,
+                confidence: range("confidence", self.confidence, 50.0, 99.9)?,
+                half_width: range("half-width", self.half_width, 0.1, 50.0)?,
+                seed: None,
+                budget: None,
+            },
+        })
+    }
+
+    fn repetitions(&self) -> Result<(u32, u32), Failure> {
+        let (min, max) =
+            self.repetitions.split_once("..").unwrap_or((&self.repetitions, &self.repetitions));
+        match (min.parse(), max.parse()) {
+            (Ok(min), Ok(max)) if min >= 1 && min <= max && max <= 1000 => Ok((min, max)),
+            _ => Err(Failure::usage(format!(
+                "--repetitions must be MIN..MAX with 1 <= MIN <= MAX <= 1000, not `{}`",
+                self.repetitions
+            ))),
+        }
+    }
+}

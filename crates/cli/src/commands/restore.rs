@@ -1,0 +1,141 @@
+//! `latput restore`: finish the undo of a change that was cut short.
+
+use std::process::ExitCode;
+
+use latput_experiment::host;
+use latput_knobs::transaction::{self, Change, Restored};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
+use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint};
+
+use crate::commands::set;
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+
+/// Put back what an earlier, unfinished change left (after a kill -9, a crash, a stranded rollback).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput restore --dry-run    what would be put back
+  latput restore
+
+Checkpoints of another boot are refused and kept; those of another network namespace are named and
+kept for a restore there.")]
+pub(crate) struct Args {
+    /// Print what would be put back and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let origin = checkpoint::context()?;
+        let listed =
+            store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        let mut done: Vec<(String, Outcome)> = Vec::new();
+        let mut worst: Option<Failure> = None;
+        for kept in listed {
+            let outcome = match kept {
+                Ok(kept) if self.dry_run => preview(&origin, &kept),
+                Ok(kept) => put_back(&mut store, &origin, &kept),
+                Err(error) => Err(Failure { code: Code::Failed, error: error.into() }),
+            };
+            match outcome {
+                Ok(outcome) => done.push(outcome),
+                // One that cannot be used must not keep the others from being put back.
+                Err(failure) => {
+                    if let Some(earlier) = worst.replace(failure) {
+                        output::remark(&format!("latput: error: {:#}", earlier.error));
+                    }
+                }
+            }
+        }
+        tell(context, &done, worst.is_some())?;
+        worst.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+}
+
+/// What became of a checkpoint.
+enum Outcome {
+    WouldChange(Vec<Change>),
+    PutBack(Vec<Change>),
+    Gone,
+    /// It belongs to another network namespace, where another restore will find it.
+    Elsewhere,
+}
+
+/// Whether a checkpoint is of this boot, but of another network namespace.
+fn is_elsewhere(origin: &knobs::Context, kept: &Checkpoint) -> bool {
+    kept.boot_id == origin.boot_id && kept.namespace != origin.namespace
+}
+
+fn preview(origin: &knobs::Context, kept: &Checkpoint) -> Result<(String, Outcome), Failure> {
+    if is_elsewhere(origin, kept) {
+        return Ok((kept.interface.clone(), Outcome::Elsewhere));
+    }
+    let kernel = LinuxKernel::open()?;
+    let changes = transaction::plan_restore(&kernel, origin, kept)?;
+    Ok((kept.interface.clone(), Outcome::WouldChange(changes)))
+}
+
+fn put_back(
+    store: &mut FileCheckpoints,
+    origin: &knobs::Context,
+    kept: &Checkpoint,
+) -> Result<(String, Outcome), Failure> {
+    let interface = kept.interface.clone();
+    if is_elsewhere(origin, kept) && Namespace::exists(kept.namespace)? {
+        return Ok((interface, Outcome::Elsewhere));
+    }
+    if is_elsewhere(origin, kept) {
+        // Its interfaces, or the virtual ones at least, went with it; a physical one that came back
+        // to the first namespace was reset by that.
+        store
+            .remove(kept.namespace, &interface)
+            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        return Ok((interface, Outcome::Gone));
+    }
+    let mut kernel = LinuxKernel::open()?;
+    Ok(match transaction::restore(&mut kernel, store, origin, kept)? {
+        Restored::Done { changes, .. } => (interface, Outcome::PutBack(changes)),
+        Restored::InterfaceGone { .. } => (interface, Outcome::Gone),
+        Restored::NothingToDo => (interface, Outcome::PutBack(Vec::new())),
+    })
+}
+
+fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(), Failure> {
+    if context.json {
+        let done: Vec<_> = done
+            .iter()
+            .map(|(interface, outcome)| {
+                let (state, changes) = match outcome {
+                    Outcome::WouldChange(changes) => ("would-change", changes.as_slice()),
+                    Outcome::PutBack(changes) => ("put-back", changes.as_slice()),
+                    Outcome::Gone => ("gone", [].as_slice()),
+                    Outcome::Elsewhere => ("elsewhere", [].as_slice()),
+                };
+                let changes = set::changes_json(interface, changes);
+                serde_json::json!({ "interface": interface, "state": state, "changes": changes })
+            })
+            .collect();
+        return output::print_json(&serde_json::json!({ "schema": 1, "restored": done }));
+    }
+    if done.is_empty() && !failed {
+        return output::print("nothing to restore\n");
+    }
+    for (interface, outcome) in done {
+        let text = match outcome {
+            Outcome::WouldChange(changes) => {
+                set::changes_text(interface, changes, "would put back")
+            }
+            Outcome::PutBack(changes) => set::changes_text(interface, changes, "put back"),
+            Outcome::Gone => format!("{interface} is gone: nothing is left to put back\n"),
+            Outcome::Elsewhere => format!(
+                "{interface} of another network namespace: run `latput restore` in that namespace\n"
+            ),
+        };
+        output::print(&text)?;
+    }
+    Ok(())
+}

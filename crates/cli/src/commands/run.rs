@@ -1,0 +1,145 @@
+//! `latput run`: every trial of a plan, kept in a results file.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_experiment::runner::{self, Ended, Run};
+use latput_experiment::{Archive, Testbed};
+use latput_model::{Goal, Summary};
+use latput_trial::{Plan, Workload};
+
+use crate::commands::report;
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+use crate::progress::Shown;
+
+/// Run every trial of a plan; a file that was cut short is gone on with.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput run examples/built-in.toml                   on the lab of this machine, needs root
+  latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
+  latput run plan.toml --check                        only check the plan
+
+After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
+pub(crate) struct Args {
+    /// The plan file.
+    plan: PathBuf,
+    /// Where trials run: `lab`, or a testbed file that names hosts.
+    #[arg(long, default_value = "lab", value_name = "TESTBED")]
+    on: String,
+    /// The results file; runs are added to it.
+    #[arg(short, long, default_value = "latput-results.db", value_name = "FILE")]
+    output: PathBuf,
+    /// Another goal than the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
+    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
+    #[arg(long)]
+    goal: Option<String>,
+    /// Only check the plan and say how many trials it has.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let text = read_plan(&self.plan)?;
+        let plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
+        if self.check {
+            let method = &plan.method;
+            let text = format!(
+                "{}: {} settings x {} workloads x {} to {} repetitions, at least {} trials of {} + {}\n",
+                self.plan.display(),
+                plan.settings().len(),
+                plan.workloads.len(),
+                method.repetitions_min,
+                method.repetitions_max,
+                plan.trials_per_block() * u64::from(method.repetitions_min),
+                method.warmup,
+                method.duration,
+            );
+            output::print(&text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut archive = Archive::create(&self.output)?;
+        let testbed = open_testbed(&self.on)?;
+        let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        report::print(context, &ended.results, &Summary::of(&ended.results))?;
+        conclude(&ended, &self.output)
+    }
+}
+
+/// The text of a plan file.
+pub(crate) fn read_plan(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// A plan whose goal is known to be judgeable before anything is touched.
+pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, Failure> {
+    let mut plan = Plan::parse(file, text).map_err(latput_experiment::Error::from)?;
+    let from = if goal.is_some() { "--goal" } else { file };
+    plan.goal = goal.or(plan.goal);
+    if let Some(goal) = &plan.goal {
+        check_goal(from, goal, &plan.workloads)?;
+    }
+    Ok(plan)
+}
+
+/// Refuses a goal that cannot be read or speaks of a workload that is not there.
+pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), Failure> {
+    let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+    let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
+    for figure in figures {
+        if figure.of(workloads).is_empty() {
+            let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
+            let message = format!(
+                "{from}: no workload is meant by `{figure}`; there are {}",
+                names.join(", ")
+            );
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
+}
+
+/// The testbed of `--on`.
+pub(crate) fn open_testbed(name: &str) -> Result<Testbed, Failure> {
+    match name {
+        "lab" => Ok(Testbed::lab()?),
+        "loopback" => Ok(Testbed::loopback()),
+        file => Ok(Testbed::from_file(Path::new(file))?),
+    }
+}
+
+/// Runs a plan with progress on stderr.
+pub(crate) fn run_plan(
+    context: &Context,
+    plan: &Plan,
+    plan_text: &str,
+    testbed: &Testbed,
+    archive: &mut Archive,
+) -> Result<Ended, Failure> {
+    let run = Run { plan, plan_text, testbed, stop: &context.stop };
+    Ok(runner::run(&run, archive, &mut Shown::new())?)
+}
+
+/// Says where the results are, and turns an early end into its exit code.
+pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, Failure> {
+    let file = output.display();
+    let Some(cause) = &ended.cause else {
+        output::remark(&format!("results: run {} of {file}", ended.run));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let code = match cause.kind() {
+        latput_experiment::ErrorKind::Stranded => Code::Stranded,
+        _ => Code::Partial,
+    };
+    let message = format!(
+        "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to go on",
+        ended.results.rows.len(),
+        ended.results.planned_trials,
+        ended.run
+    );
+    Err(Failure::new(code, message))
+}

@@ -1,0 +1,33 @@
+//! What every command is given: the form of output that is wanted, and whether it was told to stop.
+
+use std::io;
+
+use latput_load::Stop;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::exit::Failure;
+
+/// What every command is given.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// One JSON document instead of text.
+    pub(crate) json: bool,
+    /// Set by Ctrl-C and by a termination signal.
+    pub(crate) stop: Stop,
+}
+
+impl Context {
+    /// Installs the signal handlers and the log.
+    pub(crate) fn new(json: bool) -> Result<Self, Failure> {
+        tracing_subscriber::fmt()
+            .with_env_filter(tracing_subscriber::EnvFilter::from_env("LATPUT_LOG"))
+            .with_writer(io::stderr)
+            .init();
+        let stop = Stop::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // However often it comes it only asks: ending at once would leave settings behind.
+            signal_hook::flag::register(signal, stop.flag()).map_err(Failure::from)?;
+        }
+        Ok(Self { json, stop })
+    }
+}

@@ -1,0 +1,86 @@
+//! The JSON of `latput show`. The documents of `tune`, `run`, `measure` and `report` are in
+//! `latput-report`; `docs/schema/` has the schema of each.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Every knob of one interface.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShowDocument {
+    /// Version of this document's shape: 1.
+    pub(crate) schema: u32,
+    /// The interface.
+    pub(crate) interface: String,
+    /// Every knob that latput knows, in the order in which changes are written.
+    pub(crate) knobs: Vec<ShownKnob>,
+    /// Kernel, driver, CPU model, governor and so on.
+    pub(crate) facts: Vec<ShownFact>,
+}
+
+/// One knob.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShownKnob {
+    /// The kernel's name.
+    pub(crate) name: String,
+    /// Its value at each place it has; empty if it could not be read.
+    pub(crate) values: Vec<ShownValue>,
+    /// Why it could not be read.
+    pub(crate) unreadable: Option<String>,
+    /// The values it takes, with the unit.
+    pub(crate) allowed: String,
+    /// What a change disturbs.
+    pub(crate) tier: String,
+    /// Whether it can be set here and now.
+    pub(crate) settable: bool,
+    /// Through what it is set, or why it cannot be.
+    pub(crate) how: String,
+    /// What it does, in a sentence.
+    pub(crate) doc: String,
+}
+
+/// The value of a knob at one place.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShownValue {
+    /// `device`, `rx-0`, `napi of rx-0`.
+    pub(crate) place: String,
+    /// With its unit, as `latput set` takes it.
+    pub(crate) value: String,
+}
+
+/// Something a reader must know of the host to judge the values.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShownFact {
+    /// `kernel`, `driver`, `cpu_model`.
+    pub(crate) name: String,
+    /// As the host says it.
+    pub(crate) value: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schemas_in_docs_are_those_of_the_documents() {
+        check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        check("results", latput_report::Document::json_schema());
+    }
+
+    /// With `LATPUT_BLESS=1` in the environment the file is written anew.
+    #[track_caller]
+    fn check(name: &str, schema: serde_json::Value) {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+        let path = folder.join(format!("{name}.json"));
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("LATPUT_BLESS").is_some() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(kept, text, "{}: write it anew with LATPUT_BLESS=1", path.display());
+    }
+}

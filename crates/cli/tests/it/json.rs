@@ -1,0 +1,56 @@
+//! The JSON documents, against the schemas in `docs/schema/`.
+
+use crate::Place;
+
+const RESULTS: &str = include_str!("../../../../docs/schema/results.json");
+const SHOW: &str = include_str!("../../../../docs/schema/show.json");
+
+#[test]
+fn measure_and_report_print_a_document_of_the_results_schema() {
+    let place = Place::new();
+    let args = [
+        "measure",
+        "loopback",
+        "--workload",
+        "tcp_rr",
+        "--duration",
+        "200ms",
+        "--repetitions",
+        "2",
+        "-o",
+        "kept.db",
+        "--json",
+    ];
+    check(RESULTS, &place.run(&args).expect(0, &[]).out);
+    check(RESULTS, &place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out);
+}
+
+#[test]
+fn show_prints_a_document_of_the_show_schema() {
+    let place = Place::new();
+    check(SHOW, &place.run(&["show", "lo", "--json"]).expect(0, &[]).out);
+}
+
+#[test]
+fn a_document_of_another_version_does_not_pass() {
+    let place = Place::new();
+    let text =
+        place.run(&["show", "lo", "--json"]).out.replacen("\"schema\": 1", "\"schmea\": 1", 1);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(!validator(SHOW).is_valid(&document));
+}
+
+#[track_caller]
+fn check(schema: &str, text: &str) {
+    let document: serde_json::Value = serde_json::from_str(text).unwrap();
+    let errors: Vec<String> = validator(schema)
+        .iter_errors(&document)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+}
+
+fn validator(schema: &str) -> jsonschema::Validator {
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+}

@@ -1,0 +1,41 @@
+//! `latput measure loopback`: both ends on this host, without root.
+
+use crate::Place;
+
+const QUICK: [&str; 8] =
+    ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95"];
+
+#[test]
+fn every_kind_of_workload_is_measured_and_printed() {
+    check(&["tcp_rr"], &["tcp_rr"]);
+    check(&["tcp_rr", "burst=16"], &["tcp_rr burst=16"]);
+    check(&["tcp_stream"], &["tcp_stream"]);
+    check(&["udp_stream", "rate=50Mbps"], &["udp_stream"]);
+}
+
+#[test]
+fn runs_are_kept_where_the_user_says_and_nowhere_else() {
+    let place = Place::new();
+    let mut args = vec!["measure", "loopback", "--workload", "tcp_rr"];
+    args.extend(QUICK);
+    place.run(&args).expect(0, &[]);
+    assert_eq!(std::fs::read_dir(place.path("")).unwrap().count(), 0);
+    args.extend(["-o", "kept.db"]);
+    place.run(&args).expect(0, &["kept.db"]);
+    assert!(place.trials("kept.db") >= 2);
+    place.run(&["report", "kept.db"]).expect(0, &["tcp_rr"]);
+    place.run(&["report", "kept.db", "--list"]).expect(0, &["complete", "measure tcp_rr"]);
+    let csv = place.run(&["report", "kept.db", "--format", "csv"]);
+    assert!(csv.expect(0, &[]).out.lines().count() >= 3);
+    place.run(&["report", "kept.db", "-o", "page.html"]).expect(0, &[]);
+    let page = std::fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("</html>"));
+}
+
+#[track_caller]
+fn check(workload: &[&str], expected: &[&str]) {
+    let mut args = vec!["measure", "loopback", "--workload"];
+    args.extend(workload);
+    args.extend(QUICK);
+    Place::new().run(&args).expect(0, expected);
+}

@@ -1,0 +1,166 @@
+//! Black-box tests: the real binary, as its user runs it.
+//!
+//! Arms whose module starts with `root_` need root (namespaces) and say so when they are skipped.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bad_input;
+mod json;
+mod loopback;
+mod root_runs;
+mod root_settings;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A folder of its own with a state folder of its own, so that tests do not meet.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+}
+
+/// What a finished command left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// The binary with arguments, to be started here.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.wrapped(&[], args)
+    }
+
+    /// The same behind another program, such as `strace`.
+    pub(crate) fn wrapped(&self, before: &[&str], args: &[&str]) -> Command {
+        let mut words = before.to_vec();
+        words.push(env!("CARGO_BIN_EXE_latput"));
+        words.extend(args);
+        let mut command = Command::new(words[0]);
+        command
+            .args(&words[1..])
+            .current_dir(self.folder.path())
+            .env("LATPUT_STATE_DIR", self.path("state"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().unwrap())
+    }
+
+    /// Starts the binary with its output kept in files.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        let to = |name: &str| std::fs::File::create(self.path(name)).unwrap();
+        self.command(args).stdout(to("stdout")).stderr(to("stderr")).spawn().unwrap()
+    }
+
+    /// Trials that a results file holds; none while there is no readable file.
+    pub(crate) fn trials(&self, file: &str) -> i64 {
+        rusqlite::Connection::open_with_flags(
+            self.path(file),
+            rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE,
+        )
+        .and_then(|db| db.query_row("SELECT count(*) FROM trial", [], |row| row.get(0)))
+        .unwrap_or(0)
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    /// The command ended with `code`, and what it said holds every one of `words`.
+    #[track_caller]
+    pub(crate) fn expect(&self, code: i32, words: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        for word in words {
+            let said = self.out.contains(word) || self.err.contains(word);
+            assert!(said, "`{word}` is missing in {self:#?}");
+        }
+        self
+    }
+}
+
+/// Whether the calling test must end because a program is not installed; says so past the harness.
+pub(crate) fn needs_program(name: &str) -> bool {
+    let is_there = Command::new(name).arg("--version").output().is_ok();
+    if !is_there {
+        let _ = writeln!(std::io::stderr(), "skipped: needs {name}");
+    }
+    !is_there
+}
+
+/// A lab that is up has one name on the whole machine: tests that need one take turns.
+pub(crate) fn lab_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until `is_so`; fails the test after a minute.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited a minute for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends a process at once, as a crash would.
+pub(crate) fn kill(pid: u32) {
+    Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+}
+
+/// Asks a process to end, as Ctrl-C does.
+pub(crate) fn interrupt(pid: u32) {
+    Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+}
+
+/// The agents that a latput has started, by process id.
+pub(crate) fn agents_of(pid: u32) -> Vec<u32> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|child: &u32| {
+            let read = |name: &str| std::fs::read_to_string(format!("/proc/{child}/{name}"));
+            let is_child = read("stat").is_ok_and(|stat| {
+                stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1))
+                    == Some(&pid.to_string())
+            });
+            is_child && read("cmdline").is_ok_and(|line| line.contains("agent"))
+        })
+        .collect()
+}
+
+/// Network namespaces that a process of this machine is in.
+pub(crate) fn namespaces_in_use() -> std::collections::BTreeSet<PathBuf> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path().join("ns/net")).ok())
+        .collect()
+}

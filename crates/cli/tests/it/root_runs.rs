@@ -1,0 +1,278 @@
+//! Plans on the lab, and everything that can befall a run.
+
+use std::process::Command;
+use std::time::Duration;
+
+use latput_testkit::needs_root;
+
+use crate::root_settings::Lab;
+use crate::{Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, wait_until};
+
+const PLAN: &str = r#"
+schema = 1
+name = "short"
+goal = "minimize latency_ns_p99"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["20ms", 100]]
+[[workload]]
+kind = "tcp_rr"
+[[workload]]
+kind = "tcp_stream"
+probe_hz = 200
+[[workload]]
+kind = "udp_stream"
+rate = "20Mbps"
+[method]
+repetitions = { min = 3, max = 3 }
+warmup = "50ms"
+duration = "200ms"
+"#;
+const TRIALS: i64 = 18;
+
+#[test]
+fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    let ran = place.run(&["tune", "plan.toml"]);
+    ran.expect(0, &["Recommended", "latput set", "gro-flush-timeout", "latput-report.html"]);
+    assert_eq!(place.trials("latput-results.db"), TRIALS);
+    let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
+    assert!(page.contains("gro-flush-timeout=20ms"));
+    let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
+    let count = |metric: &str| -> i64 {
+        let query = "SELECT count(*) FROM figure WHERE metric = ?1";
+        db.query_row(query, [metric], |row| row.get(0)).unwrap()
+    };
+    // Each of these is in every trial that its workload has it in.
+    for (metric, trials) in [
+        ("latency_ns_p99", 6),
+        ("transactions_per_s", 6),
+        ("throughput_bps", 12),
+        ("probe_ns_p99", 6),
+        ("loss_ratio", 6),
+        ("jitter_ns", 6),
+        ("reordered_ratio", 6),
+        ("sut_cpu_busy_ratio", 18),
+        ("generator_service_demand_us", 18),
+        ("sut_polls_per_s", 18),
+        ("sut_packets_per_poll", 18),
+        ("sut_rx_pps", 18),
+    ] {
+        assert_eq!(count(metric), trials, "{metric}");
+    }
+    // The knob really holds packets back: a round trip waits for two timers.
+    let latency = |setting: u32| -> f64 {
+        let query = "SELECT min(value) FROM figure JOIN trial ON trial = id \
+                     WHERE metric = 'latency_ns_p50' AND setting = ?1";
+        db.query_row(query, [setting], |row| row.get(0)).unwrap()
+    };
+    assert!(latency(1) > 2.0 * latency(0), "{} against {}", latency(1), latency(0));
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 4);
+    let namespaces = namespaces_of_agents(child.id());
+    assert_eq!(namespaces.len(), 2);
+    kill(child.id());
+    child.wait().unwrap();
+    wait_until("the agents to end", || {
+        let in_use = namespaces_in_use();
+        namespaces.iter().all(|namespace| !in_use.contains(namespace))
+    });
+    let kept = place.trials("kept.db");
+    assert!((4..TRIALS).contains(&kept), "{kept}");
+    place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["resuming run 1", "short"]);
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    let list = place.run(&["report", "kept.db", "--list"]);
+    assert_eq!(list.expect(0, &["18 trials, complete"]).out.lines().count(), 1);
+    // A finished run is not resumed: the same command adds another.
+    place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["run 2"]);
+}
+
+#[test]
+fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kept() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 2);
+    let namespaces = namespaces_of_agents(child.id());
+    kill(agents_of(child.id())[0]);
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("host `") && said.contains("signal: 9"), "{said}");
+    assert!(said.contains("run the same command again"), "{said}");
+    assert!(place.trials("kept.db") >= 2);
+    wait_until("the other agent to end", || {
+        let in_use = namespaces_in_use();
+        namespaces.iter().all(|namespace| !in_use.contains(namespace))
+    });
+    place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["resuming"]);
+    assert_eq!(place.trials("kept.db"), TRIALS);
+}
+
+#[test]
+fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    let mut child = place.start(&["tune", "plan.toml"]);
+    wait_until("some trials", || place.trials("latput-results.db") >= 2);
+    let namespaces = namespaces_of_agents(child.id());
+    interrupt(child.id());
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    wait_until("the agents to end", || {
+        let in_use = namespaces_in_use();
+        namespaces.iter().all(|namespace| !in_use.contains(namespace))
+    });
+    assert!((2..TRIALS).contains(&place.trials("latput-results.db")));
+}
+
+#[test]
+fn a_second_latput_on_the_lab_is_refused_and_disturbs_nothing() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    let mut child = place.start(&["run", "plan.toml", "-o", "kept.db"]);
+    wait_until("a trial", || place.trials("kept.db") >= 1);
+    let pid = child.id().to_string();
+    place.run(&["run", "plan.toml", "-o", "other.db"]).expect(1, &["another latput", &pid]);
+    place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(1, &["another latput", "kept.db"]);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(place.trials("kept.db"), TRIALS);
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_loses_no_finished_trial() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    let disk = place.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=400k", "none"])
+        .arg(&disk)
+        .status()
+        .unwrap();
+    assert!(mounted.success());
+    let full = place.run(&["run", "plan.toml", "-o", "disk/kept.db"]);
+    let kept = place.trials("disk/kept.db");
+    let resized =
+        Command::new("mount").args(["-o", "remount,size=20m"]).arg(&disk).status().unwrap();
+    let resumed = place.run(&["run", "plan.toml", "-o", "disk/kept.db"]);
+    let all = place.trials("disk/kept.db");
+    Command::new("umount").arg(&disk).status().unwrap();
+    full.expect(6, &["disk is full", "kept.db"]);
+    assert!(kept > 0 && kept < TRIALS, "{kept}");
+    assert!(resized.success());
+    resumed.expect(0, &["resuming"]);
+    assert_eq!(all, TRIALS);
+}
+
+#[test]
+fn a_knob_that_the_kernel_refuses_ends_the_run_with_its_words() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    let plan =
+        PLAN.replace("[[\"0us\", 0], [\"20ms\", 100]]", "[[\"0us\", 0]]\nrps-cpus = [\"8000\"]");
+    place.write("plan.toml", &plan);
+    place.run(&["run", "plan.toml"]).expect(1, &["rps-cpus", "lat0"]);
+}
+
+#[test]
+fn the_state_folder_is_empty_after_a_run() {
+    if needs_root() {
+        return;
+    }
+    let place = place();
+    place.run(&["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"]).expect(0, &[]);
+    let left: Vec<_> = std::fs::read_dir(place.path("state"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name != "lab.lock")
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The same path that ssh takes: a testbed file whose hosts are reached by a command.
+#[test]
+fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    ran.expect(0, &["on testbed.toml", "gro-flush-timeout"]);
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(lab.knobs(), before);
+}
+
+#[test]
+fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let mut child = place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 4);
+    for agent in agents_of(child.id()) {
+        kill(agent);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(6));
+    assert_eq!(lab.knobs(), before);
+}
+
+/// A place with the plan, and with a testbed file of the lab that is up.
+fn place_with_testbed() -> Place {
+    let place = place();
+    let latput = env!("CARGO_BIN_EXE_latput");
+    let host = |name: &str, role: &str, address: &str| {
+        format!(
+            "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
+             latput = \"{latput}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n"
+        )
+    };
+    let hosts = [host("a", "generator", "198.18.0.1"), host("b", "sut", "198.18.0.2")];
+    place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
+    place
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place
+}
+
+/// The namespaces that the agents of a latput are in.
+fn namespaces_of_agents(pid: u32) -> Vec<std::path::PathBuf> {
+    wait_until("two agents", || agents_of(pid).len() == 2);
+    std::thread::sleep(Duration::from_millis(1));
+    agents_of(pid)
+        .iter()
+        .filter_map(|agent| std::fs::read_link(format!("/proc/{agent}/ns/net")).ok())
+        .collect()
+}

@@ -1,0 +1,494 @@
+//! The results file: one SQLite database, one durable append per trial, many runs to a file.
+//!
+//! Write-ahead log with `synchronous = FULL`: a trial that [`Archive::append`] returned from survives
+//! a kill -9 and a power cut. Others may read the file while a run goes on.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+
+use latput_trial::{Metric, Results, Row};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+
+use crate::error::Error;
+
+/// "latp": marks an SQLite file as ours.
+const APPLICATION_ID: i32 = 0x6c61_7470;
+/// Version of the tables below.
+const SCHEMA: i32 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE run (
+        id INTEGER PRIMARY KEY,
+        started_unix_ms INTEGER NOT NULL,
+        finished INTEGER NOT NULL,          -- 1 when the run ended by its own rules
+        plan TEXT NOT NULL,                 -- the plan file as it was
+        machine TEXT NOT NULL,              -- boot ids of the hosts: a run is only resumed on the same
+        header TEXT NOT NULL                -- JSON: everything of the results but the trials
+    );
+    CREATE TABLE trial (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES run (id),
+        block INTEGER NOT NULL,
+        setting INTEGER NOT NULL,           -- index into the header's settings
+        workload INTEGER NOT NULL,          -- index into the header's workloads
+        started_unix_ms INTEGER NOT NULL,
+        observation TEXT NOT NULL,          -- JSON
+        UNIQUE (run, block, setting, workload)
+    );
+    CREATE TABLE figure (                   -- the same observation as plain numbers, for SQL
+        trial INTEGER NOT NULL REFERENCES trial (id),
+        metric TEXT NOT NULL,
+        value REAL NOT NULL,
+        PRIMARY KEY (trial, metric)
+    ) WITHOUT ROWID;
+";
+
+/// An open results file.
+#[derive(Debug)]
+pub struct Archive {
+    path: PathBuf,
+    db: Connection,
+    /// Held while this process may write; gone with the process, whatever ends it.
+    writer: Option<UnixListener>,
+}
+
+/// One run of a file, in brief.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Its number in the file.
+    pub id: i64,
+    /// The plan's name.
+    pub name: String,
+    /// Start, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Finished trials.
+    pub trials: u64,
+    /// Whether it ended by its own rules.
+    pub finished: bool,
+}
+
+impl Archive {
+    /// Opens a results file for appending, making it if there is none. Only one process may have it
+    /// open so.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let is_new = std::fs::metadata(path).map_or(true, |meta| meta.len() == 0);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut archive = Self::connect(path, flags)?;
+        archive.writer = Some(archive.lock()?);
+        if is_new {
+            archive.make_tables()?;
+        }
+        archive.verify()?;
+        Ok(archive)
+    }
+
+    /// A results file that is never written to disk, for runs that are only wanted now.
+    pub fn in_memory() -> Result<Self, Error> {
+        let path = PathBuf::from("results in memory");
+        let db = Connection::open_in_memory().map_err(|e| sql_error(&path, &e))?;
+        let archive = Self { path, db, writer: None };
+        archive.make_tables()?;
+        Ok(archive)
+    }
+
+    /// Opens a results file for reading.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        if let Err(error) = std::fs::metadata(path) {
+            let problem = format!("{error}: name a file that `latput run` or `latput tune` wrote");
+            return Err(Error::Archive { path: path.to_owned(), problem });
+        }
+        let archive = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+            .or_else(|_| Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
+        archive.verify()?;
+        Ok(archive)
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Self, Error> {
+        let db = Connection::open_with_flags(path, flags).map_err(|e| sql_error(path, &e))?;
+        db.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| sql_error(path, &e))?;
+        Ok(Self { path: path.to_owned(), db, writer: None })
+    }
+
+    fn make_tables(&self) -> Result<(), Error> {
+        self.sql(self.db.pragma_update(None, "journal_mode", "WAL"))?;
+        let script = format!(
+            "BEGIN; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; \
+             {TABLES} COMMIT;"
+        );
+        self.sql(self.db.execute_batch(&script))
+    }
+
+    /// Whether this is a whole results file of the schema that this latput writes.
+    fn verify(&self) -> Result<(), Error> {
+        self.sql(self.db.pragma_update(None, "synchronous", "FULL"))?;
+        let pragma = |name| self.sql(self.db.pragma_query_value(None, name, |row| row.get(0)));
+        let application: i32 = pragma("application_id")?;
+        if application != APPLICATION_ID {
+            return Err(self.error(
+                "this is an SQLite file, but not latput's results: name another file".to_owned(),
+            ));
+        }
+        let schema: i32 = pragma("user_version")?;
+        if schema != SCHEMA {
+            return Err(self.error(format!(
+                "its schema is {schema} and this latput reads schema {SCHEMA}: use the latput that \
+                 wrote it, or name another file"
+            )));
+        }
+        let check: String =
+            self.sql(self.db.query_row("PRAGMA quick_check", [], |row| row.get(0)))?;
+        if check != "ok" {
+            return Err(self.error(format!(
+                "the file is damaged ({}): move it away, or recover it with \
+                 `sqlite3 FILE .recover`",
+                check.lines().last().unwrap_or_default()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The lock is a name in the kernel and not a file, so that nothing is left behind.
+    fn lock(&self) -> Result<UnixListener, Error> {
+        let meta = std::fs::metadata(&self.path).map_err(|e| self.error(e.to_string()))?;
+        let name = format!("latput-results-{}-{}", meta.dev(), meta.ino());
+        let address = SocketAddr::from_abstract_name(name).expect("the name is short");
+        UnixListener::bind_addr(&address).map_err(|_| {
+            self.error(
+                "another latput is writing to this file: wait for it, or name another file with -o"
+                    .to_owned(),
+            )
+        })
+    }
+
+    /// The newest unfinished run of exactly this plan on exactly these machines since their last boot,
+    /// with its finished trials.
+    pub fn resumable(&self, plan: &str, machine: &str) -> Result<Option<(i64, Results)>, Error> {
+        let newest: Option<(i64, bool)> = self.sql(
+            self.db
+                .query_row(
+                    "SELECT id, finished FROM run WHERE plan = ?1 AND machine = ?2 \
+                     ORDER BY id DESC LIMIT 1",
+                    params![plan, machine],
+                    |row| Ok((row.get(0)?, row.get(1)?)),
+                )
+                .optional(),
+        )?;
+        match newest {
+            Some((run, false)) => Ok(Some((run, self.load(run)?))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Starts a run; `header` is the results without rows.
+    pub fn begin(
+        &self,
+        plan: &str,
+        machine: &str,
+        started_unix_ms: u64,
+        header: &Results,
+    ) -> Result<i64, Error> {
+        self.sql(self.db.execute(
+            "INSERT INTO run (started_unix_ms, finished, plan, machine, header) \
+             VALUES (?1, 0, ?2, ?3, ?4)",
+            params![started_unix_ms.cast_signed(), plan, machine, self.to_json(header)?],
+        ))?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// Adds one finished trial, durably.
+    pub fn append(&mut self, run: i64, results: &Results, row: &Row) -> Result<(), Error> {
+        let observation = self.to_json(&row.observation)?;
+        let traffic = &results.workloads[row.workload].traffic;
+        let path = &self.path;
+        let mut insert = || {
+            let transaction = self.db.transaction()?;
+            transaction.execute(
+                "INSERT INTO trial (run, block, setting, workload, started_unix_ms, observation) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    run,
+                    row.block,
+                    index(row.setting),
+                    index(row.workload),
+                    row.started_unix_ms.cast_signed(),
+                    observation
+                ],
+            )?;
+            let trial = transaction.last_insert_rowid();
+            for metric in Metric::ALL {
+                if let Some(value) = metric.value(traffic, &row.observation) {
+                    transaction.execute(
+                        "INSERT INTO figure (trial, metric, value) VALUES (?1, ?2, ?3)",
+                        params![trial, metric.name(), value],
+                    )?;
+                }
+            }
+            transaction.commit()
+        };
+        insert().map_err(|error| sql_error(path, &error))
+    }
+
+    /// Marks a run as ended by its own rules, with the remarks that belong to it.
+    pub fn finish(&self, run: i64, header: &Results) -> Result<(), Error> {
+        let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
+        self.sql(self.db.execute(
+            "UPDATE run SET finished = 1, header = ?2 WHERE id = ?1",
+            params![run, header],
+        ))?;
+        Ok(())
+    }
+
+    /// The runs of the file, oldest first.
+    pub fn runs(&self) -> Result<Vec<RunSummary>, Error> {
+        let rows: Vec<(i64, i64, bool, String, i64)> = self.sql(
+            self.db
+                .prepare(
+                    "SELECT id, started_unix_ms, finished, header, \
+                     (SELECT count(*) FROM trial WHERE trial.run = run.id) FROM run ORDER BY id",
+                )
+                .and_then(|mut statement| {
+                    statement
+                        .query_map([], |row| {
+                            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                        })?
+                        .collect()
+                }),
+        )?;
+        rows.into_iter()
+            .map(|(id, started, finished, header, trials)| {
+                let header: Results = self.read_json("header", &header)?;
+                Ok(RunSummary {
+                    id,
+                    name: header.name,
+                    started_unix_ms: started.cast_unsigned(),
+                    trials: trials.cast_unsigned(),
+                    finished,
+                })
+            })
+            .collect()
+    }
+
+    /// A run with its trials in the order they ran.
+    pub fn load(&self, run: i64) -> Result<Results, Error> {
+        let header: Option<String> = self.sql(
+            self.db
+                .query_row("SELECT header FROM run WHERE id = ?1", [run], |row| row.get(0))
+                .optional(),
+        )?;
+        let Some(header) = header else {
+            return Err(self.error(format!("it has no run {run}: leave out --run for the newest")));
+        };
+        let mut results: Results = self.read_json("header", &header)?;
+        let rows: Vec<(u32, u32, u32, i64, String)> = self.sql(
+            self.db
+                .prepare(
+                    "SELECT block, setting, workload, started_unix_ms, observation FROM trial \
+                     WHERE run = ?1 ORDER BY id",
+                )
+                .and_then(|mut statement| {
+                    statement
+                        .query_map([run], |row| {
+                            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                        })?
+                        .collect()
+                }),
+        )?;
+        results.rows = rows
+            .into_iter()
+            .map(|(block, setting, workload, started, observation)| {
+                let (setting, workload) = (setting as usize, workload as usize);
+                if setting >= results.settings.len() || workload >= results.workloads.len() {
+                    return Err(self.error("a trial names a setting that is not there".to_owned()));
+                }
+                Ok(Row {
+                    block,
+                    setting,
+                    workload,
+                    started_unix_ms: started.cast_unsigned(),
+                    observation: self.read_json("trial", &observation)?,
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(results)
+    }
+
+    /// The number of the newest run.
+    pub fn newest(&self) -> Result<i64, Error> {
+        let newest: Option<i64> =
+            self.sql(self.db.query_row("SELECT max(id) FROM run", [], |row| row.get(0)))?;
+        newest.ok_or_else(|| self.error("it has no run yet".to_owned()))
+    }
+
+    fn to_json<T: serde::Serialize>(&self, value: &T) -> Result<String, Error> {
+        serde_json::to_string(value).map_err(|error| self.error(error.to_string()))
+    }
+
+    fn read_json<T: serde::de::DeserializeOwned>(
+        &self,
+        what: &str,
+        text: &str,
+    ) -> Result<T, Error> {
+        serde_json::from_str(text)
+            .map_err(|error| self.error(format!("a {what} in it cannot be read: {error}")))
+    }
+
+    fn sql<T>(&self, result: rusqlite::Result<T>) -> Result<T, Error> {
+        result.map_err(|error| sql_error(&self.path, &error))
+    }
+
+    fn error(&self, problem: String) -> Error {
+        Error::Archive { path: self.path.clone(), problem }
+    }
+}
+
+/// Settings and workloads are counted in thousands at most.
+fn index(idx: usize) -> i64 {
+    i64::try_from(idx).expect("a plan has no more settings or workloads than the file can number")
+}
+
+fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
+    use rusqlite::ErrorCode;
+    let problem = match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => {
+            "this is not a results file (not an SQLite database): name another file".to_owned()
+        }
+        Some(ErrorCode::DatabaseCorrupt) => format!(
+            "the file is damaged ({error}): move it away, or recover it with `sqlite3 FILE .recover`"
+        ),
+        Some(ErrorCode::DiskFull) => {
+            "the disk is full: free some space and run the same command again, it goes on with the \
+             next trial"
+                .to_owned()
+        }
+        Some(ErrorCode::CannotOpen) => {
+            "cannot open or make it: check that the folder exists and may be written to".to_owned()
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            "it may not be written to: name another file with -o".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    Error::Archive { path: path.to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use latput_trial::{Observation, Plan, plan};
+
+    use super::*;
+
+    #[test]
+    fn what_is_appended_is_read_back_by_another_reader_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.db");
+        let header = header();
+        let mut archive = Archive::create(&path).unwrap();
+        let run = archive.begin("plan", "boot", 1, &header).unwrap();
+        let row = row(0, 1, 0);
+        archive.append(run, &header, &row).unwrap();
+        let reader = Archive::open(&path).unwrap();
+        assert_eq!(reader.load(reader.newest().unwrap()).unwrap().rows, [row]);
+    }
+
+    #[test]
+    fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::create(&folder.path().join("results.db")).unwrap();
+        let header = header();
+        let run = archive.begin("plan", "boot", 1, &header).unwrap();
+        assert_eq!(archive.resumable("plan", "boot").unwrap().unwrap().0, run);
+        assert!(archive.resumable("other plan", "boot").unwrap().is_none());
+        assert!(archive.resumable("plan", "other boot").unwrap().is_none());
+        archive.finish(run, &header).unwrap();
+        assert!(archive.resumable("plan", "boot").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_second_writer_is_refused_and_a_reader_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.db");
+        let _first = Archive::create(&path).unwrap();
+        let second = Archive::create(&path).unwrap_err().to_string();
+        assert!(second.contains("another latput is writing"), "{second}");
+        Archive::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
+        check(|path| fs::write(path, "name,value\n").unwrap(), "not a results file");
+        check(
+            |path| Connection::open(path).unwrap().execute_batch("CREATE TABLE t (x);").unwrap(),
+            "not latput's results",
+        );
+        check(
+            |path| {
+                drop(Archive::create(path).unwrap());
+                let db = Connection::open(path).unwrap();
+                db.pragma_update(None, "user_version", 99).unwrap();
+            },
+            "its schema is 99",
+        );
+        check(
+            |path| {
+                let mut archive = Archive::create(path).unwrap();
+                let header = header();
+                let run = archive.begin("plan", "boot", 1, &header).unwrap();
+                for block in 0..200 {
+                    archive.append(run, &header, &row(block, 0, 0)).unwrap();
+                }
+                drop(archive);
+                let length = fs::metadata(path).unwrap().len();
+                fs::File::options().write(true).open(path).unwrap().set_len(length / 2).unwrap();
+            },
+            "damaged",
+        );
+        check(
+            |path| {
+                drop(Archive::create(path).unwrap());
+                let mut file = fs::File::options().write(true).open(path).unwrap();
+                file.write_all(&[0xff; 64]).unwrap();
+            },
+            "not a results file",
+        );
+    }
+
+    #[track_caller]
+    fn check(make: impl FnOnce(&Path), expected: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.db");
+        make(&path);
+        for refused in [Archive::open(&path), Archive::create(&path)] {
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains(expected) && text.contains("results.db"), "{text}");
+        }
+    }
+
+    fn header() -> Results {
+        let plan = Plan::parse("built-in", plan::BUILT_IN).unwrap();
+        Results {
+            name: plan.name.clone(),
+            goal: plan.goal.clone(),
+            confidence: 0.99,
+            half_width: 0.025,
+            testbed: "lab".to_owned(),
+            latput_version: "0".to_owned(),
+            seed: 1,
+            hosts: Vec::new(),
+            settings: plan.settings(),
+            workloads: plan.workloads,
+            rows: Vec::new(),
+            planned_trials: 100,
+            notes: Vec::new(),
+        }
+    }
+
+    fn row(block: u32, setting: usize, workload: usize) -> Row {
+        let observation = Observation::default();
+        Row { block, setting, workload, started_unix_ms: 5, observation }
+    }
+}

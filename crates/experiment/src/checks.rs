@@ -1,0 +1,203 @@
+//! The checks on every trial. One that fails marks the trial; it never drops it.
+
+use latput_trial::observation::{HostObservation, Role, TrafficObservation};
+use latput_trial::{Check, Traffic};
+use latput_units::Nanos;
+
+/// More than this share of a host's CPU time taken by the hypervisor spoils its figures.
+const STEAL_LIMIT: f64 = 0.02;
+/// The parts of the CPU time may miss the whole by this share of the window and two clock ticks a
+/// CPU: the kernel's lines of `/proc/stat` are not read at one instant.
+const PARTS_LIMIT: f64 = 0.02;
+const CLOCK_TICK: Nanos = Nanos::from_ms(10);
+/// latput's own sampling may take this share of a CPU.
+const SAMPLING_LIMIT: f64 = 0.005;
+/// Work of others beyond this share of a CPU spoils a host's figures.
+const OTHER_WORK_LIMIT: f64 = 0.1;
+/// The halves of the window may differ by this share of packets.
+const STEADY_LIMIT: f64 = 0.2;
+/// Tenths of a second in each half, at least, for the halves to be compared.
+const STEADY_INTERVALS: usize = 4;
+/// Packets per transaction may differ from one each way by this share.
+const BUNDLING_LIMIT: f64 = 0.05;
+/// More than this share of packets sent again is a sick path and not a setting's cost.
+const RETRANSMIT_LIMIT: f64 = 0.001;
+
+/// The checks that need both hosts or the counters; those of the traffic engine come with its
+/// outcome. `boot_ids` says which hosts share a kernel.
+pub fn of_trial(
+    traffic: &Traffic,
+    flow: &TrafficObservation,
+    hosts: &[HostObservation],
+    boot_ids: &[String],
+) -> Vec<Check> {
+    let mut checks = cpu_parts(hosts, boot_ids);
+    for host in hosts {
+        checks.push(steal(host));
+        checks.push(sampling(host));
+        checks.extend(other_work(flow, host));
+    }
+    checks.extend(hosts.first().and_then(steady));
+    checks.extend(packets_per_transaction(traffic, flow, hosts));
+    checks.extend(retransmits(flow, hosts));
+    checks
+}
+
+/// Hosts that share a kernel are told apart by their CPUs; what the parts and the CPUs of nobody
+/// used must be the machine's whole.
+fn cpu_parts(hosts: &[HostObservation], boot_ids: &[String]) -> Vec<Check> {
+    let name = "cpu-parts-add-up".to_owned();
+    let mut checks = Vec::new();
+    for (idx, host) in hosts.iter().enumerate() {
+        let sharing: Vec<&HostObservation> = hosts
+            .iter()
+            .zip(boot_ids)
+            .filter(|(_, boot_id)| **boot_id == boot_ids[idx])
+            .map(|(host, _)| host)
+            .collect();
+        let is_first = sharing.first().is_some_and(|first| first.host == host.host);
+        if !is_first {
+            continue;
+        }
+        let own_cpus: Vec<_> =
+            sharing.iter().flat_map(|host| host.cpus.iter().map(|cpu| cpu.cpu)).collect();
+        let mut distinct = own_cpus.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() < own_cpus.len() {
+            let detail = "hosts share a kernel and some CPU: their CPU time cannot be told apart";
+            checks.push(Check { name: name.clone(), passed: false, detail: detail.to_owned() });
+            continue;
+        }
+        let parts: f64 = sharing.iter().map(|host| host.cpu().total().as_secs_f64()).sum();
+        let nobody = host.other_cpus.total().as_secs_f64()
+            - sharing.iter().skip(1).map(|host| host.cpu().total().as_secs_f64()).sum::<f64>();
+        let whole = host.machine.total().as_secs_f64();
+        let slack =
+            whole * PARTS_LIMIT + 2.0 * CLOCK_TICK.as_secs_f64() * (distinct.len() as f64).max(1.0);
+        checks.push(Check {
+            name: name.clone(),
+            passed: (parts + nobody - whole).abs() <= slack && nobody >= -slack,
+            detail: format!(
+                "CPU time of the hosts {parts:.3} s + of CPUs that are nobody's {nobody:.3} s = \
+                 {:.3} s, whole machine {whole:.3} s",
+                parts + nobody
+            ),
+        });
+    }
+    checks
+}
+
+fn steal(host: &HostObservation) -> Check {
+    let time = host.cpu();
+    let share = share(time.steal, time.total());
+    Check {
+        name: "steal".to_owned(),
+        passed: share <= STEAL_LIMIT,
+        detail: format!("{}: {:.1} % of CPU time was stolen", host.host, share * 100.0),
+    }
+}
+
+fn sampling(host: &HostObservation) -> Check {
+    let share = share(host.sampling_cpu, host.window);
+    Check {
+        name: "sampling-cost".to_owned(),
+        passed: share <= SAMPLING_LIMIT,
+        detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
+    }
+}
+
+/// Process time on the host's CPUs that neither the traffic's threads nor its NAPI threads used is
+/// somebody else's work, which takes CPU from the trial and is counted to it.
+fn other_work(flow: &TrafficObservation, host: &HostObservation) -> Option<Check> {
+    let traffic = match host.role {
+        Role::Generator => flow.sender_cpu,
+        Role::Sut => flow.receiver_cpu,
+        Role::Observer => return None,
+    };
+    let time = host.cpu();
+    let processes = time.user.saturating_add(time.system);
+    let ours = [host.napi_threads_cpu.unwrap_or_default(), host.sampling_cpu]
+        .into_iter()
+        .fold(traffic, Nanos::saturating_add);
+    let others = processes.saturating_sub(ours);
+    let share = share(others, host.window);
+    Some(Check {
+        name: "other-work".to_owned(),
+        passed: share <= OTHER_WORK_LIMIT,
+        detail: format!(
+            "{}: {:.1} % of a CPU went to processes other than the traffic's",
+            host.host,
+            share * 100.0
+        ),
+    })
+}
+
+/// A load that grows or falls through the window has not been warmed up, or has not settled.
+fn steady(host: &HostObservation) -> Option<Check> {
+    let counts = &host.packets_per_interval;
+    let (first, second) = counts.split_at(counts.len() / 2);
+    if first.len() < STEADY_INTERVALS {
+        return None;
+    }
+    let mean = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    let change = mean(second) / mean(first).max(1.0) - 1.0;
+    Some(Check {
+        name: "steady".to_owned(),
+        passed: change.abs() <= STEADY_LIMIT,
+        detail: format!(
+            "{}: {:+.1} % packets in the second half of the window",
+            host.host,
+            change * 100.0
+        ),
+    })
+}
+
+/// With `TCP_NODELAY` every request should be a packet of its own, and every response; where several
+/// travel together, a per-packet claim is void (netperf manual, "Issues in Request/Response").
+fn packets_per_transaction(
+    traffic: &Traffic,
+    flow: &TrafficObservation,
+    hosts: &[HostObservation],
+) -> Option<Check> {
+    let Traffic::TcpRr { request_bytes, response_bytes, nodelay: true, .. } = traffic else {
+        return None;
+    };
+    let is_one_packet = |bytes: u64| bytes <= 1000;
+    let transactions = flow.transactions.filter(|count| *count > 0)?;
+    if !is_one_packet(request_bytes.get()) || !is_one_packet(response_bytes.get()) {
+        return None;
+    }
+    let host = hosts.first()?;
+    let per_transaction =
+        |packets: u64| packets as f64 / transactions as f64 * window_ratio(flow, host);
+    let (sent, received) =
+        (per_transaction(host.interface.tx_packets), per_transaction(host.interface.rx_packets));
+    Some(Check {
+        name: "packets-per-transaction".to_owned(),
+        passed: sent >= 1.0 - BUNDLING_LIMIT && received >= 1.0 - BUNDLING_LIMIT,
+        detail: format!(
+            "{}: {sent:.3} packets out and {received:.3} in per transaction",
+            host.host
+        ),
+    })
+}
+
+fn window_ratio(flow: &TrafficObservation, host: &HostObservation) -> f64 {
+    flow.sender_window.as_secs_f64() / host.window.as_secs_f64().max(1e-9)
+}
+
+fn retransmits(flow: &TrafficObservation, hosts: &[HostObservation]) -> Option<Check> {
+    let retransmits = flow.retransmits?;
+    let packets: u64 = hosts.iter().map(|host| host.interface.tx_packets).sum();
+    let share = retransmits as f64 / (packets.max(1)) as f64;
+    Some(Check {
+        name: "retransmissions".to_owned(),
+        passed: share <= RETRANSMIT_LIMIT,
+        detail: format!("{retransmits} segments sent again, {:.3} % of packets", share * 100.0),
+    })
+}
+
+fn share(part: Nanos, whole: Nanos) -> f64 {
+    if whole == Nanos::ZERO { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
+}

@@ -1,0 +1,352 @@
+//! The controller's end of the control line: starts the agents, speaks to them, and sees to it that
+//! they end.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_load::Stop;
+use latput_trial::observation::Role;
+
+use crate::error::Error;
+use crate::protocol::{self, Answer, FailureKind, LineError, Open, Opened, Request, SCHEMA};
+use crate::testbed::{HostSpec, Testbed};
+
+/// How often a wait looks at the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// For requests that do not run traffic.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// After its stdin is closed an agent has this long to put its host back.
+const END_WITHIN: Duration = Duration::from_secs(10);
+/// The last lines of an agent's stderr that an error shows.
+const STDERR_LINES: usize = 8;
+
+/// The agents of a testbed, in its order. Dropping it ends them all; each puts its host back.
+#[derive(Debug)]
+pub struct Crew {
+    agents: Vec<Agent>,
+}
+
+impl Crew {
+    /// Starts an agent on every host.
+    pub fn start(testbed: &Testbed, will_set: bool, stop: &Stop) -> Result<Self, Error> {
+        let agents = testbed
+            .hosts
+            .iter()
+            .map(|host| Agent::start(host, will_set, stop))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { agents })
+    }
+
+    /// What each agent said of itself, in the testbed's order.
+    pub fn opened(&self) -> impl Iterator<Item = &Opened> {
+        self.agents.iter().map(|agent| &agent.opened)
+    }
+
+    /// Every agent, in the testbed's order.
+    pub fn agents(&mut self) -> &mut [Agent] {
+        &mut self.agents
+    }
+
+    /// The one agent of a role that a testbed has exactly once.
+    pub fn of_role(&mut self, role: Role) -> &mut Agent {
+        self.agents
+            .iter_mut()
+            .find(|agent| agent.spec.role == role)
+            .expect("a testbed has one system under test and one generator")
+    }
+
+    /// Whether every agent runs on the same kernel as this process, and so with the same clock.
+    pub fn shares_this_kernel(&self) -> bool {
+        let here = latput_linux::process::boot_id().ok();
+        here.is_some_and(|here| self.opened().all(|opened| opened.boot_id == here))
+    }
+
+    /// Ends every agent without waiting for an answer to what it is doing: a closed line makes it put
+    /// its host back. Where an agent did not end in order, `latput restore` is run in its place.
+    pub fn abandon(self) -> Result<(), Error> {
+        let mut worst = Ok(());
+        for agent in self.agents {
+            let Agent { spec, line, .. } = agent;
+            let ended_in_order = line.end();
+            if !ended_in_order && worst.is_ok() {
+                worst = restore(&spec);
+            }
+        }
+        worst
+    }
+
+    /// Puts every host back and ends every agent. All are closed even if one fails; the worst is
+    /// returned.
+    pub fn close(self, stop: &Stop) -> Result<(), Error> {
+        let mut worst = Ok(());
+        for mut agent in self.agents {
+            let closed = agent.call(&Request::Close, ANSWER_WITHIN, stop).map(drop);
+            if worst.is_ok() {
+                worst = closed;
+            }
+        }
+        worst
+    }
+}
+
+/// One agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Its host.
+    pub spec: HostSpec,
+    opened: Opened,
+    line: Line,
+}
+
+impl Agent {
+    fn start(spec: &HostSpec, will_set: bool, stop: &Stop) -> Result<Self, Error> {
+        let mut line = Line::start(spec)?;
+        let open = Request::Open(Open {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: spec.name.clone(),
+            role: spec.role,
+            interface: spec.interface.clone(),
+            address: spec.address,
+            cpus: spec.cpus.clone(),
+            binds_napi_threads: spec.binds_napi_threads,
+            will_set,
+        });
+        line.send(&open)?;
+        match line.receive(ANSWER_WITHIN, stop)? {
+            Answer::Opened(opened) if opened.schema == SCHEMA => {
+                Ok(Self { spec: spec.clone(), opened, line })
+            }
+            Answer::Opened(opened) => Err(line.error(format!(
+                "its latput is {} and speaks schema {}, this one speaks {SCHEMA}: install the same \
+                 version on both",
+                opened.version, opened.schema
+            ))),
+            other => Err(line.unexpected(other)),
+        }
+    }
+
+    /// What the agent said of itself.
+    pub const fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Sends a request without waiting.
+    pub fn send(&mut self, request: &Request) -> Result<(), Error> {
+        self.line.send(request)
+    }
+
+    /// Waits for the answer to the request before.
+    pub fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
+        self.line.receive(within, stop)
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn call(
+        &mut self,
+        request: &Request,
+        within: Duration,
+        stop: &Stop,
+    ) -> Result<Answer, Error> {
+        self.line.send(request)?;
+        self.line.receive(within, stop)
+    }
+
+    /// [`Agent::call`] for requests that are done at once.
+    pub fn ask(&mut self, request: &Request, stop: &Stop) -> Result<Answer, Error> {
+        self.call(request, ANSWER_WITHIN, stop)
+    }
+
+    /// The error for an answer that does not belong to its request.
+    pub fn unexpected(&self, answer: Answer) -> Error {
+        self.line.unexpected(answer)
+    }
+}
+
+/// The process at the other end, and the line to it.
+#[derive(Debug)]
+struct Line {
+    host: String,
+    command: String,
+    child: Child,
+    to: Option<ChildStdin>,
+    answers: Receiver<Result<Answer, LineError>>,
+    stderr: Arc<Mutex<VecDeque<String>>>,
+}
+
+impl Line {
+    fn start(spec: &HostSpec) -> Result<Self, Error> {
+        let mut words: Vec<&str> = spec.via.iter().map(String::as_str).collect();
+        words.extend([spec.program.as_str(), "agent", "--stdio"]);
+        let command = words.join(" ");
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0) // Ctrl-C is for the controller, which ends its agents in order
+            .spawn()
+            .map_err(|error| Error::Agent {
+                host: spec.name.clone(),
+                problem: format!("cannot start `{command}`: {error}"),
+            })?;
+        let to = child.stdin.take();
+        let mut from = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let (answer_to, answers) = mpsc::channel();
+        thread::spawn(move || {
+            loop {
+                let answer = protocol::read_line::<Answer>(&mut from);
+                let is_last = answer.is_err();
+                if answer_to.send(answer).is_err() || is_last {
+                    break;
+                }
+            }
+        });
+        let stderr = Arc::new(Mutex::new(VecDeque::new()));
+        let errors = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let kept = Arc::clone(&stderr);
+        thread::spawn(move || keep_last_lines(errors, &kept));
+        Ok(Self { host: spec.name.clone(), command, child, to, answers, stderr })
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), Error> {
+        let Some(to) = self.to.as_mut() else {
+            return Err(self.error("its control line is closed".to_owned()));
+        };
+        protocol::write_line(to, request).map_err(|error| self.line_error(&error))
+    }
+
+    fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
+        let deadline = Instant::now() + within;
+        loop {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            match self.answers.recv_timeout(LOOK_EVERY) {
+                Ok(Ok(Answer::Failed(failure))) => {
+                    return Err(Error::Host {
+                        host: self.host.clone(),
+                        message: failure.message,
+                        kind: failure.kind,
+                    });
+                }
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => return Err(self.line_error(&error)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.line_error(&LineError::Closed));
+                }
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let waited = within.as_secs();
+                    return Err(self.error(format!("its agent did not answer within {waited} s")));
+                }
+            }
+        }
+    }
+
+    /// Why the line broke, with how the process ended and what it last said.
+    fn line_error(&mut self, error: &LineError) -> Error {
+        if !matches!(error, LineError::Closed) {
+            return self.error(format!("its agent (`{}`) sent {error}", self.command));
+        }
+        let ended = match self.wait(Duration::from_secs(1)) {
+            Some(status) => format!("its agent ended ({status})"),
+            None => "its agent closed the control line".to_owned(),
+        };
+        let lines = self.stderr.lock().map(|lines| Vec::from(lines.clone())).unwrap_or_default();
+        let said = if lines.is_empty() {
+            String::new()
+        } else {
+            format!("; it said: {}", lines.join(" | "))
+        };
+        self.error(format!("{ended}; it was started by `{}`{said}", self.command))
+    }
+
+    fn error(&self, problem: String) -> Error {
+        Error::Agent { host: self.host.clone(), problem }
+    }
+
+    fn unexpected(&self, answer: Answer) -> Error {
+        let name = format!("{answer:?}");
+        let name = name.split([' ', '(', '{']).next().unwrap_or_default();
+        self.error(format!("its agent answered `{name}` out of turn"))
+    }
+
+    /// Waits for the process; `None` if it is still there after `within`.
+    fn wait(&mut self, within: Duration) -> Option<std::process::ExitStatus> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Line {
+    /// Ends the agent, and says whether it ended in order, its host put back.
+    fn end(mut self) -> bool {
+        self.close().is_some_and(|status| status.success())
+    }
+
+    /// A closed stdin tells the agent to stop its traffic, put its host back and end.
+    fn close(&mut self) -> Option<std::process::ExitStatus> {
+        self.to = None;
+        self.wait(END_WITHIN).or_else(|| {
+            // Killing loses nothing that is not in its checkpoint: `latput restore` finishes it.
+            let _ = self.child.kill();
+            self.child.wait().ok()
+        })
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Finishes on a host what an agent there can no longer do.
+fn restore(spec: &HostSpec) -> Result<(), Error> {
+    let mut words: Vec<&str> = spec.via.iter().map(String::as_str).collect();
+    words.extend([spec.program.as_str(), "restore"]);
+    let stranded = |why: String| Error::Host {
+        host: spec.name.clone(),
+        message: format!(
+            "its agent ended without putting the knobs back, and so did `{}`: {why}: run \
+             `latput restore` on that host",
+            words.join(" ")
+        ),
+        kind: FailureKind::Stranded,
+    };
+    let ran = Command::new(words[0])
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| stranded(error.to_string()))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    Err(stranded(String::from_utf8_lossy(&ran.stderr).trim().to_owned()))
+}
+
+fn keep_last_lines(from: impl BufRead, kept: &Mutex<VecDeque<String>>) {
+    for line in from.lines().map_while(Result::ok) {
+        if let Ok(mut lines) = kept.lock() {
+            lines.push_back(line.chars().take(300).collect());
+            if lines.len() > STDERR_LINES {
+                lines.pop_front();
+            }
+        }
+    }
+}

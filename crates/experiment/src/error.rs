@@ -1,0 +1,100 @@
+//! What can go wrong in a run, and which exit code it means.
+
+use std::path::PathBuf;
+
+use latput_trial::plan::PlanError;
+
+use crate::protocol::FailureKind;
+
+/// A run that did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The plan cannot be run.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The testbed file cannot be used.
+    #[error("{file}: {problem}")]
+    TestbedFile {
+        /// The file as it was named.
+        file: String,
+        /// What is wrong and how to mend it.
+        problem: String,
+    },
+    /// The lab could not be built.
+    #[error("the lab could not be built: {problem}")]
+    Lab {
+        /// What the kernel said and how to mend it.
+        problem: String,
+        /// Whether it was for want of privilege.
+        permission: bool,
+    },
+    /// An agent could not be started or spoken to.
+    #[error("host `{host}`: {problem}")]
+    Agent {
+        /// The host.
+        host: String,
+        /// What happened.
+        problem: String,
+    },
+    /// An agent refused or failed.
+    #[error("host `{host}`: {message}")]
+    Host {
+        /// The host.
+        host: String,
+        /// What the agent says.
+        message: String,
+        /// What it means for the host.
+        kind: FailureKind,
+    },
+    /// The results file cannot be used.
+    #[error("{}: {problem}", path.display())]
+    Archive {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and how to mend it.
+        problem: String,
+    },
+    /// The two ends' accounts of a trial do not fit together.
+    #[error("workload `{workload}`: {problem}")]
+    Traffic {
+        /// The workload.
+        workload: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Ctrl-C or a termination signal.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What an [`Error`] means for the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Failed, and the machine is unchanged.
+    Failed,
+    /// The command, plan or testbed file is wrong.
+    Usage,
+    /// Not permitted.
+    Permission,
+    /// Changed and put back.
+    RolledBack,
+    /// Changed, and putting back failed.
+    Stranded,
+}
+
+impl Error {
+    /// What it means for the exit code.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Plan(_) | Self::TestbedFile { .. } => ErrorKind::Usage,
+            Self::Lab { permission: true, .. } => ErrorKind::Permission,
+            Self::Host { kind, .. } => match kind {
+                FailureKind::Failed => ErrorKind::Failed,
+                FailureKind::Permission => ErrorKind::Permission,
+                FailureKind::RolledBack => ErrorKind::RolledBack,
+                FailureKind::Stranded => ErrorKind::Stranded,
+            },
+            _ => ErrorKind::Failed,
+        }
+    }
+}

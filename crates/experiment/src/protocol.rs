@@ -1,0 +1,264 @@
+//! What goes over an agent's stdin and stdout: one JSON document a line, a request and then its
+//! answer, bounded in length, versioned.
+
+use std::io::{self, BufRead, Write};
+
+use latput_knobs::{Setting, State};
+use latput_load::{Key, ReceiverOutcome, SenderOutcome};
+use latput_trial::observation::{HostObservation, Role};
+use latput_trial::results::HostFacts;
+use latput_trial::{Probe, Traffic};
+use latput_units::{CpuSet, Nanos};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Both ends must speak the same.
+pub const SCHEMA: u32 = 1;
+/// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
+pub const MAX_LINE_BYTES: u64 = 16 << 20;
+
+/// Controller to agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// First of all: what this agent is to be.
+    Open(Open),
+    /// Set knobs, as part of the one session that is put back at the end.
+    Set {
+        /// What is wanted; may be empty.
+        setting: Setting,
+    },
+    /// Be the far end of the next traffic: open the data port.
+    Receive {
+        /// The traffic to expect.
+        traffic: Traffic,
+        /// What a connection must show.
+        key: Key,
+    },
+    /// Be the near end of the next traffic: connect.
+    Send {
+        /// The traffic to make.
+        traffic: Traffic,
+        /// The probe beside it.
+        probe: Option<Probe>,
+        /// What to show.
+        key: Key,
+        /// Address of the far end's interface.
+        peer: std::net::IpAddr,
+        /// The far end's data port.
+        port: u16,
+    },
+    /// Start the traffic and the counters.
+    Go {
+        /// When, on the `CLOCK_MONOTONIC` of the one kernel that all ends share; `None`: on receipt.
+        at: Option<Nanos>,
+        /// Traffic before the window.
+        warmup: Nanos,
+        /// The window.
+        duration: Nanos,
+    },
+    /// Forget the traffic that was prepared.
+    Abort,
+    /// Put every knob back and end.
+    Close,
+}
+
+/// What an agent is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Open {
+    /// [`SCHEMA`] of the controller.
+    pub schema: u32,
+    /// Version of the controller, for messages.
+    pub version: String,
+    /// The host's name in the testbed.
+    pub host: String,
+    /// Its role.
+    pub role: Role,
+    /// The measured interface.
+    pub interface: String,
+    /// The address that the data ports are bound to.
+    pub address: std::net::IpAddr,
+    /// The CPUs that are this host's; `None`: all.
+    pub cpus: Option<CpuSet>,
+    /// Whether the interface's NAPI threads are held to the host's CPUs; they start unbound whenever
+    /// they are made anew.
+    pub binds_napi_threads: bool,
+    /// Whether knobs will be set: only then are privileges and the checkpoint needed.
+    pub will_set: bool,
+}
+
+/// Agent to controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Answer {
+    /// To [`Request::Open`].
+    Opened(Opened),
+    /// To [`Request::Set`].
+    Set {
+        /// Every knob of the interface, read back.
+        state: State,
+    },
+    /// To [`Request::Receive`].
+    Listening {
+        /// The data port.
+        port: u16,
+    },
+    /// To [`Request::Send`]: connected and accepted.
+    Connected,
+    /// To [`Request::Go`], after the window and its drain.
+    Finished(Box<Finished>),
+    /// To [`Request::Abort`].
+    Aborted,
+    /// To [`Request::Close`]: everything is as it was.
+    Closed,
+    /// The request was not done.
+    Failed(Failure),
+}
+
+/// What an agent is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Opened {
+    /// [`SCHEMA`] of the agent.
+    pub schema: u32,
+    /// Version of the agent.
+    pub version: String,
+    /// The kernel's boot id: two hosts with the same one share a kernel.
+    pub boot_id: String,
+    /// The CPUs that count as this host's.
+    pub cpus: CpuSet,
+    /// For the report.
+    pub facts: HostFacts,
+    /// What this agent cannot do here, in sentences: no NAPI tracing, no CPU binding.
+    pub notes: Vec<String>,
+}
+
+/// One host's part of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finished {
+    /// The counters of the window.
+    pub host: HostObservation,
+    /// From the end that sent.
+    pub sender: Option<SenderOutcome>,
+    /// From the end that received.
+    pub receiver: Option<ReceiverOutcome>,
+    /// Knobs that changed during the trial, in sentences.
+    pub drift: Vec<String>,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// What the controller may do about it.
+    pub kind: FailureKind,
+    /// For people.
+    pub message: String,
+}
+
+/// What a controller may do about a [`Failure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// Nothing was changed.
+    Failed,
+    /// The agent may not.
+    Permission,
+    /// It was changed and put back.
+    RolledBack,
+    /// Putting it back failed.
+    Stranded,
+}
+
+/// A line that is no message.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// The other end is gone.
+    #[error("the other end closed the line")]
+    Closed,
+    /// More than [`MAX_LINE_BYTES`] without an end.
+    #[error("a line of more than {MAX_LINE_BYTES} bytes")]
+    TooLong,
+    /// Not a message of this schema.
+    #[error("not a message of schema {SCHEMA}: {problem} in `{start}`")]
+    Malformed {
+        /// What the parser says.
+        problem: String,
+        /// How the line starts.
+        start: String,
+    },
+    /// The pipe itself.
+    #[error("reading or writing the control line")]
+    Io(#[source] io::Error),
+}
+
+/// Writes one message and flushes it.
+pub fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), LineError> {
+    let mut line = serde_json::to_vec(message)
+        .map_err(|error| LineError::Io(io::Error::other(error.to_string())))?;
+    line.push(b'\n');
+    to.write_all(&line).and_then(|()| to.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => LineError::Closed,
+        _ => LineError::Io(error),
+    })
+}
+
+/// Reads one message.
+pub fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, LineError> {
+    let mut line = Vec::new();
+    let mut bounded = io::Read::take(&mut *from, MAX_LINE_BYTES);
+    bounded.read_until(b'\n', &mut line).map_err(LineError::Io)?;
+    if line.last() != Some(&b'\n') {
+        // A line that is cut in the middle is as good as none: the other end is gone.
+        let is_too_long = line.len() as u64 >= MAX_LINE_BYTES;
+        return Err(if is_too_long { LineError::TooLong } else { LineError::Closed });
+    }
+    serde_json::from_slice(&line).map_err(|error| LineError::Malformed {
+        problem: error.to_string(),
+        start: String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_survives_the_line() {
+        let mut bytes = Vec::new();
+        write_line(&mut bytes, &Request::Abort).unwrap();
+        write_line(&mut bytes, &Answer::Listening { port: 7 }).unwrap();
+        let mut from = bytes.as_slice();
+        assert!(matches!(read_line(&mut from), Ok(Request::Abort)));
+        assert_eq!(read_line::<Answer>(&mut from).unwrap(), Answer::Listening { port: 7 });
+        assert!(matches!(read_line::<Answer>(&mut from), Err(LineError::Closed)));
+    }
+
+    #[test]
+    fn garbage_unknown_fields_and_cut_lines_are_refused() {
+        check("hello\n", "malformed");
+        check("{\"request\":\"set\",\"setting\":{},\"more\":1}\n", "malformed");
+        check("{\"request\":\"set\"}\n", "malformed");
+        check("{\"request\":\"reboot\"}\n", "malformed");
+        check("{\"request\":\"abort\"}", "closed");
+        check("", "closed");
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_at_the_limit() {
+        let mut endless = io::BufReader::new(io::repeat(b'x'));
+        assert!(matches!(read_line::<Request>(&mut endless), Err(LineError::TooLong)));
+    }
+
+    #[track_caller]
+    fn check(line: &str, expected: &str) {
+        let found = match read_line::<Request>(&mut line.as_bytes()) {
+            Err(LineError::Malformed { .. }) => "malformed",
+            Err(LineError::Closed) => "closed",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{line}");
+    }
+}

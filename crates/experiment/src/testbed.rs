@@ -1,0 +1,307 @@
+//! Testbeds: which hosts there are, how to reach them, and the lab that latput makes itself.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use latput_linux::lab::{self, Lab, LabOptions};
+use latput_linux::process::{self, Capability};
+use latput_trial::observation::Role;
+use latput_units::{CpuId, CpuSet};
+use rustix::fs::FlockOperation;
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::host::{chain, state_dir};
+
+/// Inside the state folder: where the agents of a lab keep their checkpoints.
+pub const LAB_STATE: &str = "lab";
+
+/// What runs trials.
+#[derive(Debug)]
+pub struct Testbed {
+    /// As it is called in results.
+    pub name: String,
+    /// The hosts; exactly one system under test and one generator.
+    pub hosts: Vec<HostSpec>,
+    /// Remarks that belong to every result from here.
+    pub notes: Vec<String>,
+    /// Lives as long as the testbed does, and vanishes with it.
+    _lab: Option<(LabLock, Lab)>,
+}
+
+/// One host of a testbed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSpec {
+    /// Its name.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// The command in front of `latput agent --stdio`: `["ssh", "root@sut"]`; empty for this host.
+    pub via: Vec<String>,
+    /// The latput to start there.
+    pub program: String,
+    /// The measured interface.
+    pub interface: String,
+    /// Its address, which the other host connects to.
+    pub address: IpAddr,
+    /// The CPUs that are this host's; `None`: all.
+    pub cpus: Option<CpuSet>,
+    /// Whether the interface's NAPI threads are held to those CPUs: a host of the lab must not work
+    /// on the other's.
+    pub binds_napi_threads: bool,
+}
+
+impl Testbed {
+    /// The lab: two namespaces and a veth pair that exist only while this value does.
+    pub fn lab() -> Result<Self, Error> {
+        let permitted = Capability::SysAdmin
+            .require("the lab")
+            .and_then(|()| Capability::NetAdmin.require("the lab"));
+        permitted.map_err(|error| Error::Lab {
+            permission: true,
+            problem: format!(
+                "{error}; without root, `latput measure loopback` measures this host as it is"
+            ),
+        })?;
+        let lock = LabLock::take()?;
+        let lab = Lab::build(&LabOptions::default()).map_err(|error| Error::Lab {
+            permission: error.is_permission(),
+            problem: chain(&error),
+        })?;
+        let program = own_program();
+        let hosts = lab
+            .hosts()
+            .iter()
+            .zip([Role::Generator, Role::Sut])
+            .map(|(host, role)| HostSpec {
+                name: host.name.to_owned(),
+                role,
+                via: [
+                    &program,
+                    "lab",
+                    "exec",
+                    "--namespace",
+                    &host.namespace.path().display().to_string(),
+                    "--cpus",
+                    &host.cpus.to_string(),
+                    "--",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+                program: program.clone(),
+                interface: lab::INTERFACE.to_owned(),
+                address: host.address,
+                cpus: Some(host.cpus.clone()),
+                binds_napi_threads: true,
+            })
+            .collect();
+        let shared =
+            "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
+        let notes = if lab.shares_cpus() { vec![shared.to_owned()] } else { Vec::new() };
+        Ok(Self { name: "lab".to_owned(), hosts, notes, _lab: Some((lock, lab)) })
+    }
+
+    /// Both ends on this host's loopback, each on its own CPUs where there are two: needs no root and
+    /// sets nothing.
+    pub fn loopback() -> Self {
+        let program = own_program();
+        let cpus: Vec<CpuId> =
+            process::allowed_cpus().map(|cpus| cpus.iter().collect()).unwrap_or_default();
+        let (first, second) = cpus.split_at(cpus.len() / 2);
+        let mut notes = Vec::new();
+        let (generator, sut) = if first.is_empty() {
+            notes.push("both ends share the only CPU: its time cannot be told apart".to_owned());
+            (second, second)
+        } else {
+            (first, second)
+        };
+        let host = |name: &str, role, cpus: &[CpuId]| HostSpec {
+            name: name.to_owned(),
+            role,
+            via: Vec::new(),
+            program: program.clone(),
+            interface: "lo".to_owned(),
+            address: IpAddr::from([127, 0, 0, 1]),
+            cpus: Some(cpus.iter().copied().collect()),
+            binds_napi_threads: false,
+        };
+        let hosts =
+            vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
+        Self { name: "loopback".to_owned(), hosts, notes, _lab: None }
+    }
+
+    /// The hosts that a testbed file names.
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| Error::TestbedFile {
+            file: file.clone(),
+            problem: format!("{error}: name `lab`, `loopback` or a testbed file"),
+        })?;
+        Self::parse(&file, &text)
+    }
+
+    fn parse(file: &str, text: &str) -> Result<Self, Error> {
+        let error = |problem: String| Error::TestbedFile { file: file.to_owned(), problem };
+        let parsed: TestbedFile = toml::from_str(text).map_err(|e| error(e.to_string()))?;
+        if parsed.schema != 1 {
+            return Err(error(format!("schema must be 1, not {}", parsed.schema)));
+        }
+        let hosts: Vec<HostSpec> = parsed
+            .host
+            .into_iter()
+            .map(|(name, host)| HostSpec {
+                program: host.latput.unwrap_or_else(|| {
+                    if host.via.is_empty() { own_program() } else { "latput".to_owned() }
+                }),
+                name,
+                role: host.role,
+                via: host.via,
+                interface: host.interface,
+                address: host.address,
+                cpus: host.cpus,
+                binds_napi_threads: false,
+            })
+            .collect();
+        for (role, plural) in [(Role::Sut, "systems under test"), (Role::Generator, "generators")] {
+            let count = hosts.iter().filter(|host| host.role == role).count();
+            if count != 1 {
+                return Err(error(format!(
+                    "{count} {plural}: exactly one host needs `role = \"{}\"`",
+                    role.name()
+                )));
+            }
+        }
+        if let Some(host) = hosts.iter().find(|host| host.role == Role::Observer) {
+            return Err(error(format!("host `{}`: observers are not supported yet", host.name)));
+        }
+        if let Some(host) = hosts.iter().find(|h| h.cpus.as_ref().is_some_and(CpuSet::is_empty)) {
+            return Err(error(format!("host `{}`: `cpus` names no CPU", host.name)));
+        }
+        Ok(Self { name: file.to_owned(), hosts, notes: Vec::new(), _lab: None })
+    }
+}
+
+/// Held while a lab is in use: two at a time would measure each other.
+#[derive(Debug)]
+pub struct LabLock {
+    _file: std::fs::File,
+    state_dir: PathBuf,
+}
+
+impl LabLock {
+    /// Takes it, or says who has it.
+    pub fn take() -> Result<Self, Error> {
+        let folder = state_dir();
+        let failed = |problem: String, permission| Error::Lab { problem, permission };
+        let path = folder.join("lab.lock");
+        let open = || {
+            std::fs::create_dir_all(&folder)?;
+            File::options().create(true).truncate(false).read(true).write(true).open(&path)
+        };
+        let mut file = open().map_err(|error| {
+            let permission = error.kind() == std::io::ErrorKind::PermissionDenied;
+            let mend = if permission { ": the lab needs root" } else { "" };
+            failed(format!("cannot open {}: {error}{mend}", path.display()), permission)
+        })?;
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            let pid = pid.trim();
+            return Err(failed(
+                format!("another latput (pid {pid}) is using the lab: wait until it has ended"),
+                false,
+            ));
+        }
+        let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        write
+            .map_err(|error| failed(format!("cannot write {}: {error}", path.display()), false))?;
+        let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
+        // What an earlier lab left is about namespaces that are gone.
+        lock.forget_state();
+        Ok(lock)
+    }
+
+    fn forget_state(&self) {
+        let _ = std::fs::remove_dir_all(&self.state_dir);
+    }
+}
+
+impl Drop for LabLock {
+    fn drop(&mut self) {
+        self.forget_state();
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TestbedFile {
+    schema: u32,
+    #[serde(default)]
+    host: BTreeMap<String, HostFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostFile {
+    role: Role,
+    #[serde(default)]
+    via: Vec<String>,
+    latput: Option<String>,
+    interface: String,
+    address: IpAddr,
+    cpus: Option<CpuSet>,
+}
+
+/// This program, by a path that another namespace of this machine can start.
+fn own_program() -> String {
+    std::env::current_exe()
+        .map_or_else(|_| "latput".to_owned(), |path| path.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        schema = 1
+        [host.sut]
+        role = "sut"
+        via = ["ssh", "root@sut"]
+        interface = "eth2"
+        address = "192.0.2.10"
+        cpus = "0-3"
+        [host.load]
+        role = "generator"
+        interface = "eth1"
+        address = "192.0.2.11"
+    "#;
+
+    #[test]
+    fn a_testbed_file_names_hosts_and_how_to_reach_them() {
+        let testbed = Testbed::parse("rack.toml", GOOD).unwrap();
+        let sut = &testbed.hosts[1];
+        assert_eq!((sut.name.as_str(), sut.program.as_str()), ("sut", "latput"));
+        assert_eq!(sut.via, ["ssh", "root@sut"]);
+        assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_testbed_that_cannot_work_is_refused_with_the_reason() {
+        check(&GOOD.replace("schema = 1", "schema = 2"), "schema must be 1");
+        check(&GOOD.replace("\"generator\"", "\"sut\""), "2 systems under test");
+        check(&GOOD.replace("eth1\"", "eth1\"\ncolour = 1"), "colour");
+        check(&GOOD.replace("192.0.2.10", "somewhere"), "IP address");
+        check(&GOOD.replace("0-3", "3-0"), "list of CPUs");
+        check(&GOOD.replace("0-3", "none"), "names no CPU");
+        check("", "schema");
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let problem = Testbed::parse("rack.toml", text).unwrap_err().to_string();
+        assert!(problem.contains(expected) && problem.contains("rack.toml"), "{problem}");
+    }
+}

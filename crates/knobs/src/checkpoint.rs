@@ -1,0 +1,201 @@
+//! Checkpoints: what an interface's knobs were before latput changed them, kept where a crash of
+//! latput cannot lose it.
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::value::State;
+
+/// The version of the stored form of [`Checkpoint`].
+pub const SCHEMA: u32 = 1;
+
+/// How to put one interface back.
+///
+/// The interface is named and not numbered, because an index does not survive the driver being loaded
+/// again; the boot and the namespace say which interface of that name is meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// [`SCHEMA`]; another number is refused when read.
+    #[serde(deserialize_with = "known_schema")]
+    pub schema: u32,
+    /// The boot the values belong to (`/proc/sys/kernel/random/boot_id`): settings do not outlive it.
+    pub boot_id: String,
+    /// The network namespace, by the inode number of `/proc/self/ns/net`.
+    pub namespace: u64,
+    /// The interface's name.
+    pub interface: String,
+    /// The process that made the checkpoint.
+    pub pid: u32,
+    /// When it was made, in milliseconds since 1970 (UTC).
+    pub created_unix_ms: u64,
+    /// The values to put back; the earliest ones when many changes were made in a row.
+    pub undo: State,
+}
+
+impl Checkpoint {
+    /// A checkpoint of `interface` that holds no value yet.
+    pub fn new(context: &Context, interface: &str) -> Self {
+        Self {
+            schema: SCHEMA,
+            boot_id: context.boot_id.clone(),
+            namespace: context.namespace,
+            interface: interface.to_owned(),
+            pid: context.pid,
+            created_unix_ms: context.now_unix_ms,
+            undo: State::default(),
+        }
+    }
+}
+
+/// Who changes what, when: the facts of the world that a checkpoint records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// This boot, as in [`Checkpoint::boot_id`].
+    pub boot_id: String,
+    /// The network namespace that the kernel value stands for, as in [`Checkpoint::namespace`].
+    pub namespace: u64,
+    /// This process.
+    pub pid: u32,
+    /// Now, in milliseconds since 1970 (UTC).
+    pub now_unix_ms: u64,
+}
+
+/// Where checkpoints are kept.
+///
+/// An implementation guarantees:
+///
+/// * **Durable.** When [`save`](Self::save) returns `Ok`, the checkpoint is read back complete after
+///   `kill -9`: written to a temporary file, synced, renamed over the old one, directory synced.
+///   After an `Err` the checkpoint that was there before is still there, whole.
+/// * **One checkpoint** per namespace and interface. A save replaces it.
+/// * **One owner.** A lock (which the operating system drops when the process dies) keeps two latputs
+///   off one interface: every method but [`list`](Self::list) fails with [`StoreError::Locked`] while
+///   another process holds it.
+/// * Names are data: an interface called `..` or `a/b` must not reach another file.
+pub trait CheckpointStore {
+    /// Takes the lock of this interface, and gives back the checkpoint that an earlier, unfinished
+    /// change left. Claiming again from the same store is harmless.
+    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
+
+    /// Keeps `checkpoint` for its interface, which has been claimed.
+    fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError>;
+
+    /// Forgets the checkpoint, if there is one, and lets go of the lock.
+    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError>;
+
+    /// Every checkpoint kept, of all namespaces and boots. One that cannot be read is an error in
+    /// its place and hides no other.
+    fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError>;
+}
+
+impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
+    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        (**self).claim(namespace, interface)
+    }
+
+    fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        (**self).save(checkpoint)
+    }
+
+    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError> {
+        (**self).remove(namespace, interface)
+    }
+
+    fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
+        (**self).list()
+    }
+}
+
+/// A checkpoint that could not be kept, read or forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Another process holds the interface.
+    #[error("{interface}: another latput (pid {pid}) is changing it: wait until it has ended")]
+    Locked {
+        /// The interface.
+        interface: String,
+        /// The other process; 0 when it could not be told.
+        pid: u32,
+    },
+    /// The process may not.
+    #[error("{path}: cannot {operation} the checkpoint: {reason}: run as root")]
+    Permission {
+        /// The file.
+        path: String,
+        /// `write`, `read`, `remove` ...
+        operation: &'static str,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// A full disk, a read-only file system, an I/O error.
+    #[error("{path}: cannot {operation} the checkpoint: {reason}")]
+    Io {
+        /// The file.
+        path: String,
+        /// `write`, `read`, `remove` ...
+        operation: &'static str,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// There is a file, but it holds no checkpoint that this version understands.
+    #[error(
+        "{path}: not a checkpoint of this version: {reason}: restore it with the latput that wrote \
+         it, or delete it if the interface is as it should be"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn known_schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let schema = u32::deserialize(deserializer)?;
+    if schema == SCHEMA {
+        Ok(schema)
+    } else {
+        Err(de::Error::custom(format!("its schema is {schema}, and only {SCHEMA} is known")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Knob, Place, Value};
+
+    #[test]
+    fn a_checkpoint_is_read_back_as_it_was_written() {
+        let checkpoint = sample();
+        let text = serde_json::to_string(&checkpoint).unwrap();
+        assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
+    }
+
+    #[test]
+    fn what_is_not_a_checkpoint_of_this_schema_is_refused() {
+        let text = serde_json::to_string(&sample()).unwrap();
+        check_refused(&text.replace("\"schema\":1", "\"schema\":2"), "schema is 2");
+        check_refused(&text.replace("\"schema\":1,", ""), "missing field `schema`");
+        check_refused(&text.replace("\"pid\"", "\"pidd\""), "unknown field `pidd`");
+        check_refused(&text.replace("\"mtu\"", "\"mut\""), "unknown variant `mut`");
+        check_refused(&text[..text.len() / 2], "EOF");
+        check_refused("", "EOF");
+        let entry = r#"{"knob":"mtu","place":"device","value":{"count":1500}}"#;
+        check_refused(&text.replace(entry, &format!("{entry},{entry}")), "two values");
+    }
+
+    fn sample() -> Checkpoint {
+        let context =
+            Context { boot_id: "b".into(), namespace: 4_026_531_840, pid: 7, now_unix_ms: 1 };
+        let mut checkpoint = Checkpoint::new(&context, "eth0");
+        checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(1500));
+        checkpoint.undo.0.insert((Knob::Gro, Place::Device), Value::Switch(true));
+        checkpoint
+    }
+
+    #[track_caller]
+    fn check_refused(text: &str, why: &str) {
+        let error = serde_json::from_str::<Checkpoint>(text).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}

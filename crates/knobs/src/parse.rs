@@ -1,0 +1,231 @@
+//! Reading values and `knob=value` pairs, with errors that say what would have been right.
+
+use latput_units::CpuSet;
+
+use crate::catalogue::{Knob, UnknownKnob};
+use crate::spec::ValueKind;
+use crate::value::Value;
+
+/// How much of a wrong text an error repeats, in characters.
+const SHOWN_CHARS: usize = 80;
+
+/// A value that a knob cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{knob}: `{text}` {problem}: give {}, such as `{}`",
+    knob.spec().allowed(),
+    knob.spec().example
+)]
+pub struct ValueError {
+    /// The knob.
+    pub knob: Knob,
+    /// The value, at most 80 characters of it.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: ValueProblem,
+}
+
+/// What is wrong with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueProblem {
+    /// It is of another kind, or of none.
+    #[error("is not a {0}")]
+    Kind(ValueKind),
+    /// It is a number without a unit where one is needed.
+    #[error("has no unit")]
+    NoUnit,
+    /// It is below the knob's smallest value.
+    #[error("is too small")]
+    TooSmall,
+    /// It is above the knob's largest value.
+    #[error("is too large")]
+    TooLarge,
+}
+
+/// A text that is not an assignment `knob=value`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AssignmentError {
+    /// There is no `=`.
+    #[error("`{text}` is not an assignment: write KNOB=VALUE, such as `gro-flush-timeout=50us`")]
+    NoEquals {
+        /// The text, at most 80 characters of it.
+        text: String,
+    },
+    /// The part before the `=` names no knob.
+    #[error(transparent)]
+    Knob(#[from] UnknownKnob),
+    /// The part after the `=` is no value of that knob.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+}
+
+/// Reads `gro-flush-timeout=50us`.
+pub fn parse_assignment(text: &str) -> Result<(Knob, Value), AssignmentError> {
+    let (knob, value) =
+        text.split_once('=').ok_or_else(|| AssignmentError::NoEquals { text: shown(text) })?;
+    let knob: Knob = knob.trim().parse()?;
+    Ok((knob, knob.parse_value(value)?))
+}
+
+impl Knob {
+    /// Reads a value of this knob and checks its range: `50us`, `1500`, `on`, `0-3` or `0xf`.
+    pub fn parse_value(self, text: &str) -> Result<Value, ValueError> {
+        let text = text.trim();
+        let wrong = |problem| ValueError { knob: self, text: shown(text), problem };
+        let kind = self.spec().kind;
+        let value = match kind {
+            ValueKind::Count => parse_count(text).map(Value::Count),
+            ValueKind::Time => {
+                if text != "0" && parse_count(text).is_some() {
+                    return Err(wrong(ValueProblem::NoUnit));
+                }
+                text.parse().ok().map(Value::Time)
+            }
+            ValueKind::Switch => parse_switch(text).map(Value::Switch),
+            ValueKind::Cpus => parse_cpus(text).map(Value::Cpus),
+        };
+        let value = value.ok_or_else(|| wrong(ValueProblem::Kind(kind)))?;
+        self.check_value(&value).map_err(|error| wrong(error.problem))?;
+        Ok(value)
+    }
+
+    /// Whether `value` is of this knob's kind and in its range.
+    pub fn check_value(self, value: &Value) -> Result<(), ValueError> {
+        let spec = self.spec();
+        let wrong = |problem| ValueError { knob: self, text: shown(&value.to_string()), problem };
+        if value.kind() != spec.kind {
+            return Err(wrong(ValueProblem::Kind(spec.kind)));
+        }
+        let (lowest, highest) = match value {
+            Value::Count(count) => (*count, *count),
+            Value::Time(time) => (time.as_ns(), time.as_ns()),
+            Value::Switch(on) => (u64::from(*on), u64::from(*on)),
+            // Any set is in range: the type bounds its CPU numbers.
+            Value::Cpus(_) => (spec.min, spec.max),
+        };
+        if lowest < spec.min {
+            return Err(wrong(ValueProblem::TooSmall));
+        }
+        if highest > spec.max {
+            return Err(wrong(ValueProblem::TooLarge));
+        }
+        Ok(())
+    }
+}
+
+/// Digits only, with `_` between them: no sign, no fraction, no unit. Too many digits for 64 bits
+/// are the largest number, which no range allows.
+fn parse_count(text: &str) -> Option<u64> {
+    let digits = text.replace('_', "");
+    let valid = text.starts_with(|c: char| c.is_ascii_digit())
+        && digits.chars().all(|c| c.is_ascii_digit());
+    valid.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "on" | "true" | "1" => Some(true),
+        "off" | "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// A list as the kernel prints it, or a mask, which needs its `0x` because `10` could be either.
+fn parse_cpus(text: &str) -> Option<CpuSet> {
+    if text.starts_with("0x") { CpuSet::from_hex_mask(text).ok() } else { text.parse().ok() }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn values_of_every_kind_are_read() {
+        check(Knob::GroFlushTimeout, "50us", "50us");
+        check(Knob::GroFlushTimeout, "0", "0us");
+        check(Knob::GroFlushTimeout, "1s", "1s");
+        check(Knob::Mtu, "1500", "1500");
+        check(Knob::Mtu, " 9_000 ", "9000");
+        check(Knob::NapiDeferHardIrqs, "2147483647", "2147483647");
+        for (text, value) in [("on", "on"), ("true", "on"), ("1", "on"), ("off", "off")] {
+            check(Knob::Gro, text, value);
+        }
+        check(Knob::RpsCpus, "0-3,8", "0-3,8");
+        check(Knob::RpsCpus, "0xf", "0-3");
+        check(Knob::RpsCpus, "0x1,00000000", "32");
+        check(Knob::RpsCpus, "10", "10");
+        check(Knob::RpsCpus, "0x0", "none");
+        check(Knob::RpsCpus, "none", "none");
+    }
+
+    #[test]
+    fn wrong_values_are_refused_with_the_mend() {
+        let gro_flush = "give a time from 0us to 1s, such as `50us`";
+        check_error(Knob::GroFlushTimeout, "50", "has no unit", gro_flush);
+        check_error(Knob::GroFlushTimeout, "50 parsec", "is not a time", gro_flush);
+        check_error(Knob::GroFlushTimeout, "1001ms", "is too large", gro_flush);
+        check_error(Knob::GroFlushTimeout, "-1us", "is not a time", gro_flush);
+        check_error(Knob::GroFlushTimeout, "", "is not a time", gro_flush);
+        let mtu = "give a whole number of bytes from 1280 to 65536, such as `1500`";
+        check_error(Knob::Mtu, "68", "is too small", mtu);
+        check_error(Knob::Mtu, "99999999999999999999999999", "is too large", mtu);
+        check_error(Knob::Mtu, "1500B", "is not a whole number", mtu);
+        check_error(Knob::Mtu, "+1500", "is not a whole number", mtu);
+        check_error(Knob::Mtu, "_", "is not a whole number", mtu);
+        check_error(Knob::NapiDeferHardIrqs, "2147483648", "is too large", "from 0 to 2147483647");
+        check_error(Knob::Gro, "yes", "is not a switch", "give `on` or `off`, such as `off`");
+        check_error(Knob::RpsCpus, "0-99999", "is not a set of CPUs", "from 0 to 8191");
+        check_error(Knob::RpsCpus, "0xg", "is not a set of CPUs", "such as `0-3`");
+    }
+
+    #[test]
+    fn a_huge_wrong_value_is_not_repeated_whole() {
+        let error = Knob::Mtu.parse_value(&"x".repeat(1_000_000)).unwrap_err();
+        assert!(error.to_string().len() < 300);
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_refused() {
+        let error = Knob::Mtu.check_value(&Value::Switch(true)).unwrap_err();
+        assert_eq!(error.problem, ValueProblem::Kind(ValueKind::Count));
+        assert!(Knob::GroFlushTimeout.check_value(&Value::Count(50)).is_err());
+    }
+
+    #[test]
+    fn assignments_are_read() {
+        assert_eq!(
+            parse_assignment("gro-flush-timeout=50us"),
+            Ok((Knob::GroFlushTimeout, Value::Time(Nanos::from_us(50))))
+        );
+        assert_eq!(parse_assignment("gro = off"), Ok((Knob::Gro, Value::Switch(false))));
+        check_assignment_error("mtu", "write KNOB=VALUE");
+        check_assignment_error("mut=1500", "did you mean `mtu`?");
+        check_assignment_error("=1500", "no knob is called ``");
+        check_assignment_error("mtu=", "mtu: `` is not a whole number");
+        check_assignment_error("mtu=1500=1500", "mtu: `1500=1500` is not");
+    }
+
+    #[track_caller]
+    fn check(knob: Knob, text: &str, value: &str) {
+        assert_eq!(knob.parse_value(text).map(|value| value.to_string()), Ok(value.to_owned()));
+    }
+
+    #[track_caller]
+    fn check_error(knob: Knob, text: &str, problem: &str, mend: &str) {
+        let error = knob.parse_value(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{knob}: `{text}` {problem}: ")), "{error}");
+        assert!(error.contains(mend), "{error}");
+    }
+
+    #[track_caller]
+    fn check_assignment_error(text: &str, part: &str) {
+        let error = parse_assignment(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}

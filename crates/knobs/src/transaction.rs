@@ -1,0 +1,137 @@
+//! The transaction: moves one interface to a setting, or leaves it as it was.
+//!
+//! Check everything, read, keep a checkpoint, write only what differs, read back; on any failure
+//! write the old values, read those back too, and say so if that failed as well. What a change resets
+//! (toggling GRO recreates the NAPIs) is part of the same transaction, wanted or not.
+
+mod outcome;
+mod session;
+mod steps;
+
+pub use outcome::{
+    Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored,
+};
+pub use session::Session;
+
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+use crate::kernel::{KernelRead, KernelWrite};
+use crate::value::{Setting, State};
+use outcome::{PutBack, how_to_finish};
+
+/// Moves `interface` to `desired`.
+///
+/// On success the store still holds the checkpoint, so that a change nobody confirms can be undone
+/// even after a crash: end with [`commit`] to stay or with [`restore`] to go back. `latput set`
+/// commits, at once or when the change is confirmed. On failure everything is as it was and the
+/// checkpoint is forgotten, except after [`ApplyError::Stranded`], which keeps it.
+pub fn apply(
+    kernel: &mut dyn KernelWrite,
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    interface: &str,
+    desired: &Setting,
+) -> Result<Applied, ApplyError> {
+    let mut session = Session::open(kernel, store, context, interface)?;
+    match session.apply(desired) {
+        Ok(applied) => {
+            session.leave();
+            Ok(applied)
+        }
+        Err(error @ ApplyError::Stranded { .. }) => {
+            session.leave();
+            Err(error)
+        }
+        Err(error) => {
+            // A checkpoint that cannot be removed holds the values of now: restoring it is harmless,
+            // and the next change of this interface asks for that. What matters is why this failed.
+            let _ = session.commit();
+            Err(error)
+        }
+    }
+}
+
+/// What [`apply`] would change, found with the same checks and in the same order, without a write.
+pub fn plan(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    desired: &Setting,
+) -> Result<Vec<Change>, ApplyError> {
+    session::check_name(interface)?;
+    Ok(steps::plan(kernel, interface, desired, &State::default())?.changes)
+}
+
+/// Stays with a change that [`apply`] made: its checkpoint is forgotten.
+pub fn commit(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
+    store.remove(undo.namespace, &undo.interface)
+}
+
+/// Puts back what a checkpoint holds, verifies it and forgets the checkpoint.
+///
+/// The values are those of the store, which may know more than `checkpoint` when that was listed
+/// while a change went on. Restoring twice, or again after a crash, is harmless.
+pub fn restore(
+    kernel: &mut dyn KernelWrite,
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    checkpoint: &Checkpoint,
+) -> Result<Restored, RestoreError> {
+    check_origin(context, checkpoint)?;
+    let interface = &checkpoint.interface;
+    let kept = store
+        .claim(checkpoint.namespace, interface)
+        .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
+    let Some(kept) = kept else {
+        forget(store, checkpoint)?;
+        return Ok(Restored::NothingToDo);
+    };
+    check_origin(context, &kept)?;
+    finish(kernel, store, &kept)
+}
+
+/// What [`restore`] would change, without a write.
+pub fn plan_restore(
+    kernel: &dyn KernelRead,
+    context: &Context,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<Change>, RestoreError> {
+    check_origin(context, checkpoint)?;
+    Ok(steps::differences(kernel, &checkpoint.interface, &checkpoint.undo))
+}
+
+/// Puts a checkpoint back and forgets it if that worked.
+fn finish(
+    kernel: &mut dyn KernelWrite,
+    store: &mut dyn CheckpointStore,
+    checkpoint: &Checkpoint,
+) -> Result<Restored, RestoreError> {
+    let interface = checkpoint.interface.clone();
+    let restored = match steps::put_back(kernel, &interface, &checkpoint.undo) {
+        PutBack::Done { changes, gone } => Restored::Done { changes, gone },
+        PutBack::InterfaceGone { undo } => Restored::InterfaceGone { undo },
+        PutBack::Left(left) => {
+            let finish = how_to_finish(&left);
+            return Err(RestoreError::Stranded { interface, left, finish });
+        }
+    };
+    forget(store, checkpoint)?;
+    Ok(restored)
+}
+
+fn forget(store: &mut dyn CheckpointStore, checkpoint: &Checkpoint) -> Result<(), RestoreError> {
+    let interface = &checkpoint.interface;
+    store
+        .remove(checkpoint.namespace, interface)
+        .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })
+}
+
+fn check_origin(context: &Context, checkpoint: &Checkpoint) -> Result<(), RestoreError> {
+    let interface = checkpoint.interface.clone();
+    if checkpoint.boot_id != context.boot_id {
+        return Err(RestoreError::OtherBoot { interface, pid: checkpoint.pid });
+    }
+    if checkpoint.namespace != context.namespace {
+        let namespace = checkpoint.namespace;
+        return Err(RestoreError::OtherNamespace { interface, namespace });
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! How a change of an interface ended.
+
+use std::fmt;
+
+use crate::catalogue::Knob;
+use crate::checkpoint::{Checkpoint, StoreError};
+use crate::kernel::{KernelError, KernelErrorKind};
+use crate::parse::ValueError;
+use crate::value::{Place, State, Value};
+
+/// A change that was made and verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// What is different now, in the order in which it was written, as [`plan`](super::plan()) lists
+    /// it: without values that were lost on the way and written again, and without places that the
+    /// change created.
+    pub changes: Vec<Change>,
+    /// How to go back. The store still holds it.
+    pub undo: Checkpoint,
+}
+
+/// One value that becomes, or has become, another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The knob.
+    pub knob: Knob,
+    /// Where.
+    pub place: Place,
+    /// The value before.
+    pub from: Value,
+    /// The value after.
+    pub to: Value,
+}
+
+impl fmt::Display for Change {
+    /// `gro-flush-timeout (napi of rx-0): 0us -> 50us`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { knob, place, from, to } = self;
+        f.pad(&format!("{knob} ({place}): {from} -> {to}"))
+    }
+}
+
+/// A checkpoint that was put back, as far as its interface still exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// The interface holds the checkpoint's values, and the checkpoint is forgotten.
+    Done {
+        /// What was different.
+        changes: Vec<Change>,
+        /// Places that the interface no longer has, such as the NAPI of a removed queue.
+        gone: Vec<(Knob, Place)>,
+    },
+    /// The interface no longer exists, so there is nothing to put back, and the checkpoint is
+    /// forgotten. If the interface was only renamed or moved, these are its values.
+    InterfaceGone {
+        /// What the checkpoint held.
+        undo: State,
+    },
+    /// The store holds no such checkpoint: another restore was faster, or nothing was changed.
+    NothingToDo,
+}
+
+/// What stopped a change that had begun.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// The kernel did not do a read or a write.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The kernel accepted a write but reads back another value.
+    #[error("{interface}: {knob} ({place}): accepted {wanted} but reads back {found}")]
+    NotTaken {
+        /// The interface.
+        interface: String,
+        /// The knob.
+        knob: Knob,
+        /// Where.
+        place: Place,
+        /// What was written.
+        wanted: Value,
+        /// What is there.
+        found: Value,
+    },
+    /// A value had to be added to the checkpoint, and that failed.
+    #[error(transparent)]
+    Checkpoint(#[from] StoreError),
+}
+
+impl Cause {
+    fn is_permission(&self) -> bool {
+        match self {
+            Self::Kernel(error) => error.kind == KernelErrorKind::Permission,
+            Self::Checkpoint(error) => matches!(error, StoreError::Permission { .. }),
+            Self::NotTaken { .. } => false,
+        }
+    }
+}
+
+/// A value that could not be put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// The knob.
+    pub knob: Knob,
+    /// Where.
+    pub place: Place,
+    /// What it should be.
+    pub wanted: Value,
+    /// What it is; `None` when it cannot be read.
+    pub found: Option<Value>,
+    /// Why it was not put back.
+    pub reason: String,
+}
+
+impl fmt::Display for Leftover {
+    /// `mtu (device) should be 1500 but is 9000: device busy`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { knob, place, wanted, found, reason } = self;
+        match found {
+            Some(found) => {
+                write!(f, "{knob} ({place}) should be {wanted} but is {found}: {reason}")
+            }
+            None => write!(f, "{knob} ({place}) should be {wanted} but is not readable: {reason}"),
+        }
+    }
+}
+
+/// A change that was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The name could not be that of an interface. Nothing was touched.
+    #[error("`{interface}` is not an interface name: 1 to 15 bytes without `/`, `:` or blanks")]
+    InvalidName {
+        /// The name.
+        interface: String,
+    },
+    /// A wanted value is not one of its knob's. Nothing was touched.
+    #[error(transparent)]
+    InvalidValue(#[from] ValueError),
+    /// A wanted knob is not there or cannot be set. Nothing was touched.
+    #[error("{interface}: {knob} cannot be set here: {reason}")]
+    Unsupported {
+        /// The interface.
+        interface: String,
+        /// The knob.
+        knob: Knob,
+        /// Why.
+        reason: String,
+    },
+    /// The values of now could not be read. Nothing was touched.
+    #[error("the values of now cannot be read, so nothing was changed")]
+    Unread(#[source] KernelError),
+    /// An earlier change of this interface was not finished. Nothing was touched.
+    #[error(
+        "{}: a change by process {} was not finished: run `latput restore` first",
+        checkpoint.interface,
+        checkpoint.pid
+    )]
+    Unfinished {
+        /// What that change left.
+        checkpoint: Box<Checkpoint>,
+    },
+    /// The checkpoint could not be kept. Nothing was touched.
+    #[error("the checkpoint cannot be kept, so nothing was changed")]
+    Checkpoint(#[source] StoreError),
+    /// The process may not change this interface. Nothing was changed.
+    #[error("{interface}: not permitted, nothing was changed: run as root (CAP_NET_ADMIN)")]
+    Permission {
+        /// The interface.
+        interface: String,
+        /// What was not permitted.
+        #[source]
+        cause: Box<Cause>,
+    },
+    /// The first write was refused. Nothing was changed.
+    #[error("{interface}: refused, nothing was changed")]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// What was refused.
+        #[source]
+        cause: Box<Cause>,
+    },
+    /// Some values had been written; all are back, and this was verified.
+    #[error("{interface}: the change failed and was rolled back")]
+    RolledBack {
+        /// The interface.
+        interface: String,
+        /// What failed.
+        #[source]
+        cause: Box<Cause>,
+        /// Places that went away meanwhile, and so hold no value.
+        gone: Vec<(Knob, Place)>,
+    },
+    /// The interface went away in the middle. If it was only renamed or moved, `undo` is what it held.
+    #[error("{interface}: the interface went away while it was being changed")]
+    InterfaceGone {
+        /// The interface.
+        interface: String,
+        /// What failed.
+        #[source]
+        cause: Box<Cause>,
+        /// What it held before.
+        undo: State,
+    },
+    /// The change failed and so did putting it back; the checkpoint is kept.
+    #[error("{interface}: the change failed and could not be rolled back: {finish}")]
+    Stranded {
+        /// The interface.
+        interface: String,
+        /// What failed first.
+        #[source]
+        cause: Box<Cause>,
+        /// What is not as it was.
+        left: Vec<Leftover>,
+        /// How to finish, naming what is left.
+        finish: String,
+    },
+}
+
+/// A checkpoint that was not put back. Except for [`RestoreError::Forget`], it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// It is from another boot; the settings it would undo ended with that boot.
+    #[error(
+        "{interface}: the checkpoint is from another boot (made by process {pid}), whose settings \
+         are gone: nothing was changed, delete it"
+    )]
+    OtherBoot {
+        /// The interface.
+        interface: String,
+        /// The process that made the checkpoint.
+        pid: u32,
+    },
+    /// It belongs to another network namespace.
+    #[error(
+        "{interface}: the checkpoint belongs to network namespace {namespace}, not this one: run \
+         `latput restore` there, or delete the checkpoint if that namespace is gone"
+    )]
+    OtherNamespace {
+        /// The interface.
+        interface: String,
+        /// The checkpoint's namespace.
+        namespace: u64,
+    },
+    /// The interface could not be claimed.
+    #[error("{interface}: the checkpoint cannot be used, so nothing was changed")]
+    Store {
+        /// The interface.
+        interface: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// Every value is back, but the checkpoint could not be forgotten. Restoring again is harmless.
+    #[error("{interface}: put back, but the checkpoint could not be removed")]
+    Forget {
+        /// The interface.
+        interface: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// Some values could not be put back.
+    #[error("{interface}: could not be put back: {finish}")]
+    Stranded {
+        /// The interface.
+        interface: String,
+        /// What is not as it was.
+        left: Vec<Leftover>,
+        /// How to finish, naming what is left.
+        finish: String,
+    },
+}
+
+/// What a caller may do about a failed change; each has an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// It failed, and latput changed nothing: exit code 1.
+    Unchanged,
+    /// It failed for lack of a privilege, and latput changed nothing: exit code 3.
+    Permission,
+    /// It failed, and everything is as it was: exit code 4.
+    RolledBack,
+    /// It failed half-way, and something is not as it was: exit code 5.
+    Stranded,
+}
+
+impl ApplyError {
+    /// What a caller may do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unread(error) if error.kind == KernelErrorKind::Permission => {
+                ErrorKind::Permission
+            }
+            Self::Checkpoint(StoreError::Permission { .. }) | Self::Permission { .. } => {
+                ErrorKind::Permission
+            }
+            Self::InvalidName { .. }
+            | Self::InvalidValue(_)
+            | Self::Unsupported { .. }
+            | Self::Unread(_)
+            | Self::Unfinished { .. }
+            | Self::Checkpoint(_)
+            | Self::Refused { .. }
+            | Self::InterfaceGone { .. } => ErrorKind::Unchanged,
+            Self::RolledBack { .. } => ErrorKind::RolledBack,
+            Self::Stranded { .. } => ErrorKind::Stranded,
+        }
+    }
+
+    /// The error of a change that failed because of `cause` and whose undoing ended as `ending`.
+    pub(super) fn after_rollback(
+        interface: &str,
+        cause: Cause,
+        changed: bool,
+        ending: PutBack,
+    ) -> Self {
+        let is_permission = cause.is_permission();
+        let (interface, cause) = (interface.to_owned(), Box::new(cause));
+        match ending {
+            PutBack::Done { .. } if !changed && is_permission => {
+                Self::Permission { interface, cause }
+            }
+            PutBack::Done { .. } if !changed => Self::Refused { interface, cause },
+            PutBack::Done { gone, .. } => Self::RolledBack { interface, cause, gone },
+            PutBack::InterfaceGone { undo } => Self::InterfaceGone { interface, cause, undo },
+            PutBack::Left(left) => {
+                let finish = how_to_finish(&left);
+                Self::Stranded { interface, cause, left, finish }
+            }
+        }
+    }
+}
+
+impl RestoreError {
+    /// What a caller may do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Store { source, .. } | Self::Forget { source, .. }
+                if matches!(source, StoreError::Permission { .. }) =>
+            {
+                ErrorKind::Permission
+            }
+            Self::OtherBoot { .. }
+            | Self::OtherNamespace { .. }
+            | Self::Store { .. }
+            | Self::Forget { .. } => ErrorKind::Unchanged,
+            Self::Stranded { .. } => ErrorKind::Stranded,
+        }
+    }
+}
+
+/// How an attempt to put values back ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PutBack {
+    /// Everything that exists is as it was.
+    Done { changes: Vec<Change>, gone: Vec<(Knob, Place)> },
+    /// There is no such interface any more.
+    InterfaceGone { undo: State },
+    /// Something is not as it was; never empty.
+    Left(Vec<Leftover>),
+}
+
+pub(super) fn how_to_finish(left: &[Leftover]) -> String {
+    let left: Vec<String> = left.iter().map(Leftover::to_string).collect();
+    format!(
+        "remove what is in the way and run `latput restore`, or set by hand what is left: {}",
+        left.join("; ")
+    )
+}

@@ -1,0 +1,213 @@
+//! Many changes of one interface in a row, with one way back to where it was before the first.
+
+use std::fmt;
+
+use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
+use super::steps::{self, Target, Turn};
+use crate::catalogue::Knob;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+use crate::kernel::KernelWrite;
+use crate::value::{Setting, State};
+
+/// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
+const NAME_BYTES_MAX: usize = 15;
+
+/// A claimed interface that settings are applied to, one after the other.
+///
+/// After [`apply`](Self::apply) the interface holds the setting, and what it held before the session
+/// in every knob that the setting does not name: the order of settings leaves no trace. Dropping a
+/// session, as a panic or an early return does, puts everything back; so does [`close`](Self::close),
+/// which also says how that went. A killed process leaves the checkpoint to
+/// [`restore`](super::restore()).
+pub struct Session<K: KernelWrite, S: CheckpointStore> {
+    kernel: K,
+    store: S,
+    /// Grows with each change that touches a value for the first time; the earliest value stays.
+    checkpoint: Checkpoint,
+    stage: Stage,
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The interface is claimed and untouched.
+    Claimed,
+    /// The store holds a checkpoint, and the interface may be changed.
+    Saved,
+    /// It was closed, committed or left.
+    Ended,
+}
+
+impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
+    /// Claims `interface`. An interface with a checkpoint that an earlier change left is refused,
+    /// because its values of now are not the ones to go back to.
+    pub fn open(
+        kernel: K,
+        mut store: S,
+        context: &Context,
+        interface: &str,
+    ) -> Result<Self, ApplyError> {
+        check_name(interface)?;
+        let left = store.claim(context.namespace, interface).map_err(ApplyError::Checkpoint)?;
+        if let Some(checkpoint) = left {
+            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+        }
+        let checkpoint = Checkpoint::new(context, interface);
+        Ok(Self { kernel, store, checkpoint, stage: Stage::Claimed })
+    }
+
+    /// The kernel, to read with.
+    pub fn kernel(&self) -> &K {
+        &self.kernel
+    }
+
+    /// How to go back, as far as it is known by now.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
+    /// name back to its first value. When that fails, everything is as before this call.
+    pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
+        let interface = self.checkpoint.interface.clone();
+        let planned = steps::plan(&self.kernel, &interface, desired, &self.checkpoint.undo)?;
+        if !planned.changes.is_empty() {
+            self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
+            let mut writes_done = 0;
+            if let Err(cause) = self.write(desired, &planned.changes, &mut writes_done) {
+                // Values that were first seen on the way go back to what they were then; those in
+                // `before` are newer than the checkpoint's when the session is not at its first change.
+                let mut before = self.checkpoint.undo.clone();
+                before.0.extend(planned.before.0);
+                let ending = steps::put_back(&mut self.kernel, &interface, &before);
+                let changed = writes_done > 0;
+                return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
+            }
+        }
+        Ok(Applied { changes: planned.changes, undo: self.checkpoint.clone() })
+    }
+
+    /// Puts the interface back to where it was when the session was opened.
+    pub fn close(mut self) -> Result<Restored, RestoreError> {
+        let touched = self.stage == Stage::Saved;
+        self.stage = Stage::Ended;
+        let Self { kernel, store, checkpoint, .. } = &mut self;
+        if touched {
+            super::finish(kernel, store, checkpoint)
+        } else {
+            super::forget(store, checkpoint)?;
+            Ok(Restored::NothingToDo)
+        }
+    }
+
+    /// Stays with the values of now and forgets the way back.
+    pub fn commit(mut self) -> Result<(), StoreError> {
+        self.stage = Stage::Ended;
+        self.store.remove(self.checkpoint.namespace, &self.checkpoint.interface)
+    }
+
+    /// Ends the session but leaves the values of now, and the checkpoint in the store.
+    pub(super) fn leave(mut self) {
+        self.stage = Stage::Ended;
+    }
+
+    /// Adds to the checkpoint what is not in it yet, and keeps it durably before it is needed.
+    fn remember(&mut self, values: &State) -> Result<(), StoreError> {
+        let mut extended = self.checkpoint.clone();
+        for (place, value) in &values.0 {
+            extended.undo.0.entry(*place).or_insert_with(|| value.clone());
+        }
+        if extended.undo != self.checkpoint.undo {
+            self.store.save(&extended)?;
+            self.checkpoint = extended;
+            self.stage = Stage::Saved;
+        }
+        Ok(())
+    }
+
+    /// Writes what differs and verifies all of it; stops at the first failure.
+    fn write(
+        &mut self,
+        desired: &Setting,
+        planned: &[Change],
+        writes_done: &mut usize,
+    ) -> Result<(), Cause> {
+        let knobs = Target { desired, undo: &self.checkpoint.undo }.knobs();
+        let going_back = steps::exposed(planned).into_iter().filter(|k| !desired.contains_key(k));
+        for knob in going_back.chain(knobs) {
+            for turn in steps::TURNS {
+                self.write_knob(desired, knob, turn, writes_done)?;
+            }
+        }
+        let target = Target { desired, undo: &self.checkpoint.undo };
+        steps::verify(&self.kernel, self.interface(), target)
+    }
+
+    fn write_knob(
+        &mut self,
+        desired: &Setting,
+        knob: Knob,
+        turn: Turn,
+        writes_done: &mut usize,
+    ) -> Result<(), Cause> {
+        // Read anew and not taken from the plan: an earlier write may have reset this knob or created
+        // its places.
+        let current = steps::read(&self.kernel, self.interface(), knob);
+        let current = steps::unless_gone(current, desired.contains_key(&knob))?;
+        let current = current.unwrap_or_default();
+        let target = Target { desired, undo: &self.checkpoint.undo };
+        let mut changes = target.differences(knob, &current);
+        changes.retain(|change| turn.takes(change.place));
+        if changes.is_empty() {
+            return Ok(());
+        }
+        // All places, since a device-wide write takes the others along; those that the plan has seen
+        // are in the checkpoint already.
+        let places = current.into_iter().map(|(place, value)| ((knob, place), value));
+        self.remember(&State(places.collect()))?;
+        for Change { place, to, .. } in changes {
+            self.kernel.write(&self.checkpoint.interface, knob, place, &to)?;
+            *writes_done += 1;
+        }
+        Ok(())
+    }
+
+    fn interface(&self) -> &str {
+        &self.checkpoint.interface
+    }
+}
+
+impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
+    fn drop(&mut self) {
+        let Self { kernel, store, checkpoint, stage } = self;
+        // There is nobody to tell about a failure here; the checkpoint that it leaves tells it.
+        match stage {
+            Stage::Claimed => drop(super::forget(store, checkpoint)),
+            Stage::Saved => drop(super::finish(kernel, store, checkpoint)),
+            Stage::Ended => {}
+        }
+    }
+}
+
+impl<K: KernelWrite, S: CheckpointStore> fmt::Debug for Session<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("checkpoint", &self.checkpoint)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The kernel's rule for names (`dev_valid_name` in `net/core/dev.c`), which also keeps a name from
+/// reaching another file in sysfs or in the store.
+pub(super) fn check_name(interface: &str) -> Result<(), ApplyError> {
+    let valid = (1..=NAME_BYTES_MAX).contains(&interface.len())
+        && !matches!(interface, "." | "..")
+        && !interface.contains(|c: char| matches!(c, '/' | ':' | '\0') || c.is_whitespace());
+    if valid {
+        Ok(())
+    } else {
+        let interface = interface.chars().take(80).collect();
+        Err(ApplyError::InvalidName { interface })
+    }
+}

@@ -1,0 +1,236 @@
+//! Many settings in a row: the order leaves no trace, and every end goes back to the first state.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use latput_knobs::{
+    ApplyError, Cause, ErrorKind, KernelErrorKind, KernelRead, Knob, Place, RestoreError, Restored,
+    Session, Setting, Value, parse_assignment,
+};
+use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+
+type BorrowingSession<'a> = Session<&'a mut FakeKernel, &'a mut MemoryCheckpoints>;
+
+#[test]
+fn close_goes_back_to_the_first_state() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("mtu=9000 gro=off")).unwrap();
+    session.apply(&setting("mtu=1400 gro-flush-timeout=50us")).unwrap();
+    let restored = session.close().unwrap();
+    let Restored::Done { changes, gone } = restored else { panic!("{restored:?}") };
+    assert!(gone.is_empty());
+    let mtu = changes.iter().find(|change| change.knob == Knob::Mtu).unwrap();
+    assert_eq!(mtu.to_string(), "mtu (device): 1400 -> 1500");
+    assert_eq!(kernel.state("eth0"), before);
+    assert!(store.is_clear());
+}
+
+#[test]
+fn a_setting_does_not_depend_on_the_ones_before_it() {
+    let settings = ["mtu=9000", "gro-flush-timeout=50us gro=off", "threaded=on", ""];
+    let alone: Vec<_> = settings.iter().map(|text| state_after(&[text])).collect();
+    for (first, _) in settings.iter().enumerate() {
+        for (second, text) in settings.iter().enumerate() {
+            assert_eq!(state_after(&[settings[first], text]), alone[second]);
+        }
+    }
+}
+
+#[test]
+fn knobs_that_come_and_go_with_another_can_be_wanted_with_it() {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::netlink_veth(1));
+    let before = kernel.state("eth0");
+    let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("gro=off")).unwrap();
+    let error = session.apply(&setting("gro=off gro-flush-timeout=50us")).unwrap_err();
+    assert!(matches!(error, ApplyError::Unsupported { .. }), "{error:?}");
+    session.apply(&setting("gro=on gro-flush-timeout=50us")).unwrap();
+    // Here the knob is there when it is asked for, and goes with the GRO.
+    let held = session.kernel().state("eth0");
+    let error = session.apply(&setting("gro=off gro-flush-timeout=50us")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RolledBack, "{error:?}");
+    assert_eq!(session.kernel().state("eth0"), held);
+    session.close().unwrap();
+    assert_eq!(kernel.state("eth0"), before);
+}
+
+#[test]
+fn the_earliest_value_wins_and_is_kept_before_it_is_needed() {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("txqueuelen=777")).unwrap();
+    assert!(!session.checkpoint().undo.0.contains_key(&(Knob::Mtu, Place::Device)));
+    let applied = session.apply(&setting("txqueuelen=888 mtu=9000")).unwrap();
+    assert_eq!(applied.undo.undo.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(1000));
+    assert_eq!(applied.undo.undo.0[&(Knob::Mtu, Place::Device)], Value::Count(1500));
+    assert_eq!(&applied.undo, session.checkpoint());
+    let mtu = session.kernel().read("eth0", Knob::Mtu).unwrap();
+    assert_eq!(mtu, [(Place::Device, Value::Count(9000))]);
+    let kept = applied.undo;
+    drop(session);
+    assert_ne!(Some(&kept), store.kept(context().namespace, "eth0"), "dropping forgot it");
+}
+
+#[test]
+fn a_full_disk_in_the_middle_leaves_the_earlier_setting() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    store.fill_disk_after(1);
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("txqueuelen=777")).unwrap();
+    let between = session.kernel().state("eth0");
+    let error = session.apply(&setting("mtu=9000")).unwrap_err();
+    assert!(matches!(error, ApplyError::Checkpoint(_)), "{error:?}");
+    assert_eq!(error.kind(), ErrorKind::Unchanged);
+    assert_eq!(session.kernel().state("eth0"), between);
+    session.apply(&setting("txqueuelen=888")).unwrap();
+    session.close().unwrap();
+    assert_eq!(kernel.state("eth0"), before);
+}
+
+#[test]
+fn values_that_show_up_in_the_middle_are_kept_before_they_are_lost() {
+    let check = |saves, expected: Option<&str>| {
+        let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
+        let deferral = |count| (Knob::NapiDeferHardIrqs, Value::Count(count));
+        let (knob, seven) = deferral(7);
+        kernel.set_from_outside("eth0", knob, Place::Napi(0), seven.clone());
+        let shown = kernel.state("eth0");
+        kernel.set_from_outside("eth0", Knob::Gro, Place::Device, Value::Switch(false));
+        let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
+        store.fill_disk_after(saves);
+        let mut session = open(&mut kernel, &mut store);
+        let desired = setting("gro=on napi-defer-hard-irqs=0");
+        let error = session.apply(&desired).err().map(|error| full(&error));
+        assert_eq!(error.as_deref(), expected);
+        let undo = &session.checkpoint().undo.0;
+        assert_eq!(undo.get(&(knob, Place::Napi(0))), expected.is_none().then_some(&seven));
+        session.close().unwrap();
+        kernel.set_from_outside("eth0", Knob::Gro, Place::Device, Value::Switch(true));
+        assert_eq!(kernel.state("eth0"), shown);
+    };
+    check(9, None);
+    // The first save is the one before the first write.
+    check(
+        1,
+        Some(
+            "eth0: the change failed and was rolled back: /run/latput/eth0.json: cannot write the \
+             checkpoint: no space left on device",
+        ),
+    );
+}
+
+#[test]
+fn napis_that_a_setting_sends_to_sleep_remember_their_old_values() {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::remembering(1));
+    let (knob, place) = (Knob::NapiDeferHardIrqs, Place::Napi(0));
+    kernel.set_from_outside("eth0", knob, place, Value::Count(7));
+    let shown = kernel.state("eth0");
+    kernel.set_from_outside("eth0", Knob::Gro, Place::Device, Value::Switch(false));
+    let mut store = MemoryCheckpoints::with_fuse(kernel.fuse());
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("gro=on napi-defer-hard-irqs=0")).unwrap();
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.close().unwrap();
+    kernel.set_from_outside("eth0", Knob::Gro, Place::Device, Value::Switch(true));
+    assert_eq!(kernel.state("eth0"), shown);
+}
+
+#[test]
+fn a_failed_setting_goes_back_to_the_one_before() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    kernel.fault(Knob::Threaded, Fault::Refuse(KernelErrorKind::Refused));
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("mtu=9000 gro-flush-timeout=20us txqueuelen=777")).unwrap();
+    let between = session.kernel().state("eth0");
+    let error = session.apply(&setting("mtu=1400 threaded=on txqueuelen=777")).unwrap_err();
+    let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
+    assert!(matches!(&*cause, Cause::Kernel(error) if error.knob == Some(Knob::Threaded)));
+    assert_eq!(session.kernel().state("eth0"), between);
+    session.close().unwrap();
+    assert_eq!(kernel.state("eth0"), before);
+}
+
+#[test]
+fn dropping_a_session_in_a_panic_puts_everything_back() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let mut session = open(&mut kernel, &mut store);
+        session.apply(&setting("mtu=9000 gro=off rps-cpus=0")).unwrap();
+        panic!("a bug of ours");
+    }));
+    assert!(ended.is_err());
+    assert_eq!(kernel.state("eth0"), before);
+    assert!(store.is_clear());
+}
+
+#[test]
+fn a_session_that_changed_nothing_lets_go_of_the_interface() {
+    let (mut kernel, mut store) = world();
+    assert_eq!(open(&mut kernel, &mut store).close(), Ok(Restored::NothingToDo));
+    assert!(store.is_clear());
+    drop(open(&mut kernel, &mut store));
+    assert!(store.is_clear() && kernel.written().is_empty());
+}
+
+#[test]
+fn a_committed_session_stays() {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.commit().unwrap();
+    assert!(store.is_clear());
+    assert_eq!(kernel.state("eth0").0[&(Knob::Mtu, Place::Device)], Value::Count(9000));
+}
+
+#[test]
+fn a_close_that_fails_keeps_the_checkpoint_and_does_not_try_again_behind_the_back() {
+    let (mut kernel, mut store) = world();
+    kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("mtu=9000")).unwrap();
+    let error = session.close().unwrap_err();
+    assert!(matches!(error, RestoreError::Stranded { .. }), "{error:?}");
+    assert!(store.kept(context().namespace, "eth0").is_some());
+    let error = Session::open(&mut kernel, &mut store, &context(), "eth0").unwrap_err();
+    assert!(matches!(error, ApplyError::Unfinished { .. }), "{error:?}");
+}
+
+fn world() -> (FakeKernel, MemoryCheckpoints) {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(2));
+    let old = Value::Count(7);
+    kernel.set_from_outside("eth0", Knob::NapiDeferHardIrqs, Place::Napi(1), old);
+    let store = MemoryCheckpoints::with_fuse(kernel.fuse());
+    (kernel, store)
+}
+
+#[track_caller]
+fn open<'a>(kernel: &'a mut FakeKernel, store: &'a mut MemoryCheckpoints) -> BorrowingSession<'a> {
+    Session::open(kernel, store, &context(), "eth0").expect("nobody else has claimed it")
+}
+
+/// The state of the interface while the last of these settings is applied.
+fn state_after(settings: &[&str]) -> latput_knobs::State {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    for text in settings {
+        session.apply(&setting(text)).expect(text);
+    }
+    session.kernel().state("eth0")
+}
+
+fn setting(text: &str) -> Setting {
+    text.split_whitespace()
+        .map(|assignment| parse_assignment(assignment).expect(assignment))
+        .collect()
+}
+
+/// The error and its causes, as the command line prints them.
+fn full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,507 @@
+//! The transaction against a kernel that rounds, refuses, forgets and vanishes: each ending by name.
+
+use latput_knobs::{
+    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, ErrorKind, KernelErrorKind,
+    KernelWrite, Knob, Place, RestoreError, Restored, Setting, State, StoreError, Value, apply,
+    commit, parse_assignment, plan, plan_restore, restore,
+};
+use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+
+#[test]
+fn only_what_differs_is_written_in_catalogue_order() {
+    let mut world = World::new(FakeInterface::old(2));
+    world.apply("gro-flush-timeout=50us mtu=9000 tso=on rps-cpus=0-1 gso=off").unwrap();
+    assert_eq!(
+        world.written(),
+        "mtu (device)=9000 gso (device)=off rps-cpus (rx-0)=0-1 rps-cpus (rx-1)=0-1 \
+         gro-flush-timeout (device)=50us"
+    );
+}
+
+#[test]
+fn the_changes_are_the_plan_and_the_checkpoint_undoes_them() {
+    let mut world = World::new(FakeInterface::old(1));
+    let desired = setting("mtu=9000 gro-flush-timeout=50us");
+    let planned = plan(&world.kernel, "eth0", &desired).unwrap();
+    assert!(world.kernel.written().is_empty());
+    let Applied { changes, undo } = world.apply("mtu=9000 gro-flush-timeout=50us").unwrap();
+    assert_eq!(changes, planned);
+    let text: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    assert_eq!(text, ["mtu (device): 1500 -> 9000", "gro-flush-timeout (device): 0us -> 50us"]);
+    assert_eq!(world.kept(), Some(&undo));
+    let planned = plan_restore(&world.kernel, &context(), &undo).unwrap();
+    let restored = world.restore(&undo).unwrap();
+    assert_eq!(restored, Restored::Done { changes: planned, gone: vec![] });
+    world.check_as_before();
+}
+
+#[test]
+fn nothing_to_change_writes_and_keeps_nothing() {
+    let mut world = World::new(FakeInterface::nic(2));
+    let applied = world.apply("mtu=1500 gro=on").unwrap();
+    assert_eq!(applied.changes, []);
+    assert_eq!(world.kept(), None);
+    assert!(world.kernel.written().is_empty());
+    assert_eq!(world.restore(&applied.undo), Ok(Restored::NothingToDo));
+    world.check_as_before();
+}
+
+#[test]
+fn a_commit_forgets_the_way_back() {
+    let mut world = World::new(FakeInterface::nic(2));
+    let applied = world.apply("mtu=9000").unwrap();
+    commit(&mut world.store, &applied.undo).unwrap();
+    assert!(world.store.is_clear());
+    assert_eq!(world.restore(&applied.undo), Ok(Restored::NothingToDo));
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(9000));
+}
+
+#[test]
+fn what_a_change_resets_is_written_again() {
+    let mut world = World::new(FakeInterface::nic(2));
+    world.outside("gro-flush-timeout=20us", Place::Napi(1));
+    let applied = world.apply("gro=off napi-defer-hard-irqs=100").unwrap();
+    let flush = Knob::GroFlushTimeout;
+    assert_eq!(world.value(flush, Place::Napi(0)).to_string(), "0us");
+    assert_eq!(world.value(flush, Place::Napi(1)).to_string(), "20us", "undesired, but kept");
+    assert_eq!(world.value(Knob::NapiDeferHardIrqs, Place::Napi(1)), Value::Count(100));
+    assert!(applied.changes.iter().all(|change| change.knob != flush), "no net change");
+    world.restore(&applied.undo).unwrap();
+    world.check_as_before();
+}
+
+#[test]
+fn values_of_napis_that_a_change_removes_come_back_with_them() {
+    let mut world = World::new(FakeInterface::veth(2));
+    world.outside("gro-flush-timeout=20us", Place::Napi(0));
+    world.outside("napi-defer-hard-irqs=7", Place::Napi(1));
+    let applied = world.apply("gro=off").unwrap();
+    assert!(!world.kernel.state("eth0").0.contains_key(&(Knob::GroFlushTimeout, Place::Napi(0))));
+    world.restore(&applied.undo).unwrap();
+    world.check_as_before();
+}
+
+#[test]
+fn a_wanted_value_reaches_the_napis_that_the_change_creates() {
+    let mut world = World::new(FakeInterface::veth(2));
+    world.outside("gro=off", Place::Device);
+    let applied = world.apply("gro=on gro-flush-timeout=50us").unwrap();
+    for place in [Place::Device, Place::Napi(0), Place::Napi(1)] {
+        assert_eq!(world.value(Knob::GroFlushTimeout, place).to_string(), "50us");
+    }
+    let Ok(Restored::Done { .. }) = world.restore(&applied.undo) else { panic!() };
+    world.check_as_before();
+}
+
+#[test]
+fn a_device_wide_write_does_not_eat_the_values_of_the_napis() {
+    let mut world = World::new(FakeInterface::nic(2));
+    world.outside("gro-flush-timeout=20us", Place::Napi(0));
+    world.outside("gro-flush-timeout=30us", Place::Napi(1));
+    let applied = world.apply("gro-flush-timeout=50us").unwrap();
+    world.restore(&applied.undo).unwrap();
+    world.check_as_before();
+}
+
+#[test]
+fn what_is_wrong_from_the_start_touches_nothing() {
+    check_untouched(
+        |_| {},
+        "mtu=9000 tso=off",
+        "eth0: tso cannot be set here: operation not supported",
+        ErrorKind::Unchanged,
+    );
+    check_untouched(
+        |world| world.kernel.fault(Knob::Gso, Fault::ReadOnly),
+        "mtu=9000 gso=off",
+        "eth0: gso cannot be set here: this driver has no way to set it",
+        ErrorKind::Unchanged,
+    );
+    check_untouched(
+        |world| world.kernel.vanish("eth0"),
+        "mtu=9000",
+        "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it in the \
+         fake kernel: no such device",
+        ErrorKind::Unchanged,
+    );
+    check_untouched(
+        |world| {
+            world.kernel.fault(Knob::Mtu, Fault::Unreadable(KernelErrorKind::Permission));
+        },
+        "mtu=9000",
+        "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it in the \
+         fake kernel: operation not permitted",
+        ErrorKind::Permission,
+    );
+    check_untouched(
+        |world| {
+            let nonsense = Value::Switch(true);
+            world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, nonsense);
+        },
+        "mtu=9000",
+        "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it: the \
+         answer has no place, a place twice, or a value of another kind",
+        ErrorKind::Unchanged,
+    );
+    // MTU may reset it, so it must be known, although it is not wanted.
+    check_untouched(
+        |world| {
+            world.kernel.fault(Knob::Threaded, Fault::Unreadable(KernelErrorKind::Malformed));
+        },
+        "mtu=9000",
+        "the values of now cannot be read, so nothing was changed: eth0: threaded: cannot read it in \
+         the fake kernel: the answer ends in the middle",
+        ErrorKind::Unchanged,
+    );
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
+    check_untouched(
+        |world| world.store.fill_disk_after(0),
+        "mtu=9000",
+        "the checkpoint cannot be kept, so nothing was changed: /run/latput/eth0.json: cannot write \
+         the checkpoint: no space left on device",
+        ErrorKind::Unchanged,
+    );
+    check_untouched(
+        |world| {
+            let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());
+            let error = StoreError::Permission { path, operation: "write", reason };
+            world.store.fail_after(0, error);
+        },
+        "mtu=9000",
+        "the checkpoint cannot be kept, so nothing was changed: /run/latput: cannot write the \
+         checkpoint: permission denied: run as root",
+        ErrorKind::Permission,
+    );
+    check_untouched(
+        |world| world.store.lock_by(77, context().namespace, "eth0"),
+        "mtu=9000",
+        "the checkpoint cannot be kept, so nothing was changed: eth0: another latput (pid 77) is \
+         changing it: wait until it has ended",
+        ErrorKind::Unchanged,
+    );
+}
+
+#[test]
+fn values_out_of_range_and_hostile_names_touch_nothing() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let desired = [(Knob::Gso, Value::Switch(false)), (Knob::Mtu, Value::Count(1))].into();
+    let error = world.apply_setting("eth0", &desired).unwrap_err();
+    assert_eq!(
+        full(&error),
+        "mtu: `1` is too small: give a whole number of bytes from 1280 to 65536, such as `1500`"
+    );
+    for name in ["", ".", "..", "../eth0", "a b", "eth0:1", "eth0\0", "sixteen-letters-", "a\n"] {
+        let error = world.apply_setting(name, &setting("mtu=9000")).unwrap_err();
+        assert!(matches!(error, ApplyError::InvalidName { .. }), "{name:?}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Unchanged);
+        assert!(plan(&world.kernel, name, &setting("mtu=9000")).is_err());
+    }
+    world.check_as_before();
+}
+
+#[test]
+fn a_first_write_that_is_refused_leaves_all_as_it_was() {
+    let check = |kind, expected: &str, ending| {
+        let mut world = World::new(FakeInterface::nic(1));
+        world.kernel.fault(Knob::Mtu, Fault::Refuse(kind));
+        let error = world.apply("mtu=9000 gso=off").unwrap_err();
+        assert_eq!((full(&error).as_str(), error.kind()), (expected, ending));
+        assert!(world.kernel.written().is_empty());
+        world.check_as_before();
+    };
+    check(
+        KernelErrorKind::Refused,
+        "eth0: refused, nothing was changed: eth0: mtu: cannot write it in the fake kernel: invalid \
+         argument",
+        ErrorKind::Unchanged,
+    );
+    check(
+        KernelErrorKind::Permission,
+        "eth0: not permitted, nothing was changed: run as root (CAP_NET_ADMIN): eth0: mtu: cannot \
+         write it in the fake kernel: operation not permitted",
+        ErrorKind::Permission,
+    );
+}
+
+#[test]
+fn any_one_write_that_fails_puts_everything_back() {
+    let desired = "mtu=9000 gro=off gso=off rps-cpus=0 threaded=on napi-defer-hard-irqs=9";
+    let faults = [
+        Fault::Refuse(KernelErrorKind::Busy),
+        Fault::Refuse(KernelErrorKind::Permission),
+        Fault::Ignore,
+    ];
+    for (fault, interface) in faults.into_iter().flat_map(|fault| {
+        [FakeInterface::nic(2), FakeInterface::veth(2)].map(|interface| (fault, interface))
+    }) {
+        let mut writes = 0;
+        loop {
+            let mut world = World::new(interface.clone());
+            world.outside("gro-flush-timeout=20us", Place::Napi(1));
+            world.kernel.fault_once(writes, fault);
+            match world.apply(desired) {
+                // The fault came after the last write.
+                Ok(_) => break,
+                Err(ApplyError::Refused { .. } | ApplyError::Permission { .. }) => {
+                    assert_eq!(writes, 0);
+                }
+                Err(ApplyError::RolledBack { .. }) => {}
+                Err(error) => panic!("write {writes}: {error:?}"),
+            }
+            world.check_as_before();
+            writes += 1;
+        }
+        assert!(writes >= 7, "{fault:?}: only {writes} writes");
+    }
+}
+
+#[test]
+fn a_write_that_is_forgotten_or_rounded_is_rolled_back() {
+    let check = |fault, found| {
+        let mut world = World::new(FakeInterface::nic(1));
+        world.kernel.fault(Knob::Txqueuelen, fault);
+        let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RolledBack);
+        let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
+        assert_eq!(
+            cause.to_string(),
+            format!("eth0: txqueuelen (device): accepted 777 but reads back {found}")
+        );
+        world.check_as_before();
+    };
+    check(Fault::Ignore, 1000);
+    check(Fault::Round(500), 500);
+}
+
+#[test]
+fn a_rollback_that_fails_says_what_is_left_and_keeps_the_checkpoint() {
+    let mut world = World::new(FakeInterface::old(1));
+    world.kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
+    world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
+    let error = world.apply("mtu=9000 txqueuelen=777 gro=off").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stranded);
+    let ApplyError::Stranded { cause, left, finish, .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(&**cause, Cause::Kernel(error) if error.knob == Some(Knob::Gro)));
+    assert_eq!(left.len(), 1, "the transmit queue went back: {left:?}");
+    assert_eq!(
+        left[0].to_string(),
+        "mtu (device) should be 1500 but is 9000: eth0: mtu: cannot write it in the fake kernel: \
+         device or resource busy"
+    );
+    assert!(finish.contains("`latput restore`") && finish.contains("mtu (device) should be 1500"));
+    let kept = world.kept().expect("the checkpoint is kept").clone();
+
+    let again = world.apply("gso=off").unwrap_err();
+    assert!(matches!(again, ApplyError::Unfinished { .. }), "{again:?}");
+    let restored = world.restore(&kept).unwrap_err();
+    assert!(matches!(restored, RestoreError::Stranded { .. }), "{restored:?}");
+    assert_eq!(restored.kind(), ErrorKind::Stranded);
+    world.kernel.mend();
+    assert!(matches!(world.restore(&kept), Ok(Restored::Done { .. })));
+    world.check_as_before();
+}
+
+#[test]
+fn a_value_that_became_unreadable_is_written_back_unseen_and_named() {
+    let mut world = World::new(FakeInterface::old(1));
+    let unreadable = Fault::Unreadable(KernelErrorKind::Malformed);
+    world.kernel.fault_after(1, Knob::Mtu, unreadable);
+    let error = world.apply("mtu=9000").unwrap_err();
+    let ApplyError::Stranded { left, .. } = error else { panic!("{error:?}") };
+    assert_eq!((left[0].knob, &left[0].found), (Knob::Mtu, &None));
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1500));
+}
+
+#[test]
+fn an_interface_that_goes_away_leaves_nothing_to_put_back() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.kernel.fault_once(1, Fault::Vanish);
+    let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
+    let ApplyError::InterfaceGone { undo, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(undo.0[&(Knob::Mtu, Place::Device)], Value::Count(1500));
+    assert_eq!(error.kind(), ErrorKind::Unchanged);
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn a_checkpoint_of_an_interface_that_is_gone_is_dropped_and_said() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("mtu=9000").unwrap();
+    world.kernel.vanish("eth0");
+    let undo = applied.undo.undo.clone();
+    assert_eq!(world.restore(&applied.undo), Ok(Restored::InterfaceGone { undo }));
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn an_old_value_outside_the_allowed_range_is_put_back() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, Value::Count(576));
+    world.before = world.kernel.state("eth0");
+    let applied = world.apply("mtu=9000").unwrap();
+    world.restore(&applied.undo).unwrap();
+    world.check_as_before();
+}
+
+#[test]
+fn what_others_set_after_a_change_survives_its_undoing() {
+    let mut world = World::new(FakeInterface::nic(2));
+    // Both are wanted, but only one differs: the other is no part of the change.
+    let applied = world.apply("gro=off txqueuelen=1000 mtu=1500").unwrap();
+    let flush = (Knob::GroFlushTimeout, parse_assignment("gro-flush-timeout=20us").unwrap().1);
+    let before = world.before.clone();
+    world.outside("txqueuelen=777", Place::Device);
+    world.outside("mtu=9000", Place::Device);
+    world.restore(&applied.undo).unwrap();
+    let mut expected = before;
+    expected.0.insert((Knob::Txqueuelen, Place::Device), Value::Count(777));
+    expected.0.insert((Knob::Mtu, Place::Device), Value::Count(9000));
+    assert_eq!(world.kernel.state("eth0"), expected);
+
+    // Undoing the GRO makes new NAPIs, which must not cost a queue that was added meanwhile its value.
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("gro=off").unwrap();
+    world.kernel.add("eth0", FakeInterface::nic(2));
+    world.outside("gro=off", Place::Device);
+    world.kernel.set_from_outside("eth0", flush.0, Place::Napi(1), flush.1.clone());
+    world.restore(&applied.undo).unwrap();
+    assert_eq!(world.value(flush.0, Place::Napi(1)), flush.1);
+}
+
+#[test]
+fn a_queue_that_is_gone_does_not_keep_the_others_from_going_back() {
+    let mut world = World::new(FakeInterface::nic(2));
+    let applied = world.apply("rps-cpus=0 txqueuelen=777").unwrap();
+    world.kernel.add("eth0", FakeInterface::nic(1));
+    world.outside("txqueuelen=777", Place::Device);
+    let Restored::Done { changes, gone } = world.restore(&applied.undo).unwrap() else { panic!() };
+    assert_eq!(gone, [(Knob::RpsCpus, Place::RxQueue(1))]);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(world.value(Knob::Txqueuelen, Place::Device), Value::Count(1000));
+}
+
+#[test]
+fn a_checkpoint_of_another_boot_or_namespace_is_refused_and_kept() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("mtu=9000").unwrap();
+    let mut elsewhere = context();
+    elsewhere.boot_id = "another".to_owned();
+    let error = restore(&mut world.kernel, &mut world.store, &elsewhere, &applied.undo);
+    assert!(matches!(error, Err(RestoreError::OtherBoot { .. })), "{error:?}");
+    elsewhere = context();
+    elsewhere.namespace += 1;
+    let error = restore(&mut world.kernel, &mut world.store, &elsewhere, &applied.undo);
+    assert!(matches!(error, Err(RestoreError::OtherNamespace { .. })), "{error:?}");
+    assert!(plan_restore(&world.kernel, &elsewhere, &applied.undo).is_err());
+    // What counts is what the store holds, not what the caller believes.
+    let mut kept = applied.undo.clone();
+    kept.boot_id = "another".to_owned();
+    world.store.save(&kept).unwrap();
+    let error = world.restore(&applied.undo);
+    assert!(matches!(error, Err(RestoreError::OtherBoot { .. })), "{error:?}");
+    assert_eq!(world.kept(), Some(&kept));
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(9000));
+}
+
+#[test]
+fn another_process_keeps_its_checkpoint() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("mtu=9000").unwrap();
+    world.store.lock_by(77, context().namespace, "eth0");
+    let error = world.restore(&applied.undo).unwrap_err();
+    assert!(matches!(error, RestoreError::Store { .. }), "{error:?}");
+    assert_eq!(world.kept(), Some(&applied.undo));
+}
+
+/// One interface `eth0`, its store, and how it was at the start.
+struct World {
+    kernel: FakeKernel,
+    store: MemoryCheckpoints,
+    before: State,
+}
+
+impl World {
+    fn new(interface: FakeInterface) -> Self {
+        let kernel = FakeKernel::with("eth0", interface);
+        let store = MemoryCheckpoints::with_fuse(kernel.fuse());
+        let before = kernel.state("eth0");
+        Self { kernel, store, before }
+    }
+
+    /// Somebody sets a value before the test begins.
+    fn outside(&mut self, assignment: &str, place: Place) {
+        let (knob, value) = parse_assignment(assignment).expect(assignment);
+        self.kernel.set_from_outside("eth0", knob, place, value);
+        self.before = self.kernel.state("eth0");
+    }
+
+    fn apply(&mut self, desired: &str) -> Result<Applied, ApplyError> {
+        self.apply_setting("eth0", &setting(desired))
+    }
+
+    fn apply_setting(&mut self, name: &str, desired: &Setting) -> Result<Applied, ApplyError> {
+        let kernel: &mut dyn KernelWrite = &mut self.kernel;
+        apply(kernel, &mut self.store, &context(), name, desired)
+    }
+
+    fn restore(&mut self, checkpoint: &Checkpoint) -> Result<Restored, RestoreError> {
+        restore(&mut self.kernel, &mut self.store, &context(), checkpoint)
+    }
+
+    fn kept(&self) -> Option<&Checkpoint> {
+        self.store.kept(context().namespace, "eth0")
+    }
+
+    fn value(&self, knob: Knob, place: Place) -> Value {
+        self.kernel.state("eth0").0[&(knob, place)].clone()
+    }
+
+    fn written(&self) -> String {
+        let written = self.kernel.written().iter();
+        let text: Vec<String> =
+            written.map(|(knob, place, value)| format!("{knob} ({place})={value}")).collect();
+        text.join(" ")
+    }
+
+    /// Every value is as it was, and neither checkpoint nor lock is left.
+    #[track_caller]
+    fn check_as_before(&self) {
+        assert_eq!(self.kernel.state("eth0"), self.before);
+        assert!(self.store.is_clear());
+    }
+}
+
+/// Applies `desired` after `prepare`, which must end with this error and with no trace.
+#[track_caller]
+fn check_untouched(
+    prepare: impl FnOnce(&mut World),
+    desired: &str,
+    expected: &str,
+    kind: ErrorKind,
+) {
+    let mut world = World::new(FakeInterface::nic(1).without(Knob::Tso));
+    prepare(&mut world);
+    let before = world.kernel.state("eth0");
+    let error = world.apply(desired).expect_err(desired);
+    assert_eq!((full(&error).as_str(), error.kind()), (expected, kind));
+    assert_eq!(world.kernel.state("eth0"), before);
+    assert!(world.kernel.written().is_empty() && world.kept().is_none());
+    // A dry run finds the same, but for what the store says.
+    let plannable = matches!(error, ApplyError::Checkpoint(_));
+    assert_eq!(plan(&world.kernel, "eth0", &setting(desired)).is_ok(), plannable);
+}
+
+fn setting(text: &str) -> Setting {
+    text.split_whitespace()
+        .map(|assignment| parse_assignment(assignment).expect(assignment))
+        .collect()
+}
+
+/// The error and its causes, as the command line prints them.
+fn full(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

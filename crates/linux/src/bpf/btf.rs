@@ -1,0 +1,250 @@
+//! A walk through the kernel's type information (BTF), far enough to check a tracepoint's arguments.
+//!
+//! Format: Documentation/bpf/btf.rst.
+
+/// Kinds of types, and how many bytes follow the common twelve.
+const INT: u32 = 1;
+const PTR: u32 = 2;
+const STRUCT: u32 = 4;
+const TYPEDEF: u32 = 8;
+const VOLATILE: u32 = 9;
+const CONST: u32 = 10;
+const FUNC_PROTO: u32 = 13;
+const MAGIC: u16 = 0xeb9f;
+/// Length of `struct btf_type`.
+const TYPE: usize = 12;
+
+/// Checks that tracepoint `name` passes `(void *, struct FIRST *, int, int)`. The error says what it
+/// passes instead, or why that cannot be told.
+pub(super) fn check_tracepoint(bytes: &[u8], name: &str, first: &str) -> Result<(), String> {
+    let types = Types::read(bytes).ok_or("the type information is damaged")?;
+    let wanted = format!("btf_trace_{name}");
+    let alias = types
+        .all()
+        .find(|found| found.kind == TYPEDEF && types.name(found) == wanted.as_bytes())
+        .ok_or_else(|| format!("it has no tracepoint {name}"))?;
+    let function = types
+        .get(alias.target)
+        .filter(|pointer| pointer.kind == PTR)
+        .and_then(|pointer| types.get(pointer.target))
+        .filter(|function| function.kind == FUNC_PROTO)
+        .ok_or_else(|| format!("the tracepoint {name} is no function"))?;
+    let parameters = types.parameters(&function);
+    let [_, object, work, budget] = parameters[..] else {
+        return Err(format!(
+            "the tracepoint {name} has {} arguments and not 3",
+            parameters.len().saturating_sub(1)
+        ));
+    };
+    if !types.is_pointer_to(object, first) {
+        return Err(format!("the first argument of {name} is no `struct {first} *`"));
+    }
+    if !types.is_int(work) || !types.is_int(budget) {
+        return Err(format!("the second or third argument of {name} is no int"));
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Type {
+    name: u32,
+    kind: u32,
+    /// How many members or parameters follow.
+    count: usize,
+    /// Size in bytes, or the number of the type it is made of.
+    target: u32,
+    /// Where what follows begins.
+    rest: usize,
+}
+
+struct Types<'a> {
+    bytes: &'a [u8],
+    names: &'a [u8],
+    /// Where each type begins; number 1 is first.
+    starts: Vec<usize>,
+}
+
+impl<'a> Types<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let magic = bytes.first_chunk::<2>()?;
+        if u16::from_ne_bytes(*magic) != MAGIC {
+            return None;
+        }
+        let field = |at: usize| u32_at(bytes, at).map(|value| value as usize);
+        let header = field(4)?;
+        let section = |start: usize, length: usize| {
+            let start = header.checked_add(start)?;
+            bytes.get(start..start.checked_add(length)?)
+        };
+        let types = section(field(8)?, field(12)?)?;
+        let names = section(field(16)?, field(20)?)?;
+        let mut starts = Vec::new();
+        let mut at = 0;
+        while at < types.len() {
+            starts.push(at);
+            at = end_of(&type_at(types, at)?)?;
+        }
+        (at == types.len()).then_some(Self { bytes: types, names, starts })
+    }
+
+    fn all(&self) -> impl Iterator<Item = Type> {
+        self.starts.iter().filter_map(|&start| type_at(self.bytes, start))
+    }
+
+    /// Type 0 is void and described nowhere.
+    fn get(&self, number: u32) -> Option<Type> {
+        let idx = (number as usize).checked_sub(1)?;
+        type_at(self.bytes, *self.starts.get(idx)?)
+    }
+
+    fn name(&self, found: &Type) -> &[u8] {
+        let text = self.names.get(found.name as usize..).unwrap_or(&[]);
+        text.split(|&byte| byte == 0).next().unwrap_or(&[])
+    }
+
+    /// The numbers of a function's parameter types.
+    fn parameters(&self, function: &Type) -> Vec<u32> {
+        (0..function.count)
+            .filter_map(|idx| u32_at(self.bytes, function.rest + idx * 8 + 4))
+            .collect()
+    }
+
+    /// What remains of a type without its names and qualifiers.
+    fn strip(&self, number: u32) -> Option<Type> {
+        let mut found = self.get(number)?;
+        // Damaged data may go round in circles.
+        for _ in 0..32 {
+            if !matches!(found.kind, TYPEDEF | VOLATILE | CONST) {
+                return Some(found);
+            }
+            found = self.get(found.target)?;
+        }
+        None
+    }
+
+    fn is_pointer_to(&self, number: u32, name: &str) -> bool {
+        self.strip(number)
+            .filter(|pointer| pointer.kind == PTR)
+            .and_then(|pointer| self.strip(pointer.target))
+            .is_some_and(|target| target.kind == STRUCT && self.name(&target) == name.as_bytes())
+    }
+
+    fn is_int(&self, number: u32) -> bool {
+        self.strip(number).is_some_and(|found| found.kind == INT && found.target == 4)
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let word = bytes.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_ne_bytes(*word))
+}
+
+fn type_at(types: &[u8], at: usize) -> Option<Type> {
+    let info = u32_at(types, at + 4)?;
+    Some(Type {
+        name: u32_at(types, at)?,
+        kind: info >> 24 & 0x1f,
+        count: (info & 0xffff) as usize,
+        target: u32_at(types, at + 8)?,
+        rest: at + TYPE,
+    })
+}
+
+/// Where the next type begins; `None` for a kind that this kernel's format does not have yet.
+fn end_of(found: &Type) -> Option<usize> {
+    let rest = match found.kind {
+        PTR | 7..=12 | 16 | 18 => 0, // forward, aliases, qualifiers, function, float, type tag
+        INT | 14 | 17 => 4,          // variable, declaration tag
+        3 => 12,                     // array
+        STRUCT | 5 | 15 | 19 => found.count * 12, // union, section, 64-bit enumeration
+        6 | FUNC_PROTO => found.count * 8, // enumeration
+        _ => return None,
+    };
+    Some(found.rest + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_expected_tracepoint_is_accepted() {
+        check("btf_trace_napi_poll", "napi_struct", 4, &[0, 3, 4, 4], None);
+    }
+
+    #[test]
+    fn other_arguments_are_refused_by_name() {
+        check("btf_trace_other", "napi_struct", 4, &[0, 3, 4, 4], Some("has no tracepoint"));
+        check("btf_trace_napi_poll", "net_device", 4, &[0, 3, 4, 4], Some("first argument"));
+        check("btf_trace_napi_poll", "napi_struct", 8, &[0, 3, 4, 4], Some("no int"));
+        check("btf_trace_napi_poll", "napi_struct", 4, &[0, 3, 4], Some("2 arguments"));
+        check("btf_trace_napi_poll", "napi_struct", 4, &[0, 4, 3, 4], Some("first argument"));
+        check("btf_trace_napi_poll", "napi_struct", 4, &[0, 99, 4, 4], Some("first argument"));
+    }
+
+    #[test]
+    fn truncated_or_damaged_information_never_panics() {
+        let whole = build("btf_trace_napi_poll", "napi_struct", 4, &[0, 3, 4, 4]);
+        for end in 0..whole.len() {
+            assert!(check_tracepoint(&whole[..end], "napi_poll", "napi_struct").is_err(), "{end}");
+        }
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut damaged = whole.clone();
+                damaged[at] = value;
+                let _ = check_tracepoint(&damaged, "napi_poll", "napi_struct");
+            }
+        }
+    }
+
+    /// 1 = pointer to a struct, 2 = that struct, 3 = const alias of 1, 4 = int, 5 = function,
+    /// 6 = pointer to it, 7 = the alias that names the tracepoint.
+    fn build(tracepoint: &str, object: &str, int_size: u32, parameters: &[u32]) -> Vec<u8> {
+        let mut names = vec![0];
+        let mut name = |text: &str| {
+            let at = u32::try_from(names.len()).unwrap();
+            names.extend_from_slice(text.as_bytes());
+            names.push(0);
+            at
+        };
+        let (object, tracepoint, int) = (name(object), name(tracepoint), name("int"));
+        let count = u32::try_from(parameters.len()).unwrap();
+        let mut words = Vec::new();
+        let mut add = |name: u32, kind: u32, count: u32, target: u32, rest: &[u32]| {
+            words.extend([name, kind << 24 | count, target]);
+            words.extend(rest);
+        };
+        add(0, PTR, 0, 2, &[]);
+        add(object, STRUCT, 1, 8, &[0, 4, 0]);
+        add(0, CONST, 0, 1, &[]);
+        add(int, INT, 0, int_size, &[32]);
+        let pairs: Vec<u32> = parameters.iter().flat_map(|&number| [0, number]).collect();
+        add(0, FUNC_PROTO, count, 0, &pairs);
+        add(0, PTR, 0, 5, &[]);
+        add(tracepoint, TYPEDEF, 0, 6, &[]);
+        let types: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut bytes = MAGIC.to_ne_bytes().to_vec();
+        bytes.extend([1, 0]);
+        let lengths = [24, 0, types.len(), types.len(), names.len()];
+        bytes.extend(
+            lengths.iter().flat_map(|&length| u32::try_from(length).unwrap().to_ne_bytes()),
+        );
+        [bytes, types, names].concat()
+    }
+
+    #[track_caller]
+    fn check(
+        tracepoint: &str,
+        object: &str,
+        int_size: u32,
+        parameters: &[u32],
+        refusal: Option<&str>,
+    ) {
+        let bytes = build(tracepoint, object, int_size, parameters);
+        match (check_tracepoint(&bytes, "napi_poll", "napi_struct"), refusal) {
+            (Ok(()), None) => {}
+            (Err(error), Some(why)) => assert!(error.contains(why), "{error}"),
+            (found, _) => panic!("{found:?}, expected {refusal:?}"),
+        }
+    }
+}

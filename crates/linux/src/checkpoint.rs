@@ -1,0 +1,337 @@
+//! Checkpoints as files, which a crash of latput does not lose.
+//!
+//! One file for each namespace and interface, in a folder on a file system that a reboot empties
+//! (`/run`), like the settings themselves. A second file beside it is the lock: the kernel drops it
+//! when its holder dies.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use latput_knobs::{Checkpoint, CheckpointStore, Context, StoreError};
+
+use crate::error::Error;
+use crate::namespace::Namespace;
+use crate::process;
+
+/// Where checkpoints are kept if nothing else is said.
+pub const DEFAULT_FOLDER: &str = "/run/latput/checkpoints";
+/// A file that is longer is no checkpoint of ours (thousands of queues make some 100 kB).
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Checkpoints in a folder, and the locks that this value holds. Dropping it lets go of the locks and
+/// keeps the checkpoints.
+#[derive(Debug)]
+pub struct FileCheckpoints {
+    folder: PathBuf,
+    locks: BTreeMap<(u64, String), File>,
+}
+
+impl FileCheckpoints {
+    /// A store in `folder`, which is made when the first interface is claimed.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), locks: BTreeMap::new() }
+    }
+
+    fn file(&self, namespace: u64, interface: &str, extension: &str) -> PathBuf {
+        self.folder.join(format!("{namespace}-{}.{extension}", encoded(interface)))
+    }
+
+    fn read(&self, path: &Path) -> Result<Option<Checkpoint>, StoreError> {
+        let damaged =
+            |reason: String| StoreError::Damaged { path: path.display().to_string(), reason };
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(store_error(path, "read", &error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| store_error(path, "read", &error))?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(damaged("it is longer than 16 MiB".to_owned()));
+        }
+        let checkpoint: Checkpoint =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        // A file that was renamed or copied would put back another interface.
+        if path != self.file(checkpoint.namespace, &checkpoint.interface, "json") {
+            return Err(damaged(format!(
+                "it is of {} in namespace {} and has the name of another",
+                checkpoint.interface, checkpoint.namespace
+            )));
+        }
+        Ok(Some(checkpoint))
+    }
+
+    /// Opens the lock file and locks it. A file that its last holder removed between the two is not
+    /// the lock any more, so it is done again.
+    fn lock(&self, namespace: u64, interface: &str) -> Result<File, StoreError> {
+        let path = self.file(namespace, interface, "lock");
+        let failed = |error: &io::Error| store_error(&path, "lock", error);
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(|error| failed(&error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Locked {
+                        interface: interface.to_owned(),
+                        pid: holder(&mut file),
+                    });
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(&error)),
+            }
+            let locked = file.metadata().map_err(|error| failed(&error))?.ino();
+            if fs::metadata(&path).is_ok_and(|named| named.ino() == locked) {
+                // Who holds it is a help and no need: a full disk must not stand in the way of putting
+                // an interface back.
+                let id = std::process::id().to_string();
+                let _ = file.set_len(0).and_then(|()| file.write_all(id.as_bytes()));
+                return Ok(file);
+            }
+        }
+    }
+
+    /// Makes what was renamed or removed in the folder last.
+    fn sync_folder(&self) -> Result<(), StoreError> {
+        File::open(&self.folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|error| store_error(&self.folder, "sync", &error))
+    }
+}
+
+impl CheckpointStore for FileCheckpoints {
+    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        let path = self.file(namespace, interface, "json");
+        let key = (namespace, interface.to_owned());
+        if !self.locks.contains_key(&key) {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&self.folder)
+                .map_err(|error| store_error(&self.folder, "create the folder of", &error))?;
+            let lock = self.lock(namespace, interface)?;
+            self.locks.insert(key, lock);
+        }
+        self.read(&path)
+    }
+
+    fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        let key = (checkpoint.namespace, checkpoint.interface.clone());
+        assert!(self.locks.contains_key(&key), "saved a checkpoint of {key:?} without a claim");
+        let path = self.file(checkpoint.namespace, &checkpoint.interface, "json");
+        let temporary = self.file(checkpoint.namespace, &checkpoint.interface, "new");
+        let bytes =
+            serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .and_then(|mut file| {
+                file.write_all(&bytes)?;
+                file.sync_all()
+            })
+            .and_then(|()| fs::rename(&temporary, &path));
+        if let Err(error) = written {
+            let _ = fs::remove_file(&temporary); // half a file is of no use, and gives no space back
+            return Err(store_error(&path, "write", &error));
+        }
+        self.sync_folder()
+    }
+
+    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError> {
+        let key = (namespace, interface.to_owned());
+        let lock = match self.locks.remove(&key) {
+            Some(lock) => lock,
+            None if self.folder.exists() => self.lock(namespace, interface)?,
+            None => return Ok(()),
+        };
+        let path = self.file(namespace, interface, "json");
+        match fs::remove_file(&path) {
+            Ok(()) => self.sync_folder()?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let error = store_error(&path, "remove", &error);
+                self.locks.insert(key, lock);
+                return Err(error);
+            }
+        }
+        // While the lock is still held, so that nobody's lock but ours goes. A lock file that stays
+        // behind does no harm.
+        let _ = fs::remove_file(self.file(namespace, interface, "lock"));
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
+        let failed = |error: &io::Error| store_error(&self.folder, "list", error);
+        let folder = match fs::read_dir(&self.folder) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut paths = Vec::new();
+        for entry in folder {
+            let path = entry.map_err(|error| failed(&error))?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths.iter().filter_map(|path| self.read(path).transpose()).collect())
+    }
+}
+
+/// The facts that checkpoints made now, in the calling thread's namespace, are to record.
+pub fn context() -> Result<Context, Error> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Context {
+        boot_id: process::boot_id()?,
+        namespace: Namespace::current()?.inode()?,
+        pid: std::process::id(),
+        now_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// An interface's name as a part of a file's name: what is not plainly harmless becomes `%` and two
+/// hexadecimal digits, so that no name reaches another file and no two names meet.
+fn encoded(interface: &str) -> String {
+    let mut text = String::new();
+    for byte in interface.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
+            text.push(char::from(byte));
+        } else {
+            text.push('%');
+            text.push(hexadecimal(byte >> 4));
+            text.push(hexadecimal(byte & 15));
+        }
+    }
+    text
+}
+
+fn hexadecimal(half: u8) -> char {
+    char::from_digit(u32::from(half), 16).expect("half a byte is one digit")
+}
+
+/// The process that wrote its id into a lock file; 0 if that cannot be read.
+fn holder(lock: &mut File) -> u32 {
+    let mut text = String::new();
+    let read = lock.rewind().and_then(|()| lock.take(20).read_to_string(&mut text));
+    read.ok().and_then(|_| text.trim().parse().ok()).unwrap_or(0)
+}
+
+fn store_error(path: &Path, operation: &'static str, error: &io::Error) -> StoreError {
+    let path = path.display().to_string();
+    let reason = error.to_string();
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        StoreError::Permission { path, operation, reason }
+    } else {
+        StoreError::Io { path, operation, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_knobs::{Knob, Place, Value};
+
+    use super::*;
+
+    #[test]
+    fn a_saved_checkpoint_is_found_by_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("not/there/yet");
+        let mut store = FileCheckpoints::new(&path);
+        assert_eq!(store.claim(7, "eth0"), Ok(None));
+        store.save(&sample("eth0", 1500)).unwrap();
+        store.save(&sample("eth0", 9000)).unwrap();
+        drop(store);
+        let mut store = FileCheckpoints::new(&path);
+        assert_eq!(store.list(), Ok(vec![Ok(sample("eth0", 9000))]));
+        assert_eq!(store.claim(7, "eth0"), Ok(Some(sample("eth0", 9000))));
+        store.remove(7, "eth0").unwrap();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is left");
+        assert_eq!(store.claim(7, "eth0"), Ok(None));
+        store.remove(7, "eth0").unwrap();
+        store.remove(8, "never-claimed").unwrap();
+    }
+
+    #[test]
+    fn a_second_owner_is_refused_and_told_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = FileCheckpoints::new(folder.path());
+        let mut second = FileCheckpoints::new(folder.path());
+        first.claim(7, "eth0").unwrap();
+        first.claim(7, "eth0").unwrap();
+        let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: std::process::id() };
+        assert_eq!(second.claim(7, "eth0"), Err(locked.clone()));
+        assert_eq!(second.remove(7, "eth0"), Err(locked));
+        second.claim(8, "eth0").unwrap();
+        second.claim(7, "eth1").unwrap();
+        first.remove(7, "eth0").unwrap();
+        second.claim(7, "eth0").unwrap();
+    }
+
+    #[test]
+    fn damaged_and_foreign_files_are_reported_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = FileCheckpoints::new(folder.path());
+        store.claim(7, "good").unwrap();
+        store.save(&sample("good", 1500)).unwrap();
+        let whole = fs::read(folder.path().join("7-good.json")).unwrap();
+        let files: [(&str, &[u8]); 5] = [
+            ("7-half.json", &whole[..whole.len() / 2]),
+            ("7-renamed.json", &whole),
+            ("7-empty.json", b""),
+            ("7-noise.json", &[0xff; 100]),
+            ("readme.json", b"{}"),
+        ];
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let listed = store.list().unwrap();
+        assert_eq!(listed.iter().filter(|entry| entry.is_ok()).count(), 1);
+        assert_eq!(listed.len(), 6);
+        for name in ["half", "renamed", "empty", "noise"] {
+            let error = store.claim(7, name).unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{name}: {error}");
+            assert!(folder.path().join(format!("7-{name}.json")).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_do_not_leave_the_folder_and_do_not_meet() {
+        for name in ["..", "a/b", "../../x", "a b", "é"] {
+            let encoded = encoded(name);
+            assert!(!encoded.contains(['/', '.']), "{encoded}");
+        }
+        assert_ne!(encoded("a.b"), encoded("a%2eb"));
+        assert_eq!(encoded("eth0"), "eth0");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_an_error_before_anything_is_touched() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut store = FileCheckpoints::new(&file.path().join("folder"));
+        let error = store.claim(7, "eth0").unwrap_err();
+        assert!(matches!(error, StoreError::Io { .. }), "{error}");
+        assert!(error.to_string().contains("folder"), "{error}");
+    }
+
+    fn sample(interface: &str, mtu: u64) -> Checkpoint {
+        let context = Context { boot_id: "b".to_owned(), namespace: 7, pid: 1, now_unix_ms: 1 };
+        let mut checkpoint = Checkpoint::new(&context, interface);
+        checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(mtu));
+        checkpoint
+    }
+}

@@ -1,0 +1,395 @@
+//! Samples of a host's counters, and what two of them say about the time between.
+//!
+//! CPU time comes from `/proc/stat` in ticks of 10 ms (`USER_HZ`), idle time included: over a window
+//! of 1 s each part of each CPU is known to 1 %, and the parts of all CPUs can miss the kernel's total
+//! by up to a tick for every CPU and part, because each figure is rounded down by itself.
+
+mod parse;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use latput_knobs::State;
+use latput_trial::observation::{
+    CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation, Role,
+};
+use latput_units::{Clock, CpuSet, Nanos};
+
+use crate::bpf::NapiTracer;
+use crate::error::Error;
+use crate::lab::napi_threads;
+use crate::process::{OsClock, cpu_time_of, thread_cpu_time};
+use crate::route::Route;
+
+/// The softirqs that are the network's.
+const NET_SOFTIRQS: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
+/// Idle time and time waiting for a disk may go back a little: the kernel says so of `iowait`
+/// (Documentation/filesystems/proc.rst, section 1.7), and a CPU that wakes from idle while it is read
+/// is accounted twice for a moment. More than this is an error like any other.
+const IDLE_TOLERANCE: Nanos = Nanos::from_ms(50);
+
+/// Reads one host's counters. Belongs to the network namespace of the thread that opened it.
+///
+/// Files stay open and buffers are kept. The cost of all samples so far is part of every sample. It
+/// grows with the number of CPUs times interrupts; on machines with hundreds of CPUs sample only at
+/// the ends of a window.
+#[derive(Debug)]
+pub struct Sampler {
+    cpus: CpuSet,
+    interface_index: u32,
+    route: Route,
+    stat: ProcFile,
+    softirqs: ProcFile,
+    interrupts: ProcFile,
+    snmp: ProcFile,
+    napi_threads: Vec<u32>,
+    tracer: Result<NapiTracer, Error>,
+    tick: Nanos,
+    cost: Nanos,
+}
+
+impl Sampler {
+    /// Opens the counters of `interface` in the calling thread's namespace, and those of `cpus`, the
+    /// host's own. Open it anew after what makes NAPI instances anew (`gro`, queues): the kernel
+    /// threads are looked up here.
+    pub fn open(interface: &str, cpus: &CpuSet) -> Result<Self, Error> {
+        let route = Route::open()?;
+        let interface_index = route.link(interface)?.index;
+        let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+        Ok(Self {
+            cpus: cpus.clone(),
+            interface_index,
+            route,
+            stat: ProcFile::open("/proc/stat")?,
+            softirqs: ProcFile::open("/proc/softirqs")?,
+            interrupts: ProcFile::open("/proc/interrupts")?,
+            // Not /proc/net: that is the namespace of the process's first thread.
+            snmp: ProcFile::open("/proc/thread-self/net/snmp")?,
+            napi_threads: known_napi_threads(interface)?,
+            tracer: NapiTracer::attach(cpus),
+            tick: Nanos::from_ns(1_000_000_000 / ticks_per_s),
+            cost: Nanos::ZERO,
+        })
+    }
+
+    /// Why there are no NAPI poll counts; `None` when there are.
+    pub fn napi_obstacle(&self) -> Option<&Error> {
+        self.tracer.as_ref().err()
+    }
+
+    /// Reads only the interface's counters: cheap enough for ten times a second.
+    pub fn glance(&mut self) -> Result<Glance, Error> {
+        let start = thread_cpu_time();
+        let interface = self.route.counters(self.interface_index)?;
+        let at = OsClock.now();
+        self.cost = self.cost + thread_cpu_time().saturating_sub(start);
+        Ok(Glance { at, interface })
+    }
+
+    /// Reads everything once.
+    pub fn sample(&mut self) -> Result<Sample, Error> {
+        let start = thread_cpu_time();
+        let mut cpus = Vec::with_capacity(self.cpus.len());
+        // CPU time first and the clock right after it: those two make ratios.
+        let (machine, other_cpus) =
+            parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut cpus)?;
+        let at = OsClock.now();
+        let interface = self.route.counters(self.interface_index)?;
+        let napi = match &self.tracer {
+            Ok(tracer) => Some(tracer.read()?.into_iter().map(|(_, counts)| counts).fold(
+                NapiObservation::default(),
+                |sum, counts| NapiObservation {
+                    polls: sum.polls + counts.polls,
+                    packets: sum.packets + counts.packets,
+                    empty_polls: sum.empty_polls + counts.empty_polls,
+                },
+            )),
+            Err(_) => None,
+        };
+        let snmp = self.snmp.read()?;
+        let tcp_retransmitted = parse::snmp(snmp, "Tcp", "RetransSegs")?;
+        let udp_receive_buffer_errors = parse::snmp(snmp, "Udp", "RcvbufErrors")?;
+        let softirqs = parse::softirqs(self.softirqs.read()?, NET_SOFTIRQS, &self.cpus)?;
+        let interrupts = parse::interrupts(self.interrupts.read()?, &self.cpus)?;
+        let threads: Option<Vec<Nanos>> =
+            self.napi_threads.iter().map(|&pid| cpu_time_of(pid)).collect();
+        let napi_threads_cpu =
+            threads.filter(|times| !times.is_empty()).map(|times| times.into_iter().sum());
+        self.cost = self.cost + thread_cpu_time().saturating_sub(start);
+        Ok(Sample {
+            at,
+            cpus,
+            other_cpus,
+            machine,
+            softirqs,
+            interrupts,
+            interface,
+            napi,
+            napi_threads_cpu,
+            tcp_retransmitted,
+            udp_receive_buffer_errors,
+            cost: self.cost,
+        })
+    }
+}
+
+/// An interface's counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    /// When, on the monotonic clock.
+    pub at: Nanos,
+    /// The counters.
+    pub interface: InterfaceCounters,
+}
+
+/// A host's counters at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// When, on the monotonic clock.
+    pub at: Nanos,
+    /// The host's CPUs since boot.
+    pub cpus: Vec<CpuObservation>,
+    /// The machine's other CPUs since boot, summed.
+    pub other_cpus: CpuTime,
+    /// All CPUs of the machine since boot, the kernel's own total.
+    pub machine: CpuTime,
+    /// `NET_RX` and `NET_TX` softirq runs on the host's CPUs.
+    pub softirqs: u64,
+    /// Interrupts on the host's CPUs.
+    pub interrupts: u64,
+    /// The interface's counters.
+    pub interface: InterfaceCounters,
+    /// NAPI polls on the host's CPUs; `None` where they cannot be traced.
+    pub napi: Option<NapiObservation>,
+    /// CPU time of the NAPI kernel threads; `None` where there are none, or one has ended.
+    pub napi_threads_cpu: Option<Nanos>,
+    /// TCP segments sent again, whole host.
+    pub tcp_retransmitted: u64,
+    /// UDP datagrams dropped for want of socket buffer, whole host.
+    pub udp_receive_buffer_errors: u64,
+    /// CPU time that all samples so far took, this one included.
+    pub cost: Nanos,
+}
+
+impl Sample {
+    /// What the host did from this sample to `later`. A counter that went backwards is an error that
+    /// names it, and never a huge number.
+    pub fn until(
+        &self,
+        later: &Self,
+        host: &str,
+        role: Role,
+        state: State,
+    ) -> Result<HostObservation, Error> {
+        let same_cpus = self.cpus.len() == later.cpus.len()
+            && self.cpus.iter().zip(&later.cpus).all(|(first, second)| first.cpu == second.cpu);
+        assert!(same_cpus, "samples of two samplers");
+        let mut cpus = Vec::with_capacity(self.cpus.len());
+        for (first, second) in self.cpus.iter().zip(&later.cpus) {
+            let name = format!("/proc/stat: cpu{}", first.cpu);
+            let time = time_between(&name, &first.time, &second.time)?;
+            cpus.push(CpuObservation { cpu: first.cpu, time });
+        }
+        let between = |counter: &str, earlier: Nanos, later: Nanos| {
+            difference(counter, earlier.as_ns(), later.as_ns()).map(Nanos::from_ns)
+        };
+        let napi_threads_cpu = match (self.napi_threads_cpu, later.napi_threads_cpu) {
+            (Some(first), Some(second)) => {
+                Some(between("CPU time of NAPI threads", first, second)?)
+            }
+            _ => None,
+        };
+        let napi = match (self.napi, later.napi) {
+            (Some(first), Some(second)) => Some(polls_between(&first, &second)?),
+            _ => None,
+        };
+        Ok(HostObservation {
+            host: host.to_owned(),
+            role,
+            window: between("CLOCK_MONOTONIC", self.at, later.at)?,
+            cpus,
+            other_cpus: time_between("/proc/stat: cpus", &self.other_cpus, &later.other_cpus)?,
+            machine: time_between("/proc/stat: cpu", &self.machine, &later.machine)?,
+            napi_threads_cpu,
+            sampling_cpu: between("CPU time of sampling", self.cost, later.cost)?,
+            napi,
+            softirqs: difference("/proc/softirqs: NET_*", self.softirqs, later.softirqs)?,
+            interrupts: difference("/proc/interrupts", self.interrupts, later.interrupts)?,
+            interface: interface_between(&self.interface, &later.interface)?,
+            packets_per_interval: Vec::new(),
+            tcp_retransmitted: difference(
+                "/proc/net/snmp: Tcp RetransSegs",
+                self.tcp_retransmitted,
+                later.tcp_retransmitted,
+            )?,
+            udp_receive_buffer_errors: difference(
+                "/proc/net/snmp: Udp RcvbufErrors",
+                self.udp_receive_buffer_errors,
+                later.udp_receive_buffer_errors,
+            )?,
+            state,
+        })
+    }
+}
+
+fn time_between(name: &str, earlier: &CpuTime, later: &CpuTime) -> Result<CpuTime, Error> {
+    let part = |part: &str, earlier: Nanos, later: Nanos| {
+        difference(&format!("{name} {part}"), earlier.as_ns(), later.as_ns()).map(Nanos::from_ns)
+    };
+    let idle_part = |name: &str, earlier: Nanos, later: Nanos| {
+        if earlier.saturating_sub(later) <= IDLE_TOLERANCE {
+            Ok(later.saturating_sub(earlier))
+        } else {
+            part(name, earlier, later)
+        }
+    };
+    Ok(CpuTime {
+        user: part("user", earlier.user, later.user)?,
+        system: part("system", earlier.system, later.system)?,
+        irq: part("irq", earlier.irq, later.irq)?,
+        softirq: part("softirq", earlier.softirq, later.softirq)?,
+        steal: part("steal", earlier.steal, later.steal)?,
+        idle: idle_part("idle", earlier.idle, later.idle)?,
+        iowait: idle_part("iowait", earlier.iowait, later.iowait)?,
+    })
+}
+
+fn polls_between(
+    earlier: &NapiObservation,
+    later: &NapiObservation,
+) -> Result<NapiObservation, Error> {
+    Ok(NapiObservation {
+        polls: difference("NAPI polls", earlier.polls, later.polls)?,
+        packets: difference("NAPI packets", earlier.packets, later.packets)?,
+        empty_polls: difference("empty NAPI polls", earlier.empty_polls, later.empty_polls)?,
+    })
+}
+
+fn interface_between(
+    earlier: &InterfaceCounters,
+    later: &InterfaceCounters,
+) -> Result<InterfaceCounters, Error> {
+    Ok(InterfaceCounters {
+        rx_packets: difference("rx_packets", earlier.rx_packets, later.rx_packets)?,
+        rx_bytes: difference("rx_bytes", earlier.rx_bytes, later.rx_bytes)?,
+        tx_packets: difference("tx_packets", earlier.tx_packets, later.tx_packets)?,
+        tx_bytes: difference("tx_bytes", earlier.tx_bytes, later.tx_bytes)?,
+        rx_dropped: difference("rx_dropped", earlier.rx_dropped, later.rx_dropped)?,
+        tx_dropped: difference("tx_dropped", earlier.tx_dropped, later.tx_dropped)?,
+    })
+}
+
+fn difference(counter: &str, earlier: u64, later: u64) -> Result<u64, Error> {
+    later.checked_sub(earlier).ok_or_else(|| Error::Backwards {
+        counter: counter.to_owned(),
+        earlier,
+        later,
+    })
+}
+
+/// None on kernels that cannot tell the threads of a device: without the netdev family (before 6.3) or
+/// without NAPI instances in it (before 6.8).
+fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
+    napi_threads(interface).or_else(|error| match error.errno() {
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => Ok(Vec::new()),
+        _ => Err(error),
+    })
+}
+
+/// A `/proc` file that is read again and again into the same buffer.
+#[derive(Debug)]
+struct ProcFile {
+    path: &'static str,
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl ProcFile {
+    fn open(path: &'static str) -> Result<Self, Error> {
+        let file =
+            File::open(path).map_err(|source| Error::system(format!("open {path}"), source))?;
+        Ok(Self { path, file, buffer: vec![0; 16 << 10] })
+    }
+
+    /// The whole file as it is now.
+    fn read(&mut self) -> Result<&[u8], Error> {
+        let mut length = 0;
+        loop {
+            if length == self.buffer.len() {
+                self.buffer.resize(2 * length, 0);
+            }
+            // A read may end at a record's end before the file does; only an empty one is the end.
+            let count = self
+                .file
+                .read_at(&mut self.buffer[length..], length as u64)
+                .map_err(|source| Error::system(format!("read {}", self.path), source))?;
+            if count == 0 {
+                return Ok(&self.buffer[..length]);
+            }
+            length += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::CpuId;
+
+    use super::*;
+
+    #[test]
+    fn two_samples_make_an_observation() {
+        let (earlier, later) = samples();
+        let seen = earlier.until(&later, "b", Role::Sut, State::default()).unwrap();
+        assert_eq!((seen.host.as_str(), seen.role), ("b", Role::Sut));
+        assert_eq!(seen.window, Nanos::from_s(1));
+        assert_eq!(seen.cpus[0].time.user, Nanos::from_ms(10));
+        assert_eq!((seen.interface.rx_packets, seen.tcp_retransmitted), (50, 1));
+        assert_eq!(seen.napi_threads_cpu, None, "one sample has none");
+    }
+
+    #[test]
+    fn a_counter_that_goes_backwards_is_named() {
+        check_backwards(|later| later.interface.rx_packets = 0, "rx_packets");
+        check_backwards(|later| later.tcp_retransmitted = 0, "RetransSegs");
+        check_backwards(|later| later.cpus[0].time.user = Nanos::ZERO, "cpu3 user");
+        check_backwards(|later| later.cpus[0].time.idle = Nanos::ZERO, "cpu3 idle");
+        check_backwards(|later| later.at = Nanos::ZERO, "CLOCK_MONOTONIC");
+    }
+
+    #[test]
+    fn idle_may_go_back_by_a_few_ticks() {
+        let (earlier, mut later) = samples();
+        later.cpus[0].time.idle = earlier.cpus[0].time.idle.saturating_sub(Nanos::from_ms(20));
+        let seen = earlier.until(&later, "b", Role::Sut, State::default()).unwrap();
+        assert_eq!(seen.cpus[0].time.idle, Nanos::ZERO);
+    }
+
+    fn samples() -> (Sample, Sample) {
+        let time = |user_ms| CpuTime {
+            user: Nanos::from_ms(user_ms),
+            idle: Nanos::from_s(9),
+            ..CpuTime::default()
+        };
+        let sample = |at_s, user_ms, packets| Sample {
+            at: Nanos::from_s(at_s),
+            cpus: vec![CpuObservation { cpu: CpuId(3), time: time(user_ms) }],
+            machine: time(user_ms),
+            interface: InterfaceCounters { rx_packets: packets, ..InterfaceCounters::default() },
+            tcp_retransmitted: at_s,
+            ..Sample::default()
+        };
+        let mut later = sample(2, 20, 150);
+        later.napi_threads_cpu = Some(Nanos::from_ms(1));
+        (sample(1, 10, 100), later)
+    }
+
+    #[track_caller]
+    fn check_backwards(damage: impl FnOnce(&mut Sample), name: &str) {
+        let (earlier, mut later) = samples();
+        damage(&mut later);
+        let error = earlier.until(&later, "b", Role::Sut, State::default()).unwrap_err();
+        assert!(matches!(error, Error::Backwards { .. }), "{error}");
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Readers of the kernel's counter files: pure functions over the bytes of `/proc` files.
+
+use latput_trial::observation::{CpuObservation, CpuTime};
+use latput_units::{CpuId, CpuSet, Nanos};
+
+use crate::error::Error;
+
+type Lines<'a> = std::slice::Split<'a, u8, fn(&u8) -> bool>;
+
+/// Reads the CPU lines of `/proc/stat`: appends those of `cpus` to `found`, in ascending order, and
+/// gives back the kernel's own total over all CPUs, and the sum of the CPUs that are not among them.
+///
+/// Times there are in ticks of `tick`; `user` and `nice` become one, and `guest`, which is inside
+/// `user` already (`account_guest_time`, kernel/sched/cputime.c), is not counted again.
+pub(crate) fn cpu_times(
+    bytes: &[u8],
+    tick: Nanos,
+    cpus: &CpuSet,
+    found: &mut Vec<CpuObservation>,
+) -> Result<(CpuTime, CpuTime), Error> {
+    const FILE: &str = "/proc/stat";
+    let mut machine = None;
+    let mut others = CpuTime::default();
+    for line in lines(bytes, FILE)? {
+        let Some(rest) = line.strip_prefix(b"cpu") else {
+            break; // the CPU lines come first, and the others are many
+        };
+        let mut words = words(rest);
+        let name = if rest.starts_with(b" ") { &b""[..] } else { words.next().unwrap_or(b"") };
+        if name.is_empty() {
+            machine = Some(cpu_time(words, tick, line)?);
+            continue;
+        }
+        let number = number(name).and_then(|number| u32::try_from(number).ok());
+        let cpu = CpuId(number.ok_or_else(|| damaged(FILE, "`cpu` and a number", line))?);
+        let time = cpu_time(words, tick, line)?;
+        if cpus.contains(cpu) {
+            found.push(CpuObservation { cpu, time });
+        } else {
+            others = others + time;
+        }
+    }
+    if found.len() != cpus.len() {
+        let seen: CpuSet = found.iter().map(|observation| observation.cpu).collect();
+        return Err(Error::parse(FILE, format!("lines for the CPUs {cpus}"), &seen.to_string()));
+    }
+    let machine = machine.ok_or_else(|| Error::parse(FILE, "a line with the total", ""))?;
+    Ok((machine, others))
+}
+
+/// `user nice system idle iowait irq softirq steal guest guest_nice` (`proc_stat(5)`).
+fn cpu_time<'a>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+    tick: Nanos,
+    line: &[u8],
+) -> Result<CpuTime, Error> {
+    let mut next = || {
+        words
+            .next()
+            .and_then(number)
+            .and_then(|ticks| ticks.checked_mul(tick.as_ns()))
+            .map(Nanos::from_ns)
+            .ok_or_else(|| damaged("/proc/stat", "eight numbers of ticks", line))
+    };
+    let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
+    let (iowait, irq, softirq, steal) = (next()?, next()?, next()?, next()?);
+    let user = user
+        .as_ns()
+        .checked_add(nice.as_ns())
+        .map(Nanos::from_ns)
+        .ok_or_else(|| damaged("/proc/stat", "numbers of ticks", line))?;
+    Ok(CpuTime { user, system, irq, softirq, steal, idle, iowait })
+}
+
+/// Sums the rows of `/proc/softirqs` called `names` over the columns of `cpus`.
+pub(crate) fn softirqs(bytes: &[u8], names: &[&[u8]], cpus: &CpuSet) -> Result<u64, Error> {
+    const FILE: &str = "/proc/softirqs";
+    let mut table = Table::new(FILE, bytes, cpus)?;
+    let (mut sum, mut rows) = (0_u64, 0);
+    while let Some(row) = table.next_row() {
+        let row = row?;
+        if !names.contains(&row.name) {
+            continue;
+        }
+        let count =
+            row.sum.ok_or_else(|| Error::parse(FILE, "a number for each CPU", row.text()))?;
+        sum = sum.saturating_add(count);
+        rows += 1;
+    }
+    if rows != names.len() {
+        return Err(Error::parse(FILE, "rows NET_TX and NET_RX", ""));
+    }
+    Ok(sum)
+}
+
+/// Sums the rows of `/proc/interrupts` over the columns of `cpus`. Rows that hold one number for the
+/// whole machine (`ERR`, `MIS`) belong to no CPU and are left out.
+pub(crate) fn interrupts(bytes: &[u8], cpus: &CpuSet) -> Result<u64, Error> {
+    let mut table = Table::new("/proc/interrupts", bytes, cpus)?;
+    let mut sum = 0_u64;
+    while let Some(row) = table.next_row() {
+        let row = row?;
+        if row.name != b"ERR" && row.name != b"MIS" {
+            sum = sum.saturating_add(row.sum.unwrap_or(0));
+        }
+    }
+    Ok(sum)
+}
+
+/// A table with a header of CPUs and rows that start with `name:`.
+struct Table<'a> {
+    file: &'static str,
+    rest: Lines<'a>,
+    wanted: Vec<bool>,
+}
+
+struct TableRow<'a> {
+    name: &'a [u8],
+    line: &'a [u8],
+    /// Over the wanted columns; `None` if there are fewer numbers than columns.
+    sum: Option<u64>,
+}
+
+impl TableRow<'_> {
+    fn text(&self) -> &str {
+        std::str::from_utf8(self.line).unwrap_or("(not text)")
+    }
+}
+
+impl<'a> Table<'a> {
+    fn new(file: &'static str, bytes: &'a [u8], cpus: &CpuSet) -> Result<Self, Error> {
+        let mut rest = lines(bytes, file)?;
+        let header = rest.next().unwrap_or(b"");
+        let mut wanted = Vec::new();
+        for word in words(header) {
+            let cpu = word
+                .strip_prefix(b"CPU")
+                .and_then(number)
+                .and_then(|number| u32::try_from(number).ok())
+                .ok_or_else(|| damaged(file, "a header of CPUs", header))?;
+            wanted.push(cpus.contains(CpuId(cpu)));
+        }
+        if wanted.iter().filter(|is_wanted| **is_wanted).count() != cpus.len() {
+            return Err(damaged(file, &format!("columns for the CPUs {cpus}"), header));
+        }
+        Ok(Self { file, rest, wanted })
+    }
+
+    fn next_row(&mut self) -> Option<Result<TableRow<'a>, Error>> {
+        let line = self.rest.next().filter(|line| !line.is_empty())?;
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            return Some(Err(damaged(self.file, "rows that start with `name:`", line)));
+        };
+        let mut numbers = words(&line[colon + 1..]);
+        let mut sum = Some(0_u64);
+        for is_wanted in &self.wanted {
+            let count = numbers.next().and_then(number);
+            sum = sum.zip(count).map(
+                |(sum, count)| {
+                    if *is_wanted { sum.saturating_add(count) } else { sum }
+                },
+            );
+        }
+        Some(Ok(TableRow { name: line[..colon].trim_ascii(), line, sum }))
+    }
+}
+
+/// One value of `/proc/net/snmp`: a line of names and a line of numbers for each protocol.
+pub(crate) fn snmp(bytes: &[u8], protocol: &str, field: &str) -> Result<u64, Error> {
+    const FILE: &str = "/proc/net/snmp";
+    let mut lines = lines(bytes, FILE)?.filter(|line| {
+        line.strip_prefix(protocol.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
+    });
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+        return Err(Error::parse(FILE, format!("two lines `{protocol}:`"), ""));
+    };
+    let position = words(names)
+        .position(|name| name == field.as_bytes())
+        .ok_or_else(|| damaged(FILE, &format!("a field {field}"), names))?;
+    words(values)
+        .nth(position)
+        .and_then(number)
+        .ok_or_else(|| damaged(FILE, &format!("a number for {field}"), values))
+}
+
+/// The lines of a file that ends as a whole one does: with a newline.
+fn lines<'a>(bytes: &'a [u8], file: &str) -> Result<Lines<'a>, Error> {
+    if bytes.last() != Some(&b'\n') {
+        return Err(Error::parse(file, "a newline at the end", "a file that is cut short"));
+    }
+    Ok(bytes.split(|&byte| byte == b'\n'))
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| *byte == b' ' || *byte == b'\t').filter(|word| !word.is_empty())
+}
+
+/// An unsigned decimal number, and nothing else.
+fn number(word: &[u8]) -> Option<u64> {
+    if word.is_empty() {
+        return None;
+    }
+    word.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+fn damaged(file: &str, expected: &str, line: &[u8]) -> Error {
+    Error::parse(file, expected, &String::from_utf8_lossy(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "cpu  30 10 20 400 5 1 2 3 25 0\ncpu0 10 10 5 200 5 1 1 1 9 0\n\
+                        cpu1 20 0 15 200 0 0 1 2 16 0\nintr 977548 0 0\nctxt 1361926\n";
+    const SOFTIRQS: &str = "          CPU0       CPU1       \n HI:   0   7\nNET_TX:  17    8\n\
+                            NET_RX: 163551  117020\n";
+    const INTERRUPTS: &str = "           CPU0       CPU1       \n 24:   1    10   IO-APIC   5-edge  a:b\n\
+                              LOC:  100  1000   Local timer interrupts\nERR:   5\nMIS:  6\n";
+    const SNMP: &str = "Ip: Forwarding\nIp: 1\nTcp: MaxConn RetransSegs\nTcp: -1 914\n\
+                        UdpLite: RcvbufErrors\nUdpLite: 1\nUdp: InDatagrams RcvbufErrors\nUdp: 80 3\n";
+
+    #[test]
+    fn cpu_lines_become_times_and_guest_is_not_counted_twice() {
+        let mut found = Vec::new();
+        let (machine, others) =
+            cpu_times(STAT.as_bytes(), Nanos::from_ms(10), &set("1"), &mut found).unwrap();
+        assert_eq!(others.user, Nanos::from_ms(200), "cpu0 is somebody else's");
+        assert_eq!(machine.user, Nanos::from_ms(400));
+        assert_eq!(machine.total(), Nanos::from_ms(4710));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].cpu, found[0].time.user), (CpuId(1), Nanos::from_ms(200)));
+        assert_eq!(found[0].time.steal, Nanos::from_ms(20));
+    }
+
+    #[test]
+    fn tables_are_summed_over_the_hosts_own_columns() {
+        let names: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
+        assert_eq!(softirqs(SOFTIRQS.as_bytes(), names, &set("0")).unwrap(), 163_568);
+        assert_eq!(softirqs(SOFTIRQS.as_bytes(), names, &set("0-1")).unwrap(), 280_596);
+        assert_eq!(interrupts(INTERRUPTS.as_bytes(), &set("1")).unwrap(), 1010);
+        assert_eq!(interrupts(INTERRUPTS.as_bytes(), &set("0-1")).unwrap(), 1111);
+    }
+
+    #[test]
+    fn protocol_counters_are_found_by_name() {
+        assert_eq!(snmp(SNMP.as_bytes(), "Tcp", "RetransSegs").unwrap(), 914);
+        assert_eq!(snmp(SNMP.as_bytes(), "Udp", "RcvbufErrors").unwrap(), 3);
+        assert!(snmp(SNMP.as_bytes(), "Udp", "Nothing").is_err());
+        assert!(snmp(SNMP.as_bytes(), "Tcp", "MaxConn").is_err(), "negative");
+        assert!(snmp(SNMP.as_bytes(), "Sctp", "X").is_err());
+    }
+
+    #[test]
+    fn damaged_files_are_errors_that_name_the_file() {
+        check_stat("");
+        check_stat("cpu  1 2 3\n");
+        check_stat(&STAT.replace("cpu1", "cpux"));
+        check_stat(&STAT.replace("cpu1 20", "cpu1 -20"));
+        check_stat(&STAT.replace("cpu1 20", "cpu1 99999999999999999999"));
+        check_stat(&STAT.replace("cpu1 20", "cpu1 18446744073709551615"));
+        check_stat(&STAT.replace("cpu1", "cpu7"));
+        check_stat(&STAT[..STAT.len() - 1]);
+        check_table("");
+        check_table(&SOFTIRQS.replace("CPU1", "CPU2"));
+        check_table(&SOFTIRQS.replace("NET_RX", "NET"));
+        check_table(&SOFTIRQS.replace("117020", ""));
+        check_table(&SOFTIRQS.replace(':', " "));
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_never_panics_and_is_never_taken_for_whole() {
+        for end in 0..STAT.len() {
+            let mut found = Vec::new();
+            let cut = &STAT.as_bytes()[..end];
+            let read = cpu_times(cut, Nanos::from_ms(10), &set("0-1"), &mut found);
+            assert!(read.is_err() || cut.ends_with(b"\n"), "{end}");
+        }
+        for end in 0..SOFTIRQS.len() {
+            assert!(softirqs(&SOFTIRQS.as_bytes()[..end], &[b"NET_RX"], &set("0-1")).is_err());
+            let _ = interrupts(&INTERRUPTS.as_bytes()[..end.min(INTERRUPTS.len())], &set("0"));
+            let _ = snmp(&SNMP.as_bytes()[..end.min(SNMP.len())], "Tcp", "RetransSegs");
+        }
+    }
+
+    fn set(cpus: &str) -> CpuSet {
+        cpus.parse().unwrap()
+    }
+
+    #[track_caller]
+    fn check_stat(text: &str) {
+        let mut found = Vec::new();
+        let read = cpu_times(text.as_bytes(), Nanos::from_ms(10), &set("0-1"), &mut found);
+        assert!(read.unwrap_err().to_string().contains("/proc/stat"), "{text}");
+    }
+
+    #[track_caller]
+    fn check_table(text: &str) {
+        let read = softirqs(text.as_bytes(), &[b"NET_RX", b"NET_TX"], &set("0-1"));
+        assert!(read.unwrap_err().to_string().contains("/proc/softirqs"), "{text}");
+    }
+}

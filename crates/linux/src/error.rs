@@ -1,0 +1,147 @@
+//! What can go wrong between latput and the kernel.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::netlink::NetlinkError;
+
+/// A failed operation, naming the thing it was about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call or a file operation failed.
+    #[error("cannot {operation}")]
+    System {
+        /// What was tried, with the path or name: `mount sysfs on /sys`.
+        operation: String,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A netlink request failed.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// A kernel file does not read as expected.
+    #[error("{file}: expected {expected}, found `{found}`")]
+    Parse {
+        /// The file.
+        file: String,
+        /// What should be there.
+        expected: String,
+        /// The start of what is there.
+        found: String,
+    },
+    /// A counter went backwards between two samples, so their difference means nothing.
+    #[error("{counter} went backwards, from {earlier} to {later}: repeat the trial")]
+    Backwards {
+        /// The counter, with its file.
+        counter: String,
+        /// Value in the earlier sample.
+        earlier: u64,
+        /// Value in the later sample.
+        later: u64,
+    },
+    /// A capability is missing.
+    #[error(
+        "{purpose} needs {capability}: run it as root, or grant it with `setcap` or systemd's `AmbientCapabilities=`"
+    )]
+    Capability {
+        /// What for.
+        purpose: String,
+        /// Which: `CAP_NET_ADMIN`.
+        capability: &'static str,
+    },
+    /// A name that no interface can have.
+    #[error("`{name}` cannot be the name of an interface: 1 to 15 bytes, no `/`, no white space")]
+    InterfaceName {
+        /// The name.
+        name: String,
+    },
+    /// The named lab exists already.
+    #[error("there is a lab already ({path}): remove it with `latput lab down`")]
+    LabExists {
+        /// Its namespace file.
+        path: PathBuf,
+    },
+    /// Anything else, in a sentence.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Error {
+    /// Wraps a failed system call; `operation` completes "cannot ...".
+    pub(crate) fn system(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System { operation: operation.into(), source: source.into() }
+    }
+
+    /// A kernel file that does not read as expected; keeps the start of what was found.
+    pub(crate) fn parse(file: impl Into<String>, expected: impl Into<String>, found: &str) -> Self {
+        let found = found.trim_end().chars().take(80).collect();
+        Self::Parse { file: file.into(), expected: expected.into(), found }
+    }
+
+    /// The kernel's error number, where there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::System { source, .. } => source.raw_os_error(),
+            Self::Netlink(error) => error.errno(),
+            _ => None,
+        }
+    }
+
+    /// Whether the process lacked a permission (exit code 3).
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Capability { .. })
+            || matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
+    }
+}
+
+/// `ENOTSUPP`: kernel-internal, but drivers let it escape (`include/linux/errno.h`).
+pub(crate) const ENOTSUPP: i32 = 524;
+
+/// The text of an error number without the library's "(os error N)" tail twice over.
+pub(crate) fn errno_text(errno: i32) -> String {
+    if errno == ENOTSUPP {
+        return "Operation not supported by the driver (os error 524)".to_owned();
+    }
+    io::Error::from_raw_os_error(errno).to_string()
+}
+
+/// Refuses names that the kernel would refuse, and those that would leave `/sys/class/net`
+/// (`dev_valid_name`, `net/core/dev.c`).
+pub(crate) fn check_interface_name(name: &str) -> Result<(), Error> {
+    let is_valid = (1..=15).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.chars().any(|c| c == '/' || c == ':' || c == '\0' || c.is_whitespace());
+    if is_valid {
+        Ok(())
+    } else {
+        Err(Error::InterfaceName { name: name.chars().take(40).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_leave_sysfs_or_do_not_fit_are_refused() {
+        for name in
+            ["", ".", "..", "a/b", "../../etc", "eth 0", "eth0:1", "sixteen-bytes-xx", "a\0"]
+        {
+            assert!(check_interface_name(name).is_err(), "{name:?}");
+        }
+        for name in ["lo", "eth0", "fifteen-bytes-x", "a.b"] {
+            assert!(check_interface_name(name).is_ok(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn permission_is_told_from_the_rest() {
+        let error = |errno| Error::system("try", io::Error::from_raw_os_error(errno));
+        assert!(error(libc::EPERM).is_permission());
+        assert!(error(libc::EACCES).is_permission());
+        assert!(!error(libc::ENOENT).is_permission());
+    }
+}

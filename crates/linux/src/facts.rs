@@ -1,0 +1,230 @@
+//! What is worth knowing of a host when its results are read a year later.
+
+use std::fs;
+use std::io::ErrorKind::NotFound;
+use std::path::Path;
+
+use crate::ethtool::Ethtool;
+use crate::netdev::Netdev;
+use crate::route::Route;
+
+/// Longer values are cut: facts go into every report.
+const MAX_VALUE_CHARS: usize = 600;
+
+/// Files of one line each, by the name of the fact. Sysctls have their own names.
+const FILES: &[(&str, &str)] = &[
+    ("kernel", "/proc/sys/kernel/osrelease"),
+    ("kernel build", "/proc/sys/kernel/version"),
+    ("kernel command line", "/proc/cmdline"),
+    ("online cpus", "/sys/devices/system/cpu/online"),
+    ("isolated cpus", "/sys/devices/system/cpu/isolated"),
+    ("smt", "/sys/devices/system/cpu/smt/active"),
+    ("cpu frequency governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+    ("cpu frequency driver", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"),
+    ("cpu idle driver", "/sys/devices/system/cpu/cpuidle/current_driver"),
+    ("cpu idle governor", "/sys/devices/system/cpu/cpuidle/current_governor"),
+    ("clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ("transparent huge pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    ("net.core.busy_poll", "/proc/sys/net/core/busy_poll"),
+    ("net.core.busy_read", "/proc/sys/net/core/busy_read"),
+    ("net.core.default_qdisc", "/proc/sys/net/core/default_qdisc"),
+    ("net.core.netdev_budget", "/proc/sys/net/core/netdev_budget"),
+    ("net.core.netdev_budget_usecs", "/proc/sys/net/core/netdev_budget_usecs"),
+    ("net.core.netdev_max_backlog", "/proc/sys/net/core/netdev_max_backlog"),
+    ("net.core.rmem_max", "/proc/sys/net/core/rmem_max"),
+    ("net.core.wmem_max", "/proc/sys/net/core/wmem_max"),
+    ("net.ipv4.tcp_congestion_control", "/proc/sys/net/ipv4/tcp_congestion_control"),
+    ("net.ipv4.tcp_rmem", "/proc/sys/net/ipv4/tcp_rmem"),
+    ("net.ipv4.tcp_wmem", "/proc/sys/net/ipv4/tcp_wmem"),
+    ("net.ipv4.tcp_sack", "/proc/sys/net/ipv4/tcp_sack"),
+    ("net.ipv4.tcp_timestamps", "/proc/sys/net/ipv4/tcp_timestamps"),
+];
+
+/// Facts of the host and of `interface` in the calling thread's namespace, by name, in the order of
+/// reports. What cannot be read says so in its value; nothing is left out silently.
+pub fn collect(interface: &str) -> Vec<(String, String)> {
+    let mut facts: Vec<(String, String)> =
+        FILES.iter().map(|(name, path)| ((*name).to_owned(), line_of(Path::new(path)))).collect();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    facts.push(("cpu model".to_owned(), or_unknown(field(&cpuinfo, "model name"))));
+    facts.push(("memory".to_owned(), or_unknown(field(&meminfo, "MemTotal"))));
+    facts.push(("hypervisor".to_owned(), hypervisor(&cpuinfo)));
+    facts.push((
+        "cpu idle states".to_owned(),
+        idle_states(Path::new("/sys/devices/system/cpu/cpu0/cpuidle")),
+    ));
+    facts.push(("irqbalance".to_owned(), irqbalance()));
+    facts.extend(interface_facts(interface));
+    for (_, value) in &mut facts {
+        shorten(value);
+    }
+    facts
+}
+
+fn interface_facts(interface: &str) -> Vec<(String, String)> {
+    let mut facts = vec![("interface".to_owned(), interface.to_owned())];
+    let mut add = |name: &str, value: String| facts.push((name.to_owned(), value));
+    let route = Route::open();
+    let link = match route.and_then(|route| route.link(interface)) {
+        Ok(link) => link,
+        Err(error) => {
+            add("link", format!("unreadable: {error}"));
+            return facts;
+        }
+    };
+    let driver = Path::new("/sys/class/net").join(interface).join("device/driver");
+    let driver = match (&link.kind, fs::read_link(&driver)) {
+        (Some(kind), _) => kind.clone(),
+        (None, Ok(target)) => {
+            target.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+        (None, Err(error)) => unreadable(&error),
+    };
+    add("driver", driver);
+    add("mtu", link.mtu.get().to_string());
+    add("rx queues", link.rx_queues.to_string());
+    add("tx queues", link.tx_queues.to_string());
+    let napis = Netdev::open().and_then(|netdev| netdev.napis(link.index));
+    add(
+        "napi instances",
+        match napis {
+            Ok(napis) => napis.len().to_string(),
+            Err(error) => format!("unreadable: {error}"),
+        },
+    );
+    add(
+        "features on",
+        match Ethtool::open().and_then(|ethtool| ethtool.features(interface)) {
+            Ok(features) => {
+                let active = features.iter().filter(|(_, feature)| feature.is_active);
+                active.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
+            }
+            Err(error) => format!("unreadable: {error}"),
+        },
+    );
+    facts
+}
+
+/// The content of a one-line file.
+fn line_of(path: &Path) -> String {
+    match fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => "(empty)".to_owned(),
+        Ok(text) => text.trim().replace(['\n', '\t'], " "),
+        // Some of these are the machine's, but only the initial namespace shows them.
+        Err(error) if error.kind() == NotFound && path.starts_with("/proc/sys/net") => {
+            "not visible in this network namespace".to_owned()
+        }
+        Err(error) => unreadable(&error),
+    }
+}
+
+fn unreadable(error: &std::io::Error) -> String {
+    if error.kind() == NotFound { "not present".to_owned() } else { format!("unreadable: {error}") }
+}
+
+/// The value of the first `name : value` line.
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+fn or_unknown(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Whether the CPU says that it is a guest's (x86 only), and what the firmware calls the machine.
+fn hypervisor(cpuinfo: &str) -> String {
+    let Some(flags) = field(cpuinfo, "flags") else {
+        return "unknown".to_owned();
+    };
+    let is_guest = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let product = line_of(Path::new("/sys/class/dmi/id/product_name"));
+    format!("{} (product: {product})", if is_guest { "yes" } else { "no" })
+}
+
+/// The idle states of a CPU with their exit latencies: `POLL 0us, C1 2us (disabled)`.
+fn idle_states(folder: &Path) -> String {
+    let mut states = Vec::new();
+    for idx in 0.. {
+        let state = folder.join(format!("state{idx}"));
+        if !state.is_dir() {
+            break;
+        }
+        let is_disabled = line_of(&state.join("disable")) == "1";
+        states.push(format!(
+            "{} {}us{}",
+            line_of(&state.join("name")),
+            line_of(&state.join("latency")),
+            if is_disabled { " (disabled)" } else { "" }
+        ));
+    }
+    if states.is_empty() { "not present".to_owned() } else { states.join(", ") }
+}
+
+/// Whether a process called `irqbalance` runs: it moves interrupts while they are measured.
+fn irqbalance() -> String {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return "unreadable".to_owned();
+    };
+    let is_running = processes.flatten().any(|process| {
+        fs::read_to_string(process.path().join("comm"))
+            .is_ok_and(|comm| comm.trim() == "irqbalance")
+    });
+    if is_running { "running" } else { "not running" }.to_owned()
+}
+
+fn shorten(value: &mut String) {
+    if let Some((end, _)) = value.char_indices().nth(MAX_VALUE_CHARS) {
+        value.truncate(end);
+        value.push_str(" ...");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_has_a_value_even_of_an_interface_that_is_not_there() {
+        let facts = collect("no-such-iface");
+        assert!(facts.len() > FILES.len());
+        assert!(
+            facts.iter().all(|(name, value)| !name.is_empty() && !value.is_empty()),
+            "{facts:?}"
+        );
+        let link = facts.iter().find(|(name, _)| name == "link").unwrap();
+        assert!(link.1.starts_with("unreadable: "), "{link:?}");
+    }
+
+    #[test]
+    fn absent_and_empty_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("empty"), "\n").unwrap();
+        assert_eq!(line_of(&folder.path().join("empty")), "(empty)");
+        assert_eq!(line_of(&folder.path().join("missing")), "not present");
+        assert!(line_of(folder.path()).starts_with("unreadable: "));
+    }
+
+    #[test]
+    fn idle_states_come_with_their_latency() {
+        let folder = tempfile::tempdir().unwrap();
+        for (idx, name, latency, disable) in [(0, "POLL", "0", "0"), (1, "C1", "2", "1")] {
+            let state = folder.path().join(format!("state{idx}"));
+            fs::create_dir(&state).unwrap();
+            fs::write(state.join("name"), name).unwrap();
+            fs::write(state.join("latency"), latency).unwrap();
+            fs::write(state.join("disable"), disable).unwrap();
+        }
+        assert_eq!(idle_states(folder.path()), "POLL 0us, C1 2us (disabled)");
+    }
+
+    #[test]
+    fn long_values_are_cut_at_a_character() {
+        let mut value = "é".repeat(MAX_VALUE_CHARS + 1);
+        shorten(&mut value);
+        assert!(value.ends_with(" ..."));
+    }
+}

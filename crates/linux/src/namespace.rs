@@ -1,0 +1,254 @@
+//! Network namespaces: made, entered, pinned, and gone with the last process that holds them.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+
+use crate::error::Error;
+
+/// Where standard tools (`ip netns`) look for pinned namespaces.
+pub const PIN_FOLDER: &str = "/run/netns";
+
+/// A network namespace, held open. An anonymous one is gone when the last holder and the last
+/// process in it are gone, however they end.
+#[derive(Debug)]
+pub struct Namespace {
+    fd: OwnedFd,
+}
+
+impl Namespace {
+    /// Makes an empty one. Needs `CAP_SYS_ADMIN`. The calling thread stays where it is.
+    pub fn create() -> Result<Self, Error> {
+        let failed = |source: io::Error| Error::system("create a network namespace", source);
+        // A thread, because a namespace is a thread's: it makes one for itself, hands out the
+        // handle, and ends.
+        std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    // SAFETY: NEWNET shares and unshares no file descriptors.
+                    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+                        .map_err(|errno| failed(errno.into()))?;
+                    Self::current()
+                })
+                .join()
+                .expect("the thread does not panic")
+        })
+    }
+
+    /// The calling thread's.
+    pub fn current() -> Result<Self, Error> {
+        Self::open(Path::new("/proc/thread-self/ns/net"))
+    }
+
+    /// Opens one by its file: `/run/netns/NAME`, `/proc/PID/ns/net`, or what `path` gave.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path)
+            .map_err(|source| Error::system(format!("open {}", path.display()), source))?;
+        let magic = rustix::fs::fstatfs(&file)
+            .map_err(|errno| Error::system(format!("examine {}", path.display()), errno))?
+            .f_type;
+        // `NSFS_MAGIC`, include/uapi/linux/magic.h. An empty file is what is left of a pin after a
+        // reboot or a lost mount.
+        if magic != 0x6e73_6673 {
+            return Err(Error::Other(format!("{} is not a namespace", path.display())));
+        }
+        Ok(Self { fd: file.into() })
+    }
+
+    /// A path under which other processes can open it for as long as this one lives and holds it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
+    }
+
+    /// Its number: the same namespace has the same, whatever path it was opened by.
+    pub fn inode(&self) -> Result<u64, Error> {
+        Ok(rustix::fs::fstat(&self.fd)
+            .map_err(|errno| Error::system("examine a network namespace", errno))?
+            .st_ino)
+    }
+
+    /// Whether any process is in the network namespace with this inode number, or any file pins it.
+    pub fn exists(inode: u64) -> Result<bool, Error> {
+        let processes = fs::read_dir("/proc")
+            .map_err(|source| Error::system("read /proc", source))?
+            .filter_map(|entry| Some(entry.ok()?.path().join("ns/net")));
+        let pins = fs::read_dir(PIN_FOLDER)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some(entry.ok()?.path()));
+        // What cannot be read has just ended, or is not a namespace.
+        Ok(processes.chain(pins).any(|path| {
+            // Follows the link to the namespace itself.
+            fs::metadata(&path).is_ok_and(|meta| meta.ino() == inode)
+        }))
+    }
+
+    /// The handle, for netlink.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Another handle on the same namespace.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let fd = self
+            .fd
+            .try_clone()
+            .map_err(|source| Error::system("duplicate a namespace handle", source))?;
+        Ok(Self { fd })
+    }
+
+    /// Moves the whole calling process into the namespace, with a private mount table and a `/sys`
+    /// that shows it, as `ip netns exec` does. Refused when the process has other threads, because
+    /// those would stay behind.
+    pub fn enter_process(&self) -> Result<(), Error> {
+        let mut threads = thread_count()?;
+        // A thread that was joined may still be on its way out.
+        for _ in 0..100 {
+            if threads == 1 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            threads = thread_count()?;
+        }
+        if threads != 1 {
+            return Err(Error::Other(format!(
+                "cannot move a process of {threads} threads into a namespace: enter it before the first is started"
+            )));
+        }
+        self.enter_thread()
+    }
+
+    /// Runs `action` in a new thread inside the namespace, where `/sys`, netlink and sockets show it,
+    /// and returns what it returned. A panic in it goes on in the caller.
+    pub fn run_in<T, F>(&self, action: F) -> Result<T, Error>
+    where
+        T: Send,
+        F: FnOnce() -> T + Send,
+    {
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                self.enter_thread()?;
+                Ok(action())
+            });
+            match inside.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn enter_thread(&self) -> Result<(), Error> {
+        rustix::thread::move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|errno| Error::system("enter a network namespace", errno))?;
+        // SAFETY: NEWNS unshares mounts and the working directory, and no file descriptors.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
+            .map_err(|errno| Error::system("get a mount namespace of its own", errno))?;
+        // Else our mount of /sys would be passed on to the mount table we came from.
+        let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+        rustix::mount::mount_change("/", private)
+            .map_err(|errno| Error::system("make the mounts of this thread private", errno))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None)
+            .map_err(|errno| Error::system("mount a sysfs of the namespace on /sys", errno))
+    }
+
+    /// Gives the namespace a name that outlives the process, where `ip netns` finds it too. Fails if
+    /// the name is taken.
+    pub fn pin(&self, name: &str) -> Result<PathBuf, Error> {
+        let path = pin_path(name)?;
+        fs::create_dir_all(PIN_FOLDER)
+            .map_err(|source| Error::system(format!("create {PIN_FOLDER}"), source))?;
+        File::create_new(&path)
+            .map_err(|source| Error::system(format!("create {}", path.display()), source))?;
+        // Through /proc/self/fd, because a bind mount needs a path.
+        let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        rustix::mount::mount_bind(own.as_str(), &path).map_err(|errno| {
+            let _ = fs::remove_file(&path);
+            Error::system(format!("pin a network namespace at {}", path.display()), errno)
+        })?;
+        Ok(path)
+    }
+
+    /// Removes a pinned name, mounted or not. Says whether there was one.
+    pub fn unpin(name: &str) -> Result<bool, Error> {
+        let path = pin_path(name)?;
+        // EINVAL: not mounted. That is a half-made pin, which goes just the same.
+        match rustix::mount::unmount(&path, UnmountFlags::DETACH) {
+            Ok(()) | Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => {}
+            Err(errno) => {
+                return Err(Error::system(format!("unmount {}", path.display()), errno));
+            }
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::system(format!("remove {}", path.display()), error)),
+        }
+    }
+
+    /// The pinned names that start with `prefix`, whole or half-made, in order.
+    pub fn pinned(prefix: &str) -> Result<Vec<String>, Error> {
+        let folder = match fs::read_dir(PIN_FOLDER) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::system(format!("read {PIN_FOLDER}"), error)),
+        };
+        let mut names = Vec::new();
+        for entry in folder {
+            let entry =
+                entry.map_err(|source| Error::system(format!("read {PIN_FOLDER}"), source))?;
+            if let Some(name) = entry.file_name().to_str().filter(|name| name.starts_with(prefix)) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens a pinned namespace.
+    pub fn open_pinned(name: &str) -> Result<Self, Error> {
+        Self::open(&pin_path(name)?)
+    }
+}
+
+fn thread_count() -> Result<usize, Error> {
+    let folder = fs::read_dir("/proc/self/task")
+        .map_err(|source| Error::system("read /proc/self/task", source))?;
+    Ok(folder.count())
+}
+
+fn pin_path(name: &str) -> Result<PathBuf, Error> {
+    let is_plain = !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if !is_plain {
+        let name: String = name.chars().take(40).collect();
+        return Err(Error::Other(format!("`{name}` cannot be the name of a namespace")));
+    }
+    Ok(Path::new(PIN_FOLDER).join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_stays_in_its_folder() {
+        for name in ["", "..", "a/b", "../x", "a b"] {
+            assert!(pin_path(name).is_err(), "{name:?}");
+        }
+        assert!(pin_path("latput-a").is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_no_namespace_is_refused() {
+        let error = Namespace::open(Path::new("/proc/self/status")).unwrap_err();
+        assert!(error.to_string().contains("is not a namespace"), "{error}");
+    }
+}

@@ -1,0 +1,199 @@
+//! A blocking netlink socket: send one request, collect its whole answer.
+//!
+//! A socket belongs for life to the network namespace of the thread that opened it.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::message::{DONE, ERROR, Messages, Request};
+use super::{Malformed, NetlinkError, malformed};
+
+/// How long one answer may take. The kernel answers in microseconds unless it waits for a lock that a
+/// device reset holds.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A dump that changed under our hands is asked for again, this many times in all.
+const DUMP_ATTEMPTS: u32 = 5;
+/// More than this is no answer to any question of ours (10 000 links are about 20 MB).
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+/// `SOL_NETLINK`, `include/linux/socket.h`.
+const SOL_NETLINK: libc::c_int = 270;
+
+/// Which part of the kernel a socket talks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Links, addresses, neighbours.
+    Route,
+    /// Generic netlink: ethtool and netdev.
+    Generic,
+}
+
+/// A netlink socket.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    sequence: Cell<u32>,
+}
+
+impl Socket {
+    /// Opens a socket in the calling thread's network namespace.
+    pub fn open(protocol: Protocol) -> Result<Self, NetlinkError> {
+        let failed = |source: io::Error| NetlinkError::Socket {
+            request: "open a netlink socket".to_owned(),
+            source,
+        };
+        let number = match protocol {
+            Protocol::Route => None, // NETLINK_ROUTE is protocol 0
+            Protocol::Generic => Some(netlink::GENERIC),
+        };
+        let fd = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            number,
+        )
+        .map_err(|errno| failed(errno.into()))?;
+        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, 0))
+            .map_err(|errno| failed(errno.into()))?;
+        set_socket_timeout(&fd, Timeout::Recv, Some(TIMEOUT))
+            .map_err(|errno| failed(errno.into()))?;
+        // Kernels before 4.12 have no extended acknowledgements; then errors come without words.
+        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+            let _ = enable_option(&fd, option);
+        }
+        Ok(Self { fd, sequence: Cell::new(0) })
+    }
+
+    /// Sends `request` and returns the payload of every message of its answer.
+    pub fn exchange(&self, request: &Request) -> Result<Vec<Vec<u8>>, NetlinkError> {
+        for _ in 0..DUMP_ATTEMPTS {
+            if let Some(answer) = self.exchange_once(request)? {
+                return Ok(answer);
+            }
+        }
+        Err(NetlinkError::Refused {
+            request: request.what().to_owned(),
+            errno: libc::EINTR,
+            text: Some(format!("the objects changed during {DUMP_ATTEMPTS} dumps in a row")),
+            offset: None,
+        })
+    }
+
+    /// Like `exchange` for a request that has exactly one message as its answer.
+    pub fn exchange_for_one(&self, request: &Request) -> Result<Vec<u8>, NetlinkError> {
+        let mut answer = self.exchange(request)?;
+        match answer.pop() {
+            Some(message) if answer.is_empty() => Ok(message),
+            _ => Err(malformed_answer(request, malformed("not exactly one message came back"))),
+        }
+    }
+
+    /// `None` when the kernel says that a dump is inconsistent.
+    fn exchange_once(&self, request: &Request) -> Result<Option<Vec<Vec<u8>>>, NetlinkError> {
+        let sequence = self.sequence.get().wrapping_add(1);
+        self.sequence.set(sequence);
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&self.fd, &request.to_bytes(sequence), SendFlags::empty(), &kernel)
+            .map_err(|errno| socket_error(request, errno.into()))?;
+        let deadline = Instant::now() + TIMEOUT;
+        let mut answer = Vec::new();
+        let mut answer_bytes = 0;
+        let mut is_consistent = true;
+        loop {
+            let datagram = self.receive(request)?;
+            answer_bytes += datagram.len();
+            if Instant::now() > deadline || answer_bytes > MAX_ANSWER_BYTES {
+                return Err(NetlinkError::Timeout { request: request.what().to_owned() });
+            }
+            for message in Messages::new(&datagram) {
+                let message = message.map_err(|source| malformed_answer(request, source))?;
+                if message.sequence != sequence {
+                    continue; // the late answer to a request that timed out
+                }
+                is_consistent &= !message.is_dump_interrupted();
+                if message.kind != ERROR && message.kind != DONE {
+                    answer.push(message.payload.to_vec());
+                    continue;
+                }
+                let outcome =
+                    message.outcome().map_err(|source| malformed_answer(request, source))?;
+                if outcome.errno != 0 {
+                    return Err(NetlinkError::Refused {
+                        request: request.what().to_owned(),
+                        errno: outcome.errno,
+                        text: outcome.text,
+                        offset: outcome.offset,
+                    });
+                }
+                return Ok(is_consistent.then_some(answer));
+            }
+        }
+    }
+
+    /// One datagram from the kernel, in a buffer that fits it: its length is asked for first, so no
+    /// answer is cut off.
+    fn receive(&self, request: &Request) -> Result<Vec<u8>, NetlinkError> {
+        loop {
+            let peek = RecvFlags::PEEK | RecvFlags::TRUNC;
+            let (_, length, _) = retry_on_interrupt(request, || {
+                rustix::net::recvfrom(&self.fd, &mut [0_u8; 0][..], peek)
+            })?;
+            if length > MAX_ANSWER_BYTES {
+                return Err(malformed_answer(request, malformed("a message of over 256 MiB")));
+            }
+            let mut buffer = vec![0; length];
+            let (_, received, sender) = retry_on_interrupt(request, || {
+                rustix::net::recvfrom(&self.fd, &mut buffer[..], RecvFlags::TRUNC)
+            })?;
+            if received > buffer.len() {
+                return Err(malformed_answer(request, malformed("a message grew while read")));
+            }
+            // Any process may send to our port; only port 0 is the kernel.
+            let sender = sender.and_then(|address| SocketAddrNetlink::try_from(address).ok());
+            if sender.is_some_and(|address| address.pid() == 0) {
+                buffer.truncate(received);
+                return Ok(buffer);
+            }
+        }
+    }
+}
+
+fn retry_on_interrupt<T>(
+    request: &Request,
+    mut receive: impl FnMut() -> rustix::io::Result<T>,
+) -> Result<T, NetlinkError> {
+    loop {
+        match receive() {
+            Ok(received) => return Ok(received),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                return Err(NetlinkError::Timeout { request: request.what().to_owned() });
+            }
+            Err(errno) => return Err(socket_error(request, errno.into())),
+        }
+    }
+}
+
+fn socket_error(request: &Request, source: io::Error) -> NetlinkError {
+    NetlinkError::Socket { request: request.what().to_owned(), source }
+}
+
+fn malformed_answer(request: &Request, source: Malformed) -> NetlinkError {
+    NetlinkError::Malformed { request: request.what().to_owned(), source }
+}
+
+/// Sets one of the socket options of `SOL_NETLINK`, which rustix does not have.
+fn enable_option(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&on)).expect("4 fits");
+    // SAFETY: the descriptor is open, and the pointer and length are those of a live c_int.
+    let result = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), SOL_NETLINK, option, (&raw const on).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,213 @@
+//! What the process itself needs of the system: CPUs, capabilities, the clock, the boot.
+
+use std::fs;
+use std::io;
+
+use latput_units::{Clock, CpuId, CpuSet, Nanos};
+use rustix::thread::CapabilitySet;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::Error;
+
+/// The operating system's monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsClock;
+
+impl Clock for OsClock {
+    fn now(&self) -> Nanos {
+        read_clock(ClockId::Monotonic)
+    }
+}
+
+/// CPU time that the calling thread has used.
+pub fn thread_cpu_time() -> Nanos {
+    read_clock(ClockId::ThreadCPUTime)
+}
+
+/// CPU time that the calling process has used, all its threads together.
+pub fn process_cpu_time() -> Nanos {
+    read_clock(ClockId::ProcessCPUTime)
+}
+
+fn read_clock(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).expect("these clocks start at 0");
+    let nanos = u64::try_from(time.tv_nsec).expect("nanoseconds of a second are positive");
+    Nanos::from_s(seconds) + Nanos::from_ns(nanos)
+}
+
+/// CPU time that another process has used, to the nanosecond; `None` when there is none such.
+///
+/// A kernel thread counts as a process. The clock id is `MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)`
+/// of `include/linux/posix-timers_types.h`, which is also what `clock_getcpuclockid(3)` makes.
+pub(crate) fn cpu_time_of(pid: u32) -> Option<Nanos> {
+    const CPUCLOCK_SCHED: libc::clockid_t = 2;
+    let pid = libc::clockid_t::try_from(pid).ok().filter(|&pid| pid > 0)?;
+    let clock = (!pid << 3) | CPUCLOCK_SCHED;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live timespec; the kernel refuses clock ids that do not exist.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    Some(Nanos::from_s(seconds) + Nanos::from_ns(u64::try_from(time.tv_nsec).ok()?))
+}
+
+/// The CPUs that are online.
+pub fn online_cpus() -> Result<CpuSet, Error> {
+    cpu_list("/sys/devices/system/cpu/online")
+}
+
+/// The CPUs that could come online; per-CPU kernel data has one slot for each.
+pub(crate) fn possible_cpus() -> Result<CpuSet, Error> {
+    cpu_list("/sys/devices/system/cpu/possible")
+}
+
+fn cpu_list(path: &str) -> Result<CpuSet, Error> {
+    let text =
+        fs::read_to_string(path).map_err(|source| Error::system(format!("read {path}"), source))?;
+    let cpus: CpuSet = text.parse().map_err(|_| Error::parse(path, "a list of CPUs", &text))?;
+    if cpus.is_empty() {
+        return Err(Error::parse(path, "at least one CPU", &text));
+    }
+    Ok(cpus)
+}
+
+/// The CPUs that the calling thread may run on.
+pub fn allowed_cpus() -> Result<CpuSet, Error> {
+    let allowed = rustix::thread::sched_getaffinity(None)
+        .map_err(|errno| Error::system("read the CPU affinity of this thread", errno))?;
+    let largest = u32::try_from(rustix::thread::CpuSet::MAX_CPU).expect("1024 fits");
+    Ok((0..largest).filter(|&cpu| allowed.is_set(cpu as usize)).map(CpuId).collect())
+}
+
+/// Holds the calling thread, and the threads that it starts from now on, to `cpus`.
+pub fn bind_thread(cpus: &CpuSet) -> Result<(), Error> {
+    set_affinity(None, cpus)
+        .map_err(|source| Error::system(format!("bind this thread to the CPUs {cpus}"), source))
+}
+
+/// Holds a thread to `cpus`; `None` is the calling one.
+pub(crate) fn set_affinity(pid: Option<u32>, cpus: &CpuSet) -> io::Result<()> {
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    if cpus.is_empty() {
+        return Err(invalid("no CPU is named"));
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    for CpuId(cpu) in cpus.iter() {
+        if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(invalid("CPU numbers of 1024 and above cannot be bound to"));
+        }
+        set.set(cpu as usize);
+    }
+    let pid = pid
+        .map(|pid| {
+            i32::try_from(pid)
+                .ok()
+                .and_then(rustix::process::Pid::from_raw)
+                .ok_or_else(|| invalid("no process has this id"))
+        })
+        .transpose()?;
+    Ok(rustix::thread::sched_setaffinity(pid, &set)?)
+}
+
+/// The id of this boot: a checkpoint of an earlier one has nothing left to restore.
+pub fn boot_id() -> Result<String, Error> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let text =
+        fs::read_to_string(path).map_err(|source| Error::system(format!("read {path}"), source))?;
+    let id = text.trim();
+    if id.is_empty() || id.len() > 64 || !id.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
+        return Err(Error::parse(path, "a boot id", &text));
+    }
+    Ok(id.to_owned())
+}
+
+/// A capability that latput asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Capability {
+    /// Change interfaces.
+    NetAdmin,
+    /// Make namespaces and mount.
+    SysAdmin,
+    /// Send ICMP.
+    NetRaw,
+    /// Load BPF programs (`CAP_BPF` with `CAP_PERFMON`, or `CAP_SYS_ADMIN`).
+    Bpf,
+}
+
+impl Capability {
+    /// The kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
+            Self::Bpf => "CAP_BPF and CAP_PERFMON",
+        }
+    }
+
+    /// Whether the calling thread has it in effect. When the kernel does not even tell, it has not.
+    pub fn is_effective(self) -> bool {
+        let Ok(sets) = rustix::thread::capabilities(None) else {
+            return false;
+        };
+        match self {
+            Self::NetAdmin => sets.effective.contains(CapabilitySet::NET_ADMIN),
+            Self::SysAdmin => sets.effective.contains(CapabilitySet::SYS_ADMIN),
+            Self::NetRaw => sets.effective.contains(CapabilitySet::NET_RAW),
+            Self::Bpf => {
+                sets.effective.contains(CapabilitySet::SYS_ADMIN)
+                    || sets.effective.contains(CapabilitySet::BPF | CapabilitySet::PERFMON)
+            }
+        }
+    }
+
+    /// Fails, saying what it is needed for, when it is not in effect.
+    pub fn require(self, purpose: &str) -> Result<(), Error> {
+        if self.is_effective() {
+            return Ok(());
+        }
+        Err(Error::Capability { purpose: purpose.to_owned(), capability: self.name() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_goes_forward() {
+        let first = OsClock.now();
+        assert!(OsClock.now() >= first);
+        assert!(first > Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_process_has_used_cpu_time_and_a_missing_one_none() {
+        let before = process_cpu_time();
+        let seen = cpu_time_of(std::process::id()).unwrap();
+        assert!(seen >= before, "{seen} {before}");
+        assert_eq!(cpu_time_of(0), None);
+        assert_eq!(cpu_time_of(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_thread_can_be_bound_to_one_of_its_cpus_and_not_to_none() {
+        let first = allowed_cpus().unwrap().iter().next().unwrap();
+        std::thread::spawn(move || {
+            let one: CpuSet = [first].into_iter().collect();
+            bind_thread(&one).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), one);
+            assert!(bind_thread(&CpuSet::new()).is_err());
+            assert!(bind_thread(&[CpuId(1024)].into_iter().collect()).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_boot_has_an_id() {
+        assert_eq!(boot_id().unwrap(), boot_id().unwrap());
+    }
+}

@@ -1,0 +1,398 @@
+//! Links, addresses and neighbours over rtnetlink.
+//!
+//! Numbers: `include/uapi/linux/{rtnetlink,if_link,if_addr,neighbour,veth}.h`.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use latput_trial::observation::InterfaceCounters;
+use latput_units::Bytes;
+
+use crate::error::{Error, check_interface_name};
+use crate::netlink::attribute::{put, put_nested};
+use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed};
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
+const RTM_NEWADDR: u16 = 20;
+const RTM_NEWNEIGH: u16 = 28;
+const RTM_GETSTATS: u16 = 94;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_CARRIER: u16 = 33;
+const IFLA_MIN_MTU: u16 = 50;
+const IFLA_MAX_MTU: u16 = 51;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IFLA_STATS_LINK_64: u16 = 1;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_FLAGS: u16 = 8;
+const IFA_F_NODAD: u32 = 2;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IFF_UP: u32 = 1;
+const ADDR_GEN_MODE_NONE: u8 = 1;
+
+/// An Ethernet address.
+pub type MacAddress = [u8; 6];
+
+/// One network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The kernel's number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// The kind of virtual interface (`veth`); `None` for hardware.
+    pub kind: Option<String>,
+    /// Whether it is administratively up.
+    pub is_up: bool,
+    /// Whether it has carrier; `None` when the driver does not say.
+    pub has_carrier: Option<bool>,
+    /// Largest packet.
+    pub mtu: Bytes,
+    /// Smallest and largest MTU it takes; the larger is `None` where there is no limit.
+    pub mtu_range: (Bytes, Option<Bytes>),
+    /// Length of the transmit queue, in packets.
+    pub txqueuelen: u32,
+    /// Receive queues allocated.
+    pub rx_queues: u32,
+    /// Transmit queues allocated.
+    pub tx_queues: u32,
+    /// Ethernet address, where it has one.
+    pub mac: Option<MacAddress>,
+}
+
+/// One end of a veth pair to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct VethEnd<'a> {
+    /// Interface name.
+    pub name: &'a str,
+    /// Ethernet address.
+    pub mac: MacAddress,
+    /// MTU.
+    pub mtu: Bytes,
+}
+
+/// A route netlink socket: acts in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct Route(Socket);
+
+impl Route {
+    /// Opens the socket in the calling thread's network namespace.
+    pub fn open() -> Result<Self, Error> {
+        Ok(Self(Socket::open(Protocol::Route)?))
+    }
+
+    /// Every interface of the namespace.
+    pub fn links(&self) -> Result<Vec<Link>, Error> {
+        let request =
+            Request::new("list the interfaces", RTM_GETLINK).dump().header(&link_header(0, 0, 0));
+        let answer = self.0.exchange(&request)?;
+        answer.iter().map(|payload| parse(&request, payload)).collect()
+    }
+
+    /// The interface called `name`. Fails with `ENODEV` when there is none.
+    pub fn link(&self, name: &str) -> Result<Link, Error> {
+        check_interface_name(name)?;
+        let request = Request::new(format!("find the interface {name}"), RTM_GETLINK)
+            .header(&link_header(0, 0, 0))
+            .text(IFLA_IFNAME, name);
+        parse(&request, &self.0.exchange_for_one(&request)?)
+    }
+
+    /// Makes a veth pair: `here` in this namespace, `there` directly in another.
+    pub fn create_veth(
+        &self,
+        here: VethEnd<'_>,
+        there: VethEnd<'_>,
+        other_namespace: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
+        check_interface_name(here.name)?;
+        check_interface_name(there.name)?;
+        let what = format!("create the veth pair {} and {}", here.name, there.name);
+        let other_fd = other_namespace.as_raw_fd().to_ne_bytes();
+        let mut end = Vec::new();
+        put_end(&mut end, &here);
+        let mut request = Request::new(what, RTM_NEWLINK).create().header(&link_header(0, 0, 0));
+        request = request.raw(&end).nested(IFLA_LINKINFO, |info| {
+            put(info, IFLA_INFO_KIND, b"veth\0");
+            put_nested(info, IFLA_INFO_DATA, |data| {
+                put_nested(data, VETH_INFO_PEER, |peer| {
+                    peer.extend_from_slice(&link_header(0, 0, 0));
+                    put_end(peer, &there);
+                    put(peer, IFLA_NET_NS_FD, &other_fd);
+                });
+            });
+        });
+        self.0.exchange(&request)?;
+        Ok(())
+    }
+
+    /// Removes an interface; of a veth pair both ends go.
+    pub fn delete(&self, name: &str) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let request = Request::new(format!("delete the interface {name}"), RTM_DELLINK)
+            .header(&link_header(index, 0, 0));
+        self.0.exchange(&request)?;
+        Ok(())
+    }
+
+    /// Brings an interface up.
+    pub fn set_up(&self, name: &str) -> Result<(), Error> {
+        self.change(name, "bring up", IFF_UP, IFF_UP, |request| request)
+    }
+
+    /// Takes an interface down.
+    pub fn set_down(&self, name: &str) -> Result<(), Error> {
+        self.change(name, "take down", 0, IFF_UP, |request| request)
+    }
+
+    /// Sets the MTU.
+    pub fn set_mtu(&self, name: &str, mtu: Bytes) -> Result<(), Error> {
+        let value = u32::try_from(mtu.get())
+            .map_err(|_| Error::Other(format!("{name}: an MTU of {mtu} does not fit 32 bits")))?;
+        self.change(name, "set the mtu of", 0, 0, |request| request.u32(IFLA_MTU, value))
+    }
+
+    /// Sets the length of the transmit queue, in packets.
+    pub fn set_txqueuelen(&self, name: &str, packets: u32) -> Result<(), Error> {
+        self.change(name, "set the txqueuelen of", 0, 0, |request| {
+            request.u32(IFLA_TXQLEN, packets)
+        })
+    }
+
+    /// Stops the kernel from making IPv6 addresses of its own on the interface, and with them
+    /// duplicate address detection and router solicitations. Must be called before it comes up.
+    pub fn stop_ipv6_autoconfiguration(&self, name: &str) -> Result<(), Error> {
+        self.change(name, "stop IPv6 autoconfiguration of", 0, 0, |request| {
+            request.nested(IFLA_AF_SPEC, |families| {
+                put_nested(families, u16::from(AF_INET6), |inet6| {
+                    put(inet6, IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
+                });
+            })
+        })
+    }
+
+    /// Gives an interface an address; IPv6 without duplicate address detection.
+    pub fn add_address(&self, name: &str, address: IpAddr, prefix_length: u8) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let (family, bytes) = family_and_bytes(address);
+        let header = [&[family, prefix_length, 0, 0][..], &index.to_ne_bytes()].concat();
+        let mut request =
+            Request::new(format!("give {name} the address {address}/{prefix_length}"), RTM_NEWADDR)
+                .create_or_replace()
+                .header(&header)
+                .bytes(IFA_LOCAL, &bytes)
+                .bytes(IFA_ADDRESS, &bytes);
+        if address.is_ipv6() {
+            request = request.u32(IFA_FLAGS, IFA_F_NODAD);
+        }
+        self.0.exchange(&request)?;
+        Ok(())
+    }
+
+    /// Adds a permanent neighbour, so that no ARP or neighbour discovery is needed to reach it.
+    pub fn add_neighbour(&self, name: &str, address: IpAddr, mac: MacAddress) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let (family, bytes) = family_and_bytes(address);
+        let mut header = vec![family, 0, 0, 0];
+        header.extend_from_slice(&index.to_ne_bytes());
+        header.extend_from_slice(&NUD_PERMANENT.to_ne_bytes());
+        header.extend_from_slice(&[0, 0]);
+        let request = Request::new(format!("add the neighbour {address} of {name}"), RTM_NEWNEIGH)
+            .create_or_replace()
+            .header(&header)
+            .bytes(NDA_DST, &bytes)
+            .bytes(NDA_LLADDR, &mac);
+        self.0.exchange(&request)?;
+        Ok(())
+    }
+
+    /// The counters of the interface with this index.
+    pub fn counters(&self, index: u32) -> Result<InterfaceCounters, Error> {
+        let filter = 1_u32 << (IFLA_STATS_LINK_64 - 1);
+        let header = [[0; 4], index.to_ne_bytes(), filter.to_ne_bytes()].concat();
+        let request = Request::new(format!("read the counters of interface {index}"), RTM_GETSTATS)
+            .header(&header);
+        let payload = self.0.exchange_for_one(&request)?;
+        Ok(parse_counters(&payload).map_err(|source| at(&request, source))?)
+    }
+
+    fn change(
+        &self,
+        name: &str,
+        verb: &str,
+        flags: u32,
+        change: u32,
+        fill: impl FnOnce(Request) -> Request,
+    ) -> Result<(), Error> {
+        check_interface_name(name)?;
+        let request = Request::new(format!("{verb} {name}"), RTM_SETLINK)
+            .header(&link_header(0, flags, change))
+            .text(IFLA_IFNAME, name);
+        self.0.exchange(&fill(request))?;
+        Ok(())
+    }
+}
+
+/// `struct ifinfomsg`.
+fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..16].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+fn put_end(bytes: &mut Vec<u8>, end: &VethEnd<'_>) {
+    let mtu = u32::try_from(end.mtu.get()).unwrap_or(u32::MAX); // the kernel refuses what is too large
+    put(bytes, IFLA_IFNAME, &[end.name.as_bytes(), b"\0"].concat());
+    put(bytes, IFLA_ADDRESS, &end.mac);
+    put(bytes, IFLA_MTU, &mtu.to_ne_bytes());
+}
+
+fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => (AF_INET, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (AF_INET6, v6.octets().to_vec()),
+    }
+}
+
+fn at(request: &Request, source: Malformed) -> NetlinkError {
+    NetlinkError::Malformed { request: request.what().to_owned(), source }
+}
+
+fn parse(request: &Request, payload: &[u8]) -> Result<Link, Error> {
+    Ok(parse_link(payload).map_err(|source| at(request, source))?)
+}
+
+fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
+    let Some((header, attributes)) = payload.split_first_chunk::<16>() else {
+        return Err(malformed("a link header is cut short"));
+    };
+    let [_, _, _, _, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *header;
+    let mut link = Link {
+        index: u32::from_ne_bytes([i0, i1, i2, i3]),
+        is_up: u32::from_ne_bytes([f0, f1, f2, f3]) & IFF_UP != 0,
+        ..Link::default()
+    };
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFLA_ADDRESS => link.mac = attribute.payload.try_into().ok(),
+            IFLA_IFNAME => link.name = attribute.as_text().into_owned(),
+            IFLA_MTU => link.mtu = Bytes::new(attribute.as_u32()?.into()),
+            IFLA_MIN_MTU => link.mtu_range.0 = Bytes::new(attribute.as_u32()?.into()),
+            IFLA_MAX_MTU => {
+                let limit = attribute.as_u32()?;
+                link.mtu_range.1 = (limit != 0).then(|| Bytes::new(limit.into()));
+            }
+            IFLA_TXQLEN => link.txqueuelen = attribute.as_u32()?,
+            IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.as_u32()?,
+            IFLA_NUM_TX_QUEUES => link.tx_queues = attribute.as_u32()?,
+            IFLA_CARRIER => link.has_carrier = Some(attribute.as_u8()? != 0),
+            IFLA_LINKINFO => {
+                let kind = attribute.nested().find_kind(IFLA_INFO_KIND)?;
+                link.kind = kind.map(|kind| kind.as_text().into_owned());
+            }
+            _ => {}
+        }
+    }
+    if link.name.is_empty() {
+        return Err(malformed("an interface without a name"));
+    }
+    Ok(link)
+}
+
+/// The first eight counters of `struct rtnl_link_stats64`; the kernel only ever appends to it.
+fn parse_counters(payload: &[u8]) -> Result<InterfaceCounters, Malformed> {
+    let attributes = payload.get(12..).ok_or(malformed("a statistics header is cut short"))?;
+    let stats = Attributes::new(attributes)
+        .find_kind(IFLA_STATS_LINK_64)?
+        .ok_or(malformed("an answer without the statistics"))?;
+    let (counters, _) = stats.payload.as_chunks::<8>();
+    let &[rx_packets, tx_packets, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped, ..] = counters
+    else {
+        return Err(malformed("interface statistics are cut short"));
+    };
+    Ok(InterfaceCounters {
+        rx_packets: u64::from_ne_bytes(rx_packets),
+        rx_bytes: u64::from_ne_bytes(rx_bytes),
+        tx_packets: u64::from_ne_bytes(tx_packets),
+        tx_bytes: u64::from_ne_bytes(tx_bytes),
+        rx_dropped: u64::from_ne_bytes(rx_dropped),
+        tx_dropped: u64::from_ne_bytes(tx_dropped),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_link_is_read_from_its_attributes() {
+        let mut payload = link_header(7, IFF_UP, 0).to_vec();
+        put(&mut payload, IFLA_IFNAME, b"lat0\0");
+        put(&mut payload, IFLA_MTU, &1500_u32.to_ne_bytes());
+        put(&mut payload, IFLA_MAX_MTU, &65535_u32.to_ne_bytes());
+        put(&mut payload, IFLA_CARRIER, &[1]);
+        put(&mut payload, 9999, b"from a later kernel");
+        put_nested(&mut payload, IFLA_LINKINFO, |info| put(info, IFLA_INFO_KIND, b"veth\0"));
+        let link = parse_link(&payload).unwrap();
+        assert_eq!((link.index, link.name.as_str(), link.is_up), (7, "lat0", true));
+        assert_eq!((link.mtu.get(), link.has_carrier), (1500, Some(true)));
+        assert_eq!(link.mtu_range.1, Some(Bytes::new(65535)));
+        assert_eq!(link.kind.as_deref(), Some("veth"));
+        assert_eq!(link.mac, None);
+    }
+
+    #[test]
+    fn counters_are_taken_from_the_right_places() {
+        let mut payload = vec![0; 12];
+        let values: Vec<u8> = (1_u64..=24).flat_map(u64::to_ne_bytes).collect();
+        put(&mut payload, IFLA_STATS_LINK_64, &values);
+        let counters = parse_counters(&payload).unwrap();
+        let InterfaceCounters {
+            rx_packets,
+            rx_bytes,
+            tx_packets,
+            tx_bytes,
+            rx_dropped,
+            tx_dropped,
+        } = counters;
+        assert_eq!([rx_packets, tx_packets, rx_bytes, tx_bytes], [1, 2, 3, 4]);
+        assert_eq!([rx_dropped, tx_dropped], [7, 8]);
+        assert!(parse_counters(&payload[..60]).is_err());
+    }
+
+    #[test]
+    fn truncated_and_random_links_never_panic() {
+        let mut rng = Rng::from_seed(3);
+        for length in 0..120_usize {
+            for _ in 0..50 {
+                let bytes: Vec<u8> =
+                    (0..length).map(|_| u8::try_from(rng.below(64)).unwrap()).collect();
+                let _ = (parse_link(&bytes), parse_counters(&bytes));
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One value per file under `/sys/class/net/INTERFACE`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, check_interface_name};
+
+/// Longer than any attribute: sysfs gives at most a page.
+const MAX_VALUE_BYTES: usize = 4096;
+
+/// A sysfs tree: the system's, or a recorded one in tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Sysfs {
+    root: PathBuf,
+}
+
+impl Sysfs {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// The path of an interface's attribute.
+    pub(crate) fn path(&self, interface: &str, attribute: &str) -> PathBuf {
+        self.root.join("class/net").join(interface).join(attribute)
+    }
+
+    /// Reads an attribute without the newline at its end.
+    pub(crate) fn read(&self, interface: &str, attribute: &str) -> Result<String, Error> {
+        check_interface_name(interface)?;
+        let path = self.path(interface, attribute);
+        let bytes = fs::read(&path)
+            .map_err(|source| Error::system(format!("read {}", path.display()), source))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::parse(path.display().to_string(), "text", "other bytes"))?;
+        if text.len() > MAX_VALUE_BYTES {
+            return Err(Error::parse(path.display().to_string(), "a short text", &text));
+        }
+        Ok(text.trim_end().to_owned())
+    }
+
+    /// Reads an attribute that is a decimal number.
+    pub(crate) fn read_number(&self, interface: &str, attribute: &str) -> Result<u64, Error> {
+        let text = self.read(interface, attribute)?;
+        text.parse().map_err(|_| {
+            let path = self.path(interface, attribute);
+            Error::parse(path.display().to_string(), "a decimal number", &text)
+        })
+    }
+
+    /// Writes an attribute in one system call, as sysfs wants it.
+    pub(crate) fn write(&self, interface: &str, attribute: &str, value: &str) -> Result<(), Error> {
+        check_interface_name(interface)?;
+        let path = self.path(interface, attribute);
+        let operation = || format!("write {value} to {}", path.display());
+        // Never creates: a missing attribute is one that the kernel does not have.
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(|source| Error::system(operation(), source))?;
+        let written =
+            file.write(value.as_bytes()).map_err(|source| Error::system(operation(), source))?;
+        if written != value.len() {
+            let short = io::Error::new(io::ErrorKind::WriteZero, "only a part was taken");
+            return Err(Error::system(operation(), short));
+        }
+        Ok(())
+    }
+
+    /// The numbers of an interface's receive queues, in order.
+    pub(crate) fn rx_queues(&self, interface: &str) -> Result<Vec<u32>, Error> {
+        check_interface_name(interface)?;
+        let path = self.path(interface, "queues");
+        let failed = |source| Error::system(format!("read {}", path.display()), source);
+        let mut queues = Vec::new();
+        for entry in fs::read_dir(&path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("rx-"));
+            queues.extend(number.and_then(|number| number.parse::<u32>().ok()));
+        }
+        queues.sort_unstable();
+        Ok(queues)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_written_and_never_created() {
+        let (folder, sysfs) =
+            tree(&[("gro_flush_timeout", "50000\n"), ("queues/rx-0/rps_cpus", "0\n")]);
+        assert_eq!(sysfs.read_number("eth0", "gro_flush_timeout").unwrap(), 50_000);
+        sysfs.write("eth0", "gro_flush_timeout", "0").unwrap();
+        assert!(sysfs.write("eth0", "threaded", "1").is_err());
+        assert!(!folder.path().join("class/net/eth0/threaded").exists());
+    }
+
+    #[test]
+    fn queues_come_in_the_order_of_their_numbers() {
+        let (_folder, sysfs) = tree(&[
+            ("queues/rx-10/rps_cpus", "0"),
+            ("queues/rx-2/rps_cpus", "0"),
+            ("queues/rx-x/rps_cpus", "0"),
+            ("queues/tx-0/xps_cpus", "0"),
+        ]);
+        assert_eq!(sysfs.rx_queues("eth0").unwrap(), [2, 10]);
+    }
+
+    #[test]
+    fn damaged_values_name_their_file() {
+        let huge = "1".repeat(5000);
+        for value in ["", "abc", "-1", "99999999999999999999999", huge.as_str()] {
+            let (_folder, sysfs) = tree(&[("mtu", value)]);
+            let error = sysfs.read_number("eth0", "mtu").unwrap_err().to_string();
+            assert!(error.contains("class/net/eth0/mtu"), "{error}");
+        }
+        let (_folder, sysfs) = tree(&[]);
+        assert!(sysfs.read("../../../etc", "hostname").is_err());
+    }
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Sysfs) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, value) in files {
+            let path = folder.path().join("class/net/eth0").join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        let sysfs = Sysfs::new(folder.path());
+        (folder, sysfs)
+    }
+}

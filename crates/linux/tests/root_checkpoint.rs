@@ -1,0 +1,105 @@
+//! Checkpoints when the process is killed and when the disk is full or read-only. Needs root.
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
+#![allow(clippy::print_stdout, reason = "a child tells its parent how far it is")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use latput_knobs::{
+    CheckpointStore, KernelRead, Knob, Place, Restored, StoreError, Value, apply, restore,
+};
+use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, Namespace, checkpoint, lab};
+use latput_testkit::needs_root;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+#[test]
+fn a_change_that_was_killed_is_put_back_by_the_next_process() {
+    if let Some(folder) = std::env::var_os("LATPUT_TEST_FOLDER") {
+        let namespace = PathBuf::from(std::env::var_os("LATPUT_TEST_NAMESPACE").unwrap());
+        Namespace::open(&namespace)
+            .unwrap()
+            .run_in(|| change_and_wait(Path::new(&folder)))
+            .unwrap();
+    }
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = common::respawn(
+        "a_change_that_was_killed_is_put_back_by_the_next_process",
+        &[
+            ("LATPUT_TEST_FOLDER", folder.path().to_str().unwrap()),
+            ("LATPUT_TEST_NAMESPACE", lab.b.namespace.path().to_str().unwrap()),
+        ],
+    );
+    common::line_with(&mut child, "changed");
+    lab.b
+        .run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            let context = checkpoint::context().unwrap();
+            let mut store = FileCheckpoints::new(folder.path());
+            let mtu = |value| Ok(vec![(Place::Device, Value::Count(value))]);
+            assert_eq!(kernel.read(lab::INTERFACE, Knob::Mtu), mtu(1400));
+            let locked = StoreError::Locked { interface: "lat0".to_owned(), pid: child.id() };
+            assert_eq!(store.claim(context.namespace, lab::INTERFACE), Err(locked));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let undo = store.claim(context.namespace, lab::INTERFACE).unwrap().unwrap();
+            assert_eq!(undo.pid, child.id());
+            let restored = restore(&mut kernel, &mut store, &context, &undo);
+            assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
+            assert_eq!(kernel.read(lab::INTERFACE, Knob::Mtu), mtu(1500));
+            assert_eq!(store.list().unwrap(), vec![]);
+        })
+        .unwrap();
+}
+
+fn change_and_wait(folder: &Path) -> ! {
+    let mut kernel = LinuxKernel::open().unwrap();
+    let mut store = FileCheckpoints::new(folder);
+    let setting = [(Knob::Mtu, Value::Count(1400))].into();
+    let context = checkpoint::context().unwrap();
+    apply(&mut kernel, &mut store, &context, lab::INTERFACE, &setting).unwrap();
+    println!("changed");
+    std::thread::sleep(Duration::from_secs(30));
+    panic!("nobody killed the child that holds a change");
+}
+
+#[test]
+fn a_full_or_read_only_disk_stops_the_change_before_it_begins() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    lab.b
+        .run_in(|| {
+            // In the private mount table of this thread.
+            let options = c"size=4k,nr_inodes=4";
+            rustix::mount::mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), options)
+                .unwrap();
+            let filler = folder.path().join("filler");
+            std::fs::write(&filler, [0; 4096]).unwrap();
+            check_untouched(folder.path(), "No space left");
+            std::fs::remove_file(&filler).unwrap();
+            rustix::mount::mount_remount(folder.path(), MountFlags::RDONLY, "").unwrap();
+            check_untouched(folder.path(), "Read-only");
+            rustix::mount::unmount(folder.path(), UnmountFlags::empty()).unwrap();
+        })
+        .unwrap();
+}
+
+#[track_caller]
+fn check_untouched(folder: &Path, reason: &str) {
+    let mut kernel = LinuxKernel::open().unwrap();
+    let mut store = FileCheckpoints::new(folder);
+    let setting = [(Knob::Mtu, Value::Count(1400))].into();
+    let context = checkpoint::context().unwrap();
+    let before = kernel.read(lab::INTERFACE, Knob::Mtu);
+    let error = apply(&mut kernel, &mut store, &context, lab::INTERFACE, &setting).unwrap_err();
+    assert!(format!("{error:?}").contains(reason), "{error:?}");
+    assert_eq!(kernel.read(lab::INTERFACE, Knob::Mtu), before);
+}

@@ -1,0 +1,210 @@
+//! Every knob on a real kernel: set, read back, refused, put back; and moderation does moderate.
+//! Needs root.
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
+
+mod common;
+
+use std::time::Duration;
+
+use latput_knobs::{
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, Value,
+};
+use latput_linux::ethtool::Ethtool;
+use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
+use latput_testkit::{conformance, needs_root};
+use latput_units::Nanos;
+
+#[test]
+fn the_real_kernel_conforms_while_gro_stays_on() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.b
+        .run_in(|| {
+            // Switching GRO off takes the NAPI instance away, and with it three knobs.
+            let mut kernel = Without { kernel: LinuxKernel::open().unwrap(), knob: Knob::Gro };
+            let set = conformance(&mut kernel, lab::INTERFACE);
+            let expected: Vec<Knob> =
+                Knob::ALL.iter().copied().filter(|knob| *knob != Knob::Gro).collect();
+            assert_eq!(set, expected);
+        })
+        .unwrap();
+}
+
+#[test]
+fn the_real_kernel_conforms_without_a_napi_instance() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.b
+        .run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false)).unwrap();
+            let mut kernel = Without { kernel, knob: Knob::Gro };
+            let set = conformance(&mut kernel, lab::INTERFACE);
+            let expected = [Knob::Mtu, Knob::Txqueuelen, Knob::Gso, Knob::Tso, Knob::RpsCpus];
+            assert_eq!(set, expected);
+        })
+        .unwrap();
+}
+
+#[test]
+fn without_gro_the_napi_knobs_are_unsupported_and_say_why() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.b
+        .run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(false)).unwrap();
+            let error = kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap_err();
+            assert_eq!(error.kind, KernelErrorKind::Unsupported);
+            assert!(error.reason.contains("switch gro on"), "{error}");
+            let threaded = Value::Switch(false);
+            let error =
+                kernel.write(lab::INTERFACE, Knob::Threaded, Place::Device, &threaded).unwrap_err();
+            assert_eq!(error.kind, KernelErrorKind::Unsupported, "{error}");
+            let capability = kernel.capability(lab::INTERFACE, Knob::Threaded);
+            assert!(matches!(capability, Capability::ReadOnly(_)), "{capability:?}");
+            kernel.write(lab::INTERFACE, Knob::Gro, Place::Device, &Value::Switch(true)).unwrap();
+            kernel.read(lab::INTERFACE, Knob::GroFlushTimeout).unwrap();
+        })
+        .unwrap();
+}
+
+#[test]
+fn tso_off_and_on_again_leaves_every_feature_as_it_was() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.b
+        .run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            let ethtool = Ethtool::open().unwrap();
+            let mut switch = |knob, on| {
+                kernel.write(lab::INTERFACE, knob, Place::Device, &Value::Switch(on)).unwrap();
+                ethtool.features(lab::INTERFACE).unwrap()
+            };
+            switch(Knob::Gso, true);
+            switch(Knob::Tso, true);
+            // Most hardware drivers start like this.
+            let mangle = [("tx-tcp-mangleid-segmentation", false)];
+            ethtool.set_features(lab::INTERFACE, &mangle).unwrap();
+            let before = ethtool.features(lab::INTERFACE).unwrap();
+            assert!(before["tx-tcp-ecn-segmentation"].is_active);
+            let off = switch(Knob::Tso, false);
+            assert!(!off["tx-tcp-ecn-segmentation"].is_active);
+            assert_eq!(switch(Knob::Tso, true), before);
+        })
+        .unwrap();
+}
+
+#[test]
+fn what_the_kernel_refuses_is_an_error_of_the_right_kind() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    lab.b
+        .run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            let mut check = |knob, place, value: Value, kind| {
+                let error = kernel.write(lab::INTERFACE, knob, place, &value).unwrap_err();
+                assert_eq!(error.kind, kind, "{error}");
+                assert!(error.to_string().starts_with("lat0: "), "{error}");
+                println!("{error}");
+            };
+            let napi = Place::Napi(0);
+            check(Knob::Mtu, Place::Device, Value::Count(70_000), KernelErrorKind::Refused);
+            check(Knob::Mtu, Place::Device, Value::Count(1 << 40), KernelErrorKind::Refused);
+            check(Knob::Txqueuelen, Place::Device, Value::Count(1 << 40), KernelErrorKind::Refused);
+            let polls = Value::Count(1 << 31);
+            check(Knob::NapiDeferHardIrqs, napi, polls, KernelErrorKind::Refused);
+            let polls = Value::Count(1 << 40);
+            check(Knob::NapiDeferHardIrqs, napi, polls, KernelErrorKind::Refused);
+            check(Knob::Mtu, Place::Device, Value::Switch(true), KernelErrorKind::Refused);
+            let device = Place::Device;
+            let time = Value::Time(Nanos::from_us(1));
+            check(Knob::GroFlushTimeout, device, time, KernelErrorKind::Refused);
+            let cpus = Value::Cpus("0-999".parse().unwrap());
+            check(Knob::RpsCpus, Place::RxQueue(0), cpus, KernelErrorKind::Refused);
+        })
+        .unwrap();
+}
+
+#[test]
+fn deferral_holds_packets_back_for_the_time_that_is_set() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let (mut moderated, mut plain) = (Vec::new(), Vec::new());
+    for _ in 0..8 {
+        plain.extend(round_trips(&lab, Nanos::ZERO));
+        moderated.extend(round_trips(&lab, Nanos::from_us(500)));
+    }
+    // The first percentile, because on a busy machine most round trips are spent waiting for a CPU
+    // (several milliseconds), and only the undisturbed ones show the timer.
+    let percentile = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 100]
+    };
+    let (moderated, plain) = (percentile(&mut moderated), percentile(&mut plain));
+    let ratio = moderated.as_secs_f64() / plain.as_secs_f64();
+    println!("a round trip takes {plain:?} without and {moderated:?} with 500us: {ratio:.1} times");
+    assert!(ratio > 2.0, "{ratio}");
+}
+
+/// A hundred round-trip times of a datagram with this `gro-flush-timeout` on both hosts.
+fn round_trips(lab: &Lab, timeout: Nanos) -> Vec<Duration> {
+    for host in lab.hosts() {
+        host.run_in(|| {
+            let mut kernel = LinuxKernel::open().unwrap();
+            let polls = if timeout == Nanos::ZERO { 0 } else { 100 };
+            let place = Place::Napi(0);
+            kernel
+                .write(lab::INTERFACE, Knob::NapiDeferHardIrqs, place, &Value::Count(polls))
+                .unwrap();
+            kernel
+                .write(lab::INTERFACE, Knob::GroFlushTimeout, place, &Value::Time(timeout))
+                .unwrap();
+        })
+        .unwrap();
+    }
+    common::ping_pong(lab, 100, Duration::from_secs(20))
+}
+
+/// A kernel one of whose knobs may not be set.
+struct Without {
+    kernel: LinuxKernel,
+    knob: Knob,
+}
+
+impl KernelRead for Without {
+    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
+        self.kernel.read(interface, knob)
+    }
+
+    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+        if knob == self.knob {
+            return Capability::ReadOnly("the test leaves it alone".to_owned());
+        }
+        self.kernel.capability(interface, knob)
+    }
+}
+
+impl KernelWrite for Without {
+    fn write(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), KernelError> {
+        self.kernel.write(interface, knob, place, value)
+    }
+}

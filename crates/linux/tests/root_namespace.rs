@@ -1,0 +1,130 @@
+//! Namespaces entered by a whole process, and pinned labs. Needs root.
+#![allow(clippy::unwrap_used, reason = "a failure in a helper is a failed test")]
+
+mod common;
+
+use std::fs;
+
+use latput_knobs::{KernelRead, Knob};
+use latput_linux::namespace::PIN_FOLDER;
+use latput_linux::route::Route;
+use latput_linux::{Lab, LabOptions, LinuxKernel, Namespace, lab};
+use latput_testkit::needs_root;
+use rustix::mount::MountFlags;
+
+#[test]
+fn a_thread_in_a_namespace_sees_its_sysfs_and_the_others_do_not() {
+    if needs_root() {
+        return;
+    }
+    let lab = Lab::build(&LabOptions::default()).unwrap();
+    let inside = lab
+        .b
+        .run_in(|| {
+            let mut names: Vec<String> = fs::read_dir("/sys/class/net")
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        })
+        .unwrap();
+    assert_eq!(inside, ["lat0", "lo"]);
+    assert!(!fs::exists("/sys/class/net/lat0").unwrap());
+    assert!(Route::open().unwrap().link(lab::INTERFACE).is_err());
+}
+
+#[test]
+fn a_process_of_many_threads_cannot_enter() {
+    if needs_root() {
+        return;
+    }
+    // The test harness has a thread of its own beside this one.
+    let namespace = Namespace::create().unwrap();
+    let error = namespace.enter_process().unwrap_err().to_string();
+    assert!(error.contains("threads"), "{error}");
+}
+
+#[test]
+fn a_panic_inside_comes_out_and_an_empty_namespace_has_only_lo() {
+    if needs_root() {
+        return;
+    }
+    let namespace = Namespace::create().unwrap();
+    let links = namespace.run_in(|| Route::open().unwrap().links().unwrap()).unwrap();
+    let real: Vec<&str> = links
+        .iter()
+        .map(|link| link.name.as_str())
+        // Tunnel drivers may add their fallback devices to every namespace.
+        .filter(|name| !name.ends_with('0'))
+        .collect();
+    assert_eq!(real, ["lo"], "{links:?}");
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        namespace.run_in(|| assert!(links.is_empty(), "as expected"))
+    }));
+    assert!(result.is_err());
+}
+
+#[test]
+fn a_pinned_lab_is_found_again_and_removed() {
+    if needs_root() {
+        return;
+    }
+    with_own_pins(|| {
+        let lab = Lab::build(&LabOptions::default()).unwrap();
+        lab.pin().unwrap();
+        let inode = lab.b.namespace.inode().unwrap();
+        assert!(lab.pin().unwrap_err().to_string().contains("lab down"));
+        drop(lab);
+        let again = Lab::open_pinned(&LabOptions::default()).unwrap().expect("it is pinned");
+        assert_eq!(again.b.namespace.inode().unwrap(), inode);
+        let gro = again.b.run_in(|| LinuxKernel::open().unwrap().read(lab::INTERFACE, Knob::Gro));
+        assert!(gro.unwrap().is_ok());
+        drop(again);
+        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
+        assert!(Lab::open_pinned(&LabOptions::default()).unwrap().is_none());
+        let left = fs::read_dir(PIN_FOLDER).map_or(0, |folder| {
+            folder
+                .filter(|entry| {
+                    entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with("latput-")
+                })
+                .count()
+        });
+        assert_eq!(left, 0);
+    });
+}
+
+#[test]
+fn a_half_made_lab_is_refused_and_can_be_removed() {
+    if needs_root() {
+        return;
+    }
+    with_own_pins(|| {
+        // As after a kill -9 between the file and its mount, and before the second host.
+        fs::create_dir_all(PIN_FOLDER).unwrap();
+        fs::write(format!("{PIN_FOLDER}/latput-a"), "").unwrap();
+        let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("lab down"), "{error}");
+        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a"]);
+        // And as after one between the two hosts: pinned, but without a link.
+        let namespace = Namespace::create().unwrap();
+        namespace.pin("latput-a").unwrap();
+        Namespace::create().unwrap().pin("latput-b").unwrap();
+        let error = Lab::open_pinned(&LabOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("lab down"), "{error}");
+        assert_eq!(Lab::remove_pinned().unwrap(), ["latput-a", "latput-b"]);
+    });
+}
+
+/// Runs `action` where `/run` is empty and its own, so that a lab which somebody has up is neither
+/// seen nor harmed.
+#[track_caller]
+fn with_own_pins(action: impl FnOnce() + Send) {
+    let namespace = Namespace::create().unwrap();
+    namespace
+        .run_in(|| {
+            rustix::mount::mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).unwrap();
+            action();
+        })
+        .unwrap();
+}

@@ -1,0 +1,268 @@
+//! The data port: lets in connections that show the run's key, and nobody else.
+//!
+//! A thread accepts, gives each connection one second to show the key, and admits as many as the test
+//! has. What shows another key, or nothing, is closed and counted.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use latput_units::Nanos;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::OwnedFd;
+
+use crate::clock::{now, timespec};
+use crate::error::Error;
+use crate::hello::{Hello, WELCOME};
+use crate::key::Key;
+
+/// How long a connection may take to show the key.
+const PATIENCE: Nanos = Nanos::from_s(1);
+/// Connections that may be showing the key at once; one more pushes the oldest out.
+const UNPROVEN: usize = 64;
+
+/// The listening port and its thread, which ends with it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    places: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A connection that showed the key.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(crate) socket: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) hello: Hello,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    wrong_keys: AtomicU64,
+    closing: AtomicBool,
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    admitted: usize,
+    waiting: Vec<Guest>,
+    failure: Option<io::Error>,
+}
+
+impl Door {
+    /// Listens on `listener` for `places` connections.
+    pub(crate) fn open(listener: TcpListener, key: Key, places: usize) -> Result<Self, Error> {
+        let address = listener
+            .local_addr()
+            .and_then(|address| listener.set_nonblocking(true).map(|()| address))
+            .map_err(|source| Error::io("prepare the data port", source))?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| Error::io("create an eventfd", errno))?;
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            wrong_keys: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            wake,
+        });
+        let keeper = Keeper { shared: shared.clone(), listener, key, places, unproven: Vec::new() };
+        let thread = std::thread::Builder::new()
+            .name("latput-door".to_owned())
+            .spawn(move || keeper.run())
+            .map_err(|source| Error::io("start the data port's thread", source))?;
+        Ok(Self { shared, address, places, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until every place is taken.
+    pub(crate) fn wait_full(&self, deadline: Nanos) -> Result<(), Error> {
+        let mut state = self.shared.state();
+        loop {
+            if let Some(source) = state.failure.take() {
+                return Err(Error::io("accept a connection on the data port", source));
+            }
+            if state.admitted == self.places {
+                return Ok(());
+            }
+            let left = deadline.saturating_sub(now());
+            if left == Nanos::ZERO {
+                let (shown, wanted) = (state.admitted, self.places);
+                return Err(Error::NotReady { shown, wanted, wrong_keys: self.wrong_keys() });
+            }
+            let wait = self.shared.changed.wait_timeout(state, left.as_duration());
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes the connections that were let in.
+    pub(crate) fn take_guests(&self) -> Vec<Guest> {
+        std::mem::take(&mut self.shared.state().waiting)
+    }
+
+    /// Connections so far that did not show the key.
+    pub(crate) fn wrong_keys(&self) -> u64 {
+        self.shared.wrong_keys.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::Relaxed);
+        // An eventfd takes 2^64 - 2 of these before it refuses one.
+        let _full = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // It holds no invariant of ours that its panic could have broken.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread's own part.
+struct Keeper {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    key: Key,
+    places: usize,
+    unproven: Vec<Unproven>,
+}
+
+/// A connection that has not shown the key yet.
+struct Unproven {
+    socket: TcpStream,
+    peer: SocketAddr,
+    shown: [u8; Hello::BYTES],
+    filled: usize,
+    until: Nanos,
+}
+
+/// What came of a look at an unproven connection.
+enum Verdict {
+    Wait,
+    Welcome(Hello),
+    TurnAway,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        while !self.shared.closing.load(Ordering::Relaxed) {
+            if let Err(failure) = self.wait().and_then(|()| self.accept()) {
+                tracing::warn!(%failure, "the data port is closed");
+                self.shared.state().failure = Some(failure);
+                self.shared.changed.notify_all();
+                return;
+            }
+            self.look();
+        }
+    }
+
+    /// Sleeps until something comes, or the first unproven connection has had its time.
+    fn wait(&self) -> io::Result<()> {
+        let until = self.unproven.iter().map(|unproven| unproven.until).min();
+        let timeout = until.map(|until| timespec(until.saturating_sub(now())));
+        let mut fds = vec![
+            PollFd::new(&self.shared.wake, PollFlags::IN),
+            PollFd::new(&self.listener, PollFlags::IN),
+        ];
+        fds.extend(self.unproven.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        // A bound, so that a flood cannot keep us from looking at those who are in.
+        for _ in 0..UNPROVEN {
+            let (socket, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
+                    _ => return Err(error),
+                },
+            };
+            socket.set_nonblocking(true)?;
+            if self.unproven.len() == UNPROVEN {
+                self.turn_away(0);
+            }
+            let shown = [0; Hello::BYTES];
+            let until = now() + PATIENCE;
+            self.unproven.push(Unproven { socket, peer, shown, filled: 0, until });
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) {
+        let mut idx = 0;
+        while idx < self.unproven.len() {
+            match self.unproven[idx].read(&self.key) {
+                Verdict::Wait => idx += 1,
+                Verdict::TurnAway => self.turn_away(idx),
+                Verdict::Welcome(hello) => {
+                    let Unproven { socket, peer, .. } = self.unproven.remove(idx);
+                    self.admit(Guest { socket, peer, hello });
+                }
+            }
+        }
+    }
+
+    fn turn_away(&mut self, idx: usize) {
+        // Counted before it is closed, so that who sees it closed also sees it counted.
+        self.shared.wrong_keys.fetch_add(1, Ordering::Relaxed);
+        let peer = self.unproven.remove(idx).peer;
+        tracing::warn!(%peer, "a connection did not show the run's key");
+    }
+
+    fn admit(&self, mut guest: Guest) {
+        let mut state = self.shared.state();
+        if state.admitted == self.places {
+            tracing::warn!(peer = %guest.peer, "closed a connection beyond the test's own");
+            return;
+        }
+        // A fresh connection's send buffer takes eight bytes; if it is gone, its run will say so.
+        let _gone = guest.socket.write_all(&WELCOME);
+        if let Err(failure) = guest.socket.set_nonblocking(false) {
+            state.failure = Some(failure);
+        }
+        state.admitted += 1;
+        state.waiting.push(guest);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Unproven {
+    fn read(&mut self, key: &Key) -> Verdict {
+        match self.socket.read(&mut self.shown[self.filled..]) {
+            Ok(0) => return Verdict::TurnAway,
+            Ok(bytes) => self.filled += bytes,
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                _ => return Verdict::TurnAway,
+            },
+        }
+        if self.filled < Hello::BYTES {
+            return if now() < self.until { Verdict::Wait } else { Verdict::TurnAway };
+        }
+        match Hello::decode(&self.shown) {
+            Some(hello) if key.matches(&hello.key) => Verdict::Welcome(hello),
+            _ => Verdict::TurnAway,
+        }
+    }
+}

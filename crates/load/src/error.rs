@@ -1,0 +1,188 @@
+//! What can go wrong between two ends of traffic, each with its mend.
+
+use std::io;
+use std::net::SocketAddr;
+
+use latput_units::{Bytes, CpuSet, Nanos};
+
+/// Why traffic could not start or had to end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing listens at the peer's port.
+    #[error("{peer} refuses the connection: start the reflector there first, and check its port")]
+    Refused {
+        /// The reflector's address.
+        peer: SocketAddr,
+    },
+    /// No way to the peer.
+    #[error("no route to {peer}: check the address and the interface that leads there")]
+    NoRoute {
+        /// The reflector's address.
+        peer: SocketAddr,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The peer does not answer.
+    #[error(
+        "{peer} did not answer within {waited}: check that it is up and no firewall is between"
+    )]
+    NoAnswer {
+        /// The reflector's address.
+        peer: SocketAddr,
+        /// How long we waited.
+        waited: Nanos,
+    },
+    /// The reflector closed a connection instead of welcoming it.
+    #[error(
+        "{peer} closed the connection in the handshake: the key is of another run, or all connections of its test are taken"
+    )]
+    NotWelcome {
+        /// The reflector's address.
+        peer: SocketAddr,
+    },
+    /// Whatever answered is not a reflector.
+    #[error("what listens at {peer} is not a latput reflector of this version: check the port")]
+    NotReflector {
+        /// Its address.
+        peer: SocketAddr,
+    },
+    /// The other end went away before the window was over.
+    #[error(
+        "{peer} went away {before_end} before the end of the measurement: see that host's agent for the reason"
+    )]
+    PeerGone {
+        /// The other end.
+        peer: SocketAddr,
+        /// How much of the window was left (the warm-up included, if it went that early).
+        before_end: Nanos,
+    },
+    /// The connections stand but nothing came through in the whole window.
+    #[error(
+        "nothing came through from {peer} in the whole window: check for loss, an MTU mismatch or a firewall on the path"
+    )]
+    Stalled {
+        /// The other end.
+        peer: SocketAddr,
+    },
+    /// The port is taken.
+    #[error("{address} is in use: choose another port, or 0 for any")]
+    PortInUse {
+        /// Where we wanted to listen.
+        address: SocketAddr,
+    },
+    /// The address is not one of this host's.
+    #[error("{address} is not an address of this host: check the testbed's address")]
+    AddressNotHere {
+        /// Where we wanted to listen.
+        address: SocketAddr,
+    },
+    /// The generator did not come.
+    #[error(
+        "{shown} of {wanted} connections came in time ({wrong_keys} with a wrong key): check that the generator runs and has this run's key"
+    )]
+    NotReady {
+        /// Connections that showed the key.
+        shown: usize,
+        /// Connections that the traffic has.
+        wanted: usize,
+        /// Connections that showed another key.
+        wrong_keys: u64,
+    },
+    /// A datagram does not fit one packet.
+    #[error(
+        "a datagram of {bytes} does not fit the path's MTU: make it smaller, or the MTU larger"
+    )]
+    DatagramTooBig {
+        /// Payload of one datagram.
+        bytes: Bytes,
+    },
+    /// The kernel lets us send no ICMP echo.
+    #[error(
+        "no permission for ICMP echo: run as root, grant CAP_NET_RAW, or widen the sysctl net.ipv4.ping_group_range"
+    )]
+    ProbePermission {
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// Traffic that no engine can make.
+    #[error("{what} must be {allowed}")]
+    BadTraffic {
+        /// The part of the workload.
+        what: &'static str,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// A window that cannot be.
+    #[error(
+        "cannot measure {length} after a warm-up of {warm_up}: the window must last between 1 ns and a day, and start within a day from now"
+    )]
+    BadWindow {
+        /// Asked for before the window.
+        warm_up: Nanos,
+        /// Asked for as window.
+        length: Nanos,
+    },
+    /// The threads cannot be held to the CPUs.
+    #[error(
+        "cannot bind traffic to CPUs {cpus}: name CPUs that are online and allowed for this process"
+    )]
+    Affinity {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The stop flag was raised.
+    #[error("stopped before the end of the measurement")]
+    Stopped,
+    /// Any other answer of the kernel.
+    #[error("cannot {doing}")]
+    Io {
+        /// What we were doing.
+        doing: &'static str,
+        /// The kernel's answer.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What a caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The request cannot be met by anyone: change it.
+    Invalid,
+    /// More rights are needed.
+    Permission,
+    /// The other end, or the way to it; trying again may help.
+    Peer,
+    /// The caller asked for it.
+    Stopped,
+    /// This host.
+    System,
+}
+
+impl Error {
+    /// What a caller can do about it.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::BadTraffic { .. } | Self::BadWindow { .. } | Self::DatagramTooBig { .. } => {
+                ErrorKind::Invalid
+            }
+            Self::ProbePermission { .. } => ErrorKind::Permission,
+            Self::Stopped => ErrorKind::Stopped,
+            Self::PortInUse { .. }
+            | Self::AddressNotHere { .. }
+            | Self::Affinity { .. }
+            | Self::Io { .. } => ErrorKind::System,
+            _ => ErrorKind::Peer,
+        }
+    }
+
+    pub(crate) fn io(doing: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Io { doing, source: source.into() }
+    }
+}

@@ -1,0 +1,297 @@
+//! What each end brings home, and how the two halves become an observation.
+
+use latput_stats::Histogram;
+use latput_trial::Check;
+use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// The generator's half of a trial, over its window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SenderOutcome {
+    /// Length of the window.
+    pub window: Nanos,
+    /// Payload bytes that the kernel took.
+    pub sent_bytes: u64,
+    /// Completed transactions, of a request/response load.
+    pub transactions: Option<u64>,
+    /// Their round-trip times.
+    pub latency: Option<Histogram>,
+    /// TCP segments that this end sent again.
+    pub retransmits: Option<u64>,
+    /// CPU time of the traffic thread.
+    pub cpu: Nanos,
+    /// Datagrams, of a datagram load.
+    pub datagrams: Option<DatagramsSent>,
+    /// The probe beside the traffic, if there was one.
+    pub probe: Option<ProbeOutcome>,
+}
+
+/// What the sender of datagrams did in its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramsSent {
+    /// Datagrams that the kernel took.
+    pub sent: u64,
+    /// Payload of each.
+    pub bytes: Bytes,
+    /// The rate that was asked for.
+    pub offered: BitsPerSecond,
+    /// How many were sent together: 1 up to one in 50 us, then more.
+    pub group: u64,
+    /// Datagrams left out because the sender was held up for longer than it makes up for.
+    pub skipped: u64,
+}
+
+/// What the receiver counted of the datagrams that were sent in the sender's window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramsReceived {
+    /// Different datagrams.
+    pub received: u64,
+    /// Received again.
+    pub duplicates: u64,
+    /// Received after a later one (RFC 4737, section 3.3).
+    pub reordered: u64,
+    /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds, of the
+    /// instants at which the application got them.
+    pub jitter_ns: f64,
+    /// Datagrams that this host's kernel dropped because the socket's buffer was full, since the
+    /// warm-up; `None` where it does not tell.
+    pub dropped_by_kernel: Option<u64>,
+    /// Datagrams from the generator's port that were not of this run.
+    pub foreign: u64,
+}
+
+/// What came of the probe in the generator's window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeOutcome {
+    /// Echo requests sent.
+    pub sent: u64,
+    /// Of those, answered within a second of the window's end.
+    pub received: u64,
+    /// Requests left out because the prober was held up for longer than it makes up for.
+    pub skipped: u64,
+    /// Round-trip times, from just before a request is handed to the kernel until its answer is read.
+    pub rtt: Histogram,
+}
+
+/// The reflector's half of a trial, over its window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiverOutcome {
+    /// Length of the window.
+    pub window: Nanos,
+    /// Payload bytes that the application got.
+    pub received_bytes: u64,
+    /// Requests that came in whole, of a request/response load.
+    pub requests: Option<u64>,
+    /// TCP segments that this end sent again.
+    pub retransmits: Option<u64>,
+    /// CPU time of the traffic thread.
+    pub cpu: Nanos,
+    /// Connections that showed another key, or none in time, since the port was opened.
+    pub wrong_keys: u64,
+    /// Datagrams, of a datagram load.
+    pub datagrams: Option<DatagramsReceived>,
+}
+
+/// The share of the offered rate that counts as having kept it.
+const KEPT: f64 = 0.99;
+/// The share of its window that a thread may compute before it, and not the network, sets the rate.
+const SATURATED: f64 = 0.97;
+
+/// Joins the two halves, and checks what can be checked from them.
+pub fn combine(
+    sender: &SenderOutcome,
+    receiver: &ReceiverOutcome,
+) -> (TrafficObservation, Option<ProbeObservation>, Vec<Check>) {
+    let traffic = TrafficObservation {
+        sender_window: sender.window,
+        receiver_window: receiver.window,
+        sent_bytes: sender.sent_bytes,
+        received_bytes: receiver.received_bytes,
+        transactions: sender.transactions,
+        latency: sender.latency.clone(),
+        datagrams: datagrams(sender, receiver),
+        retransmits: sender.retransmits.zip(receiver.retransmits).map(|(a, b)| a + b),
+        offered_bps: sender.datagrams.map(|datagrams| datagrams.offered.get() as f64),
+        sender_cpu: sender.cpu,
+        receiver_cpu: receiver.cpu,
+    };
+    let probe = sender.probe.as_ref().map(|probe| ProbeObservation {
+        sent: probe.sent,
+        received: probe.received,
+        rtt: probe.rtt.clone(),
+    });
+    let mut checks = vec![wrong_keys(receiver)];
+    checks.extend(sender.datagrams.map(|datagrams| offered_rate_kept(sender, &datagrams)));
+    checks.extend(receiver.datagrams.and_then(receive_buffer));
+    checks.extend(sender.probe.as_ref().map(probe_on_schedule));
+    if sender.transactions.is_some() {
+        checks.push(sender_saturated(sender));
+    }
+    (traffic, probe, checks)
+}
+
+/// Loss is what was sent in the sender's window and never came; both ends mean the same datagrams.
+fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<DatagramObservation> {
+    let (sent, received) = sender.datagrams.zip(receiver.datagrams)?;
+    Some(DatagramObservation {
+        sent: sent.sent,
+        received: received.received,
+        lost: sent.sent.saturating_sub(received.received),
+        reordered: received.reordered,
+        duplicates: received.duplicates,
+        jitter_ns: received.jitter_ns,
+    })
+}
+
+fn wrong_keys(receiver: &ReceiverOutcome) -> Check {
+    let connections = receiver.wrong_keys;
+    let foreign = receiver.datagrams.map_or(0, |datagrams| datagrams.foreign);
+    check(
+        "wrong-keys",
+        connections == 0 && foreign == 0,
+        format!(
+            "{connections} connections to the reflector's port did not show the run's key; {foreign} datagrams were not of this run"
+        ),
+    )
+}
+
+fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Check {
+    let DatagramsSent { sent, bytes, offered, group, skipped } = *datagrams;
+    let wanted =
+        offered.get() as f64 * sender.window.as_secs_f64() / (bytes.get().max(1) as f64 * 8.0);
+    // A group may fall on either side of an end of the window.
+    let kept = (sent + group) as f64 >= wanted.floor() * KEPT;
+    check(
+        "offered-rate-kept",
+        kept,
+        format!(
+            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the sending thread was busy {:.1} % of the time",
+            100.0 * busy(sender)
+        ),
+    )
+}
+
+fn receive_buffer(datagrams: DatagramsReceived) -> Option<Check> {
+    let dropped = datagrams.dropped_by_kernel?;
+    let detail = format!("the receiver's kernel dropped {dropped} datagrams for want of buffer");
+    Some(check("udp-receive-buffer", dropped == 0, detail))
+}
+
+fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
+    let ProbeOutcome { sent, skipped, .. } = probe;
+    check(
+        "probe-on-schedule",
+        *skipped == 0,
+        format!(
+            "{sent} echo requests were sent; {skipped} left out because the prober was held up"
+        ),
+    )
+}
+
+fn sender_saturated(sender: &SenderOutcome) -> Check {
+    let busy = busy(sender);
+    let detail = format!("the generator's thread was busy {:.1} % of the time", 100.0 * busy);
+    check("sender-saturated", busy < SATURATED, detail)
+}
+
+/// The share of the window that the sending thread was on a CPU.
+fn busy(sender: &SenderOutcome) -> f64 {
+    let window = sender.window.as_secs_f64();
+    if window > 0.0 { sender.cpu.as_secs_f64() / window } else { 0.0 }
+}
+
+fn check(name: &str, passed: bool, detail: String) -> Check {
+    Check { name: name.to_owned(), passed, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_is_what_was_sent_and_never_came() {
+        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(990, 0));
+        let datagrams = traffic.datagrams.unwrap();
+        assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (1000, 990, 10));
+        // A receiver that claims more than was sent makes no negative loss.
+        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(2000, 0));
+        assert_eq!(traffic.datagrams.unwrap().lost, 0);
+    }
+
+    #[test]
+    fn the_offered_rate_is_kept_to_one_percent() {
+        check_failed(&sender(1000, 0), &receiver(1000, 0), &[]);
+        check_failed(&sender(990, 10), &receiver(990, 0), &[]);
+        check_failed(&sender(985, 15), &receiver(985, 0), &["offered-rate-kept"]);
+    }
+
+    #[test]
+    fn what_the_receiver_dropped_or_did_not_know_is_said() {
+        check_failed(&sender(1000, 0), &receiver(900, 100), &["udp-receive-buffer"]);
+        let mut foreign = receiver(1000, 0);
+        foreign.datagrams.as_mut().unwrap().foreign = 1;
+        check_failed(&sender(1000, 0), &foreign, &["wrong-keys"]);
+        let knocked = ReceiverOutcome { wrong_keys: 1, ..receiver(1000, 0) };
+        check_failed(&sender(1000, 0), &knocked, &["wrong-keys"]);
+    }
+
+    #[test]
+    fn a_thread_that_never_rests_and_a_late_probe_are_said() {
+        let busy = |cpu_ms| SenderOutcome {
+            window: Nanos::from_s(1),
+            transactions: Some(1),
+            cpu: Nanos::from_ms(cpu_ms),
+            ..SenderOutcome::default()
+        };
+        check_failed(&busy(960), &ReceiverOutcome::default(), &[]);
+        check_failed(&busy(980), &ReceiverOutcome::default(), &["sender-saturated"]);
+        let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, rtt: Histogram::new() };
+        let late = SenderOutcome { probe: Some(probe), ..busy(0) };
+        check_failed(&late, &ReceiverOutcome::default(), &["probe-on-schedule"]);
+    }
+
+    #[test]
+    fn an_outcome_with_an_unknown_field_is_refused() {
+        let text = serde_json::to_string(&receiver(1, 0)).unwrap();
+        let longer = text.replacen('{', "{\"surprise\":1,", 1);
+        assert!(serde_json::from_str::<ReceiverOutcome>(&text).is_ok());
+        assert!(serde_json::from_str::<ReceiverOutcome>(&longer).is_err());
+    }
+
+    /// A second of 125 byte at 1 Mbit/s: 1000 datagrams.
+    fn sender(sent: u64, skipped: u64) -> SenderOutcome {
+        let (bytes, offered) = (Bytes::new(125), BitsPerSecond::new(1_000_000));
+        let datagrams = DatagramsSent { sent, bytes, offered, group: 1, skipped };
+        SenderOutcome {
+            window: Nanos::from_s(1),
+            datagrams: Some(datagrams),
+            ..SenderOutcome::default()
+        }
+    }
+
+    fn receiver(received: u64, dropped: u64) -> ReceiverOutcome {
+        let datagrams = DatagramsReceived {
+            received,
+            duplicates: 0,
+            reordered: 0,
+            jitter_ns: 0.0,
+            dropped_by_kernel: Some(dropped),
+            foreign: 0,
+        };
+        ReceiverOutcome { datagrams: Some(datagrams), ..ReceiverOutcome::default() }
+    }
+
+    #[track_caller]
+    fn check_failed(sender: &SenderOutcome, receiver: &ReceiverOutcome, failed: &[&str]) {
+        let (_, _, checks) = combine(sender, receiver);
+        let names: Vec<&str> =
+            checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect();
+        assert_eq!(names, failed, "{checks:?}");
+    }
+}

@@ -1,0 +1,253 @@
+//! Latency under load: ICMP echo at even distances beside the traffic.
+//!
+//! Requests leave on schedule whatever comes back, so that a slow answer does not hide the ones that
+//! would have been slow after it (no coordinated omission).
+
+mod icmp;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use latput_stats::Histogram;
+use latput_trial::Probe;
+use latput_units::{CpuSet, Nanos};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use self::icmp::{Echo, Version};
+use crate::clock::{Window, now, timespec};
+use crate::error::Error;
+use crate::key::random;
+use crate::outcome::ProbeOutcome;
+use crate::supervise::bind_to;
+use crate::udp::sharpen_sleep;
+
+/// How long after the window answers are waited for at most.
+const DRAIN: Nanos = Nanos::from_s(1);
+/// And at least; between the two, this many times the longest round trip so far.
+const SHORTEST_DRAIN: Nanos = Nanos::from_ms(100);
+const DRAIN_ROUND_TRIPS: u64 = 8;
+/// Longest wait without a look whether the run should end.
+const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
+/// Requests that a held-up prober makes up for; the others it leaves out, and says so.
+const CATCH_UP: u64 = 10;
+
+/// An open echo socket.
+#[derive(Debug)]
+pub(crate) struct Prober {
+    socket: Socket,
+    version: Version,
+    with_ip_header: bool,
+    tag: u64,
+    interval: Nanos,
+}
+
+impl Prober {
+    /// Opens an echo socket toward `peer`.
+    pub(crate) fn open(peer: IpAddr, probe: Probe) -> Result<Self, Error> {
+        let (version, domain, protocol) = match peer {
+            IpAddr::V4(_) => (Version::V4, Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Version::V6, Domain::IPV6, Protocol::ICMPV6),
+        };
+        // A datagram socket needs no capability where net.ipv4.ping_group_range allows it, a raw one
+        // needs CAP_NET_RAW.
+        let datagram = Socket::new(domain, Type::DGRAM, Some(protocol));
+        let raw = datagram.is_err();
+        let socket = datagram.or_else(|_| Socket::new(domain, Type::RAW, Some(protocol))).map_err(
+            |source| match source.kind() {
+                io::ErrorKind::PermissionDenied => Error::ProbePermission { source },
+                _ => Error::io("open an ICMP socket", source),
+            },
+        )?;
+        socket
+            .connect(&SockAddr::from(SocketAddr::new(peer, 0)))
+            .map_err(|source| Error::io("direct the ICMP socket to the peer", source))?;
+        Ok(Self {
+            socket,
+            version,
+            with_ip_header: raw && version == Version::V4,
+            tag: u64::from_ne_bytes(random()?),
+            interval: Nanos::from_ns(1_000_000_000 / u64::from(probe.rate_hz)),
+        })
+    }
+
+    /// Sends requests through `window` and takes answers for a while after it, on the calling
+    /// thread; ends early when `is_ending`.
+    pub(crate) fn run(
+        &self,
+        window: Window,
+        cpus: &CpuSet,
+        is_ending: impl Fn() -> bool,
+    ) -> Result<ProbeOutcome, Error> {
+        bind_to(cpus)?;
+        sharpen_sleep();
+        let mut books = Books::new(self.interval);
+        let mut due = window.start();
+        loop {
+            if is_ending() {
+                return Err(Error::Stopped);
+            }
+            let now = now();
+            if due < window.end() && now >= due {
+                let left_out = self.left_out(due, now.min(window.end()));
+                books.skipped += left_out;
+                self.send(&mut books)?;
+                due = due + self.interval.saturating_mul(left_out + 1);
+                continue;
+            }
+            let drained = window.end() + books.drain();
+            let over = books.received == books.sent || now >= drained;
+            if due >= window.end() && over {
+                return Ok(books.close());
+            }
+            let until = if due < window.end() { due } else { drained };
+            let wait = until.saturating_sub(now).min(LONGEST_WAIT);
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut fds, Some(&timespec(wait))) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => self.receive(&mut books)?,
+                Err(errno) => return Err(Error::io("wait for ICMP echo replies", errno)),
+            }
+        }
+    }
+
+    /// How many requests to give up on, of those that were due from `due` until before `until`.
+    fn left_out(&self, due: Nanos, until: Nanos) -> u64 {
+        until.saturating_sub(due).as_ns().div_ceil(self.interval.as_ns()).saturating_sub(CATCH_UP)
+    }
+
+    fn send(&self, books: &mut Books) -> Result<(), Error> {
+        let sequence = books.sent;
+        let request = icmp::request(self.version, Echo { tag: self.tag, sequence });
+        books.enter_sent(now());
+        match send(&self.socket, &request, SendFlags::DONTWAIT) {
+            // What the host could not send counts as sent and not answered, like any other loss.
+            Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => Ok(()),
+            Err(errno) if is_from_the_path(errno) => Ok(()),
+            Err(errno) => Err(Error::io("send an ICMP echo request", errno)),
+        }
+    }
+
+    fn receive(&self, books: &mut Books) -> Result<(), Error> {
+        let mut packet = [0; icmp::LARGEST_IP_HEADER + icmp::BYTES];
+        loop {
+            let bytes = match recv(&self.socket, &mut packet[..], RecvFlags::DONTWAIT) {
+                Ok((bytes, _)) => bytes,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(errno) if is_from_the_path(errno) => continue,
+                Err(errno) => return Err(Error::io("receive an ICMP echo reply", errno)),
+            };
+            let now = now();
+            match icmp::parse_reply(self.version, &packet[..bytes], self.with_ip_header) {
+                Some(echo) if echo.tag == self.tag => books.enter_received(echo.sequence, now),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Errors that an ICMP message from the path leaves on the socket: the request is lost, no more.
+fn is_from_the_path(errno: Errno) -> bool {
+    matches!(errno, Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::CONNREFUSED | Errno::HOSTDOWN)
+}
+
+/// When each request left, and what came of it.
+struct Books {
+    sent: u64,
+    received: u64,
+    skipped: u64,
+    rtt: Histogram,
+    /// Requests that are not answered yet, by their number modulo the length.
+    unanswered: Vec<Option<(u64, Nanos)>>,
+}
+
+impl Books {
+    fn new(interval: Nanos) -> Self {
+        // Answers are of use for as long as the drain lasts.
+        let slots = DRAIN.as_ns() / interval.as_ns().max(1) + 1;
+        Self {
+            sent: 0,
+            received: 0,
+            skipped: 0,
+            rtt: Histogram::new(),
+            unanswered: vec![None; usize::try_from(slots).expect("at most 10000 a second")],
+        }
+    }
+
+    fn enter_sent(&mut self, at: Nanos) {
+        let slot = self.slot(self.sent);
+        self.unanswered[slot] = Some((self.sent, at));
+        self.sent += 1;
+    }
+
+    /// An answer counts once, and only to what was asked.
+    fn enter_received(&mut self, sequence: u64, at: Nanos) {
+        let slot = self.slot(sequence);
+        if let Some((_, sent_at)) = self.unanswered[slot].take_if(|(asked, _)| *asked == sequence) {
+            self.received += 1;
+            self.rtt.record(at.saturating_sub(sent_at));
+        }
+    }
+
+    /// How long after the window it makes sense to wait for answers on this path.
+    fn drain(&self) -> Nanos {
+        let longest = self.rtt.max().unwrap_or(DRAIN);
+        longest.saturating_mul(DRAIN_ROUND_TRIPS).clamp(SHORTEST_DRAIN, DRAIN)
+    }
+
+    fn slot(&self, sequence: u64) -> usize {
+        let slots = self.unanswered.len() as u64;
+        usize::try_from(sequence % slots).expect("below the number of slots")
+    }
+
+    fn close(self) -> ProbeOutcome {
+        let Self { sent, received, skipped, rtt, .. } = self;
+        ProbeOutcome { sent, received, skipped, rtt }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_once_and_only_if_asked_for() {
+        let mut books = Books::new(Nanos::from_ms(100));
+        let at = Nanos::from_us;
+        books.enter_sent(at(10));
+        books.enter_sent(at(20));
+        for (sequence, time) in [(1, 50), (1, 60), (2, 70), (u64::MAX, 80)] {
+            books.enter_received(sequence, at(time));
+        }
+        let outcome = books.close();
+        assert_eq!((outcome.sent, outcome.received), (2, 1));
+        assert_eq!(outcome.rtt.count(), 1);
+        assert!(outcome.rtt.max() >= Some(at(30)) && outcome.rtt.max() < Some(at(31)));
+    }
+
+    #[test]
+    fn the_drain_follows_the_round_trips_between_its_limits() {
+        for (round_trip_ms, drain_ms) in [(1, 100.0), (50, 400.0), (300, 1000.0)] {
+            let mut books = Books::new(Nanos::from_ms(1000));
+            books.enter_sent(Nanos::ZERO);
+            assert_eq!(books.drain(), DRAIN, "nothing is known of the path yet");
+            books.enter_received(0, Nanos::from_ms(round_trip_ms));
+            let off = books.drain().as_ms_f64() / drain_ms;
+            assert!((0.99..1.01).contains(&off), "{off}");
+        }
+    }
+
+    #[test]
+    fn an_answer_later_than_the_drain_is_a_loss() {
+        let mut books = Books::new(Nanos::from_ms(500));
+        for time in 0..5 {
+            books.enter_sent(Nanos::from_ms(500 * time));
+        }
+        books.enter_received(0, Nanos::from_s(3));
+        books.enter_received(4, Nanos::from_s(3));
+        assert_eq!(books.close().received, 1);
+    }
+}

@@ -1,0 +1,187 @@
+//! Request and response on TCP: the loop of both ends.
+//!
+//! Both ends do the same thing: read as many bytes as there are, count the messages that they complete,
+//! answer each with one message. The generator starts with its messages in flight and measures; the
+//! reflector starts with none.
+
+mod blocking;
+mod epoll;
+
+use std::collections::VecDeque;
+
+use latput_stats::Histogram;
+use latput_units::Nanos;
+use rustix::net::SendFlags;
+
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::supervise::Link;
+
+/// Messages handed to the kernel in one system call at most.
+const SEND_BATCH: usize = 64;
+/// Largest read.
+const READ_BYTES: usize = 128 * 1024;
+/// What a small segment occupies in a receive buffer beside its payload (`skb->truesize`), rounded up.
+const SEGMENT_OVERHEAD: usize = 2048;
+/// What surely fits the receive buffer of a fresh connection (`net.ipv4.tcp_rmem` starts at 128 KB).
+const ALWAYS_BUFFERED: usize = 64 * 1024;
+
+/// One end's view of the exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// Size of a message that comes in.
+    pub(crate) incoming: usize,
+    /// Size of a message that goes out.
+    pub(crate) outgoing: usize,
+    /// Messages in flight on each connection.
+    pub(crate) in_flight: u32,
+    /// Whether each message leaves as a segment of its own.
+    pub(crate) separate: bool,
+    /// Whether this end sends first and measures.
+    pub(crate) leads: bool,
+}
+
+/// What went through one end in the window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    /// Messages that came in whole.
+    pub(crate) messages: u64,
+    /// Round trips, at the end that leads.
+    pub(crate) latency: Option<Histogram>,
+}
+
+/// Exchanges messages until the meter says that it is over, or the other end closes.
+pub(crate) fn run(link: &Link<'_>, side: &Side, meter: &mut Meter<'_>) -> Result<Tally, Error> {
+    let tally = Tally { latency: side.leads.then(Histogram::new), ..Tally::default() };
+    match link.sockets {
+        [socket] if side.never_fills_buffers() => blocking::run(link, socket, side, meter, tally),
+        sockets => epoll::run(link, sockets, side, meter, tally),
+    }
+}
+
+impl Side {
+    /// Whether a blocking send can never wait for a peer that itself waits in a send: with one message
+    /// in flight the peer is always reading, and few small ones fit its receive buffer.
+    fn never_fills_buffers(&self) -> bool {
+        let largest = self.incoming.max(self.outgoing) + SEGMENT_OVERHEAD;
+        self.in_flight == 1 || largest.saturating_mul(self.in_flight as usize) <= ALWAYS_BUFFERED
+    }
+
+    /// `MSG_EOR` keeps the kernel from appending the next message to this one's segment, also when it
+    /// could not send at once (congestion window, autocorking).
+    fn send_flags(&self) -> SendFlags {
+        if self.separate { SendFlags::NOSIGNAL | SendFlags::EOR } else { SendFlags::NOSIGNAL }
+    }
+
+    fn read_buffer(&self) -> Vec<u8> {
+        let in_flight = self.incoming.saturating_mul(self.in_flight as usize);
+        vec![0; in_flight.clamp(1, READ_BYTES)]
+    }
+
+    /// How many messages `bytes` more complete; `partial` keeps what is left over.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a read is at most 128 KiB")]
+    fn completed(&self, partial: &mut usize, bytes: usize) -> u32 {
+        *partial += bytes;
+        let messages = *partial / self.incoming;
+        *partial %= self.incoming;
+        messages as u32
+    }
+
+    fn first_messages(&self) -> u32 {
+        if self.leads { self.in_flight } else { 0 }
+    }
+}
+
+/// The messages in flight on one connection, oldest first: TCP keeps order, so the first response
+/// belongs to the first request. Those that were sent together share an entry.
+#[derive(Debug, Default)]
+struct InFlight(VecDeque<(Nanos, u32)>);
+
+impl InFlight {
+    fn sent(&mut self, at: Nanos, messages: u32) {
+        self.0.push_back((at, messages));
+    }
+
+    /// Takes the oldest `messages` and counts their round trips.
+    fn answered(&mut self, now: Nanos, mut messages: u32, latency: Option<&mut Histogram>) {
+        let mut latency = latency;
+        while messages > 0 {
+            // The peer may send more than was asked for; that is no round trip.
+            let Some((at, waiting)) = self.0.front_mut() else { return };
+            let answered = messages.min(*waiting);
+            if let Some(latency) = latency.as_deref_mut() {
+                latency.record_n(now.saturating_sub(*at), u64::from(answered));
+            }
+            messages -= answered;
+            *waiting -= answered;
+            if *waiting == 0 {
+                self.0.pop_front();
+            }
+        }
+    }
+}
+
+impl Tally {
+    /// Counts one read.
+    #[inline]
+    fn received(&mut self, phase: Phase, bytes: usize, messages: u32) {
+        if phase == Phase::Window {
+            self.received_bytes += bytes as u64;
+            self.messages += u64::from(messages);
+        }
+    }
+
+    /// Counts one or more sends.
+    #[inline]
+    fn sent(&mut self, phase: Phase, bytes: usize) {
+        if phase == Phase::Window {
+            self.sent_bytes += bytes as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_belong_to_the_oldest_requests() {
+        let mut in_flight = InFlight::default();
+        let mut latency = Histogram::new();
+        in_flight.sent(Nanos::from_ns(100), 3);
+        in_flight.sent(Nanos::from_ns(200), 1);
+        in_flight.answered(Nanos::from_ns(150), 2, Some(&mut latency));
+        in_flight.answered(Nanos::from_ns(300), 2, Some(&mut latency));
+        let counts: Vec<(u64, u64)> =
+            latency.buckets().map(|(value, count)| (value.as_ns(), count)).collect();
+        assert_eq!(counts, [(50, 2), (100, 1), (200, 1)]);
+    }
+
+    #[test]
+    fn a_response_that_was_not_asked_for_is_no_round_trip() {
+        let mut in_flight = InFlight::default();
+        let mut latency = Histogram::new();
+        in_flight.sent(Nanos::from_ns(1), 1);
+        in_flight.answered(Nanos::from_ns(2), 1000, Some(&mut latency));
+        assert_eq!(latency.count(), 1);
+    }
+
+    #[test]
+    fn only_exchanges_that_cannot_fill_both_buffers_block() {
+        check_blocking(1, 1, 1, true);
+        check_blocking(1, 1, 17, true);
+        check_blocking(1 << 24, 1 << 24, 1, true);
+        check_blocking(32 * 1024, 32 * 1024, 7, false);
+        check_blocking(1, 1, 1000, false);
+        check_blocking(1, 65_536, 2, false);
+    }
+
+    #[track_caller]
+    fn check_blocking(incoming: usize, outgoing: usize, in_flight: u32, blocks: bool) {
+        let side = Side { incoming, outgoing, in_flight, separate: true, leads: true };
+        assert_eq!(side.never_fills_buffers(), blocks);
+    }
+}

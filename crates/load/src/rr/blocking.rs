@@ -1,0 +1,101 @@
+//! One connection: blocking calls, one read and one send call per wake-up.
+
+use std::io::IoSlice;
+use std::net::TcpStream;
+
+use rustix::io::Errno;
+use rustix::net::{MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmmsg};
+
+use super::{InFlight, SEND_BATCH, Side, Tally};
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::supervise::Link;
+
+pub(super) fn run(
+    link: &Link<'_>,
+    socket: &TcpStream,
+    side: &Side,
+    meter: &mut Meter<'_>,
+    mut tally: Tally,
+) -> Result<Tally, Error> {
+    let message = vec![0_u8; side.outgoing];
+    let payload = [IoSlice::new(&message)];
+    let mut controls: Vec<_> = (0..SEND_BATCH).map(|_| SendAncillaryBuffer::new(&mut [])).collect();
+    let mut batch: Vec<_> =
+        controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
+    let flags = side.send_flags();
+    let mut buffer = side.read_buffer();
+    let mut in_flight = InFlight::default();
+    let mut partial = 0;
+
+    let first = side.first_messages();
+    if side.leads {
+        in_flight.sent(now(), first);
+    }
+    if let Err(errno) = send_messages(socket, first, &message, &mut batch, flags) {
+        return link.closed(Some(errno)).map(|()| tally);
+    }
+    loop {
+        let bytes = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
+            Ok((0, _)) => return link.closed(None).map(|()| tally),
+            Ok((bytes, _)) => bytes,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return link.closed(Some(errno)).map(|()| tally),
+        };
+        let now = now();
+        let phase = meter.phase(now);
+        if phase == Phase::Over {
+            return Ok(tally);
+        }
+        let messages = side.completed(&mut partial, bytes);
+        if let Err(errno) = send_messages(socket, messages, &message, &mut batch, flags) {
+            return link.closed(Some(errno)).map(|()| tally);
+        }
+        // The books are kept while the peer works.
+        tally.received(phase, bytes, messages);
+        tally.sent(phase, messages as usize * side.outgoing);
+        if side.leads {
+            let latency = tally.latency.as_mut().filter(|_| phase == Phase::Window);
+            in_flight.answered(now, messages, latency);
+            in_flight.sent(now, messages);
+        }
+    }
+}
+
+/// Sends `count` messages, as many as possible per system call.
+fn send_messages(
+    socket: &TcpStream,
+    count: u32,
+    message: &[u8],
+    batch: &mut [MMsgHdr<'_>],
+    flags: SendFlags,
+) -> Result<(), Errno> {
+    let mut left = count as usize;
+    while left > 1 {
+        let group = left.min(batch.len());
+        match sendmmsg(socket, &mut batch[..group], flags) {
+            Ok(sent) => {
+                left -= sent;
+                // The kernel stops after a message that a signal cut short.
+                let cut =
+                    sent.checked_sub(1).map_or(message.len(), |last| batch[last].bytes_sent());
+                send_all(socket, &message[cut.min(message.len())..], flags)?;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    if left == 1 { send_all(socket, message, flags) } else { Ok(()) }
+}
+
+fn send_all(socket: &TcpStream, mut rest: &[u8], flags: SendFlags) -> Result<(), Errno> {
+    while !rest.is_empty() {
+        match send(socket, rest, flags) {
+            Ok(sent) => rest = &rest[sent..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

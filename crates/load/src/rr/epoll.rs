@@ -1,0 +1,199 @@
+//! Many connections, or messages that may fill both ends' buffers: level-triggered epoll.
+
+use std::io::IoSlice;
+use std::net::TcpStream;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmmsg};
+
+use super::{InFlight, SEND_BATCH, Side, Tally};
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::supervise::Link;
+
+/// Events taken from the kernel at once.
+const EVENTS: usize = 256;
+
+/// One connection's place in the exchange.
+struct Connection<'a> {
+    socket: &'a TcpStream,
+    id: u64,
+    /// Bytes of a message that came in so far.
+    partial_in: usize,
+    /// Messages still to send, the one under way included.
+    to_send: usize,
+    /// Bytes of the message under way that are sent.
+    partial_out: usize,
+    in_flight: InFlight,
+    waits_to_write: bool,
+}
+
+/// What the connections share.
+struct Exchange<'s, 'm, 'b> {
+    poll: OwnedFd,
+    side: &'s Side,
+    message: &'m [u8],
+    batch: &'b mut [MMsgHdr<'m>],
+    flags: SendFlags,
+    buffer: Vec<u8>,
+    tally: Tally,
+}
+
+/// Why a connection's turn ended the traffic.
+enum End {
+    Over,
+    Closed(Option<Errno>),
+}
+
+pub(super) fn run(
+    link: &Link<'_>,
+    sockets: &[TcpStream],
+    side: &Side,
+    meter: &mut Meter<'_>,
+    tally: Tally,
+) -> Result<Tally, Error> {
+    let message = vec![0_u8; side.outgoing];
+    let payload = [IoSlice::new(&message)];
+    let mut controls: Vec<_> = (0..SEND_BATCH).map(|_| SendAncillaryBuffer::new(&mut [])).collect();
+    let mut batch: Vec<_> =
+        controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
+    let mut exchange = Exchange {
+        poll: epoll::create(CreateFlags::CLOEXEC)
+            .map_err(|errno| Error::io("create an epoll instance", errno))?,
+        side,
+        message: &message,
+        batch: &mut batch,
+        flags: side.send_flags() | SendFlags::DONTWAIT,
+        buffer: side.read_buffer(),
+        tally,
+    };
+    match exchange.serve(sockets, meter)? {
+        End::Over => Ok(exchange.tally),
+        End::Closed(errno) => link.closed(errno).map(|()| exchange.tally),
+    }
+}
+
+impl Exchange<'_, '_, '_> {
+    fn serve(&mut self, sockets: &[TcpStream], meter: &mut Meter<'_>) -> Result<End, Error> {
+        let mut connections = Vec::with_capacity(sockets.len());
+        for (id, socket) in (0..).zip(sockets) {
+            epoll::add(&self.poll, socket, EventData::new_u64(id), EventFlags::IN)
+                .map_err(|errno| Error::io("watch a connection with epoll", errno))?;
+            connections.push(Connection::new(socket, id));
+        }
+        for connection in &mut connections {
+            connection.owe(now(), self.side.first_messages());
+            if let Err(errno) = self.write(connection, Phase::WarmUp) {
+                return Ok(End::Closed(Some(errno)));
+            }
+        }
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            match epoll::wait(&self.poll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::io("wait for events on connections", errno)),
+            }
+            for event in events.drain(..) {
+                let idx = usize::try_from(event.data.u64()).expect("an index we gave to epoll");
+                let flags = event.flags;
+                if let Some(end) = self.turn(&mut connections[idx], flags, meter) {
+                    return Ok(end);
+                }
+            }
+        }
+    }
+
+    /// Reads once, answers what that completed, and goes on with what could not be sent before.
+    fn turn(
+        &mut self,
+        connection: &mut Connection<'_>,
+        events: EventFlags,
+        meter: &mut Meter<'_>,
+    ) -> Option<End> {
+        let mut bytes = 0;
+        if events != EventFlags::OUT {
+            bytes = match recv(connection.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Some(End::Closed(None)),
+                Ok((bytes, _)) => bytes,
+                Err(Errno::INTR | Errno::AGAIN) => 0,
+                Err(errno) => return Some(End::Closed(Some(errno))),
+            };
+        }
+        let now = now();
+        let phase = meter.phase(now);
+        if phase == Phase::Over {
+            return Some(End::Over);
+        }
+        let messages = self.side.completed(&mut connection.partial_in, bytes);
+        self.tally.received(phase, bytes, messages);
+        if self.side.leads && messages > 0 {
+            let latency = self.tally.latency.as_mut().filter(|_| phase == Phase::Window);
+            connection.in_flight.answered(now, messages, latency);
+        }
+        connection.owe(now, messages);
+        self.write(connection, phase).err().map(|errno| End::Closed(Some(errno)))
+    }
+
+    /// Sends what the connection owes, as far as its buffer takes it.
+    fn write(&mut self, connection: &mut Connection<'_>, phase: Phase) -> Result<(), Errno> {
+        while connection.to_send > 0 {
+            let sent = match self.send_some(connection) {
+                Ok(sent) => sent,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(errno),
+            };
+            self.tally.sent(phase, sent);
+            connection.partial_out += sent;
+            connection.to_send -= connection.partial_out / self.message.len();
+            connection.partial_out %= self.message.len();
+        }
+        let waits_to_write = connection.to_send > 0;
+        if waits_to_write != connection.waits_to_write {
+            connection.waits_to_write = waits_to_write;
+            let wanted =
+                if waits_to_write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(
+                &self.poll,
+                connection.socket,
+                EventData::new_u64(connection.id),
+                wanted,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// One send call; returns the bytes that the kernel took.
+    fn send_some(&mut self, connection: &Connection<'_>) -> Result<usize, Errno> {
+        if connection.partial_out > 0 || connection.to_send == 1 {
+            return send(connection.socket, &self.message[connection.partial_out..], self.flags);
+        }
+        let group = connection.to_send.min(self.batch.len());
+        let sent = sendmmsg(connection.socket, &mut self.batch[..group], self.flags)?;
+        Ok(self.batch[..sent].iter().map(MMsgHdr::bytes_sent).sum())
+    }
+}
+
+impl<'a> Connection<'a> {
+    fn new(socket: &'a TcpStream, id: u64) -> Self {
+        Self {
+            socket,
+            id,
+            partial_in: 0,
+            to_send: 0,
+            partial_out: 0,
+            in_flight: InFlight::default(),
+            waits_to_write: false,
+        }
+    }
+
+    /// From `now` on, `messages` more have to go out.
+    fn owe(&mut self, now: latput_units::Nanos, messages: u32) {
+        self.to_send += messages as usize;
+        self.in_flight.sent(now, messages);
+    }
+}

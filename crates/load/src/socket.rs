@@ -1,0 +1,238 @@
+//! The socket options and calls that neither `std`, `socket2` nor `rustix` has.
+#![allow(
+    unsafe_code,
+    reason = "TCP_INFO, SO_MEMINFO, IP_MTU_DISCOVER and recvmmsg(2) have no safe wrapper"
+)]
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::null_mut;
+use std::time::Duration;
+
+use libc::{c_int, c_uint, iovec, mmsghdr, socklen_t};
+use rustix::io::Errno;
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::error::Error;
+
+/// How long a connection may go unacknowledged before it counts as lost.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
+/// How long a call on a datagram socket may block: the thread then looks whether it should end.
+const DATAGRAM_WAIT: Duration = Duration::from_millis(20);
+/// Wanted size of a datagram socket's buffers: 5 ms of 10 Gbit/s, as the kernel counts it.
+const DATAGRAM_BUFFER_BYTES: usize = 16 << 20;
+/// `SO_MEMINFO` of `include/uapi/asm-generic/socket.h`, which libc lacks.
+const SO_MEMINFO: c_int = 55;
+
+/// Sets what every data connection has: prompt small segments if wanted, and an end to waiting when
+/// the other host vanishes without a word.
+pub(crate) fn prepare(socket: &TcpStream, nodelay: bool) -> Result<(), Error> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(UNACKNOWLEDGED)
+        .with_interval(Duration::from_secs(1))
+        .with_retries(3);
+    let options = SockRef::from(socket);
+    options
+        .set_tcp_nodelay(nodelay)
+        .and_then(|()| options.set_tcp_user_timeout(Some(UNACKNOWLEDGED)))
+        .and_then(|()| options.set_tcp_keepalive(&keepalive))
+        .map_err(|source| Error::io("set the options of a TCP connection", source))
+}
+
+/// Sets what a datagram socket has: large buffers, calls that come back, and no fragmentation, so that
+/// a datagram is a packet and one that does not fit is an error.
+pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
+    use rustix::net::sockopt;
+    let failed = |source| Error::io("set the options of a UDP socket", source);
+    // Past net.core.rmem_max only with CAP_NET_ADMIN; what the buffer was too small for is reported.
+    sockopt::set_socket_recv_buffer_size_force(socket, DATAGRAM_BUFFER_BYTES)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, DATAGRAM_BUFFER_BYTES))
+        .map_err(|errno| failed(errno.into()))?;
+    socket.set_read_timeout(Some(DATAGRAM_WAIT)).map_err(failed)?;
+    socket.set_write_timeout(Some(DATAGRAM_WAIT)).map_err(failed)?;
+    let (level, name, value) = if socket.local_addr().map_err(failed)?.is_ipv6() {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
+    };
+    write_option(socket.as_raw_fd(), level, name, value).map_err(failed)
+}
+
+/// Segments that this end of the connection sent again since it was opened; `None` where the kernel
+/// does not tell.
+///
+/// `tcpi_total_retrans` is at byte 100 of `struct tcp_info` (`include/uapi/linux/tcp.h`), which only
+/// grows at its tail. libc's structure has another size with every C library, so the length that the
+/// kernel returns decides whether the field is there.
+pub(crate) fn retransmits(socket: &TcpStream) -> Option<u64> {
+    read_words::<26>(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, 25)
+}
+
+/// Datagrams that the kernel dropped since the socket was opened because its buffer was full; `None`
+/// where the kernel does not tell.
+pub(crate) fn dropped_datagrams(socket: &UdpSocket) -> Option<u64> {
+    const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
+    read_words::<9>(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, DROPS)
+}
+
+/// Word `idx` of a socket option that is made of 32-bit words.
+fn read_words<const N: usize>(socket: RawFd, level: c_int, name: c_int, idx: usize) -> Option<u64> {
+    let mut words = [0_u32; N];
+    let mut length = socklen_t::try_from(size_of_val(&words)).ok()?;
+    // SAFETY: the kernel writes at most `length` bytes, the size of `words`, into plain integers.
+    let answer = unsafe {
+        libc::getsockopt(socket, level, name, words.as_mut_ptr().cast(), &raw mut length)
+    };
+    let filled = usize::try_from(length).ok()? / size_of::<u32>();
+    (answer == 0).then(|| words.get(..filled)?.get(idx).copied().map(u64::from))?
+}
+
+fn write_option(socket: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let length = socklen_t::try_from(size_of_val(&value)).expect("an int has a few bytes");
+    // SAFETY: the kernel reads `length` bytes, the size of `value`, which lives until the call returns.
+    let answer =
+        unsafe { libc::setsockopt(socket, level, name, (&raw const value).cast(), length) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Datagrams that go to or come from the kernel in one system call.
+pub(crate) struct Batch {
+    payload: Box<[u8]>,
+    slot_bytes: usize,
+    lengths: Box<[usize]>,
+    vectors: Box<[iovec]>,
+    headers: Box<[mmsghdr]>,
+}
+
+impl Batch {
+    /// Room for `slots` datagrams of `slot_bytes`.
+    pub(crate) fn new(slots: usize, slot_bytes: usize) -> Self {
+        let vector = iovec { iov_base: null_mut(), iov_len: slot_bytes };
+        // SAFETY: an mmsghdr is integers and pointers, for which zero (null, length 0) is valid.
+        let header: mmsghdr = unsafe { zeroed() };
+        Self {
+            payload: vec![0; slots * slot_bytes].into(),
+            slot_bytes,
+            lengths: vec![0; slots].into(),
+            vectors: vec![vector; slots].into(),
+            headers: vec![header; slots].into(),
+        }
+    }
+
+    /// The bytes of slot `idx`, to be sent.
+    pub(crate) fn slot_mut(&mut self, idx: usize) -> &mut [u8] {
+        &mut self.payload[idx * self.slot_bytes..][..self.slot_bytes]
+    }
+
+    /// The datagram that was last received into slot `idx`; cut to the slot if it was longer.
+    pub(crate) fn received(&self, idx: usize) -> &[u8] {
+        &self.payload[idx * self.slot_bytes..][..self.lengths[idx].min(self.slot_bytes)]
+    }
+
+    /// Sends the first `count` slots; returns how many the kernel took.
+    pub(crate) fn send(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
+        let (headers, count) = self.headers(count);
+        // SAFETY: each header names one vector, and each vector a slot of `payload`, all owned by
+        // `self`, which stays borrowed until the call returns.
+        let sent =
+            unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count, libc::MSG_NOSIGNAL as _) };
+        completed(sent)
+    }
+
+    /// Waits for a datagram and takes those that are there, up to the number of slots; returns how many.
+    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> Result<usize, Errno> {
+        let (headers, count) = self.headers(self.lengths.len());
+        // SAFETY: as in `send`; the kernel writes at most `iov_len` bytes to each slot, and no address
+        // or control data since the headers have no room for them.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers,
+                count,
+                libc::MSG_WAITFORONE as _,
+                null_mut(),
+            )
+        };
+        let received = completed(received)?;
+        for (length, header) in self.lengths.iter_mut().zip(&self.headers[..received]) {
+            *length = header.msg_len as usize;
+        }
+        Ok(received)
+    }
+
+    /// Points the first `count` headers at their slots.
+    fn headers(&mut self, count: usize) -> (*mut mmsghdr, c_uint) {
+        let slots = self.payload.chunks_exact_mut(self.slot_bytes).take(count);
+        for ((slot, vector), header) in slots.zip(&mut self.vectors).zip(&mut self.headers) {
+            vector.iov_base = slot.as_mut_ptr().cast();
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+        }
+        let count = count.min(self.headers.len());
+        (self.headers.as_mut_ptr(), c_uint::try_from(count).expect("a batch has few slots"))
+    }
+}
+
+fn completed(answer: c_int) -> Result<usize, Errno> {
+    usize::try_from(answer)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_fresh_connection_has_sent_nothing_again() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        prepare(&socket, true).unwrap();
+        assert_eq!(retransmits(&socket), Some(0));
+        assert!(socket.nodelay().unwrap());
+    }
+
+    #[test]
+    fn a_word_that_the_kernel_does_not_return_is_absent() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
+        assert!(read_words::<4>(socket.as_raw_fd(), level, name, 0) > Some(0));
+        assert_eq!(read_words::<4>(socket.as_raw_fd(), level, name, 1), None);
+        assert_eq!(read_words::<4>(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, 0), None);
+    }
+
+    #[test]
+    fn batches_carry_datagrams_and_the_kernel_counts_those_it_drops() {
+        let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        receiver.set_read_timeout(Some(DATAGRAM_WAIT)).unwrap();
+        let mut outgoing = Batch::new(3, 4);
+        for idx in 0..3 {
+            outgoing.slot_mut(idx).fill(u8::try_from(idx).unwrap());
+        }
+        assert_eq!(outgoing.send(&sender, 3), Ok(3));
+        let mut incoming = Batch::new(8, 3);
+        assert_eq!(incoming.receive(&receiver), Ok(3));
+        assert_eq!(incoming.received(1), [1, 1, 1], "longer than its slot");
+        assert_eq!(incoming.receive(&receiver), Err(Errno::AGAIN));
+
+        assert_eq!(dropped_datagrams(&receiver), Some(0));
+        SockRef::from(&receiver).set_recv_buffer_size(1).unwrap();
+        let mut large = Batch::new(32, 4096);
+        assert_eq!(large.send(&sender, 32), Ok(32));
+        assert!(dropped_datagrams(&receiver) > Some(0));
+    }
+
+    #[test]
+    fn a_datagram_larger_than_the_mtu_is_refused() {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        prepare_datagrams(&socket).unwrap();
+        socket.connect(socket.local_addr().unwrap()).unwrap();
+        // Loopback's MTU is 65536: with its headers this is one byte too long for it in every case.
+        assert_eq!(Batch::new(1, 65_508).send(&socket, 1), Err(Errno::MSGSIZE));
+    }
+}

@@ -1,0 +1,107 @@
+//! Paths that lose traffic or do not fit it, each in a network namespace of its own.
+#![allow(clippy::unwrap_used, reason = "a step that fails here fails the test")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![allow(unsafe_code, reason = "unshare(2) is unsafe for what else it can unshare")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_load::{Error, ErrorKind, Generator, Key, Reflector, Stop, Window, now};
+use latput_trial::Traffic;
+use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+#[test]
+fn a_datagram_larger_than_the_mtu_is_an_error() {
+    in_a_namespace(|| {
+        check_datagram(1472, true);
+        check_datagram(1473, false);
+    });
+}
+
+#[test]
+fn a_path_that_is_cut_without_a_word_ends_both_ends_in_seconds() {
+    let rr = Traffic::TcpRr {
+        request_bytes: Bytes::new(1),
+        response_bytes: Bytes::new(1),
+        burst: 0,
+        connections: 1,
+        nodelay: true,
+    };
+    let bulk = Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 };
+    let tests =
+        [rr, bulk].map(|traffic| thread::spawn(move || in_a_namespace(move || check_cut(traffic))));
+    for test in tests {
+        test.join().unwrap();
+    }
+}
+
+#[track_caller]
+fn check_cut(traffic: Traffic) {
+    let (reflector, generator) = connect(traffic);
+    reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
+    let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
+    let receiver = thread::spawn(move || reflector.run(window, &Stop::new()).unwrap_err());
+    let sender = thread::spawn(move || generator.run(window, &Stop::new()).unwrap_err());
+    thread::sleep(Duration::from_millis(200));
+    assert!(ip(&["link", "set", "lo", "down"]));
+    let cut = Instant::now();
+    for error in [sender.join().unwrap(), receiver.join().unwrap()] {
+        assert!(matches!(error, Error::PeerGone { .. }), "{error}");
+    }
+    assert!(cut.elapsed() < Duration::from_secs(30), "{:?}", cut.elapsed());
+}
+
+#[track_caller]
+fn check_datagram(bytes: u64, fits: bool) {
+    let (_reflector, generator) = connect(Traffic::UdpStream {
+        datagram_bytes: Bytes::new(bytes),
+        rate: BitsPerSecond::new(10_000_000),
+    });
+    let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(50)).unwrap();
+    let result = generator.run(window, &Stop::new());
+    if fits {
+        assert!(result.unwrap().sent_bytes > 0);
+    } else {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::DatagramTooBig { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+}
+
+fn connect(traffic: Traffic) -> (Reflector, Generator) {
+    let key = Key::generate().unwrap();
+    let bind = SocketAddr::new(LOCALHOST, 0);
+    let reflector = Reflector::open(bind, key.clone(), traffic, CpuSet::new()).unwrap();
+    let port = reflector.port();
+    let generator =
+        Generator::connect(LOCALHOST, port, &key, traffic, None, CpuSet::new()).unwrap();
+    (reflector, generator)
+}
+
+/// Runs `test` where loopback is an ordinary link of 1500 byte that may be cut. The namespace is that
+/// of one thread and those it starts, and goes when they end.
+fn in_a_namespace(test: impl FnOnce() + Send + 'static) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let thread = thread::spawn(|| {
+        // SAFETY: a network namespace holds no memory and no file descriptor of this process.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
+        if ip(&["link", "set", "lo", "up", "mtu", "1500"]) {
+            test();
+        } else {
+            eprintln!("skipped: needs the program ip");
+        }
+    });
+    thread.join().unwrap();
+}
+
+fn ip(arguments: &[&str]) -> bool {
+    Command::new("ip").args(arguments).status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,353 @@
+//! Reads goals word by word, and says of a wrong one which word, where, and what it could be.
+
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use latput_trial::Metric;
+use latput_trial::metric::Better;
+
+use super::{Bound, Condition, Direction, Figure, Goal, Measure, Reference};
+
+/// Words that are never a metric or a bare workload.
+const KEYWORDS: &[&str] =
+    &["minimize", "maximize", "of", "where", "and", "best", "first", ">=", "<=", "*"];
+/// More of a goal than this is a mistake.
+const LONGEST_CHARS: usize = 2_000;
+/// More of a wrong word than this is not repeated.
+const SHOWN_CHARS: usize = 60;
+
+/// A text that is not a goal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("goal: {}: {problem}", self.place())]
+pub struct GoalError {
+    /// The word that is wrong; `None` where the goal ends too early.
+    pub word: Option<String>,
+    /// Where it begins (or the goal ends), in characters from 1.
+    pub column: usize,
+    /// What is wrong with it and what it could be.
+    pub problem: String,
+}
+
+impl GoalError {
+    fn place(&self) -> String {
+        match &self.word {
+            Some(word) => format!("`{word}` at column {}", self.column),
+            None => format!("it ends at column {}", self.column),
+        }
+    }
+}
+
+/// One word of a goal.
+#[derive(Clone, Debug)]
+struct Word {
+    text: String,
+    column: usize,
+    is_quoted: bool,
+}
+
+impl Word {
+    fn is(&self, keyword: &str) -> bool {
+        !self.is_quoted && self.text == keyword
+    }
+
+    fn error(&self, problem: impl Into<String>) -> GoalError {
+        GoalError {
+            word: Some(self.text.chars().take(SHOWN_CHARS).collect()),
+            column: self.column,
+            problem: problem.into(),
+        }
+    }
+}
+
+/// What is left of a goal.
+struct Words {
+    words: Peekable<IntoIter<Word>>,
+    end_column: usize,
+}
+
+impl Words {
+    fn next(&mut self, wanted: &str) -> Result<Word, GoalError> {
+        let problem = || format!("here should be {wanted}");
+        let column = self.end_column;
+        self.words.next().ok_or_else(|| GoalError { word: None, column, problem: problem() })
+    }
+
+    /// Takes the next word if it is `keyword`.
+    fn take(&mut self, keyword: &str) -> bool {
+        self.words.next_if(|word| word.is(keyword)).is_some()
+    }
+}
+
+/// Reads a whole goal.
+pub(super) fn goal(text: &str) -> Result<Goal, GoalError> {
+    let mut words = split(text)?;
+    let first = words.next("`minimize`, `maximize` or a named goal")?;
+    let direction = match first.text.as_str() {
+        "minimize" if !first.is_quoted => Direction::Minimize,
+        "maximize" if !first.is_quoted => Direction::Maximize,
+        _ => return named(&first, &mut words),
+    };
+    let mut objective = vec![figure(&mut words)?];
+    while words.take("*") {
+        objective.push(figure(&mut words)?);
+    }
+    let mut conditions = Vec::new();
+    if words.take("where") {
+        conditions.push(condition(&mut words)?);
+        while words.take("and") {
+            conditions.push(condition(&mut words)?);
+        }
+    }
+    if let Some(word) = words.words.next() {
+        return Err(word.error(match conditions.len() {
+            0 => "after the objective comes `where`, `*` or nothing",
+            _ => "after a condition comes `and` or nothing",
+        }));
+    }
+    Ok(Goal { text: text.trim().to_owned(), direction, objective, conditions })
+}
+
+fn named(first: &Word, words: &mut Words) -> Result<Goal, GoalError> {
+    let Some((name, meaning)) = Goal::NAMED.iter().find(|(name, _)| first.text == *name) else {
+        let names: Vec<&str> = Goal::NAMED.iter().map(|(name, _)| *name).collect();
+        let names = names.join("`, `");
+        return Err(first.error(format!(
+            "a goal begins with `minimize` or `maximize`, or is one of `{names}`"
+        )));
+    };
+    if let Some(more) = words.words.next() {
+        return Err(more.error(format!(
+            "the named goal `{name}` stands alone; to change it write it out: `{meaning}`"
+        )));
+    }
+    Ok(Goal { text: format!("{name}: {meaning}"), ..goal(meaning)? })
+}
+
+fn figure(words: &mut Words) -> Result<Figure, GoalError> {
+    let word = words.next("a metric")?;
+    let measure = match word.text.as_str() {
+        "rate" => Measure::Rate,
+        name => match name.parse() {
+            Ok(metric) => Measure::Metric(metric),
+            Err(_) => return Err(word.error(unknown_metric(name))),
+        },
+    };
+    let workload = words.take("of").then(|| workload(words)).transpose()?;
+    Ok(Figure { measure, workload })
+}
+
+fn workload(words: &mut Words) -> Result<String, GoalError> {
+    let word = words.next("the name or kind of a workload")?;
+    let is_name = word.is_quoted || !KEYWORDS.contains(&word.text.as_str());
+    if is_name && !word.text.trim().is_empty() {
+        Ok(word.text)
+    } else {
+        Err(word
+            .error("after `of` comes the name or kind of a workload, in quotes if it has spaces"))
+    }
+}
+
+fn condition(words: &mut Words) -> Result<Condition, GoalError> {
+    let start = words.words.peek().cloned();
+    let figure = figure(words)?;
+    let sign = words.next("`>=` or `<=`")?;
+    let bound = match sign.text.as_str() {
+        ">=" => Bound::AtLeast,
+        "<=" => Bound::AtMost,
+        _ => return Err(sign.error("a condition compares with `>=` or `<=`")),
+    };
+    let word = words.next("a number")?;
+    let number: f64 = word.text.parse().ok().filter(|number| *number >= 0.0).unwrap_or(f64::NAN);
+    if !number.is_finite() {
+        return Err(word.error(
+            "here should be a number of at least 0, in the metric's unit or as a share of `best` or `first`",
+        ));
+    }
+    let reference = if words.take("best") {
+        Some(Reference::Best)
+    } else if words.take("first") {
+        Some(Reference::First)
+    } else {
+        None
+    };
+    let has_best = !matches!(figure.measure, Measure::Metric(m) if m.better() == Better::Neither);
+    if let (Some(Reference::Best), false, Some(metric)) = (reference, has_best, start) {
+        return Err(metric.error("of this metric no value is the best; compare with `first`"));
+    }
+    Ok(Condition { figure, bound, number, reference })
+}
+
+fn unknown_metric(name: &str) -> String {
+    let distance = |metric: &&str| edit_distance(name, metric);
+    let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+    names.push(Measure::Rate.name());
+    names.sort_by_key(distance);
+    format!("no metric is called this; the nearest are `{}`", names[..3].join("`, `"))
+}
+
+/// How many letters must be added, removed or changed (Levenshtein), looking at no more of a wrong
+/// name than is shown.
+fn edit_distance(wrong: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (index, letter) in wrong.chars().take(SHOWN_CHARS).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in right.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}
+
+/// Words, texts in quotes, and the signs, which need no space around them.
+fn split(text: &str) -> Result<Words, GoalError> {
+    let letters: Vec<char> = text.chars().collect();
+    let end_column = letters.len() + 1;
+    if letters.len() > LONGEST_CHARS {
+        let problem = format!("a goal has at most {LONGEST_CHARS} characters");
+        return Err(GoalError { word: None, column: end_column, problem });
+    }
+    let is_sign = |at: usize| match letters.get(at) {
+        Some('<' | '>') => letters.get(at + 1) == Some(&'='),
+        letter => letter == Some(&'*'),
+    };
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < letters.len() {
+        let start = at;
+        let column = start + 1;
+        let letter = letters[at];
+        if letter.is_whitespace() {
+            at += 1;
+            continue;
+        }
+        let is_quoted = letter == '"' || letter == '\'';
+        let text: String = if is_quoted {
+            let closing = letters[start + 1..].iter().position(|other| *other == letter);
+            let closing = closing.ok_or_else(|| GoalError {
+                word: Some(letters[start..].iter().take(SHOWN_CHARS).collect()),
+                column,
+                problem: "this quote is not closed".to_owned(),
+            })?;
+            at = start + closing + 2;
+            letters[start + 1..at - 1].iter().collect()
+        } else if is_sign(at) {
+            at += if letter == '*' { 1 } else { 2 };
+            letters[start..at].iter().collect()
+        } else {
+            while at < letters.len() && !letters[at].is_whitespace() && !is_sign(at) {
+                at += 1;
+            }
+            letters[start..at].iter().collect()
+        };
+        words.push(Word { text, column, is_quoted });
+    }
+    Ok(Words { words: words.into_iter().peekable(), end_column })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_read_into_its_parts() {
+        let goal = Goal::parse(
+            "  maximize transactions_per_s of \"tcp_rr burst=16\" where latency_ns_p99 of tcp_rr<=1.5 first \
+             and throughput_bps >= 2e9 ",
+        )
+        .unwrap();
+        assert_eq!(goal.direction, Direction::Maximize);
+        assert_eq!(goal.objective[0].to_string(), "transactions_per_s of \"tcp_rr burst=16\"");
+        let conditions: Vec<String> = goal.conditions.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            conditions,
+            ["latency_ns_p99 of \"tcp_rr\" <= 1.5 first", "throughput_bps >= 2000000000"]
+        );
+        assert!(goal.text.starts_with("maximize"));
+    }
+
+    #[test]
+    fn every_metric_can_be_a_goal_and_every_named_goal_is_one() {
+        for metric in Metric::ALL {
+            let goal = Goal::parse(&format!("minimize {metric}")).unwrap();
+            assert_eq!(goal.objective[0].measure, Measure::Metric(*metric));
+        }
+        for (name, meaning) in Goal::NAMED {
+            let goal = Goal::parse(name).unwrap();
+            assert_eq!(goal.text, format!("{name}: {meaning}"));
+            assert_eq!(goal.objective, Goal::parse(meaning).unwrap().objective);
+        }
+        let balanced = Goal::parse("balanced").unwrap();
+        assert_eq!((balanced.objective.len(), balanced.conditions.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_wrong_word_is_named_with_its_place_and_what_it_could_be() {
+        check("minimize latncy_ns_p99", Some("latncy_ns_p99"), 10, "`latency_ns_p99`");
+        check("minimise latency_ns_p99", Some("minimise"), 1, "`minimize` or `maximize`");
+        check("minimize latency_ns_p99 when", Some("when"), 25, "`where`");
+        check("minimize rate where rate => 1", Some("=>"), 26, "`>=` or `<=`");
+        check("minimize rate where rate >= ninety", Some("ninety"), 29, "number");
+        check("minimize rate where rate >= -1", Some("-1"), 29, "number");
+        check("minimize rate where rate >= nan", Some("nan"), 29, "number");
+        check("minimize rate where rate >= 1e999", Some("1e999"), 29, "number");
+        check("minimize rate where rate >= 0.9 bets", Some("bets"), 33, "`and`");
+        check("minimize rate of where", Some("where"), 18, "workload");
+        check("minimize rate of \"\"", Some(""), 18, "workload");
+        check("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
+        check("balanced of tcp_rr", Some("of"), 10, "stands alone");
+        check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`first`");
+        check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no metric");
+    }
+
+    #[test]
+    fn a_goal_that_ends_too_early_says_what_is_missing() {
+        check("", None, 1, "`minimize`");
+        check("   ", None, 4, "`minimize`");
+        check("minimize", None, 9, "a metric");
+        check("minimize rate *", None, 16, "a metric");
+        check("minimize rate of", None, 17, "workload");
+        check("minimize rate where", None, 20, "a metric");
+        check("minimize rate where rate", None, 25, "`>=`");
+        check("minimize rate where rate >=", None, 28, "a number");
+        check("minimize rate where rate >= 1 and", None, 34, "a metric");
+    }
+
+    #[test]
+    fn a_huge_goal_is_refused_and_a_huge_word_not_repeated() {
+        check(&"x".repeat(2_001), None, 2_002, "at most");
+        let error = Goal::parse(&format!("minimize {}", "x".repeat(1_900))).unwrap_err();
+        assert!(error.to_string().len() < 250, "{error}");
+    }
+
+    #[test]
+    fn the_error_reads_as_a_sentence() {
+        let error = Goal::parse("minimize p99").unwrap_err().to_string();
+        let start = "goal: `p99` at column 10: no metric is called this; the nearest are `";
+        assert!(error.starts_with(start), "{error}");
+        let error = Goal::parse("minimize").unwrap_err().to_string();
+        assert_eq!(error, "goal: it ends at column 9: here should be a metric");
+    }
+
+    #[test]
+    fn no_text_is_a_crash() {
+        let mut rng = latput_units::Rng::from_seed(9);
+        let pieces =
+            ["minimize", " ", "\"", "'", "*", ">=", "<", "of", "where", "rate", "1", "\u{1f600}"];
+        for _ in 0..2_000 {
+            let length = rng.below(12);
+            let text: String = (0..length).map(|_| pieces[rng.below(pieces.len())]).collect();
+            let _ = Goal::parse(&text);
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, word: Option<&str>, column: usize, problem: &str) {
+        let error = Goal::parse(text).expect_err(text);
+        assert_eq!((error.word.as_deref(), error.column), (word, column), "{error}");
+        assert!(error.problem.contains(problem), "{error}");
+    }
+}

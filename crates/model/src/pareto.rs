@@ -1,0 +1,122 @@
+//! The trade-off set: the settings among which only a goal can choose.
+
+use std::collections::BTreeMap;
+
+use latput_trial::metric::Better;
+use latput_trial::{Metric, Results, Traffic};
+
+use crate::goal::Measure;
+use crate::summary::Cell;
+
+/// Differences of estimates up to this share do not count.
+const TOLERANCE: f64 = 0.01;
+
+/// A setting's rate, tail latency and CPU cost under every workload, as the logarithm of each (the
+/// negative for a rate): less is better everywhere, and differences are ratios.
+type Costs = BTreeMap<(usize, Metric), f64>;
+
+/// The settings that no other beats, by index. One beats another if by more than 1 % it is better
+/// somewhere and worse nowhere.
+///
+/// Only settings that have every figure that any setting has can be compared. They are taken by their
+/// mean cost, least first, and each is kept unless one already kept beats it: with a tolerance, three
+/// settings may beat each other in a ring, and then asking each against all would keep none.
+pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
+    let mut settings: BTreeMap<usize, Costs> = BTreeMap::new();
+    for cell in cells {
+        let costs = settings.entry(cell.setting).or_default();
+        for metric in compared(&results.workloads[cell.workload].traffic) {
+            if let Some(estimate) = cell.metrics.get(&metric) {
+                costs.insert((cell.workload, metric), cost(metric, estimate.value));
+            }
+        }
+    }
+    let figures = settings.values().map(BTreeMap::len).max().unwrap_or(0);
+    let mut complete: Vec<(usize, Costs)> =
+        settings.into_iter().filter(|(_, costs)| figures > 0 && costs.len() == figures).collect();
+    let total = |costs: &Costs| costs.values().sum::<f64>();
+    complete.sort_by(|a, b| total(&a.1).total_cmp(&total(&b.1)).then(a.0.cmp(&b.0)));
+    let mut kept: Vec<(usize, Costs)> = Vec::new();
+    for candidate in complete {
+        if !kept.iter().any(|other| beats(&other.1, &candidate.1)) {
+            kept.push(candidate);
+        }
+    }
+    let mut front: Vec<usize> = kept.into_iter().map(|(setting, _)| setting).collect();
+    front.sort_unstable();
+    front
+}
+
+fn compared(traffic: &Traffic) -> [Metric; 3] {
+    let tail = match traffic {
+        Traffic::TcpRr { .. } => Metric::LatencyNsP99,
+        _ => Metric::ProbeNsP99,
+    };
+    [Measure::Rate.of(traffic), tail, Metric::SutServiceDemandUs]
+}
+
+fn cost(metric: Metric, value: f64) -> f64 {
+    let log = value.max(f64::MIN_POSITIVE).ln();
+    if metric.better() == Better::Higher { -log } else { log }
+}
+
+/// Whether `a` is better than `b` somewhere and worse nowhere.
+fn beats(a: &Costs, b: &Costs) -> bool {
+    let step = TOLERANCE.ln_1p();
+    let differences = || a.iter().filter_map(|(figure, cost)| Some(cost - b.get(figure)?));
+    differences().all(|difference| difference <= step) && differences().any(|d| d < -step)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Summary;
+    use crate::synthetic::{Figures, results, rr, stream};
+
+    #[test]
+    fn what_is_beaten_everywhere_is_not_in_the_set() {
+        // Rate, tail, CPU cost.
+        check(&[(1.0, 50.0, 2.0), (1.0, 60.0, 3.0), (0.5, 50.0, 1.0)], &[0, 2]);
+        check(&[(1.0, 50.0, 2.0), (2.0, 40.0, 1.0)], &[1]);
+    }
+
+    #[test]
+    fn differences_of_less_than_a_percent_do_not_count() {
+        check(&[(1.0, 50.0, 2.0), (1.005, 49.8, 1.99)], &[0, 1]);
+        check(&[(1.0, 50.0, 2.0), (0.995, 45.0, 2.01)], &[1]);
+    }
+
+    #[test]
+    fn settings_that_beat_each_other_in_a_ring_do_not_empty_the_set() {
+        // Each is 1.8 % better than the next in one figure and 0.9 % worse in two.
+        let ring = [
+            (1.0, 50.0, 2.0),
+            (1.0 / 1.018, 50.0 / 1.009, 2.0 / 1.009),
+            (1.0 / 1.009, 50.0 * 1.009, 2.0 / 1.018),
+        ];
+        assert!(!front(&ring).is_empty());
+        check(&[(1.0, 50.0, 2.0); 3], &[0, 1, 2]);
+    }
+
+    #[test]
+    fn a_setting_without_some_figure_cannot_be_compared() {
+        let mut results =
+            results(&["a", "b"], &[rr("rr"), stream("s")], 2, |_, _| figures((1.0, 50.0, 2.0)));
+        results.rows.retain(|row| row.setting == 0 || row.workload == 0);
+        assert_eq!(Summary::of(&results).pareto, [0]);
+    }
+
+    fn figures((rate, p99_us, service_demand_us): (f64, f64, f64)) -> Figures {
+        Figures { rate: rate * 1e6, p99_us: Some(p99_us), service_demand_us }
+    }
+
+    fn front(settings: &[(f64, f64, f64)]) -> Vec<usize> {
+        let labels = vec!["x"; settings.len()];
+        let results = results(&labels, &[rr("rr")], 1, |setting, _| figures(settings[setting]));
+        Summary::of(&results).pareto
+    }
+
+    #[track_caller]
+    fn check(settings: &[(f64, f64, f64)], expected: &[usize]) {
+        assert_eq!(front(settings), expected);
+    }
+}

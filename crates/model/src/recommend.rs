@@ -1,0 +1,402 @@
+//! The recommendation: the best setting that keeps the goal's conditions and is proven better than
+//! the first one, or the first one itself.
+//!
+//! Nothing is claimed without an interval. A setting is chosen only if the difference to the first
+//! setting is proven after Holm's correction over all other settings (also those that the conditions
+//! rule out: which ones those are depends on the same noisy figures). Where the first setting itself
+//! breaks a condition, the claim is not a better objective but that the other setting does better in
+//! what the first one breaks, and the correction is over those comparisons. Claims go one way only
+//! and their tests look both ways, which leaves half of the chance of error to either kind of claim:
+//! together they stay within it.
+
+use std::collections::BTreeMap;
+
+use latput_stats::{Estimate, paired};
+use latput_trial::{Metric, Results};
+
+use crate::goal::{Bound, Direction, Goal};
+use crate::runs::Runs;
+use crate::summary::Recommendation;
+
+mod comparison;
+mod condition;
+mod reason;
+
+use comparison::Comparison;
+use condition::Kept;
+
+/// Judges every setting by `goal`; the error says why that cannot be done.
+pub(crate) fn recommend(
+    results: &Results,
+    runs: &Runs<'_>,
+    goal: &Goal,
+) -> Result<Recommendation, String> {
+    let judge = Judge { results, runs, goal, objective: objective(results, runs, goal)? };
+    let kept = judge.kept()?;
+    let verdict = judge.verdict(&kept);
+    Ok(Recommendation {
+        goal: goal.text.clone(),
+        setting: verdict.setting(),
+        proven: matches!(verdict, Verdict::Change { .. }),
+        against_first: match &verdict {
+            Verdict::Change { to, .. } => judge.objective_ratios()[to].ratio.clone(),
+            _ => None,
+        },
+        reason: judge.reason(&kept, &verdict),
+    })
+}
+
+/// The objective: for each of its figures the workloads that have it, with the metric there.
+type Objective = Vec<Vec<(usize, Metric)>>;
+
+/// Everything that a recommendation rests on.
+struct Judge<'a> {
+    results: &'a Results,
+    runs: &'a Runs<'a>,
+    goal: &'a Goal,
+    objective: Objective,
+}
+
+/// What was found.
+enum Verdict {
+    /// `to` is proven better, or to keep what the first setting breaks.
+    Change { to: usize },
+    /// Nothing is proven better than the first setting; `nearest` is the best other candidate.
+    Stay { nearest: Option<usize> },
+    /// No setting keeps the conditions; `nearest` misses them by least.
+    NoneKeeps { nearest: usize },
+}
+
+impl Verdict {
+    fn setting(&self) -> usize {
+        if let Self::Change { to } = self { *to } else { 0 }
+    }
+}
+
+fn objective(results: &Results, runs: &Runs<'_>, goal: &Goal) -> Result<Objective, String> {
+    let first = results.settings.first().ok_or("the results have no setting")?;
+    let of_figure = |figure: &crate::goal::Figure| {
+        let mut cells = figure.of(&results.workloads);
+        cells.retain(|&(workload, metric)| !runs.figures(0, workload, metric).is_empty());
+        if cells.is_empty() {
+            return Err(format!("`{}` has no {figure} in any run", first.label));
+        }
+        Ok(cells)
+    };
+    goal.objective.iter().map(of_figure).collect()
+}
+
+impl Judge<'_> {
+    fn verdict(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>) -> Verdict {
+        let keeps = |setting: usize| kept[&setting].iter().all(|kept| kept.met);
+        if !kept.keys().any(|&setting| keeps(setting)) {
+            let miss =
+                |setting: &usize| kept[setting].iter().map(Kept::missed_by).fold(0.0, f64::max);
+            let nearest = kept.keys().copied().min_by(|a, b| miss(a).total_cmp(&miss(b)));
+            return Verdict::NoneKeeps { nearest: nearest.unwrap_or(0) };
+        }
+        let others = (1..self.results.settings.len()).filter(|&setting| keeps(setting));
+        let mut candidates: Vec<(usize, f64)> =
+            others.filter_map(|setting| Some((setting, self.score(setting)?))).collect();
+        candidates.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let mut candidates = candidates.into_iter().map(|(setting, _)| setting);
+        let nearest = candidates.clone().next();
+        let proven = if keeps(0) {
+            let ratios = self.objective_ratios();
+            candidates.find(|setting| self.is_proven_better(&ratios[setting]))
+        } else {
+            candidates.find(|&setting| self.proves_what_first_breaks(kept, setting))
+        };
+        proven.map_or(Verdict::Stay { nearest }, |to| Verdict::Change { to })
+    }
+
+    /// The objective as the mean of logarithms of ratios to the first setting, from the estimates of
+    /// cells (medians for tails, so that one odd run does not decide); less is better. `None` where a
+    /// figure is missing or has no ratio.
+    fn score(&self, setting: usize) -> Option<f64> {
+        let log = |&(workload, metric): &(usize, Metric)| {
+            let value = |setting| Some(self.estimate(setting, workload, metric)?.value);
+            paired::log_ratio(value(0)?, value(setting)?)
+        };
+        let of_figure = |cells: &Vec<(usize, Metric)>| {
+            let logs: Option<Vec<f64>> = cells.iter().map(log).collect();
+            Some(logs?.iter().sum::<f64>() / cells.len() as f64)
+        };
+        let logs: Option<Vec<f64>> = self.objective.iter().map(of_figure).collect();
+        let sum: f64 = logs?.iter().sum();
+        Some(if self.goal.direction == Direction::Minimize { sum } else { -sum })
+    }
+
+    fn is_proven_better(&self, comparison: &Comparison) -> bool {
+        let is_better = |ratio: &Estimate| match self.goal.direction {
+            Direction::Minimize => ratio.value < 1.0,
+            Direction::Maximize => ratio.value > 1.0,
+        };
+        comparison.proven && comparison.ratio.as_ref().is_some_and(is_better)
+    }
+
+    /// Whether `setting` is proven to do better than the first in everything that the first breaks.
+    fn proves_what_first_breaks(&self, kept: &BTreeMap<usize, Vec<Kept>>, setting: usize) -> bool {
+        self.broken_by_first(kept).iter().all(|(broken, comparisons)| {
+            let is_better = |ratio: &Estimate| match broken.condition.bound {
+                Bound::AtLeast => ratio.value > 1.0,
+                Bound::AtMost => ratio.value < 1.0,
+            };
+            let comparison = &comparisons[&setting];
+            comparison.proven && comparison.ratio.as_ref().is_some_and(is_better)
+        })
+    }
+
+    /// What the first setting breaks, each with the comparison of every other setting to it.
+    fn broken_by_first<'k>(
+        &self,
+        kept: &'k BTreeMap<usize, Vec<Kept<'k>>>,
+    ) -> Vec<(&'k Kept<'k>, BTreeMap<usize, Comparison>)> {
+        let broken: Vec<&Kept> = kept[&0].iter().filter(|kept| !kept.met).collect();
+        let settings: Vec<usize> = (1..self.results.settings.len()).collect();
+        let mut logs = Vec::new();
+        for broken in &broken {
+            for &setting in &settings {
+                logs.push(self.logs(setting, broken.workload, broken.metric));
+            }
+        }
+        let mut comparisons = self.corrected(logs).into_iter();
+        let of_one = |broken| {
+            let compared = comparisons.by_ref().take(settings.len());
+            (broken, settings.iter().copied().zip(compared).collect())
+        };
+        broken.into_iter().map(of_one).collect()
+    }
+
+    fn estimate(&self, setting: usize, workload: usize, metric: Metric) -> Option<Estimate> {
+        self.runs.estimate(setting, workload, metric, self.results.confidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::Summary;
+    use crate::synthetic::{Figures, noise, results, rr, stream};
+
+    const DEFAULT: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 best";
+
+    #[test]
+    fn a_planted_winner_is_found_with_its_ratio_and_its_cost() {
+        let recommended = recommend_for(DEFAULT, &trade_off(6, 0.02)).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (1, true));
+        let ratio = recommended.against_first.unwrap();
+        assert!(ratio.low < 0.5 && 0.5 < ratio.high && ratio.high < 0.6, "{ratio:?}");
+        assert!(ratio.confidence >= 0.99, "{ratio:?}");
+        let text = recommended.reason.join("\n");
+        for part in ["50", "24.8 us", "`20us`", "throughput_bps", "proven cost", "interval from"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_breaks_a_condition_is_not_chosen() {
+        // `50us` has by far the least latency and 60 % of the throughput.
+        let recommended = recommend_for(DEFAULT, &trade_off(6, 0.02)).unwrap();
+        assert_ne!(recommended.setting, 2);
+        let recommended = recommend_for("minimize latency_ns_p99", &trade_off(6, 0.02)).unwrap();
+        assert_eq!(recommended.setting, 2);
+        let cost = "proven cost: sut_service_demand_us in `stream` is 4.5";
+        assert!(recommended.reason.iter().any(|text| text.contains(cost)), "{recommended:?}");
+    }
+
+    #[test]
+    fn without_a_difference_nothing_is_claimed() {
+        let mut rng = Rng::from_seed(3);
+        let results = results(&["off", "20us", "50us"], &[rr("rr")], 5, |_, _| Figures {
+            rate: 1e5 * noise(&mut rng, 0.03),
+            p99_us: Some(50.0 * noise(&mut rng, 0.05)),
+            service_demand_us: 2.0 * noise(&mut rng, 0.03),
+        });
+        let recommended = recommend_for("latency", &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+        assert_eq!(recommended.against_first, None);
+        let text = recommended.reason.join("\n");
+        assert!(text.contains("not proven to differ") && text.contains(" at 99."), "{text}");
+    }
+
+    #[test]
+    fn what_is_proven_worse_is_not_chosen() {
+        let best_first = |direction: f64| {
+            let mut rng = Rng::from_seed(4);
+            results(&["a", "b", "c"], &[stream("s")], 6, |setting, _| Figures {
+                rate: 1e9 * [1.0, 1.5_f64, 2.0][setting].powf(direction) * noise(&mut rng, 0.01),
+                ..Figures::default()
+            })
+        };
+        for (goal, direction) in
+            [("minimize throughput_bps", 1.0), ("maximize throughput_bps", -1.0)]
+        {
+            let recommended = recommend_for(goal, &best_first(direction)).unwrap();
+            assert_eq!((recommended.setting, recommended.proven), (0, false), "{goal}");
+        }
+        let recommended = recommend_for("minimize throughput_bps", &best_first(1.0)).unwrap();
+        assert!(recommended.reason[0].contains("proven worse: with `b`"), "{recommended:?}");
+    }
+
+    #[test]
+    fn wrong_claims_stay_within_the_confidence() {
+        for goal in ["maximize throughput_bps", "maximize throughput_bps where rate >= 0.99 best"] {
+            let claims = claims(goal, Metric::ThroughputBps, |rng, _| 1e9 * noise(rng, 0.02));
+            // Claims go one way, so about half of the 10 % that both ways have.
+            assert!((10..=100).contains(&claims), "{goal}: {claims} of 1000 claims at 90 %");
+        }
+    }
+
+    #[test]
+    fn wrong_claims_stay_within_the_confidence_with_odd_runs_too() {
+        let claims =
+            claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, _| with_odd_runs(rng));
+        assert!((10..=100).contains(&claims), "{claims} of 1000 claims at 90 %");
+    }
+
+    #[test]
+    fn a_fifth_less_tail_is_found_in_spite_of_odd_runs() {
+        let claims = claims("minimize probe_ns_p99", Metric::ProbeNsP99, |rng, setting| {
+            with_odd_runs(rng) * if setting == 3 { 0.8 } else { 1.0 }
+        });
+        assert!(claims >= 900, "{claims} of 1000 differences found at 90 %");
+    }
+
+    #[test]
+    fn one_run_of_each_proves_nothing() {
+        for goal in Goal::NAMED.iter().map(|(name, _)| *name).chain([DEFAULT]) {
+            let recommended = recommend_for(goal, &trade_off(1, 0.0)).unwrap();
+            assert_eq!((recommended.setting, recommended.proven), (0, false), "{goal}");
+        }
+    }
+
+    #[test]
+    fn where_no_setting_keeps_the_conditions_the_nearest_is_named() {
+        let goal = "minimize latency_ns_p99 where throughput_bps >= 2e9";
+        let recommended = recommend_for(goal, &trade_off(6, 0.02)).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+        let text = recommended.reason.join("\n");
+        assert!(text.contains("No setting keeps") && text.contains("Gbit/s"), "{text}");
+    }
+
+    #[test]
+    fn where_the_first_setting_breaks_a_condition_one_that_keeps_it_must_be_proven_to() {
+        let mut results = trade_off(6, 0.02);
+        results.settings.swap(0, 2);
+        for row in &mut results.rows {
+            row.setting = [2, 1, 0, 3][row.setting];
+        }
+        let recommended = recommend_for(DEFAULT, &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (1, true));
+        let text = recommended.reason.join("\n");
+        assert!(text.contains("`50us` does not keep"), "{text}");
+        // With one run there is no interval, so nothing is left for it.
+        results.rows.retain(|row| row.block == 0);
+        let recommended = recommend_for(DEFAULT, &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+    }
+
+    #[test]
+    fn named_goals_choose_what_their_owners_mean() {
+        let results = trade_off(8, 0.01);
+        for (goal, label) in
+            [("latency", "50us"), ("throughput", "20us"), ("cpu", "500us"), ("balanced", "20us")]
+        {
+            let recommended = recommend_for(goal, &results).unwrap();
+            let found = &results.settings[recommended.setting].label;
+            assert_eq!(found, label, "{goal}: {:#?}", recommended.reason);
+            assert!(recommended.goal.starts_with(&format!("{goal}: ")), "{}", recommended.goal);
+        }
+    }
+
+    #[test]
+    fn one_odd_run_does_not_choose_the_setting() {
+        let mut results = trade_off(10, 0.01);
+        let odd = results.rows.iter_mut().find(|row| row.setting == 1 && row.workload == 0);
+        let odd = odd.unwrap().observation.traffic.latency.as_mut().unwrap();
+        odd.record_n(latput_units::Nanos::from_us(120), 50);
+        assert_eq!(recommend_for(DEFAULT, &results).unwrap().setting, 1);
+    }
+
+    #[test]
+    fn missing_runs_leave_a_setting_out_and_missing_figures_the_goal() {
+        let mut results = trade_off(6, 0.02);
+        results.rows.retain(|row| row.setting != 1 || row.workload == 1);
+        assert_ne!(recommend_for(DEFAULT, &results).unwrap().setting, 1);
+        for goal in [
+            "minimize loss_ratio",
+            "minimize latency_ns_p99 of udp_stream",
+            "minimize latency_ns_p99 where loss_ratio of stream <= 0.01",
+        ] {
+            let error = recommend_for(goal, &results).unwrap_err();
+            assert!(error.contains("no recommendation") && error.contains(" no "), "{error}");
+        }
+        let goal = "minimize latency_ns_p99 where loss_ratio <= 0.01";
+        let recommended = recommend_for(goal, &results).unwrap();
+        assert!(recommended.reason.iter().any(|text| text.contains("No workload has")));
+    }
+
+    #[test]
+    fn a_figure_of_zero_has_no_ratio_and_no_claim() {
+        let results = results(&["off", "on"], &[stream("s")], 5, |setting, _| Figures {
+            rate: 1e9,
+            p99_us: Some(100.0),
+            service_demand_us: setting as f64,
+        });
+        let recommended = recommend_for("cpu", &results).unwrap();
+        assert_eq!((recommended.setting, recommended.proven), (0, false));
+        assert!(recommended.reason[0].contains("no other setting"), "{recommended:?}");
+    }
+
+    /// Four settings: `20us` halves the latency for 10 % more CPU, `50us` takes it to a quarter and
+    /// throughput to 60 %, `500us` makes everything slower and cheaper.
+    fn trade_off(blocks: u32, sd: f64) -> Results {
+        let mut rng = Rng::from_seed(1);
+        let settings = ["off", "20us", "50us", "500us"];
+        results(&settings, &[rr("rr"), stream("stream")], blocks, |setting, workload| {
+            let latency = [50.0, 25.0, 12.5, 500.0][setting];
+            let rate = match workload {
+                0 => [1e5, 1.2e5, 1.3e5, 0.98e5][setting],
+                _ => [1e9, 1.0e9, 0.6e9, 0.97e9][setting],
+            };
+            Figures {
+                rate: rate * noise(&mut rng, sd),
+                p99_us: Some(latency * noise(&mut rng, sd)),
+                service_demand_us: [2.0, 2.2, 9.0, 1.0][setting] * noise(&mut rng, sd),
+            }
+        })
+    }
+
+    /// How many of 1000 results with five settings and ten blocks lead to a claim at 90 %, with
+    /// `figure` drawn for each run.
+    fn claims(goal: &str, metric: Metric, figure: fn(&mut Rng, usize) -> f64) -> usize {
+        let settings = ["a", "b", "c", "d", "e"];
+        let mut results = results(&settings, &[stream("s")], 10, |_, _| Figures::default());
+        results.confidence = 0.9;
+        let goal = Goal::parse(goal).unwrap();
+        let mut runs = Runs::of(&results);
+        let claims = |&index: &u64| {
+            let mut rng = Rng::split(17, index);
+            runs.replace_figures(metric, |setting| figure(&mut rng, setting));
+            recommend(&results, &runs, &goal).unwrap().proven
+        };
+        (0..1_000).filter(claims).count()
+    }
+
+    /// A tail, of which one run in fifteen has 1.1 to 5 times as much.
+    fn with_odd_runs(rng: &mut Rng) -> f64 {
+        let is_odd = rng.uniform() < 1.0 / 15.0;
+        let odd = if is_odd { 1.1 + 3.9 * rng.uniform() } else { 1.0 };
+        1e5 * odd * noise(rng, 0.02)
+    }
+
+    #[track_caller]
+    fn recommend_for(goal: &str, results: &Results) -> Result<Recommendation, String> {
+        let results = Results { goal: Some(goal.to_owned()), ..results.clone() };
+        let summary = Summary::of(&results);
+        summary.recommendation.ok_or_else(|| summary.warnings.join("\n"))
+    }
+}

@@ -1,0 +1,187 @@
+//! The runs of a results file by setting, workload and block, with every figure read once.
+
+use std::collections::BTreeMap;
+
+use latput_stats::paired::Average;
+use latput_stats::{Estimate, mean, order, paired};
+use latput_trial::metric::Summary as Summarised;
+use latput_trial::{Metric, Results, Row, Traffic};
+
+use crate::goal::Measure;
+
+/// Every usable run.
+#[derive(Debug)]
+pub(crate) struct Runs<'a> {
+    /// By setting and workload, then by block.
+    cells: BTreeMap<(usize, usize), BTreeMap<u32, Run<'a>>>,
+    /// Rows that could not be used, in words.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) figures: BTreeMap<Metric, f64>,
+}
+
+impl<'a> Runs<'a> {
+    /// Sorts the rows of `results`. Rows of settings or workloads that the file does not have are
+    /// left out, and of two runs of one cell in one block the later counts; both are remarked on.
+    pub(crate) fn of(results: &'a Results) -> Self {
+        Self::with(results, |_| Metric::ALL)
+    }
+
+    /// The same with nothing but each workload's rate: reading quantiles from every histogram is
+    /// what the rest costs.
+    pub(crate) fn with_rates_only(results: &'a Results) -> Self {
+        Self::with(results, |traffic| [Measure::Rate.of(traffic)])
+    }
+
+    fn with<M: AsRef<[Metric]>>(results: &'a Results, wanted: impl Fn(&Traffic) -> M) -> Self {
+        let mut cells: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        let mut strays = 0;
+        let mut repeats = 0;
+        for row in &results.rows {
+            let workload = results.workloads.get(row.workload);
+            let (Some(workload), true) = (workload, row.setting < results.settings.len()) else {
+                strays += 1;
+                continue;
+            };
+            let figure = |metric: &Metric| {
+                let value = metric.value(&workload.traffic, &row.observation)?;
+                value.is_finite().then_some((*metric, value))
+            };
+            let wanted = wanted(&workload.traffic);
+            let run = Run { row, figures: wanted.as_ref().iter().filter_map(figure).collect() };
+            let cell = cells.entry((row.setting, row.workload)).or_default();
+            repeats += u32::from(cell.insert(row.block, run).is_some());
+        }
+        let mut remarks = Vec::new();
+        if strays > 0 {
+            remarks.push(format!(
+                "{strays} runs name a setting or workload that the results do not have; they are left out"
+            ));
+        }
+        if repeats > 0 {
+            remarks.push(format!(
+                "{repeats} trials ran twice in one block; the later run of each counts"
+            ));
+        }
+        Self { cells, remarks }
+    }
+
+    /// Draws one figure of every run anew, in the order of settings, workloads and blocks.
+    #[cfg(test)]
+    pub(crate) fn replace_figures(&mut self, metric: Metric, mut draw: impl FnMut(usize) -> f64) {
+        for ((setting, _), runs) in &mut self.cells {
+            for run in runs.values_mut() {
+                run.figures.insert(metric, draw(*setting));
+            }
+        }
+    }
+
+    /// The cells that have runs, each with its runs in the order of blocks.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = ((usize, usize), &BTreeMap<u32, Run<'a>>)> {
+        self.cells.iter().map(|(cell, runs)| (*cell, runs))
+    }
+
+    /// One figure of every run of a cell that has it, by block.
+    pub(crate) fn figures(
+        &self,
+        setting: usize,
+        workload: usize,
+        metric: Metric,
+    ) -> Vec<(u32, f64)> {
+        let runs = self.cells.get(&(setting, workload)).into_iter().flatten();
+        runs.filter_map(|(block, run)| Some((*block, *run.figures.get(&metric)?))).collect()
+    }
+
+    /// The estimate of one figure of a cell over its runs; `None` where no run has it.
+    pub(crate) fn estimate(
+        &self,
+        setting: usize,
+        workload: usize,
+        metric: Metric,
+        confidence: f64,
+    ) -> Option<Estimate> {
+        let figures = self.figures(setting, workload, metric);
+        let values: Vec<f64> = figures.into_iter().map(|(_, value)| value).collect();
+        let estimate = match metric.summary() {
+            Summarised::Mean => mean::mean(&values, confidence),
+            Summarised::Median => order::median(&values, confidence),
+        };
+        estimate.map(|estimate| cut_to_possible(metric, estimate))
+    }
+
+    /// Logarithms of the ratio `other / base` of two settings in one workload, by block; `None` where
+    /// a figure has no ratio (it is 0). Blocks that only one of them has do not count.
+    pub(crate) fn log_ratios(
+        &self,
+        base: usize,
+        other: usize,
+        workload: usize,
+        metric: Metric,
+    ) -> Option<BTreeMap<u32, f64>> {
+        let others: BTreeMap<u32, f64> =
+            self.figures(other, workload, metric).into_iter().collect();
+        let bases = self.figures(base, workload, metric).into_iter();
+        let pairs = bases.filter_map(|(block, base)| Some((block, base, *others.get(&block)?)));
+        pairs.map(|(block, base, other)| Some((block, paired::log_ratio(base, other)?))).collect()
+    }
+
+    /// The paired ratio `other / base` of two settings in one workload.
+    pub(crate) fn ratio(
+        &self,
+        (base, other): (usize, usize),
+        workload: usize,
+        metric: Metric,
+        confidence: f64,
+    ) -> Option<Estimate> {
+        let logs = self.log_ratios(base, other, workload, metric)?;
+        paired::ratio_of_logs(&logs.into_values().collect::<Vec<_>>(), average(metric), confidence)
+    }
+}
+
+/// Cuts the interval to what the metric can be: nothing measured is below 0, and no share above 1.
+/// Student's t knows of no such ends; the truth is never beyond them, so no confidence is lost.
+fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
+    let is_share = metric.name().ends_with("_ratio");
+    let most = if is_share { 1.0 } else { f64::INFINITY };
+    // A kernel's counters may give a share just above 1; the figure stays inside its interval.
+    let value = estimate.value;
+    let (low, high) = (estimate.low.max(0.0).min(value), estimate.high.min(most).max(value));
+    Estimate { low, high, ..estimate }
+}
+
+/// Which mean over blocks compares a metric: tails have odd runs.
+pub(crate) fn average(metric: Metric) -> Average {
+    match metric.summary() {
+        Summarised::Mean => Average::Plain,
+        Summarised::Median => Average::Trimmed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_stats::Method;
+
+    use super::*;
+
+    #[test]
+    fn intervals_stop_at_what_a_metric_can_be() {
+        check(Metric::SutCpuBusyRatio, (0.38, -0.18, 1.13), (0.0, 1.0));
+        check(Metric::SutServiceDemandUs, (606.0, -1558.0, 2770.0), (0.0, 2770.0));
+        check(Metric::ThroughputBps, (3e9, 1e9, 5e9), (1e9, 5e9));
+        check(Metric::LossRatio, (0.0, 0.0, 0.0), (0.0, 0.0));
+        check(Metric::SutCpuBusyRatio, (1.002, 0.9, 1.1), (0.9, 1.002));
+    }
+
+    #[track_caller]
+    fn check(metric: Metric, (value, low, high): (f64, f64, f64), expected: (f64, f64)) {
+        let method = Method::StudentT;
+        let estimate = Estimate { value, low, high, confidence: 0.99, method, runs: 6 };
+        let cut = cut_to_possible(metric, estimate);
+        assert_eq!((cut.low, cut.high, cut.value), (expected.0, expected.1, value));
+    }
+}

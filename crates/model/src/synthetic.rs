@@ -1,0 +1,129 @@
+//! Results made up for tests: each run's figures come from a closure, with seeded noise.
+
+use std::collections::BTreeMap;
+
+use latput_stats::Histogram;
+use latput_trial::observation::{
+    CpuObservation, CpuTime, HostObservation, ProbeObservation, Role, TrafficObservation,
+};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Observation, Probe, Results, Row, Traffic, Workload};
+use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, Rng};
+
+/// The figures of one made-up run; what is 0 or `None` is not measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Transactions per second, or bits per second of the other kinds.
+    pub(crate) rate: f64,
+    /// 99th percentile of the round trip, or of the probe's beside bulk; the median is half of it.
+    pub(crate) p99_us: Option<f64>,
+    /// CPU microseconds of the system under test per unit of work.
+    pub(crate) service_demand_us: f64,
+}
+
+/// `blocks` runs of every setting under every workload, at 99 % and +/- 2.5 %.
+pub(crate) fn results(
+    settings: &[&str],
+    workloads: &[Workload],
+    blocks: u32,
+    mut figures: impl FnMut(usize, usize) -> Figures,
+) -> Results {
+    let mut rows = Vec::new();
+    for block in 0..blocks {
+        for setting in 0..settings.len() {
+            for (workload, spec) in workloads.iter().enumerate() {
+                let observation = observation(spec, figures(setting, workload));
+                rows.push(Row { block, setting, workload, started_unix_ms: 0, observation });
+            }
+        }
+    }
+    let labelled =
+        |label: &&str| LabelledSetting { label: (*label).to_owned(), by_role: BTreeMap::new() };
+    Results {
+        name: "made up".to_owned(),
+        goal: None,
+        confidence: 0.99,
+        half_width: 0.025,
+        testbed: "none".to_owned(),
+        latput_version: "0".to_owned(),
+        seed: 0,
+        hosts: Vec::new(),
+        settings: settings.iter().map(labelled).collect(),
+        workloads: workloads.to_vec(),
+        planned_trials: rows.len() as u64,
+        rows,
+        notes: Vec::new(),
+    }
+}
+
+/// One-byte request/response.
+pub(crate) fn rr(name: &str) -> Workload {
+    let traffic = Traffic::TcpRr {
+        request_bytes: Bytes::new(1),
+        response_bytes: Bytes::new(1),
+        burst: 0,
+        connections: 1,
+        nodelay: true,
+    };
+    Workload { name: name.to_owned(), traffic, probe: None }
+}
+
+/// Bulk with a probe beside it.
+pub(crate) fn stream(name: &str) -> Workload {
+    let traffic = Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 };
+    Workload { name: name.to_owned(), traffic, probe: Some(Probe { rate_hz: 1000 }) }
+}
+
+/// Paced datagrams.
+pub(crate) fn udp(name: &str) -> Workload {
+    let rate = BitsPerSecond::new(100_000_000);
+    let traffic = Traffic::UdpStream { datagram_bytes: Bytes::new(1470), rate };
+    Workload { name: name.to_owned(), traffic, probe: None }
+}
+
+/// A factor whose logarithm is normal around 0 with standard deviation `sd`.
+pub(crate) fn noise(rng: &mut Rng, sd: f64) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.uniform()).ln()).sqrt();
+    (sd * radius * (std::f64::consts::TAU * rng.uniform()).cos()).exp()
+}
+
+/// An observation over one second that has `figures`.
+fn observation(workload: &Workload, figures: Figures) -> Observation {
+    let second = Nanos::from_s(1);
+    let is_rr = matches!(workload.traffic, Traffic::TcpRr { .. });
+    let count = Nanos::from_secs_f64(figures.rate / 1e9).as_ns();
+    let units = if is_rr { figures.rate } else { figures.rate / 8.0 / 1024.0 };
+    let rtt = figures.p99_us.map(round_trips);
+    let busy = Nanos::from_secs_f64(figures.service_demand_us * units / 1e6);
+    let time = CpuTime {
+        system: busy,
+        idle: Nanos::from_s(1000).saturating_sub(busy),
+        ..CpuTime::default()
+    };
+    Observation {
+        traffic: TrafficObservation {
+            sender_window: second,
+            receiver_window: second,
+            received_bytes: if is_rr { 0 } else { count / 8 },
+            transactions: is_rr.then_some(count),
+            latency: rtt.clone().filter(|_| is_rr),
+            ..TrafficObservation::default()
+        },
+        probe: rtt.filter(|_| !is_rr).map(|rtt| ProbeObservation { sent: 100, received: 100, rtt }),
+        hosts: vec![HostObservation {
+            role: Role::Sut,
+            window: second,
+            cpus: vec![CpuObservation { cpu: CpuId(0), time }],
+            ..HostObservation::default()
+        }],
+        checks: Vec::new(),
+    }
+}
+
+/// A hundred round trips with that 99th percentile, and half of it as the median.
+fn round_trips(p99_us: f64) -> Histogram {
+    let mut rtt = Histogram::new();
+    rtt.record_n(Nanos::from_secs_f64(p99_us / 2e6), 98);
+    rtt.record_n(Nanos::from_secs_f64(p99_us / 1e6), 2);
+    rtt
+}

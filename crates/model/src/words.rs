@@ -1,0 +1,108 @@
+//! Figures in words that people read: `25.1 us`, `9.42 Gbit/s`, `12.5 % lower`.
+
+use latput_stats::Estimate;
+use latput_trial::Metric;
+
+/// A metric's value with the unit that suits its size.
+pub(crate) fn quantity(metric: Metric, value: f64) -> String {
+    let name = metric.name();
+    if name.contains("_ns") {
+        scaled(value, &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")])
+    } else if name.ends_with("_bps") {
+        scaled(value, &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
+    } else if name.ends_with("_ratio") {
+        percent(value)
+    } else if name.ends_with("_us") {
+        format!("{} us", digits(value))
+    } else if name.ends_with("_per_s") {
+        format!("{}/s", digits(value))
+    } else if name.ends_with("_pps") {
+        format!("{} packets/s", digits(value))
+    } else {
+        digits(value)
+    }
+}
+
+/// A ratio to something as a change from it.
+pub(crate) fn change(ratio: f64) -> String {
+    if ratio > 1000.0 {
+        "over 1000 times as high".to_owned()
+    } else if ratio >= 2.0 {
+        format!("{} times as high", digits(ratio))
+    } else if ratio >= 1.0 {
+        format!("{} higher", percent(ratio - 1.0))
+    } else {
+        format!("{} lower", percent(1.0 - ratio))
+    }
+}
+
+/// A paired ratio's interval: `interval from 4.2 % lower to 1.1 % higher at 99 %`.
+pub(crate) fn interval(ratio: &Estimate) -> String {
+    let (low, high) = (change(ratio.low), change(ratio.high));
+    format!("interval from {low} to {high} at {}", percent(ratio.confidence))
+}
+
+/// A share as a percentage, with as many decimals as keep it apart from 0 and from 100 %.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let decimals = match percent.abs().min((100.0 - percent).abs()) {
+        margin if margin >= 0.995 => 1,
+        margin if margin >= 0.01 => 2,
+        _ => 4,
+    };
+    let text = format!("{percent:.decimals$}");
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    let unit = units.iter().find(|(size, _)| value.abs() >= *size).or(units.last());
+    unit.map_or_else(String::new, |(size, name)| format!("{} {name}", digits(value / size)))
+}
+
+/// Three significant digits, and never an exponent.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_the_unit_that_suits_their_size() {
+        check(Metric::LatencyNsP99, 25_140.0, "25.1 us");
+        check(Metric::LatencyNsP99, 999.0, "999 ns");
+        check(Metric::ProbeNsMdev, 0.0, "0.00 ns");
+        check(Metric::JitterNs, 2.5e6, "2.50 ms");
+        check(Metric::ThroughputBps, 9.417e9, "9.42 Gbit/s");
+        check(Metric::TransactionsPerS, 41_234.4, "41234/s");
+        check(Metric::SutCpuBusyRatio, 0.123, "12.3 %");
+        check(Metric::SutServiceDemandUs, 0.253, "0.25 us");
+        check(Metric::SutRxPps, 12.34, "12.3 packets/s");
+    }
+
+    #[test]
+    fn changes_and_confidences_keep_the_digits_that_matter() {
+        let texts = [change(0.58), change(1.001), change(1.5), change(5.302), change(1e9)];
+        let expected = [
+            "42 % lower",
+            "0.1 % higher",
+            "50 % higher",
+            "5.30 times as high",
+            "over 1000 times as high",
+        ];
+        assert_eq!(texts, expected);
+        let shares = [0.99, 0.9975, 0.999_975, 0.025, 0.0, 1.0, 1.4];
+        let expected = ["99 %", "99.75 %", "99.9975 %", "2.5 %", "0 %", "100 %", "140 %"];
+        assert_eq!(shares.map(percent), expected);
+    }
+
+    #[track_caller]
+    fn check(metric: Metric, value: f64, expected: &str) {
+        assert_eq!(quantity(metric, value), expected);
+    }
+}

@@ -1,0 +1,159 @@
+//! Axes: a range with round ends, and the ticks on it.
+
+/// How values are spread along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    Linear,
+    Logarithmic,
+}
+
+/// A range of values and its ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Axis {
+    low: f64,
+    high: f64,
+    spread: Spread,
+    /// Values with a line and a label.
+    pub(crate) ticks: Vec<f64>,
+}
+
+/// Beyond this ratio of the largest to the smallest value a linear axis squeezes the small ones.
+const LOGARITHMIC_FROM: f64 = 8.0;
+
+impl Axis {
+    /// An axis that holds all `values`, logarithmic where they are far apart; `ticks` is about how many
+    /// labels there is room for. `None` without a finite value.
+    pub(crate) fn holding(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
+        let (low, high) = range(values)?;
+        if low > 0.0 && high / low > LOGARITHMIC_FROM {
+            return Some(Self::logarithmic(low, high, ticks));
+        }
+        Some(Self::linear(low, high, ticks))
+    }
+
+    /// A linear axis that begins at 0: for bars, whose length is the value.
+    pub(crate) fn from_zero(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
+        let (_, high) = range(values)?;
+        Some(Self::linear(0.0, high.max(f64::MIN_POSITIVE), ticks))
+    }
+
+    /// A logarithmic axis from `low` to `high`, both above 0.
+    pub(crate) fn logarithmic(low: f64, high: f64, ticks: usize) -> Self {
+        let margin = (high / low).powf(0.06).max(1.05);
+        let (low, high) = (low / margin, high * margin);
+        let marks = |steps: &[f64]| -> Vec<f64> {
+            let decades = low.log10().floor()..=high.log10().ceil();
+            let (mut decade, last) = decades.into_inner();
+            let mut marks = Vec::new();
+            while decade <= last {
+                marks.extend(steps.iter().map(|step| step * 10_f64.powf(decade)));
+                decade += 1.0;
+            }
+            marks.retain(|mark| (low..=high).contains(mark));
+            marks
+        };
+        let choices: [&[f64]; 4] =
+            [&[1.0, 1.5, 2.0, 3.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+        let fitting =
+            choices.iter().map(|steps| marks(steps)).find(|marks| marks.len() <= ticks + 1);
+        let ticks = fitting.unwrap_or_else(|| vec![low, high]);
+        Self { low, high, spread: Spread::Logarithmic, ticks }
+    }
+
+    fn linear(low: f64, high: f64, ticks: usize) -> Self {
+        let span = if high > low { high - low } else { high.abs().max(1.0) * 0.2 };
+        let (low, high) =
+            if high > low { (low, high) } else { (low - span / 2.0, high + span / 2.0) };
+        let step = round_step(span / ticks.max(1) as f64);
+        let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
+        let mut idx = first;
+        let mut marks = Vec::new();
+        while idx <= last {
+            marks.push(idx * step);
+            idx += 1.0;
+        }
+        Self { low: first * step, high: last * step, spread: Spread::Linear, ticks: marks }
+    }
+
+    /// Where a value is, 0 at the low end and 1 at the high end; values outside are put on the ends.
+    pub(crate) fn at(&self, value: f64) -> f64 {
+        let share = match self.spread {
+            Spread::Linear => (value - self.low) / (self.high - self.low),
+            Spread::Logarithmic => {
+                (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
+            }
+        };
+        if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// The labels of the ticks in units of `divisor`, without digits that say nothing.
+    pub(crate) fn labels(&self, divisor: f64) -> Vec<(f64, String)> {
+        let shown: Vec<f64> = self.ticks.iter().map(|tick| tick / divisor).collect();
+        let exact = |decimals: usize| {
+            shown.iter().all(|value| {
+                let text = format!("{value:.decimals$}");
+                text.parse::<f64>().is_ok_and(|read| (read - value).abs() <= value.abs() * 1e-6)
+            })
+        };
+        let common = (0..4).find(|decimals| exact(*decimals)).unwrap_or(3);
+        let label = |value: f64| match self.spread {
+            Spread::Linear => format!("{value:.common$}"),
+            Spread::Logarithmic => {
+                let text = format!("{value:.3}");
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
+        };
+        self.ticks.iter().zip(shown).map(|(&tick, value)| (tick, label(value))).collect()
+    }
+}
+
+/// 1, 2, 2.5 or 5 times a power of ten, at least `rough`.
+fn round_step(rough: f64) -> f64 {
+    let power = 10_f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * power);
+    steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(power * 10.0)
+}
+
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|value| value.is_finite()).fold(None, |range: Option<(f64, f64)>, value| {
+        let (low, high) = range.unwrap_or((value, value));
+        Some((low.min(value), high.max(value)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_axes_have_round_ticks_that_hold_all_values() {
+        check(&[3.2, 9.6], 5, &["2", "4", "6", "8", "10"]);
+        check(&[9.1, 9.6], 5, &["9.1", "9.2", "9.3", "9.4", "9.5", "9.6"]);
+        check(&[0.0, 0.97], 4, &["0.00", "0.25", "0.50", "0.75", "1.00"]);
+        check(&[5.0, 5.0], 2, &["4.5", "5.0", "5.5"]);
+        check(&[0.0, 0.0], 2, &["-0.1", "0.0", "0.1"]);
+    }
+
+    #[test]
+    fn far_values_get_a_logarithmic_axis() {
+        check(&[21.0, 800.0], 6, &["20", "50", "100", "200", "500"]);
+        check(&[1.0, 1e6], 6, &["1", "10", "100", "1000", "10000", "100000", "1000000"]);
+    }
+
+    #[test]
+    fn positions_stay_on_the_axis() {
+        let axis = Axis::holding([10.0, 1000.0].into_iter(), 5).unwrap();
+        assert!(axis.at(10.0) < axis.at(100.0) && axis.at(100.0) < axis.at(1000.0));
+        for value in [0.0, -1.0, 1e12, f64::NAN, f64::INFINITY] {
+            assert!((0.0..=1.0).contains(&axis.at(value)), "{value}");
+        }
+        assert_eq!(Axis::holding([f64::NAN].into_iter(), 5), None);
+    }
+
+    #[track_caller]
+    fn check(values: &[f64], ticks: usize, labels: &[&str]) {
+        let axis = Axis::holding(values.iter().copied(), ticks).unwrap();
+        let found: Vec<String> = axis.labels(1.0).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(found, labels);
+    }
+}

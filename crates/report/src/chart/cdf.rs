@@ -1,0 +1,155 @@
+//! Latency distributions: one line per setting, time on a logarithmic axis, the share of samples on a
+//! logit axis, which shows the body and the nines of the tail alike.
+
+use latput_stats::Histogram;
+use latput_units::Nanos;
+
+use super::axis::Axis;
+use super::label::Labels;
+use super::svg::{Anchor, Area, Point, Svg, fitted};
+use super::{Size, both, setting_class};
+use crate::view::View;
+
+/// The shares with a line and a label.
+const SHARES: [(f64, &str); 7] = [
+    (0.01, "1 %"),
+    (0.1, "10 %"),
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+];
+
+/// Where a line may carry its name: where lines are far apart, first.
+const NAME_SHARES: [f64; 8] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97, 0.03, 0.6];
+
+/// Points are dropped until neighbours are this far apart, in pixels.
+const RESOLUTION: f64 = 2.0;
+
+/// One line: a setting's times.
+pub(crate) struct Line<'a> {
+    pub(crate) setting: usize,
+    pub(crate) times: &'a Histogram,
+}
+
+/// The picture for wide and narrow screens; empty without samples.
+pub(crate) fn cdf(view: &View<'_>, title: &str, lines: &[Line<'_>]) -> String {
+    both(|size| draw(view, title, lines, size).unwrap_or_default())
+}
+
+fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<String> {
+    let height = 340.0;
+    let plot = Area { left: 58.0, top: 30.0, right: size.width() - 14.0, bottom: height - 42.0 };
+    let most = lines.iter().map(|line| line.times.count()).max()?;
+    let shares: Vec<(f64, &str)> =
+        SHARES.into_iter().filter(|(share, _)| (1.0 - share) * most as f64 >= 1.0).collect();
+    let top_share = shares.last()?.0;
+    let quantiles = |share: f64| lines.iter().filter_map(move |line| line.times.quantile(share));
+    let low = quantiles(SHARES[0].0).min()?.as_ns().max(1) as f64;
+    let high = (quantiles(top_share).max()?.as_ns() as f64).max(low * 1.2);
+    let axis = Axis::logarithmic(low, high, if size == Size::Wide { 7 } else { 5 });
+    let (bottom, top) = (logit(SHARES[0].0), logit(top_share));
+    let at = |time: Nanos, share: f64| {
+        Point::new(
+            plot.left + plot.width() * axis.at(time.as_ns() as f64),
+            plot.bottom - plot.height() * (logit(share) - bottom) / (top - bottom),
+        )
+    };
+
+    let mut svg = Svg::new(size, height, title);
+    let levels: Vec<f64> = shares.iter().map(|(share, _)| at(Nanos::ZERO, *share).y).collect();
+    let ticks = axis.labels(1e3);
+    let uprights: Vec<f64> =
+        ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.at(*tick)).collect();
+    svg.grid(plot, &uprights, &levels);
+    for ((_, label), y) in shares.iter().zip(levels) {
+        svg.text(Point::new(plot.left - 7.0, y + 4.0), Anchor::End, "tick", label);
+    }
+    for ((_, label), x) in ticks.iter().zip(uprights) {
+        svg.text(Point::new(x, plot.bottom + 16.0), Anchor::Middle, "tick", label);
+    }
+    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &fitted(title, 14.5, size.width()));
+    let unit = Point::new(plot.right, plot.bottom + 36.0);
+    svg.text(unit, Anchor::End, "title", "round-trip time [us], logarithmic");
+
+    let drawn: Vec<Vec<Point>> =
+        lines.iter().map(|line| points(line.times, top_share, at)).collect();
+    let mut labels = Labels::new(plot);
+    for point in drawn.iter().flatten() {
+        labels.avoid(*point, 1.0);
+    }
+    // The recommended line finds its place first, so that it has a name in any crowd.
+    let mut order: Vec<(&Line<'_>, &Vec<Point>)> = lines.iter().zip(&drawn).collect();
+    order.sort_by_key(|(line, _)| !view.is_recommended(line.setting));
+    for (line, points) in order {
+        let tip = view.full_label(line.setting);
+        svg.group(&setting_class(line.setting), &tip, |svg| {
+            svg.polyline(
+                points,
+                if view.is_recommended(line.setting) { "line chosen" } else { "line" },
+            );
+            for share in NAME_SHARES {
+                let Some(time) = line.times.quantile(share) else { continue };
+                let beside = at(time, share);
+                if labels.place_beside(svg, beside, view.label(line.setting)) {
+                    break;
+                }
+            }
+        });
+    }
+    Some(svg.finish())
+}
+
+/// The distribution's steps as a line, without points that are too near to be seen apart.
+fn points(times: &Histogram, top_share: f64, at: impl Fn(Nanos, f64) -> Point) -> Vec<Point> {
+    let total = times.count() as f64;
+    let mut points: Vec<Point> = Vec::new();
+    let mut seen = 0;
+    let mut last = None;
+    for (time, count) in times.buckets() {
+        seen += count;
+        let share = seen as f64 / total;
+        if share < SHARES[0].0 {
+            continue;
+        }
+        let point = at(time, share.min(top_share));
+        let is_apart = points.last().is_none_or(|last: &Point| {
+            (last.x - point.x).abs() + (last.y - point.y).abs() >= RESOLUTION
+        });
+        last = Some(point);
+        if is_apart {
+            points.push(point);
+        }
+        if share >= top_share {
+            break;
+        }
+    }
+    if let (Some(end), Some(kept)) = (last, points.last())
+        && end != *kept
+    {
+        points.push(end);
+    }
+    points
+}
+
+fn logit(share: f64) -> f64 {
+    (share / (1.0 - share)).log10()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_rises_and_stays_short() {
+        let mut times = Histogram::new();
+        for ns in (1_000..200_000).step_by(7) {
+            times.record(Nanos::from_ns(ns));
+        }
+        let at = |time: Nanos, share: f64| Point::new(time.as_us_f64(), -share * 300.0);
+        let points = points(&times, 0.9999, at);
+        assert!((50..=320).contains(&points.len()), "{} points", points.len());
+        assert!(points.windows(2).all(|pair| pair[0].x <= pair[1].x && pair[0].y >= pair[1].y));
+    }
+}

@@ -1,0 +1,185 @@
+//! CPU by setting: where the busy time of both hosts went, and what a unit of work cost.
+
+use latput_model::Cell;
+use latput_trial::Metric;
+use latput_trial::observation::Role;
+
+use super::axis::Axis;
+use super::svg::{Anchor, Area, Point, Svg, fitted};
+use super::{Size, both, setting_class};
+use crate::format::{self, interval};
+use crate::view::{CPU_PARTS, View, estimate};
+
+const ROLES: [(Role, &str); 2] = [(Role::Sut, "SUT"), (Role::Generator, "gen")];
+const DEMANDS: [Metric; 2] = [Metric::SutServiceDemandUs, Metric::GeneratorServiceDemandUs];
+const FONT_SIZE: f64 = 12.0;
+
+/// Where things are in a picture of rows: a setting per row, a line per host in it.
+struct Rows {
+    size: Size,
+    plot: Area,
+    row_height: f64,
+}
+
+impl Rows {
+    /// Space between two lines of one row.
+    const LINE: f64 = 15.0;
+
+    fn new(size: Size, rows: usize) -> Self {
+        // On a phone the label stands above its bars, not beside them.
+        let (left, row_height) = match size {
+            Size::Wide => (134.0, 40.0),
+            Size::Narrow => (34.0, 56.0),
+        };
+        let bottom = 26.0 + row_height * rows as f64;
+        let plot = Area { left, top: 26.0, right: size.width() - 88.0, bottom };
+        Self { size, plot, row_height }
+    }
+
+    fn height(&self) -> f64 {
+        self.plot.bottom + 22.0
+    }
+
+    /// The middle of one host's line.
+    fn line(&self, row: usize, host: usize) -> f64 {
+        let before = if self.size == Size::Wide { 12.5 } else { 26.0 };
+        self.plot.top + self.row_height * row as f64 + before + Self::LINE * host as f64
+    }
+
+    fn x(&self, axis: &Axis, value: f64) -> f64 {
+        self.plot.left + self.plot.width() * axis.at(value)
+    }
+
+    fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
+        let title = fitted(title, 14.5, self.size.width());
+        svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", &title);
+        let ticks = axis.labels(divisor);
+        let uprights: Vec<f64> = ticks.iter().map(|(tick, _)| self.x(axis, *tick)).collect();
+        svg.grid(self.plot, &uprights, &[]);
+        for ((_, label), x) in ticks.iter().zip(uprights) {
+            svg.text(Point::new(x, self.plot.bottom + 16.0), Anchor::Middle, "tick", label);
+        }
+        let end = Point::new(self.size.width() - 4.0, self.plot.bottom + 16.0);
+        svg.text(end, Anchor::End, "tick", unit);
+    }
+
+    fn draw_label(&self, svg: &mut Svg, view: &View<'_>, row: usize, setting: usize) {
+        let class = if view.is_recommended(setting) { "name chosen" } else { "name" };
+        let top = self.plot.top + self.row_height * row as f64;
+        if self.size == Size::Wide {
+            let text = fitted(view.label(setting), FONT_SIZE, self.plot.left - 40.0);
+            svg.text(Point::new(self.plot.left - 34.0, top + 24.0), Anchor::End, class, &text);
+        } else {
+            let text = fitted(view.label(setting), FONT_SIZE, self.size.width() - 8.0);
+            svg.text(Point::new(4.0, top + 14.0), Anchor::Start, class, &text);
+        }
+        for (host, (_, name)) in ROLES.iter().enumerate() {
+            let at = Point::new(self.plot.left - 6.0, self.line(row, host) + 4.0);
+            svg.text(at, Anchor::End, "small", name);
+        }
+    }
+}
+
+/// Busy share of both hosts' CPUs, by part; empty where nothing is known.
+pub(crate) fn busy(view: &View<'_>, workload: usize) -> String {
+    both(|size| draw_busy(view, workload, size).unwrap_or_default())
+}
+
+/// Service demand of both hosts with intervals; empty where nothing is known.
+pub(crate) fn service_demand(view: &View<'_>, workload: usize) -> String {
+    both(|size| draw_service_demand(view, workload, size).unwrap_or_default())
+}
+
+fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
+    let cells = view.cells(workload);
+    let shares = |setting: usize, role: Role| view.cpu_shares(setting, workload, role);
+    let total = |shares: &[f64; 5]| shares.iter().sum::<f64>();
+    let all = cells
+        .iter()
+        .flat_map(|cell| ROLES.map(|(role, _)| shares(cell.setting, role)))
+        .flatten()
+        .map(|shares| total(&shares));
+    let axis = Axis::from_zero(all, if size == Size::Wide { 5 } else { 4 })?;
+    let rows = Rows::new(size, cells.len());
+    let title = format!("{}: busy CPU", view.workload_name(workload));
+    let mut svg = Svg::new(size, rows.height(), &title);
+    rows.draw_frame(&mut svg, &title, &axis, 0.01, "% of CPUs");
+    for (row, cell) in cells.iter().enumerate() {
+        svg.group(&format!("row s{}", cell.setting), "", |svg| {
+            rows.draw_label(svg, view, row, cell.setting);
+            for (host, (role, name)) in ROLES.into_iter().enumerate() {
+                let middle = rows.line(row, host);
+                let Some(parts) = shares(cell.setting, role) else {
+                    let at = Point::new(rows.plot.left + 4.0, middle + 4.0);
+                    svg.text(at, Anchor::Start, "small", "unknown");
+                    continue;
+                };
+                let mut sum = 0.0;
+                for (part, share) in CPU_PARTS.iter().zip(parts) {
+                    let (left, right) = (rows.x(&axis, sum), rows.x(&axis, sum + share));
+                    sum += share;
+                    let area = Area { left, top: middle - 5.5, right, bottom: middle + 5.5 };
+                    let tip = format!(
+                        "{}, {name}: {part} {}",
+                        view.full_label(cell.setting),
+                        format::percent(share)
+                    );
+                    svg.rect(area, part, &tip);
+                }
+                let at = Point::new(rows.x(&axis, sum) + 6.0, middle + 4.0);
+                let text = format!("{} %", format::number(sum * 100.0));
+                svg.text(at, Anchor::Start, "value", &text);
+            }
+        });
+    }
+    Some(svg.finish())
+}
+
+fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
+    let cells = view.cells(workload);
+    let known = cells.iter().flat_map(|cell| DEMANDS.map(|metric| estimate(cell, metric)));
+    let ends =
+        known.flatten().flat_map(|e| [e.value, interval(e).map_or(e.value, |(_, high)| high)]);
+    let axis = Axis::from_zero(ends, if size == Size::Wide { 5 } else { 4 })?;
+    let rows = Rows::new(size, cells.len());
+    let scale = view.scale(workload, DEMANDS[0]);
+    let title = format!("{}: service demand", view.workload_name(workload));
+    let mut svg = Svg::new(size, rows.height(), &title);
+    rows.draw_frame(&mut svg, &title, &axis, scale.divisor, scale.unit);
+    for (row, cell) in cells.iter().enumerate() {
+        let tip = demand_tip(view, cell, &scale);
+        svg.group(&format!("row {}", setting_class(cell.setting)), &tip, |svg| {
+            rows.draw_label(svg, view, row, cell.setting);
+            for (host, metric) in DEMANDS.into_iter().enumerate() {
+                let middle = rows.line(row, host);
+                let Some(estimate) = estimate(cell, metric) else { continue };
+                let x = rows.x(&axis, estimate.value);
+                let mut right = x + 4.0;
+                if let Some((low, high)) = interval(estimate) {
+                    let (from, to) = (rows.x(&axis, low), rows.x(&axis, high));
+                    svg.line(Point::new(from, middle), Point::new(to, middle), "whisker");
+                    right = right.max(to);
+                }
+                let class = if host == 0 { "dot" } else { "dot hollow" };
+                svg.circle(Point::new(x, middle), 4.0, class);
+                let half = format::half_width(estimate, &scale);
+                let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
+                let text = format!("{}{half}", scale.number(estimate.value));
+                svg.text(Point::new(right + 5.0, middle + 4.0), Anchor::Start, "value", &text);
+            }
+        });
+    }
+    Some(svg.finish())
+}
+
+fn demand_tip(view: &View<'_>, cell: &Cell, scale: &format::Scale) -> String {
+    let figures = DEMANDS.into_iter().filter_map(|metric| {
+        let estimate = estimate(cell, metric)?;
+        let ends = interval(estimate).map_or_else(String::new, |(low, high)| {
+            format!(" ({} to {})", scale.number(low), scale.number(high))
+        });
+        Some(format!("{} {}{ends}", format::long_name(metric), scale.with_unit(estimate.value)))
+    });
+    let figures: Vec<String> = figures.collect();
+    format!("{}: {}", view.full_label(cell.setting), figures.join(", "))
+}

@@ -1,0 +1,134 @@
+//! Puts names beside what they name, so that no two texts overlap.
+
+use super::svg::{Anchor, Area, Point, Svg, text_width};
+
+/// Font size of names in pictures; the style sheet's `.name` has the same.
+const FONT_SIZE: f64 = 12.0;
+
+/// Places taken in one picture.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    room: Area,
+    taken: Vec<Area>,
+}
+
+/// A name to be placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) class: &'a str,
+    /// Distance from the named point at least.
+    pub(crate) gap: f64,
+}
+
+impl Labels {
+    /// Labels stay inside `room`.
+    pub(crate) fn new(room: Area) -> Self {
+        Self { room, taken: Vec::new() }
+    }
+
+    /// Keeps labels away from a mark of this radius.
+    pub(crate) fn avoid(&mut self, at: Point, radius: f64) {
+        self.taken.push(around(at, radius));
+    }
+
+    /// Writes `text` as near to `at` as there is room, `gap` pixels away at least, with a fine line to it if it is not beside it;
+    /// writes nothing, and says so, where there is no room at all.
+    pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, name: Name<'_>) -> bool {
+        let Name { text, class, gap } = name;
+        let width = text_width(text, FONT_SIZE);
+        for distance in [0.0, 7.0, 17.0, 31.0, 49.0].map(|more| gap + more) {
+            for (side_x, side_y) in SIDES {
+                let start = Point::new(
+                    at.x + side_x * distance - (1.0 - side_x) / 2.0 * width,
+                    at.y + side_y * (distance + if side_x == 0.0 { 3.0 } else { 0.0 }) + 4.0,
+                );
+                let area = Area {
+                    left: start.x - 2.0,
+                    top: start.y - FONT_SIZE + 1.0,
+                    right: start.x + width + 2.0,
+                    bottom: start.y + 3.0,
+                };
+                if !self.room.holds(&area) || self.taken.iter().any(|taken| taken.overlaps(&area)) {
+                    continue;
+                }
+                if distance > gap + 10.0 {
+                    let end = Point::new(
+                        at.x.clamp(area.left, area.right),
+                        at.y.clamp(area.top, area.bottom),
+                    );
+                    svg.line(at, end, "leader");
+                }
+                svg.text(start, Anchor::Start, class, text);
+                self.taken.push(area);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes `text` right beside a line at `at`, to the right or the left; says whether there was room.
+    pub(crate) fn place_beside(&mut self, svg: &mut Svg, at: Point, text: &str) -> bool {
+        let width = text_width(text, FONT_SIZE);
+        for (left, baseline) in [(at.x + 6.0, at.y + 10.0), (at.x - 6.0 - width, at.y - 2.0)] {
+            let area = Area {
+                left: left - 2.0,
+                top: baseline - FONT_SIZE + 2.0,
+                right: left + width + 2.0,
+                bottom: baseline + 3.0,
+            };
+            if self.room.holds(&area) && !self.taken.iter().any(|taken| taken.overlaps(&area)) {
+                svg.text(Point::new(left, baseline), Anchor::Start, "name", text);
+                self.taken.push(area);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Sides of a point that a label may be on, the preferred first: right, left, above, below, then the corners.
+const SIDES: [(f64, f64); 8] = [
+    (1.0, 0.0),
+    (-1.0, 0.0),
+    (0.0, -1.0),
+    (0.0, 1.0),
+    (1.0, -1.0),
+    (1.0, 1.0),
+    (-1.0, -1.0),
+    (-1.0, 1.0),
+];
+
+fn around(at: Point, radius: f64) -> Area {
+    Area { left: at.x - radius, top: at.y - radius, right: at.x + radius, bottom: at.y + radius }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::Size;
+
+    #[test]
+    fn labels_of_the_same_point_do_not_overlap() {
+        let room = Area { left: 0.0, top: 0.0, right: 400.0, bottom: 300.0 };
+        let mut labels = Labels::new(room);
+        let mut svg = Svg::new(Size::Wide, 300.0, "");
+        let at = Point::new(200.0, 150.0);
+        labels.avoid(at, 5.0);
+        let name = Name { text: "500us", class: "name", gap: 9.0 };
+        for _ in 0..12 {
+            assert!(labels.place(&mut svg, at, name));
+        }
+        for (idx, area) in labels.taken.iter().enumerate() {
+            assert!(labels.taken[idx + 1..].iter().all(|other| !area.overlaps(other)));
+        }
+    }
+
+    #[test]
+    fn a_label_without_room_is_left_out() {
+        let room = Area { left: 0.0, top: 0.0, right: 20.0, bottom: 20.0 };
+        let mut svg = Svg::new(Size::Wide, 20.0, "");
+        let name = Name { text: "a long name", class: "name", gap: 9.0 };
+        assert!(!Labels::new(room).place(&mut svg, Point::new(10.0, 10.0), name));
+    }
+}

@@ -1,0 +1,230 @@
+//! A small SVG writer: every text is escaped, every coordinate has one decimal.
+
+use std::fmt::Write;
+
+use super::Size;
+
+/// Mean width of a character of the page's sans-serif font, as a share of its size.
+const CHARACTER_WIDTH: f64 = 0.56;
+
+/// An SVG picture in the making.
+#[derive(Debug)]
+pub(crate) struct Svg {
+    size: Size,
+    height: f64,
+    title: String,
+    body: String,
+}
+
+/// Where a text begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A point of a picture, from its upper left corner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+}
+
+/// A rectangle of a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Area {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) right: f64,
+    pub(crate) bottom: f64,
+}
+
+impl Point {
+    pub(crate) const fn new(x: f64, y: f64) -> Self {
+        Self { x, y }
+    }
+}
+
+impl Area {
+    pub(crate) fn width(&self) -> f64 {
+        self.right - self.left
+    }
+
+    pub(crate) fn height(&self) -> f64 {
+        self.bottom - self.top
+    }
+
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
+    }
+
+    pub(crate) fn holds(&self, other: &Self) -> bool {
+        self.left <= other.left
+            && other.right <= self.right
+            && self.top <= other.top
+            && other.bottom <= self.bottom
+    }
+}
+
+impl Svg {
+    /// `title` is what a screen reader says.
+    pub(crate) fn new(size: Size, height: f64, title: &str) -> Self {
+        Self { size, height, title: title.to_owned(), body: String::new() }
+    }
+
+    pub(crate) fn text(&mut self, at: Point, anchor: Anchor, class: &str, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        };
+        let (x, y, text) = (coordinate(at.x), coordinate(at.y), escaped(text));
+        let _ =
+            write!(self.body, "<text x=\"{x}\" y=\"{y}\"{anchor} class=\"{class}\">{text}</text>");
+    }
+
+    pub(crate) fn line(&mut self, from: Point, to: Point, class: &str) {
+        let [x1, y1, x2, y2] = [from.x, from.y, to.x, to.y].map(coordinate);
+        let _ = write!(
+            self.body,
+            "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>"
+        );
+    }
+
+    /// `tip` is shown when the pointer rests on it.
+    pub(crate) fn rect(&mut self, area: Area, class: &str, tip: &str) {
+        let [x, y, width, height] =
+            [area.left, area.top, area.width().max(0.0), area.height()].map(coordinate);
+        let tip = tip_element(tip);
+        let _ = write!(
+            self.body,
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" class=\"{class}\">{tip}</rect>"
+        );
+    }
+
+    pub(crate) fn circle(&mut self, at: Point, radius: f64, class: &str) {
+        let [x, y, radius] = [at.x, at.y, radius].map(coordinate);
+        let _ =
+            write!(self.body, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" class=\"{class}\"/>");
+    }
+
+    /// Fine lines across `plot`: upright ones at `xs`, level ones at `ys`.
+    pub(crate) fn grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
+        let c = coordinate;
+        let (top, bottom) = (c(plot.top), c(plot.bottom));
+        let upright = xs.iter().map(|x| format!("M{} {top}V{bottom}", c(*x)));
+        let (left, right) = (c(plot.left), c(plot.right));
+        let level = ys.iter().map(|y| format!("M{left} {}H{right}", c(*y)));
+        let lines: String = upright.chain(level).collect();
+        self.path(&lines, "grid-line");
+    }
+
+    pub(crate) fn path(&mut self, data: &str, class: &str) {
+        let _ = write!(self.body, "<path d=\"{data}\" class=\"{class}\"/>");
+    }
+
+    pub(crate) fn polyline(&mut self, points: &[Point], class: &str) {
+        let points: Vec<String> = points
+            .iter()
+            .map(|point| format!("{},{}", coordinate(point.x), coordinate(point.y)))
+            .collect();
+        let _ = write!(self.body, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
+    }
+
+    /// What is drawn by `draw` belongs to one setting and is highlighted together; `tip` is shown when
+    /// the pointer rests on any of it, and may be empty.
+    pub(crate) fn group(&mut self, class: &str, tip: &str, draw: impl FnOnce(&mut Self)) {
+        let _ = write!(self.body, "<g class=\"{class}\">{}", tip_element(tip));
+        draw(self);
+        self.body += "</g>";
+    }
+
+    pub(crate) fn finish(self) -> String {
+        let (width, height) = (self.size.width(), self.height);
+        let (class, title) = (self.size.class(), escaped(&self.title));
+        format!(
+            "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+             aria-label=\"{title}\">{}</svg>",
+            self.body
+        )
+    }
+}
+
+/// Estimated width of a text in the page's font.
+pub(crate) fn text_width(text: &str, font_size: f64) -> f64 {
+    text.chars().count() as f64 * font_size * CHARACTER_WIDTH
+}
+
+/// A text cut to a width, with an ellipsis where something is missing.
+pub(crate) fn fitted(text: &str, font_size: f64, width: f64) -> String {
+    if text_width(text, font_size) <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        if text_width(&kept, font_size) + 2.0 * font_size * CHARACTER_WIDTH > width {
+            break;
+        }
+        kept.push(c);
+    }
+    kept + "…"
+}
+
+/// One decimal, and none where it is 0.
+pub(crate) fn coordinate(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+fn tip_element(tip: &str) -> String {
+    if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(tip)) }
+}
+
+/// Text as XML and HTML have it, inside elements and quoted attributes.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '&' => escaped += "&amp;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            c if c.is_control() => escaped.push('?'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_tips_cannot_leave_their_element() {
+        let mut svg = Svg::new(Size::Wide, 10.0, "\"><script>");
+        svg.text(Point::new(1.0, 2.0), Anchor::Start, "t", "</text><script>alert(1)</script>");
+        svg.group("g", "</title><script>", |_| ());
+        let text = svg.finish();
+        assert!(!text.contains("<script"), "{text}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_to_its_width() {
+        assert_eq!(fitted("short", 12.0, 100.0), "short");
+        let cut = fitted("a rather long label", 12.0, 60.0);
+        assert!(cut.ends_with('…') && text_width(&cut, 12.0) <= 60.0, "{cut}");
+        assert_eq!(fitted("abc", 12.0, 1.0), "…");
+    }
+
+    #[test]
+    fn coordinates_are_short() {
+        assert_eq!(coordinate(12.0), "12");
+        assert_eq!(coordinate(12.34), "12.3");
+    }
+}

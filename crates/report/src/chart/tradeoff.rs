@@ -1,0 +1,222 @@
+//! The trade-off picture: one figure against another, an interval ellipse around each setting, and
+//! the settings that no other beats joined (after the ellipsis plots of flent).
+
+use latput_model::Cell;
+use latput_stats::Estimate;
+use latput_trial::Metric;
+use latput_trial::metric::Better;
+
+use super::axis::Axis;
+use super::label::{Labels, Name};
+use super::svg::{Anchor, Area, Point, Svg, coordinate, fitted, text_width};
+use super::{Size, both, setting_class};
+use crate::format::{interval, long_name, short_name};
+use crate::view::{View, estimate};
+
+/// What one axis shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) workload: usize,
+    pub(crate) metric: Metric,
+}
+
+/// One setting in the picture.
+struct Mark<'a> {
+    setting: usize,
+    x: &'a Estimate,
+    y: &'a Estimate,
+}
+
+/// Names are written beside the points up to this many settings; the legend has them all.
+const MOST_NAMES: usize = 24;
+
+impl Choice {
+    /// `tcp_rr: p99`.
+    pub(crate) fn name(self, view: &View<'_>) -> String {
+        format!("{}: {}", view.workload_name(self.workload), short_name(self.metric))
+    }
+
+    fn title(self, view: &View<'_>) -> String {
+        let unit = view.scale(self.workload, self.metric).unit;
+        let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
+        format!("{}: {}{unit}", view.workload_name(self.workload), short_name(self.metric))
+    }
+}
+
+/// The picture for wide and narrow screens; empty if no setting has both figures.
+pub(crate) fn tradeoff(view: &View<'_>, x: Choice, y: Choice) -> String {
+    let marks = marks(view, x, y);
+    both(|size| draw(view, x, y, &marks, size).unwrap_or_default())
+}
+
+fn marks<'a>(view: &View<'a>, x: Choice, y: Choice) -> Vec<Mark<'a>> {
+    let figure = |setting, choice: Choice| -> Option<&'a Estimate> {
+        let cell: &'a Cell = view.cell(setting, choice.workload)?;
+        estimate(cell, choice.metric)
+    };
+    let settings = view.settings().into_iter();
+    settings
+        .filter_map(|setting| {
+            Some(Mark { setting, x: figure(setting, x)?, y: figure(setting, y)? })
+        })
+        .collect()
+}
+
+fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -> Option<String> {
+    let height = if size == Size::Wide { 400.0 } else { 340.0 };
+    let plot = Area { left: 52.0, top: 40.0, right: size.width() - 14.0, bottom: height - 46.0 };
+    let ends = |estimate: &Estimate| {
+        let (low, high) = interval(estimate).unwrap_or((estimate.value, estimate.value));
+        [low, estimate.value, high]
+    };
+    let ticks = if size == Size::Wide { 6 } else { 4 };
+    let x_axis = Axis::holding(marks.iter().flat_map(|mark| ends(mark.x)), ticks)?;
+    let y_axis = Axis::holding(marks.iter().flat_map(|mark| ends(mark.y)), 6)?;
+    let title = format!("{} against {}", y.title(view), x.title(view));
+    let mut svg = Svg::new(size, height, &title);
+    let at = |x: f64, y: f64| {
+        Point::new(
+            plot.left + plot.width() * x_axis.at(x),
+            plot.bottom - plot.height() * y_axis.at(y),
+        )
+    };
+    draw_frame(&mut svg, view, plot, (x, &x_axis), (y, &y_axis));
+    let frontier: Vec<Point> = frontier(marks, x.metric, y.metric)
+        .iter()
+        .map(|mark| at(mark.x.value, mark.y.value))
+        .collect();
+    if frontier.len() > 1 {
+        svg.polyline(&frontier, "frontier");
+    }
+    let mut labels = Labels::new(Area { top: plot.top - 8.0, ..plot });
+    for mark in marks {
+        let radius = if view.is_recommended(mark.setting) { 11.0 } else { 6.0 };
+        labels.avoid(at(mark.x.value, mark.y.value), radius);
+    }
+    for mark in marks {
+        let tip = tip(view, mark, x, y);
+        let centre = at(mark.x.value, mark.y.value);
+        svg.group(&setting_class(mark.setting), &tip, |svg| {
+            if let (Some(x), Some(y)) = (interval(mark.x), interval(mark.y)) {
+                svg.path(&ellipse(centre, at(x.0, y.0), at(x.1, y.1)), "ellipse");
+            }
+            svg.circle(centre, 3.5, "dot");
+            if view.is_recommended(mark.setting) {
+                svg.circle(centre, 9.0, "ring");
+            }
+            if marks.len() <= MOST_NAMES {
+                let (class, gap) = if view.is_recommended(mark.setting) {
+                    ("name chosen", 15.0)
+                } else {
+                    ("name", 9.0)
+                };
+                labels.place(svg, centre, Name { text: view.label(mark.setting), class, gap });
+            }
+        });
+    }
+    Some(svg.finish())
+}
+
+fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y: (Choice, &Axis)) {
+    let scale = |choice: Choice| view.scale(choice.workload, choice.metric).divisor;
+    let (x_ticks, y_ticks) = (x.1.labels(scale(x.0)), y.1.labels(scale(y.0)));
+    let left = |tick: f64| plot.left + plot.width() * x.1.at(tick);
+    let top = |tick: f64| plot.bottom - plot.height() * y.1.at(tick);
+    let lefts: Vec<f64> = x_ticks.iter().map(|(tick, _)| left(*tick)).collect();
+    let tops: Vec<f64> = y_ticks.iter().map(|(tick, _)| top(*tick)).collect();
+    svg.grid(plot, &lefts, &tops);
+    for ((_, label), left) in x_ticks.iter().zip(lefts) {
+        svg.text(Point::new(left, plot.bottom + 16.0), Anchor::Middle, "tick", label);
+    }
+    for ((_, label), top) in y_ticks.iter().zip(tops) {
+        svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick", label);
+    }
+    let room = plot.right - 4.0;
+    let title = titled(&y.0.title(view), hint(y.0.metric, '↓', '↑'), room);
+    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &title);
+    let title = titled(&x.0.title(view), hint(x.0.metric, '←', '→'), room);
+    svg.text(Point::new(plot.right, plot.bottom + 38.0), Anchor::End, "title", &title);
+}
+
+/// Which way along an axis is better, in words of falling length.
+fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
+    match metric.better() {
+        Better::Higher => [format!(" {higher} more is better"), format!(" {higher}")],
+        Better::Lower => [format!(" {lower} less is better"), format!(" {lower}")],
+        Better::Neither => [String::new(), String::new()],
+    }
+}
+
+/// A title with as much of its hint as there is room for.
+fn titled(title: &str, hints: [String; 2], room: f64) -> String {
+    const FONT_SIZE: f64 = 14.5; // 13 of the style sheet, bold
+    let [long, short] = hints;
+    if text_width(&format!("{title}{long}"), FONT_SIZE) <= room {
+        return format!("{title}{long}");
+    }
+    fitted(title, FONT_SIZE, room - text_width(&short, FONT_SIZE)) + &short
+}
+
+/// Four quarters, since an interval's ends need not be as far from the figure on both sides.
+fn ellipse(centre: Point, low: Point, high: Point) -> String {
+    let c = coordinate;
+    let (left, right) = (centre.x - low.x, high.x - centre.x);
+    let (down, up) = (low.y - centre.y, centre.y - high.y);
+    format!(
+        "M{} {}A{} {} 0 0 0 {} {}A{} {} 0 0 0 {} {}A{} {} 0 0 0 {} {}A{} {} 0 0 0 {} {}Z",
+        c(high.x),
+        c(centre.y),
+        c(right),
+        c(up),
+        c(centre.x),
+        c(high.y),
+        c(left),
+        c(up),
+        c(low.x),
+        c(centre.y),
+        c(left),
+        c(down),
+        c(centre.x),
+        c(low.y),
+        c(right),
+        c(down),
+        c(high.x),
+        c(centre.y),
+    )
+}
+
+/// The marks that no other beats in both figures, from left to right; none where a figure only
+/// describes.
+fn frontier<'m, 'a>(marks: &'m [Mark<'a>], x: Metric, y: Metric) -> Vec<&'m Mark<'a>> {
+    let gain = |metric: Metric, value: f64| match metric.better() {
+        Better::Higher => Some(value),
+        Better::Lower => Some(-value),
+        Better::Neither => None,
+    };
+    let gains = |mark: &Mark<'_>| Some((gain(x, mark.x.value)?, gain(y, mark.y.value)?));
+    let is_beaten = |mark: &Mark<'_>| {
+        let Some(own) = gains(mark) else { return true };
+        marks.iter().filter_map(gains).any(|other| {
+            other.0 >= own.0 && other.1 >= own.1 && (other.0 > own.0 || other.1 > own.1)
+        })
+    };
+    let mut front: Vec<&Mark<'_>> = marks.iter().filter(|mark| !is_beaten(mark)).collect();
+    front.sort_by(|a, b| a.x.value.total_cmp(&b.x.value));
+    front
+}
+
+fn tip(view: &View<'_>, mark: &Mark<'_>, x: Choice, y: Choice) -> String {
+    let figure = |choice: Choice, estimate: &Estimate| {
+        let scale = view.scale(choice.workload, choice.metric);
+        let ends = interval(estimate).map_or_else(String::new, |(low, high)| {
+            format!(" ({} to {})", scale.number(low), scale.number(high))
+        });
+        let name = long_name(choice.metric);
+        format!(
+            "{}, {name}: {}{ends}",
+            view.workload_name(choice.workload),
+            scale.with_unit(estimate.value)
+        )
+    };
+    format!("{} · {} · {}", view.full_label(mark.setting), figure(x, mark.x), figure(y, mark.y))
+}

@@ -1,0 +1,516 @@
+//! The JSON document of `tune`, `run` and `report`, schema 1: results and summary under names that
+//! will stay.
+//!
+//! Every name ends in its unit (`_ns`, `_bps`, `_ratio`, `_us`); times are integers in nanoseconds or
+//! floats of a mean; a ratio is 0 to 1, or this setting's figure over the first setting's in
+//! `against_first_ratio`. Absent or `null` is unknown, never 0. What a later version adds is added as
+//! new fields; a change of meaning is a new `schema`.
+
+use std::collections::BTreeMap;
+
+use latput_model::{Cell, Summary};
+use latput_stats as stats;
+use latput_trial::observation::{HostObservation, Observation};
+use latput_trial::results::{LabelledSetting, Row};
+use latput_trial::{Metric, Results};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::format::interval;
+use crate::view::{CPU_PARTS, View, cpu_shares};
+
+/// The version of the document's schema.
+pub const SCHEMA: u32 = 1;
+
+/// Results and what they amount to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// Version of latput that measured.
+    pub latput_version: String,
+    /// The plan's name.
+    pub name: String,
+    /// `lab`, or the testbed file's name.
+    pub testbed: String,
+    /// The goal as the plan has it.
+    pub goal: Option<String>,
+    /// Wanted confidence of intervals, such as 0.99.
+    pub confidence: f64,
+    /// Wanted half width of the interval of a rate, as a share of it.
+    pub half_width_ratio: f64,
+    /// Seed of the order of trials. In text, since many JSON readers keep only 53 bits of a number.
+    pub seed: String,
+    /// Trials that were planned at least.
+    pub planned_trials_count: u64,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// The settings; others name one by its index. The first is what others are compared to.
+    pub settings: Vec<Setting>,
+    /// The workloads; others name one by its index.
+    pub workloads: Vec<Workload>,
+    /// The finished trials in the order they ran.
+    pub runs: Vec<Run>,
+    /// Every setting under every workload.
+    pub cells: Vec<CellDocument>,
+    /// Settings that no other beats on rate, latency and CPU cost at once, by index.
+    pub pareto_settings: Vec<usize>,
+    /// What to set.
+    pub recommendation: Option<Recommendation>,
+    /// Runs far from their cell's others.
+    pub outliers: Vec<Outlier>,
+    /// Checks that failed.
+    pub failed_checks: Vec<FailedCheck>,
+    /// Intervals wider than asked for, and what of the results could not be used.
+    pub warnings: Vec<String>,
+    /// Remarks of the run.
+    pub notes: Vec<String>,
+}
+
+/// What must be known of a host to judge its figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Name in the testbed.
+    pub host: String,
+    /// `sut`, `generator` or `observer`.
+    pub role: String,
+    /// The measured interface.
+    pub interface: String,
+    /// Kernel, driver, CPU model and so on, in the order they were read.
+    pub facts: Vec<Fact>,
+}
+
+/// One fact of a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fact {
+    /// What.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// One setting of the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// What tables call it.
+    pub label: String,
+    /// Role, then knob in the kernel's spelling, then the value with its unit.
+    pub by_role: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// One load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// What tables call it.
+    pub name: String,
+    /// `tcp_rr`, `tcp_stream` or `udp_stream`.
+    pub kind: String,
+    /// Sizes, connections, burst and rates, each with its unit in its name; switches are 0 or 1.
+    pub parameters: BTreeMap<String, u64>,
+}
+
+/// One finished trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Which repetition of the plan; differences are paired within a block.
+    pub block: u32,
+    /// Index into `settings`.
+    pub setting: usize,
+    /// Index into `workloads`.
+    pub workload: usize,
+    /// Start, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Every figure of this run by its name.
+    pub metrics: BTreeMap<String, f64>,
+    /// What each host's kernel counted.
+    pub hosts: Vec<RunHost>,
+    /// Names of the checks that held.
+    pub checks_passed: Vec<String>,
+    /// The checks that did not, with their figures.
+    pub checks_failed: Vec<RunCheck>,
+}
+
+/// One host in one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunHost {
+    /// Name in the testbed.
+    pub host: String,
+    /// `sut`, `generator` or `observer`.
+    pub role: String,
+    /// Length of the window.
+    pub window_ns: u64,
+    /// Busy share of the host's CPUs by part: user, system, irq, softirq, steal.
+    pub cpu_ratio: BTreeMap<String, f64>,
+    /// CPU time of latput's own counter sampling.
+    pub sampling_cpu_ns: u64,
+    /// Packets in.
+    pub rx_packets_count: u64,
+    /// Packets out.
+    pub tx_packets_count: u64,
+    /// Dropped on the way in.
+    pub rx_dropped_count: u64,
+    /// Dropped on the way out.
+    pub tx_dropped_count: u64,
+    /// `NET_RX` and `NET_TX` softirq runs.
+    pub softirqs_count: u64,
+    /// Hardware interrupts.
+    pub interrupts_count: u64,
+    /// The knobs as read before the trial.
+    pub knobs: Vec<KnobReading>,
+}
+
+/// One knob as read back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KnobReading {
+    /// The kernel's name.
+    pub knob: String,
+    /// `device`, or the queue it is of.
+    pub place: String,
+    /// The value with its unit.
+    pub value: String,
+}
+
+/// A check that failed in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunCheck {
+    /// What was checked.
+    pub name: String,
+    /// The figures.
+    pub detail: String,
+}
+
+/// One setting under one workload, over all runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellDocument {
+    /// Index into `settings`.
+    pub setting: usize,
+    /// Index into `workloads`.
+    pub workload: usize,
+    /// How many runs.
+    pub runs_count: usize,
+    /// Each figure with its interval.
+    pub metrics: BTreeMap<String, Estimate>,
+    /// Each figure over the first setting's, paired within blocks.
+    pub against_first_ratio: BTreeMap<String, Estimate>,
+    /// Whether the rate's interval is as narrow as was asked for.
+    pub narrow_enough: bool,
+    /// Round-trip times of all runs together.
+    pub latency_histogram: Option<Histogram>,
+    /// The probe's round-trip times of all runs together.
+    pub probe_histogram: Option<Histogram>,
+}
+
+/// A figure and its interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Lower end; `null` for a single run.
+    pub low: Option<f64>,
+    /// Upper end; `null` for a single run.
+    pub high: Option<f64>,
+    /// The confidence that the interval really has.
+    pub confidence: f64,
+    /// `student_t`, `order_statistic`, `bootstrap`, `paired_log_ratio` or `single`.
+    pub method: String,
+    /// Independent values that it rests on.
+    pub runs_count: usize,
+}
+
+/// Counts of durations. `upper_ns[i]` is the largest duration that bucket `i` counts; buckets are at
+/// most 0.1 % wide.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Histogram {
+    /// Upper ends of the buckets that are not empty, ascending.
+    pub upper_ns: Vec<u64>,
+    /// How many durations each has.
+    pub count: Vec<u64>,
+}
+
+/// What to set, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Recommendation {
+    /// The goal in full.
+    pub goal: String,
+    /// Index into `settings`.
+    pub setting: usize,
+    /// Whether the interval of the difference excludes none.
+    pub proven: bool,
+    /// The objective over the first setting's; `null` if the first is recommended.
+    pub against_first_ratio: Option<Estimate>,
+    /// Why, in sentences.
+    pub reason: Vec<String>,
+    /// The command lines that apply it. `IFACE` stands for the reader's interface where the measured
+    /// one was the lab's.
+    pub commands: Vec<String>,
+}
+
+/// A run far from its cell's others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Outlier {
+    /// Index into `settings`.
+    pub setting: usize,
+    /// Index into `workloads`.
+    pub workload: usize,
+    /// Which repetition.
+    pub block: u32,
+    /// The figure that stands out.
+    pub metric: String,
+    /// Its value in this run.
+    pub value: f64,
+    /// The median of the cell's runs.
+    pub median: f64,
+}
+
+/// Checks of one name that failed in one cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailedCheck {
+    /// Index into `settings`.
+    pub setting: usize,
+    /// Index into `workloads`.
+    pub workload: usize,
+    /// The check's name.
+    pub name: String,
+    /// In how many runs.
+    pub runs_count: usize,
+    /// The figures of the first.
+    pub detail: String,
+}
+
+impl Document {
+    /// The document of these results.
+    pub fn new(results: &Results, summary: &Summary) -> Self {
+        let view = View::new(results, summary);
+        Self {
+            schema: SCHEMA,
+            latput_version: results.latput_version.clone(),
+            name: results.name.clone(),
+            testbed: results.testbed.clone(),
+            goal: results.goal.clone(),
+            confidence: finite(results.confidence),
+            half_width_ratio: finite(results.half_width),
+            seed: results.seed.to_string(),
+            planned_trials_count: results.planned_trials,
+            hosts: results.hosts.iter().map(host).collect(),
+            settings: results.settings.iter().map(setting).collect(),
+            workloads: results.workloads.iter().map(workload).collect(),
+            runs: results.rows.iter().map(|row| run(results, row)).collect(),
+            cells: summary.cells.iter().map(cell).collect(),
+            pareto_settings: summary.pareto.clone(),
+            recommendation: summary.recommendation.as_ref().map(|advice| Recommendation {
+                goal: advice.goal.clone(),
+                setting: advice.setting,
+                proven: advice.proven,
+                against_first_ratio: advice.against_first.as_ref().and_then(estimate),
+                reason: advice.reason.clone(),
+                commands: view.commands(advice.setting).into_iter().map(|c| c.line).collect(),
+            }),
+            outliers: summary.outliers.iter().map(outlier).collect(),
+            failed_checks: summary.failed_checks.iter().map(failed_check).collect(),
+            warnings: [&*summary.too_wide, &*summary.warnings].concat(),
+            notes: results.notes.clone(),
+        }
+    }
+
+    /// The JSON Schema (draft 2020-12) of the document, for `docs/` and for tests.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+}
+
+fn host(facts: &latput_trial::results::HostFacts) -> Host {
+    let fact = |(key, value): &(String, String)| Fact { key: key.clone(), value: value.clone() };
+    Host {
+        host: facts.host.clone(),
+        role: facts.role.name().to_owned(),
+        interface: facts.interface.clone(),
+        facts: facts.facts.iter().map(fact).collect(),
+    }
+}
+
+fn setting(setting: &LabelledSetting) -> Setting {
+    let values = |setting: &latput_knobs::Setting| {
+        setting.iter().map(|(knob, value)| (knob.to_string(), value.to_string())).collect()
+    };
+    let by_role = setting.by_role.iter();
+    Setting {
+        label: setting.label.clone(),
+        by_role: by_role.map(|(role, knobs)| (role.name().to_owned(), values(knobs))).collect(),
+    }
+}
+
+fn workload(workload: &latput_trial::Workload) -> Workload {
+    Workload {
+        name: workload.name.clone(),
+        kind: workload.traffic.kind().to_owned(),
+        parameters: parameters(workload)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    }
+}
+
+/// What tells a workload from another of its kind, each with its unit in its name.
+pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str, u64)> {
+    use latput_trial::Traffic;
+    let mut parameters = match workload.traffic {
+        Traffic::TcpRr { request_bytes, response_bytes, burst, connections, nodelay } => vec![
+            ("request_bytes", request_bytes.get()),
+            ("response_bytes", response_bytes.get()),
+            ("burst_count", u64::from(burst)),
+            ("connections_count", u64::from(connections)),
+            ("nodelay", u64::from(nodelay)),
+        ],
+        Traffic::TcpStream { message_bytes, connections } => vec![
+            ("message_bytes", message_bytes.get()),
+            ("connections_count", u64::from(connections)),
+        ],
+        Traffic::UdpStream { datagram_bytes, rate } => {
+            vec![("datagram_bytes", datagram_bytes.get()), ("rate_bps", rate.get())]
+        }
+    };
+    parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
+    parameters
+}
+
+fn run(results: &Results, row: &Row) -> Run {
+    let traffic = results.workloads.get(row.workload).map(|workload| workload.traffic);
+    let value = |metric: &Metric| {
+        let value = metric.value(&traffic?, &row.observation)?;
+        value.is_finite().then(|| (metric.name().to_owned(), value))
+    };
+    let (passed, failed): (Vec<_>, Vec<_>) =
+        row.observation.checks.iter().partition(|check| check.passed);
+    Run {
+        block: row.block,
+        setting: row.setting,
+        workload: row.workload,
+        started_unix_ms: row.started_unix_ms,
+        metrics: Metric::ALL.iter().filter_map(value).collect(),
+        hosts: run_hosts(&row.observation),
+        checks_passed: passed.iter().map(|check| check.name.clone()).collect(),
+        checks_failed: failed
+            .iter()
+            .map(|check| RunCheck { name: check.name.clone(), detail: check.detail.clone() })
+            .collect(),
+    }
+}
+
+fn run_hosts(observation: &Observation) -> Vec<RunHost> {
+    let cpu_ratio = |host: &HostObservation| {
+        let shares = cpu_shares(&host.cpu()).into_iter().flatten();
+        CPU_PARTS.iter().map(|part| (*part).to_owned()).zip(shares).collect()
+    };
+    let knobs = |host: &HostObservation| {
+        let state = host.state.0.iter();
+        state
+            .map(|((knob, place), value)| KnobReading {
+                knob: knob.to_string(),
+                place: place.to_string(),
+                value: value.to_string(),
+            })
+            .collect()
+    };
+    observation
+        .hosts
+        .iter()
+        .map(|host| RunHost {
+            host: host.host.clone(),
+            role: host.role.name().to_owned(),
+            window_ns: host.window.as_ns(),
+            cpu_ratio: cpu_ratio(host),
+            sampling_cpu_ns: host.sampling_cpu.as_ns(),
+            rx_packets_count: host.interface.rx_packets,
+            tx_packets_count: host.interface.tx_packets,
+            rx_dropped_count: host.interface.rx_dropped,
+            tx_dropped_count: host.interface.tx_dropped,
+            softirqs_count: host.softirqs,
+            interrupts_count: host.interrupts,
+            knobs: knobs(host),
+        })
+        .collect()
+}
+
+fn cell(cell: &Cell) -> CellDocument {
+    let estimates = |estimates: &BTreeMap<Metric, stats::Estimate>| {
+        let known = estimates.iter();
+        known.filter_map(|(metric, e)| Some((metric.name().to_owned(), estimate(e)?))).collect()
+    };
+    CellDocument {
+        setting: cell.setting,
+        workload: cell.workload,
+        runs_count: cell.runs,
+        metrics: estimates(&cell.metrics),
+        against_first_ratio: estimates(&cell.against_first),
+        narrow_enough: cell.narrow_enough,
+        latency_histogram: cell.latency.as_ref().map(histogram),
+        probe_histogram: cell.probe.as_ref().map(histogram),
+    }
+}
+
+/// A figure that is no number has no place in JSON: it is left out.
+fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
+    let method = match estimate.method {
+        stats::Method::StudentT => "student_t",
+        stats::Method::OrderStatistic => "order_statistic",
+        stats::Method::Bootstrap => "bootstrap",
+        stats::Method::PairedLogRatio => "paired_log_ratio",
+        stats::Method::Single => "single",
+    };
+    let ends = interval(estimate);
+    estimate.value.is_finite().then(|| Estimate {
+        value: estimate.value,
+        low: ends.map(|(low, _)| low),
+        high: ends.map(|(_, high)| high),
+        confidence: finite(estimate.confidence),
+        method: method.to_owned(),
+        runs_count: estimate.runs,
+    })
+}
+
+fn histogram(histogram: &stats::Histogram) -> Histogram {
+    let (upper_ns, count) =
+        histogram.buckets().map(|(upper, count)| (upper.as_ns(), count)).unzip();
+    Histogram { upper_ns, count }
+}
+
+fn outlier(outlier: &latput_model::summary::Outlier) -> Outlier {
+    Outlier {
+        setting: outlier.setting,
+        workload: outlier.workload,
+        block: outlier.block,
+        metric: outlier.metric.name().to_owned(),
+        value: finite(outlier.value),
+        median: finite(outlier.median),
+    }
+}
+
+fn failed_check(check: &latput_model::summary::FailedCheck) -> FailedCheck {
+    FailedCheck {
+        setting: check.setting,
+        workload: check.workload,
+        name: check.name.clone(),
+        runs_count: check.runs,
+        detail: check.detail.clone(),
+    }
+}
+
+/// JSON has no NaN and no infinity; a damaged file must not make a document that nobody can read.
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value } else { 0.0 }
+}

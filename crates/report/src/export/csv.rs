@@ -1,0 +1,137 @@
+//! One line per run: the setting, the workload, and every figure, each column with its unit.
+
+use std::collections::BTreeSet;
+
+use latput_knobs::{Knob, Value};
+use latput_trial::observation::{HostObservation, Role};
+use latput_trial::results::Row;
+use latput_trial::{Metric, Results};
+
+use crate::document::parameters;
+use crate::view::{CPU_PARTS, cpu_shares};
+
+/// The columns that do not depend on the plan.
+const FIRST: [&str; 8] = [
+    "run_idx",
+    "block",
+    "started_unix_ms",
+    "setting_idx",
+    "setting",
+    "workload_idx",
+    "workload",
+    "kind",
+];
+
+/// All finished runs as RFC 4180 has it (CRLF, quotes where needed), with a header. A field is empty
+/// where the workload has no such figure or the host could not tell.
+pub fn csv(results: &Results) -> String {
+    let parameters = parameter_names(results);
+    let knobs = knob_columns(results);
+    let mut header: Vec<String> = FIRST.iter().map(|&name| name.to_owned()).collect();
+    header.extend(parameters.iter().map(|&name| name.to_owned()));
+    header.extend(knobs.iter().map(|&(role, knob)| knob_column(role, knob)));
+    header.extend(Metric::ALL.iter().map(ToString::to_string));
+    for role in [Role::Sut, Role::Generator] {
+        let part_column = |part: &&str| format!("{}_cpu_{part}_ratio", role.name());
+        header.extend(CPU_PARTS.iter().map(part_column));
+    }
+    header.extend(["sent_bytes", "received_bytes", "checks_failed"].map(str::to_owned));
+
+    let mut text = line(&header);
+    for (idx, row) in results.rows.iter().enumerate() {
+        text += &line(&fields(results, idx, row, &parameters, &knobs));
+    }
+    text
+}
+
+fn fields(
+    results: &Results,
+    idx: usize,
+    row: &Row,
+    parameter_names: &BTreeSet<&'static str>,
+    knobs: &BTreeSet<(Role, Knob)>,
+) -> Vec<String> {
+    let setting = results.settings.get(row.setting);
+    let workload = results.workloads.get(row.workload);
+    let mut fields = vec![
+        idx.to_string(),
+        row.block.to_string(),
+        row.started_unix_ms.to_string(),
+        row.setting.to_string(),
+        setting.map_or_else(String::new, |setting| setting.label.clone()),
+        row.workload.to_string(),
+        workload.map_or_else(String::new, |workload| workload.name.clone()),
+        workload.map_or_else(String::new, |workload| workload.traffic.kind().to_owned()),
+    ];
+    let own = workload.map(parameters).unwrap_or_default();
+    for name in parameter_names {
+        let value = own.iter().find(|(own_name, _)| own_name == name);
+        fields.push(value.map_or_else(String::new, |(_, value)| value.to_string()));
+    }
+    for (role, knob) in knobs {
+        let value = setting.and_then(|setting| setting.by_role.get(role)?.get(knob));
+        fields.push(value.map_or_else(String::new, knob_value));
+    }
+    for metric in Metric::ALL {
+        let value = workload.and_then(|w| metric.value(&w.traffic, &row.observation));
+        fields.push(optional(value));
+    }
+    for role in [Role::Sut, Role::Generator] {
+        let mut hosts = row.observation.hosts.iter();
+        let shares = hosts.find(|host| host.role == role).map(HostObservation::cpu);
+        let shares = shares.and_then(|time| cpu_shares(&time));
+        fields.extend((0..CPU_PARTS.len()).map(|part| optional(shares.map(|s| s[part]))));
+    }
+    fields.push(row.observation.traffic.sent_bytes.to_string());
+    fields.push(row.observation.traffic.received_bytes.to_string());
+    let failed = row.observation.checks.iter().filter(|check| !check.passed);
+    fields.push(failed.map(|check| check.name.as_str()).collect::<Vec<_>>().join(";"));
+    fields
+}
+
+fn parameter_names(results: &Results) -> BTreeSet<&'static str> {
+    results.workloads.iter().flat_map(parameters).map(|(name, _)| name).collect()
+}
+
+fn knob_columns(results: &Results) -> BTreeSet<(Role, Knob)> {
+    let by_role = results.settings.iter().flat_map(|setting| &setting.by_role);
+    by_role.flat_map(|(&role, knobs)| knobs.keys().map(move |&knob| (role, knob))).collect()
+}
+
+/// `sut_gro_flush_timeout_ns`: the kernel's name, as sysfs spells it, and the unit.
+fn knob_column(role: Role, knob: Knob) -> String {
+    let unit = match knob {
+        Knob::Mtu => "_bytes",
+        Knob::Txqueuelen => "_packets",
+        Knob::NapiDeferHardIrqs => "_count",
+        Knob::GroFlushTimeout => "_ns",
+        _ => "",
+    };
+    format!("{}_{}{unit}", role.name(), knob.name().replace('-', "_"))
+}
+
+fn knob_value(value: &Value) -> String {
+    match value {
+        Value::Time(time) => time.as_ns().to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// All digits that the figure has; empty if there is none.
+fn optional(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
+}
+
+fn line(fields: &[String]) -> String {
+    let quoted: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+    quoted.join(",") + "\r\n"
+}
+
+/// RFC 4180, section 2, rules 5 to 7.
+fn quoted(field: &str) -> String {
+    if field.contains(['"', ',', '\r', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}

@@ -1,0 +1,101 @@
+//! The trade-off tables for a pull request, an issue or a wiki.
+
+use std::fmt::Write;
+
+use latput_model::Summary;
+use latput_trial::Results;
+
+use crate::format;
+use crate::view::{View, estimate, is_too_wide, main_metrics};
+
+/// The recommendation, one table per workload, and what is wrong with the figures.
+pub fn markdown(results: &Results, summary: &Summary) -> String {
+    let view = View::new(results, summary);
+    let mut text = format!("# {}\n\n", escaped(&results.name));
+    if let Some(shortage) = view.shortage() {
+        let _ = writeln!(text, "{shortage}\n");
+    }
+    text += &recommendation(&view);
+    for (idx, _) in view.workloads() {
+        text += &workload_table(&view, idx);
+    }
+    let marks = "`>` recommended, `*` not beaten on rate, latency and CPU cost at once, `~` interval \
+                 wider than asked for, `!` a check failed";
+    if !summary.cells.is_empty() {
+        let confidence = view.confidence();
+        let _ = writeln!(text, "{marks}; ± is half the {confidence}.\n");
+    }
+    for (title, lines) in crate::table::remarks(&view) {
+        let _ = writeln!(text, "## {title}\n");
+        for line in lines {
+            let _ = writeln!(text, "- {}", escaped(&line));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn recommendation(view: &View<'_>) -> String {
+    let Some(advice) = &view.summary.recommendation else { return String::new() };
+    let mut text = format!("**Recommended: {}**", escaped(&view.full_label(advice.setting)));
+    if let Some(objective) = view.objective() {
+        let _ = write!(text, ", {}", escaped(&objective));
+    }
+    let _ = writeln!(text, ".\nGoal: {}.\n", escaped(&advice.goal));
+    let reason: Vec<String> = advice.reason.iter().map(|line| escaped(line)).collect();
+    let _ = writeln!(text, "{}\n", reason.join(" "));
+    for command in view.commands(advice.setting) {
+        // Four spaces make code without a fence that a hostile name could close.
+        let _ = writeln!(text, "    {}", format::printable(&command.line));
+    }
+    text.push('\n');
+    text
+}
+
+fn workload_table(view: &View<'_>, idx: usize) -> String {
+    let Some(workload) = view.results.workloads.get(idx) else { return String::new() };
+    let present = view.metrics(idx);
+    let metrics: Vec<_> =
+        main_metrics(workload).into_iter().filter(|metric| present.contains(metric)).collect();
+    let mut text = format!("## {}\n\n| | {} |", escaped(&workload.name), escaped(&view.knobs));
+    for &metric in &metrics {
+        let scale = view.scale(idx, metric);
+        let _ = write!(text, " {} {} |", format::short_name(metric), scale.unit);
+    }
+    let _ = writeln!(text, " runs |\n|---|---|{}", "---:|".repeat(metrics.len() + 1));
+    for cell in view.cells(idx) {
+        let marks = crate::table::marks(view, cell.setting, idx).replace('*', "\\*");
+        let _ = write!(text, "| {marks} | {} |", escaped(view.label(cell.setting)));
+        for &metric in &metrics {
+            let scale = view.scale(idx, metric);
+            let figure = estimate(cell, metric).map_or_else(String::new, |estimate| {
+                let half = format::half_width(estimate, &scale);
+                let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
+                format!("{}{half}", scale.number(estimate.value))
+            });
+            let wide = if is_too_wide(cell, &workload.traffic, metric) { " ~" } else { "" };
+            let _ = write!(text, " {figure}{wide} |");
+        }
+        let _ = writeln!(text, " {} |", cell.runs);
+    }
+    text.push('\n');
+    text
+}
+
+/// Text that Markdown shows as it is, inside and outside of a table.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in format::printable(text).chars() {
+        match c {
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '&' => escaped += "&amp;",
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,396 @@
+//! What the page's template shows, section by section.
+
+use latput_trial::observation::Role;
+use latput_trial::{Metric, Traffic};
+use serde::Serialize;
+
+use super::tables::{self, Table};
+use crate::chart::cdf::{Line, cdf};
+use crate::chart::cpu;
+use crate::chart::tradeoff::{Choice, tradeoff};
+use crate::format;
+use crate::view::{CPU_PARTS, Command, View, rate_metric};
+
+/// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
+/// settings stays small, all pictures together have about this many marks.
+const MOST_MARKS: usize = 1200;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Page {
+    title: String,
+    subtitle: String,
+    shortage: Option<String>,
+    answer: Option<Answer>,
+    knobs: String,
+    legend: Vec<LegendEntry>,
+    tradeoff: Tradeoff,
+    cpu: Vec<CpuPanel>,
+    cpu_parts: [&'static str; 5],
+    cdfs: Vec<String>,
+    figures: Vec<Table>,
+    differences: Vec<Table>,
+    first: String,
+    confidence: String,
+    intervals: String,
+    half_width: String,
+    remarks: Vec<Remarks>,
+    settings: Vec<Named>,
+    read_back: Vec<Named>,
+    hosts: Vec<Named>,
+    workloads: Vec<Named>,
+    method: Vec<(String, String)>,
+    definitions: Vec<(String, String, String)>,
+}
+
+/// The recommendation.
+#[derive(Debug, Serialize)]
+struct Answer {
+    setting: String,
+    goal: String,
+    objective: Option<String>,
+    proven: bool,
+    /// Sentences cut into what is code, between backticks, and what is not.
+    reason: Vec<(bool, String)>,
+    commands: Vec<(String, String)>,
+    is_lab: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct LegendEntry {
+    class: String,
+    setting: usize,
+    label: String,
+    recommended: bool,
+    first: bool,
+}
+
+/// The trade-off pictures and the choices that switch between them.
+#[derive(Debug, Serialize)]
+struct Tradeoff {
+    x: Vec<String>,
+    y: Vec<String>,
+    panels: Vec<Panel>,
+}
+
+#[derive(Debug, Serialize)]
+struct Panel {
+    x: usize,
+    y: usize,
+    svg: String,
+}
+
+#[derive(Debug, Serialize)]
+struct CpuPanel {
+    busy: String,
+    service_demand: String,
+}
+
+/// Remarks under one heading.
+#[derive(Debug, Serialize)]
+struct Remarks {
+    title: &'static str,
+    lines: Vec<String>,
+}
+
+/// A list of names and values with a heading.
+#[derive(Debug, Serialize)]
+struct Named {
+    title: String,
+    rows: Vec<(String, String)>,
+}
+
+impl Page {
+    pub(crate) fn new(view: &View<'_>) -> Self {
+        let results = view.results;
+        let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
+        Self {
+            title: format::printable(&results.name),
+            subtitle: format!(
+                "{} on {}, {}, {}, {}",
+                format::count(results.settings.len(), "setting"),
+                format::printable(&results.testbed),
+                format::count(results.workloads.len(), "workload"),
+                format::count(view.blocks(), "block"),
+                format::count(results.rows.len(), "trial"),
+            ),
+            shortage: view.shortage(),
+            answer: answer(view),
+            knobs: view.knobs.clone(),
+            legend: legend(view),
+            tradeoff: trade_offs(view),
+            cpu: workloads
+                .iter()
+                .map(|&idx| CpuPanel {
+                    busy: cpu::busy(view, idx),
+                    service_demand: cpu::service_demand(view, idx),
+                })
+                .filter(|panel| !panel.busy.is_empty() || !panel.service_demand.is_empty())
+                .collect(),
+            cpu_parts: CPU_PARTS,
+            cdfs: workloads.iter().flat_map(|&idx| cdfs(view, idx)).collect(),
+            figures: workloads.iter().map(|&idx| tables::figures(view, idx)).collect(),
+            differences: workloads
+                .iter()
+                .filter_map(|&idx| tables::differences(view, idx))
+                .collect(),
+            first: view.full_label(0),
+            confidence: format::percent(results.confidence),
+            intervals: view.confidence(),
+            half_width: format::percent(results.half_width),
+            remarks: crate::table::remarks(view)
+                .into_iter()
+                .map(|(title, lines)| Remarks { title, lines })
+                .collect(),
+            settings: settings(view),
+            read_back: read_back(view),
+            hosts: hosts(view),
+            workloads: workloads_in_full(view),
+            method: method(view),
+            definitions: definitions(view, &workloads),
+        }
+    }
+}
+
+fn answer(view: &View<'_>) -> Option<Answer> {
+    let advice = view.summary.recommendation.as_ref()?;
+    let command = |Command { hosts, line }| (hosts, line);
+    Some(Answer {
+        setting: view.full_label(advice.setting),
+        goal: advice.goal.clone(),
+        objective: view.objective(),
+        proven: advice.proven,
+        reason: code_and_prose(&advice.reason.join(" ")),
+        commands: view.commands(advice.setting).into_iter().map(command).collect(),
+        is_lab: view.is_lab(),
+    })
+}
+
+/// Every other piece between backticks is code.
+fn code_and_prose(text: &str) -> Vec<(bool, String)> {
+    text.split('`').enumerate().map(|(idx, piece)| (idx % 2 == 1, piece.to_owned())).collect()
+}
+
+fn legend(view: &View<'_>) -> Vec<LegendEntry> {
+    let entry = |setting| LegendEntry {
+        class: crate::chart::setting_class(setting),
+        setting,
+        label: view.label(setting).to_owned(),
+        recommended: view.is_recommended(setting),
+        first: setting == 0,
+    };
+    view.settings().into_iter().map(entry).collect()
+}
+
+/// Across: what a workload gets done, or costs. Upwards: what it waits. The first of each makes the
+/// first picture: bulk goodput against the tail of a single request.
+fn trade_offs(view: &View<'_>) -> Tradeoff {
+    let mut x = Vec::new();
+    let mut y = Vec::new();
+    for (workload, described) in view.workloads() {
+        let present = view.metrics(workload);
+        let choices = |metrics: &[Metric]| -> Vec<Choice> {
+            let known = metrics.iter().filter(|metric| present.contains(metric));
+            known.map(|&metric| Choice { workload, metric }).collect()
+        };
+        x.extend(choices(&[rate_metric(&described.traffic)]));
+        y.extend(choices(&[
+            Metric::LatencyNsP99,
+            Metric::LatencyNsP50,
+            Metric::LatencyNsP999,
+            Metric::ProbeNsP99,
+            Metric::ProbeNsMean,
+            Metric::LossRatio,
+            Metric::JitterNs,
+        ]));
+    }
+    let is_bulk =
+        |choice: &Choice| matches!(view.traffic(choice.workload), Traffic::TcpStream { .. });
+    x.sort_by_key(|choice| !is_bulk(choice));
+    for (workload, _) in view.workloads() {
+        let metric = Metric::SutServiceDemandUs;
+        if view.metrics(workload).contains(&metric) {
+            x.push(Choice { workload, metric });
+        }
+    }
+    let most = (MOST_MARKS / view.settings().len().max(1)).isqrt().clamp(3, 10);
+    x.truncate(most);
+    y.truncate(most);
+    let panels = y.iter().enumerate().flat_map(|(y_idx, &y)| {
+        let panel = move |(x_idx, &x): (usize, &Choice)| Panel {
+            x: x_idx,
+            y: y_idx,
+            svg: tradeoff(view, x, y),
+        };
+        x.iter().enumerate().map(panel)
+    });
+    let panels = panels.collect();
+    let names = |choices: &[Choice]| choices.iter().map(|choice| choice.name(view)).collect();
+    Tradeoff { x: names(&x), y: names(&y), panels }
+}
+
+fn cdfs(view: &View<'_>, workload: usize) -> Vec<String> {
+    let cells = view.cells(workload);
+    let name = view.workload_name(workload);
+    let latency: Vec<Line<'_>> = cells
+        .iter()
+        .filter_map(|cell| Some(Line { setting: cell.setting, times: cell.latency.as_ref()? }))
+        .collect();
+    let probe: Vec<Line<'_>> = cells
+        .iter()
+        .filter_map(|cell| Some(Line { setting: cell.setting, times: cell.probe.as_ref()? }))
+        .collect();
+    let pictures = [
+        cdf(view, &format!("{name}: transactions not longer than"), &latency),
+        cdf(view, &format!("{name}: pings not longer than"), &probe),
+    ];
+    pictures.into_iter().filter(|picture| !picture.is_empty()).collect()
+}
+
+fn settings(view: &View<'_>) -> Vec<Named> {
+    let values = |setting: &latput_trial::results::LabelledSetting| {
+        let by_role = setting.by_role.iter();
+        by_role
+            .flat_map(|(role, knobs)| {
+                knobs
+                    .iter()
+                    .map(|(knob, value)| (format!("{}: {knob}", role.name()), value.to_string()))
+            })
+            .collect()
+    };
+    let settings = view.results.settings.iter();
+    settings
+        .map(|setting| Named { title: format::printable(&setting.label), rows: values(setting) })
+        .collect()
+}
+
+/// The knobs of each host as read before the first run of each setting.
+fn read_back(view: &View<'_>) -> Vec<Named> {
+    let mut lists = Vec::new();
+    for setting in view.settings() {
+        let Some(row) = view.results.rows.iter().find(|row| row.setting == setting) else {
+            continue;
+        };
+        for host in &row.observation.hosts {
+            let state = host.state.0.iter();
+            let rows: Vec<(String, String)> = state
+                .map(|((knob, place), value)| (format!("{knob} ({place})"), value.to_string()))
+                .collect();
+            if !rows.is_empty() {
+                let title =
+                    format!("{}: {}", view.full_label(setting), format::printable(&host.host));
+                lists.push(Named { title, rows });
+            }
+        }
+    }
+    lists
+}
+
+fn hosts(view: &View<'_>) -> Vec<Named> {
+    let hosts = view.results.hosts.iter();
+    hosts
+        .map(|host| {
+            let mut rows = vec![("interface".to_owned(), host.interface.clone())];
+            rows.extend(host.facts.iter().cloned());
+            Named {
+                title: format!("{} ({})", format::printable(&host.host), host.role.name()),
+                rows,
+            }
+        })
+        .collect()
+}
+
+fn workloads_in_full(view: &View<'_>) -> Vec<Named> {
+    let workloads = view.results.workloads.iter();
+    workloads
+        .map(|workload| {
+            let parameters = crate::document::parameters(workload).into_iter();
+            let mut rows = vec![("kind".to_owned(), workload.traffic.kind().to_owned())];
+            rows.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_string())));
+            Named { title: format::printable(&workload.name), rows }
+        })
+        .collect()
+}
+
+fn method(view: &View<'_>) -> Vec<(String, String)> {
+    let results = view.results;
+    let mut lines = vec![
+        (
+            "Order",
+            format!(
+                "{} of {} planned trials in {}, the order within each drawn from seed {}",
+                results.rows.len(),
+                results.planned_trials,
+                format::count(view.blocks(), "block"),
+                results.seed
+            ),
+        ),
+        (
+            "Intervals",
+            format!(
+                "{} confidence; means with Student's t, percentiles as medians over runs with \
+                 order-statistic or bootstrap intervals, never averaged; wanted ±{} of a rate",
+                format::percent(results.confidence),
+                format::percent(results.half_width)
+            ),
+        ),
+        (
+            "Differences",
+            "ratios to the first setting, paired within blocks, interval on their logarithms"
+                .to_owned(),
+        ),
+        (
+            "Busy CPU",
+            "total − idle − iowait = user + system + irq + softirq + steal of all CPUs of a host; \
+             guest time is inside user and not counted twice; kernel threads are in system"
+                .to_owned(),
+        ),
+        (
+            "Service demand",
+            "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput, as \
+             netperf defines it"
+                .to_owned(),
+        ),
+        (
+            "Latency",
+            "every transaction of the measurement window, after the warm-up was cut, in a histogram \
+             whose buckets are at most 0.1 % wide"
+                .to_owned(),
+        ),
+    ];
+    if view.shares_kernel() {
+        lines.push((
+            "Hosts on one kernel",
+            "each host is held to its own CPUs, so its CPU time is that of those CPUs; the parts are \
+             checked against the machine's total in every trial (check cpu-parts-add-up)"
+                .to_owned(),
+        ));
+    }
+    for host in &results.hosts {
+        let role = match host.role {
+            Role::Sut => "SUT",
+            Role::Generator => "generator",
+            Role::Observer => "observer",
+        };
+        if let Some(ratio) = view.sampling_ratio(&host.host) {
+            let text = format!(
+                "{} of one CPU on {} ({role})",
+                format::percent(ratio),
+                format::printable(&host.host)
+            );
+            lines.push(("Cost of sampling", text));
+        }
+    }
+    lines.push(("latput", format::printable(&results.latput_version)));
+    lines.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, String)> {
+    let is_used =
+        |metric: &&Metric| workloads.iter().any(|&idx| view.metrics(idx).contains(metric));
+    let used = Metric::ALL.iter().filter(is_used);
+    used.map(|&metric| {
+        let short = format::short_name(metric).to_owned();
+        (short, metric.name().to_owned(), format::long_name(metric).to_owned())
+    })
+    .collect()
+}

@@ -1,0 +1,164 @@
+//! The tables of the page: every figure with its interval, and the differences against the first
+//! setting.
+
+use latput_trial::Metric;
+use latput_trial::metric::Better;
+use serde::Serialize;
+
+use crate::format::{self, interval};
+use crate::view::{View, estimate, is_too_wide};
+
+/// One workload's table.
+#[derive(Debug, Serialize)]
+pub(crate) struct Table {
+    pub(crate) workload: String,
+    knobs: String,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Column {
+    name: &'static str,
+    unit: String,
+    tip: String,
+    /// `main` is always shown, `more` only when all figures are asked for.
+    group: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    setting: usize,
+    class: String,
+    label: String,
+    recommended: bool,
+    pareto: bool,
+    failed: bool,
+    runs: usize,
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug, Serialize)]
+struct Cell {
+    /// For sorting; the empty text where there is no figure.
+    key: String,
+    text: String,
+    interval: String,
+    /// How sure the interval is.
+    tip: String,
+    /// `better`, `worse`, `wide` or nothing.
+    class: &'static str,
+    mark: &'static str,
+}
+
+/// Every figure of a workload.
+pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
+    let metrics = view.metrics(workload);
+    let traffic = view.traffic(workload);
+    table(view, workload, &metrics, |view, measured, metric| {
+        let scale = view.scale(workload, metric);
+        let Some(estimate) = estimate(measured, metric) else { return unknown() };
+        let is_wide = is_too_wide(measured, &traffic, metric);
+        Cell {
+            key: estimate.value.to_string(),
+            text: scale.number(estimate.value),
+            interval: interval(estimate).map_or_else(String::new, |(low, high)| {
+                format!("{} – {}", scale.number(low), scale.number(high))
+            }),
+            tip: format::interval_kind(estimate),
+            class: if is_wide { "wide" } else { "" },
+            mark: if is_wide { "~" } else { "" },
+        }
+    })
+}
+
+/// Paired differences of a workload against the first setting; `None` where there is none.
+pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
+    let known = |metric: &Metric| {
+        view.cells(workload).iter().any(|cell| cell.against_first.contains_key(metric))
+    };
+    let metrics: Vec<Metric> = view.metrics(workload).into_iter().filter(known).collect();
+    let mut table = table(view, workload, &metrics, |_, measured, metric| {
+        let Some(ratio) =
+            measured.against_first.get(&metric).filter(|ratio| ratio.value.is_finite())
+        else {
+            return unknown();
+        };
+        let (class, mark) = match (metric.better(), ratio.excludes(1.0), ratio.value > 1.0) {
+            (Better::Neither, _, _) | (_, false, _) => ("", ""),
+            (Better::Higher, true, true) | (Better::Lower, true, false) => ("better", "✓"),
+            _ => ("worse", "✗"),
+        };
+        Cell {
+            key: ratio.value.to_string(),
+            text: format::change(ratio.value),
+            interval: format::change_interval(ratio).unwrap_or_default(),
+            tip: format::interval_kind(ratio),
+            class,
+            mark,
+        }
+    });
+    table.rows.retain(|row| row.setting != 0);
+    for column in &mut table.columns {
+        column.unit.clear();
+    }
+    (!table.rows.is_empty() && !metrics.is_empty()).then_some(table)
+}
+
+fn table(
+    view: &View<'_>,
+    workload: usize,
+    metrics: &[Metric],
+    cell: impl Fn(&View<'_>, &latput_model::Cell, Metric) -> Cell,
+) -> Table {
+    let columns = metrics.iter().map(|&metric| Column {
+        name: format::short_name(metric),
+        unit: view.scale(workload, metric).unit.to_owned(),
+        tip: format!("{} ({metric})", format::long_name(metric)),
+        group: group(metric),
+    });
+    let rows = view.cells(workload).into_iter().map(|measured| Row {
+        setting: measured.setting,
+        class: crate::chart::setting_class(measured.setting),
+        label: view.label(measured.setting).to_owned(),
+        recommended: view.is_recommended(measured.setting),
+        pareto: view.is_pareto(measured.setting),
+        failed: view.has_failed_check(measured.setting, workload),
+        runs: measured.runs,
+        cells: metrics.iter().map(|&metric| cell(view, measured, metric)).collect(),
+    });
+    Table {
+        workload: view.workload_name(workload),
+        knobs: view.knobs.clone(),
+        columns: columns.collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn unknown() -> Cell {
+    Cell {
+        key: String::new(),
+        text: "–".to_owned(),
+        interval: String::new(),
+        tip: "unknown".to_owned(),
+        class: "",
+        mark: "",
+    }
+}
+
+fn group(metric: Metric) -> &'static str {
+    match metric {
+        Metric::ThroughputBps
+        | Metric::TransactionsPerS
+        | Metric::LatencyNsP50
+        | Metric::LatencyNsP99
+        | Metric::ProbeNsMean
+        | Metric::ProbeNsP99
+        | Metric::LossRatio
+        | Metric::JitterNs
+        | Metric::ReorderedRatio
+        | Metric::SutCpuBusyRatio
+        | Metric::SutServiceDemandUs => "main",
+        _ => "more",
+    }
+}

@@ -1,0 +1,420 @@
+//! The trade-off table, the recommendation and the remarks, for a terminal or a pipe.
+
+use std::fmt::Write;
+
+use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
+use latput_model::{Cell, Summary};
+use latput_trial::{Metric, Results, Traffic};
+
+use crate::format::{self, printable};
+use crate::view::{View, estimate, is_too_wide, main_metrics, rate_metric};
+
+/// Where the text goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// Characters a line may have.
+    pub columns: usize,
+    /// Whether it is a terminal: colours and rules are left out otherwise.
+    pub is_terminal: bool,
+}
+
+/// One column of figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Column {
+    workload: usize,
+    metric: Metric,
+    scale: format::Scale,
+    with_interval: bool,
+}
+
+/// A table in the making: its columns, and what all of them need.
+struct Layout<'v, 'a> {
+    view: &'v View<'a>,
+    columns: Vec<Column>,
+    is_terminal: bool,
+}
+
+/// Table, recommendation, warnings, outlier runs and failed checks.
+pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String {
+    let view = View::new(results, summary);
+    let mut text = heading(&view, screen);
+    if let Some(shortage) = view.shortage() {
+        text += &wrapped(&shortage, "", screen.columns);
+        text.push('\n');
+    }
+    if !view.settings().is_empty() {
+        text += &tables(&view, screen);
+        text += &legend(&view, screen);
+        text.push('\n');
+    }
+    text += &recommendation(&view, screen);
+    for (title, lines) in remarks(&view) {
+        text += &painted(title, Paint::Bold, screen);
+        text.push('\n');
+        for line in lines {
+            text += &wrapped(&line, "  ", screen.columns);
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// What is wrong with the figures, by heading; also for Markdown and HTML.
+pub(crate) fn remarks(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
+    let place = |setting, workload| {
+        format!("{}, {}", view.full_label(setting), view.workload_name(workload))
+    };
+    let outliers = view.summary.outliers.iter().map(|outlier| {
+        let traffic = view.traffic(outlier.workload);
+        let scale = format::Scale::of(outlier.metric, &traffic, outlier.value.max(outlier.median));
+        format!(
+            "{}, block {}: {} {}, median of its cell {}",
+            place(outlier.setting, outlier.workload),
+            outlier.block,
+            format::short_name(outlier.metric),
+            scale.with_unit(outlier.value),
+            scale.with_unit(outlier.median),
+        )
+    });
+    let failed = view.summary.failed_checks.iter().map(|check| {
+        format!(
+            "{}: {} ({}): {}",
+            place(check.setting, check.workload),
+            check.name,
+            format::count(check.runs, "run"),
+            check.detail
+        )
+    });
+    let sections = [
+        ("Warnings", [&*view.summary.too_wide, &*view.summary.warnings].concat()),
+        ("Failed checks", failed.collect()),
+        ("Outlier runs", outliers.collect()),
+        ("Notes", view.results.notes.clone()),
+    ];
+    sections.into_iter().filter(|(_, lines): &(_, Vec<String>)| !lines.is_empty()).collect()
+}
+
+/// `>` recommended, `*` in the Pareto set, `!` a check failed in this cell.
+pub(crate) fn marks(view: &View<'_>, setting: usize, workload: usize) -> String {
+    let mut marks = row_marks(view, setting);
+    if view.has_failed_check(setting, workload) {
+        marks.push('!');
+    }
+    marks
+}
+
+fn row_marks(view: &View<'_>, setting: usize) -> String {
+    let mut marks = String::new();
+    if view.is_recommended(setting) {
+        marks.push('>');
+    }
+    if view.is_pareto(setting) {
+        marks.push('*');
+    }
+    marks
+}
+
+fn heading(view: &View<'_>, screen: Screen) -> String {
+    let results = view.results;
+    let line = format!(
+        "{} on {}: {}, {}, {}, {}",
+        results.name,
+        results.testbed,
+        format::count(results.settings.len(), "setting"),
+        format::count(results.workloads.len(), "workload"),
+        format::count(view.blocks(), "block"),
+        format::count(results.rows.len(), "trial"),
+    );
+    wrapped(&line, "", screen.columns) + "\n"
+}
+
+/// One table if it can be read on this screen, else one per workload.
+fn tables(view: &View<'_>, screen: Screen) -> String {
+    let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
+    if let Some(layout) = wide_layout(view, &workloads, screen) {
+        return layout.render() + "\n";
+    }
+    let tables = workloads.iter().map(|&idx| narrow_layout(view, idx, screen).render());
+    tables.map(|table| table + "\n").collect()
+}
+
+/// All workloads side by side: intervals of rates only, and CPU figures as far as they fit.
+fn wide_layout<'v, 'a>(
+    view: &'v View<'a>,
+    workloads: &[usize],
+    screen: Screen,
+) -> Option<Layout<'v, 'a>> {
+    let mut columns: Vec<Column> =
+        workloads.iter().flat_map(|&idx| workload_columns(view, idx)).collect();
+    let wanted = |column: &Column| match view.traffic(column.workload) {
+        Traffic::TcpRr { burst, .. } => burst == 0 || column.metric != Metric::LatencyNsP50,
+        _ => true,
+    };
+    columns.retain(wanted);
+    for with_interval in [true, false] {
+        for column in &mut columns {
+            column.with_interval = with_interval || matches!(column.metric, Metric::ThroughputBps);
+        }
+        let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
+        if layout.width() <= screen.columns {
+            return Some(layout);
+        }
+    }
+    // Both CPU columns of the last workloads go first: a service demand without its CPU misleads.
+    for &idx in workloads.iter().rev() {
+        let is_cpu =
+            |metric| matches!(metric, Metric::SutCpuBusyRatio | Metric::SutServiceDemandUs);
+        columns.retain(|column| column.workload != idx || !is_cpu(column.metric));
+        let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
+        if layout.width() <= screen.columns {
+            // Two workloads without CPU in a row of four is still a trade-off table; less is not.
+            let has_cpu = layout.columns.iter().any(|column| is_cpu(column.metric));
+            return has_cpu.then_some(layout);
+        }
+    }
+    None
+}
+
+/// One workload alone: every figure with its interval, as far as it fits.
+fn narrow_layout<'v, 'a>(view: &'v View<'a>, idx: usize, screen: Screen) -> Layout<'v, 'a> {
+    let columns = workload_columns(view, idx);
+    let mut layout = Layout { view, columns, is_terminal: screen.is_terminal };
+    for column in &mut layout.columns {
+        column.with_interval = true;
+    }
+    let rate = rate_metric(&view.traffic(idx));
+    while layout.width() > screen.columns {
+        let last = layout.columns.iter_mut().rev().find(|c| c.with_interval && c.metric != rate);
+        match last {
+            Some(column) => column.with_interval = false,
+            // Too narrow for anything: the terminal will wrap, nothing is hidden.
+            None => break,
+        }
+    }
+    layout
+}
+
+fn workload_columns(view: &View<'_>, idx: usize) -> Vec<Column> {
+    let Some(workload) = view.results.workloads.get(idx) else { return Vec::new() };
+    let present = view.metrics(idx);
+    main_metrics(workload)
+        .into_iter()
+        .filter(|metric| present.contains(metric))
+        .map(|metric| Column {
+            workload: idx,
+            metric,
+            scale: view.scale(idx, metric),
+            with_interval: false,
+        })
+        .collect()
+}
+
+impl Layout<'_, '_> {
+    /// Columns before the figures: the marks and the setting.
+    const BEFORE: usize = 2;
+
+    fn width(&self) -> usize {
+        let table = self.table();
+        self.column_widths(&table).iter().sum()
+    }
+
+    /// The line of workload names, a rule under each, then the table.
+    fn render(&self) -> String {
+        let table = self.table();
+        let widths = self.column_widths(&table);
+        let rule = if self.is_terminal { "─" } else { "-" };
+        let mut names = " ".repeat(widths.iter().take(Self::BEFORE).sum());
+        let mut start = 0;
+        while start < self.columns.len() {
+            let workload = self.columns[start].workload;
+            let end = self.columns[start..]
+                .iter()
+                .position(|column| column.workload != workload)
+                .map_or(self.columns.len(), |len| start + len);
+            let span: usize = widths[Self::BEFORE + start..Self::BEFORE + end].iter().sum();
+            let room = span.saturating_sub(2);
+            let name: String = self.view.workload_name(workload).chars().take(room).collect();
+            let fill = rule.repeat(room.saturating_sub(name.chars().count() + 1));
+            let _ = write!(names, "  {name} {fill}");
+            start = end;
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        format!("{}\n{}\n", names.trim_end(), lines.join("\n"))
+    }
+
+    fn column_widths(&self, table: &Table) -> Vec<usize> {
+        let contents = table.column_max_content_widths();
+        let widths = contents.iter().enumerate().map(|(idx, &content)| {
+            let (left, right) = self.padding(idx);
+            usize::from(left) + usize::from(content) + usize::from(right)
+        });
+        widths.collect()
+    }
+
+    /// Workloads stand a little apart.
+    fn padding(&self, idx: usize) -> (u16, u16) {
+        let Some(figure) = idx.checked_sub(Self::BEFORE) else { return (0, 1) };
+        let starts_group =
+            figure == 0 || self.columns[figure].workload != self.columns[figure - 1].workload;
+        (if starts_group { 2 } else { 1 }, 1)
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).force_no_tty();
+        if self.is_terminal {
+            table.enforce_styling();
+        }
+        let mut header = vec![TableCell::new(""), TableCell::new(format!("\n{}", self.view.knobs))];
+        header.extend(self.columns.iter().map(|column| {
+            let name = format::short_name(column.metric);
+            TableCell::new(format!("{name}\n{}", column.scale.unit))
+                .set_alignment(CellAlignment::Right)
+                .add_attribute(Attribute::Dim)
+        }));
+        table.set_header(header);
+        for setting in self.view.settings() {
+            table.add_row(self.row(setting));
+        }
+        for idx in 0..self.columns.len() + Self::BEFORE {
+            if let Some(column) = table.column_mut(idx) {
+                column.set_padding(self.padding(idx));
+            }
+        }
+        table
+    }
+
+    fn row(&self, setting: usize) -> Vec<TableCell> {
+        let is_recommended = self.view.is_recommended(setting);
+        let cell = |text: String| {
+            let cell = TableCell::new(text);
+            if is_recommended { cell.fg(Color::Green).add_attribute(Attribute::Bold) } else { cell }
+        };
+        let mut row =
+            vec![cell(row_marks(self.view, setting)), cell(self.view.label(setting).to_owned())];
+        for column in &self.columns {
+            let text = self
+                .view
+                .cell(setting, column.workload)
+                .map_or_else(|| "-".to_owned(), |measured| self.figure(measured, column));
+            row.push(cell(text).set_alignment(CellAlignment::Right));
+        }
+        row
+    }
+
+    /// `45.6 ±0.3~!`: the marks have their place even where they are absent, so that figures align.
+    fn figure(&self, cell: &Cell, column: &Column) -> String {
+        let Some(estimate) = estimate(cell, column.metric) else { return "-".to_owned() };
+        let mut text = column.scale.number(estimate.value);
+        if column.with_interval
+            && let Some(half) = format::half_width(estimate, &column.scale)
+        {
+            let _ = write!(text, " ±{half}");
+        }
+        let traffic = self.view.traffic(column.workload);
+        let is_first = self.is_first_of_group(column);
+        if is_first && self.any(|cell| is_too_wide(cell, &traffic, column.metric), column.workload)
+        {
+            text.push(if is_too_wide(cell, &traffic, column.metric) { '~' } else { ' ' });
+        }
+        let has_failed = |cell: &Cell| self.view.has_failed_check(cell.setting, cell.workload);
+        if is_first && self.any(has_failed, column.workload) {
+            text.push(if has_failed(cell) { '!' } else { ' ' });
+        }
+        text
+    }
+
+    fn is_first_of_group(&self, column: &Column) -> bool {
+        let first = self.columns.iter().find(|other| other.workload == column.workload);
+        first.is_some_and(|first| first.metric == column.metric)
+    }
+
+    fn any(&self, marked: impl Fn(&Cell) -> bool, workload: usize) -> bool {
+        self.view.cells(workload).into_iter().any(marked)
+    }
+}
+
+/// Explains the marks that are there, and no others.
+fn legend(view: &View<'_>, screen: Screen) -> String {
+    let results = view.results;
+    let mut parts = Vec::new();
+    if view.summary.recommendation.is_some() {
+        parts.push("> recommended".to_owned());
+    }
+    if view.is_every_setting_pareto() {
+        parts.push("no setting is worse than another in everything".to_owned());
+    } else if !view.summary.pareto.is_empty() {
+        parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
+    }
+    if view.summary.cells.iter().any(|cell| !cell.narrow_enough) {
+        parts.push(format!("~ interval wider than ±{}", format::percent(results.half_width)));
+    }
+    if !view.summary.failed_checks.is_empty() {
+        parts.push("! a check failed".to_owned());
+    }
+    parts.push(format!("± half the {}", view.confidence()));
+    parts.push("CPU and demand (CPU time per transaction or KB) are the SUT's".to_owned());
+    wrapped(&parts.join("; "), "", screen.columns)
+}
+
+fn recommendation(view: &View<'_>, screen: Screen) -> String {
+    let Some(advice) = &view.summary.recommendation else {
+        return String::new();
+    };
+    let verdict = format!("Recommended: {}", view.full_label(advice.setting));
+    let mut text = painted(&verdict, Paint::Good, screen);
+    text.push('\n');
+    text += &wrapped(&format!("Goal: {}", advice.goal), "  ", screen.columns);
+    if let Some(objective) = view.objective() {
+        let proof = if advice.proven { "proven" } else { "not proven" };
+        let line = format!("Objective: {objective}, {proof}");
+        text += &wrapped(&line, "  ", screen.columns);
+    }
+    text += &wrapped(&advice.reason.join(" "), "  ", screen.columns);
+    let commands = view.commands(advice.setting);
+    for command in &commands {
+        // Never wrapped: it is there to be copied.
+        let _ = writeln!(text, "  on {}:  {}", command.hosts, printable(&command.line));
+    }
+    if view.is_lab() && !commands.is_empty() {
+        text += &wrapped("(IFACE: your interface; the lab's own is gone)", "  ", screen.columns);
+    }
+    text.push('\n');
+    text
+}
+
+enum Paint {
+    Bold,
+    Good,
+}
+
+fn painted(text: &str, paint: Paint, screen: Screen) -> String {
+    let text = printable(text);
+    if !screen.is_terminal {
+        return text;
+    }
+    let code = match paint {
+        Paint::Bold => "1",
+        Paint::Good => "1;32",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+/// Breaks at spaces; a word that is too long for any line stays whole.
+fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+    let mut lines = String::new();
+    let mut line = indent.to_owned();
+    for word in printable(text).split(' ').filter(|word| !word.is_empty()) {
+        let is_start = line.trim().is_empty();
+        if !is_start && line.chars().count() + 1 + word.chars().count() > columns {
+            lines += &line;
+            lines.push('\n');
+            indent.clone_into(&mut line);
+        }
+        if !line.trim().is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    lines + &line + "\n"
+}

@@ -1,0 +1,355 @@
+//! What every output asks of results and summary: names, main figures, CPU shares, commands.
+
+use std::collections::BTreeSet;
+
+use latput_model::{Cell, Summary};
+use latput_stats::Estimate;
+use latput_trial::observation::{CpuTime, Role};
+use latput_trial::{Metric, Results, Traffic, Workload};
+
+use crate::format::{self, interval};
+
+/// Results and their summary, with what is derived from both.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) results: &'a Results,
+    pub(crate) summary: &'a Summary,
+    /// Head of the column of settings: the knobs, where every label names the same ones.
+    pub(crate) knobs: String,
+    /// Labels without what all of them have in common.
+    labels: Vec<String>,
+}
+
+/// The parts of busy CPU time, in the order of pictures.
+pub(crate) const CPU_PARTS: [&str; 5] = ["user", "system", "irq", "softirq", "steal"];
+
+/// A command line that applies a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command {
+    /// The hosts it is for: `a and b`.
+    pub(crate) hosts: String,
+    /// `latput set eth2 gro-flush-timeout=50us`.
+    pub(crate) line: String,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(results: &'a Results, summary: &'a Summary) -> Self {
+        let (knobs, labels) = short_labels(results);
+        Self { results, summary, knobs, labels }
+    }
+
+    /// The short name of a setting; a damaged file may name one that is not there.
+    pub(crate) fn label(&self, setting: usize) -> &str {
+        self.labels.get(setting).map_or("unknown setting", String::as_str)
+    }
+
+    /// The whole name of a setting.
+    pub(crate) fn full_label(&self, setting: usize) -> String {
+        let label = self.results.settings.get(setting).map(|setting| setting.label.as_str());
+        format::printable(label.unwrap_or("unknown setting"))
+    }
+
+    /// The name of a workload.
+    pub(crate) fn workload_name(&self, workload: usize) -> String {
+        let name = self.results.workloads.get(workload).map(|workload| workload.name.as_str());
+        format::printable(name.unwrap_or("unknown workload"))
+    }
+
+    /// The workloads that have at least one finished run, with their index.
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = (usize, &'a Workload)> + '_ {
+        self.results
+            .workloads
+            .iter()
+            .enumerate()
+            .filter(|(idx, _)| self.summary.cells.iter().any(|cell| cell.workload == *idx))
+    }
+
+    /// The cells of one workload, by setting.
+    pub(crate) fn cells(&self, workload: usize) -> Vec<&'a Cell> {
+        let settings = self.results.settings.len();
+        let mut cells: Vec<&Cell> = self
+            .summary
+            .cells
+            .iter()
+            .filter(|cell| cell.workload == workload && cell.setting < settings)
+            .collect();
+        cells.sort_by_key(|cell| cell.setting);
+        cells
+    }
+
+    /// One setting under one workload.
+    pub(crate) fn cell(&self, setting: usize, workload: usize) -> Option<&'a Cell> {
+        self.summary.cells.iter().find(|cell| cell.setting == setting && cell.workload == workload)
+    }
+
+    /// The settings that have at least one cell.
+    pub(crate) fn settings(&self) -> Vec<usize> {
+        let measured: BTreeSet<usize> = self
+            .summary
+            .cells
+            .iter()
+            .map(|cell| cell.setting)
+            .filter(|setting| *setting < self.results.settings.len())
+            .collect();
+        measured.into_iter().collect()
+    }
+
+    /// The metrics that at least one cell of a workload has, in the order of tables.
+    pub(crate) fn metrics(&self, workload: usize) -> Vec<Metric> {
+        let cells = self.cells(workload);
+        let known = |metric: &Metric| {
+            cells.iter().any(|cell| cell.metrics.get(metric).is_some_and(|e| e.value.is_finite()))
+        };
+        Metric::ALL.iter().copied().filter(known).collect()
+    }
+
+    /// The unit for all figures of one metric of one workload.
+    pub(crate) fn scale(&self, workload: usize, metric: Metric) -> format::Scale {
+        let figures = self.cells(workload);
+        let largest = figures
+            .iter()
+            .filter_map(|cell| cell.metrics.get(&metric))
+            .map(|estimate| estimate.value.abs())
+            .filter(|value| value.is_finite())
+            .fold(0.0, f64::max);
+        format::Scale::of(metric, &self.traffic(workload), largest)
+    }
+
+    /// The traffic of a workload; of one that is not there, any will do for units.
+    pub(crate) fn traffic(&self, workload: usize) -> Traffic {
+        let any = Traffic::TcpStream { message_bytes: latput_units::Bytes::new(0), connections: 1 };
+        self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
+    }
+
+    /// Whether the setting is the recommended one.
+    pub(crate) fn is_recommended(&self, setting: usize) -> bool {
+        self.summary.recommendation.as_ref().is_some_and(|advice| advice.setting == setting)
+    }
+
+    /// Whether the setting is in the Pareto set, where that tells it from others.
+    pub(crate) fn is_pareto(&self, setting: usize) -> bool {
+        self.summary.pareto.contains(&setting) && !self.is_every_setting_pareto()
+    }
+
+    /// Whether each setting is best at something: then the Pareto set says nothing of any of them.
+    pub(crate) fn is_every_setting_pareto(&self) -> bool {
+        self.settings().iter().all(|setting| self.summary.pareto.contains(setting))
+    }
+
+    /// Whether a check failed in a run of this cell.
+    pub(crate) fn has_failed_check(&self, setting: usize, workload: usize) -> bool {
+        let mut failed = self.summary.failed_checks.iter();
+        failed.any(|check| check.setting == setting && check.workload == workload)
+    }
+
+    /// Repetitions of the plan that have at least one finished trial.
+    pub(crate) fn blocks(&self) -> usize {
+        self.results.rows.iter().map(|row| row.block).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Busy shares of one host's CPUs in the order of [`CPU_PARTS`], over all runs of a cell.
+    pub(crate) fn cpu_shares(
+        &self,
+        setting: usize,
+        workload: usize,
+        role: Role,
+    ) -> Option<[f64; 5]> {
+        let time: CpuTime = self
+            .results
+            .rows
+            .iter()
+            .filter(|row| row.setting == setting && row.workload == workload)
+            .flat_map(|row| &row.observation.hosts)
+            .filter(|host| host.role == role)
+            .map(latput_trial::observation::HostObservation::cpu)
+            .sum();
+        cpu_shares(&time)
+    }
+
+    /// The commands that apply a setting: one for all hosts where it is the same on each. Hosts of
+    /// the lab no longer exist when this is read, so there the reader's own interface is to be named.
+    pub(crate) fn commands(&self, setting: usize) -> Vec<Command> {
+        let mut commands: Vec<Command> = Vec::new();
+        let Some(setting) = self.results.settings.get(setting) else { return commands };
+        for host in &self.results.hosts {
+            let Some(values) = setting.by_role.get(&host.role).filter(|values| !values.is_empty())
+            else {
+                continue;
+            };
+            let interface =
+                if self.is_lab() { "IFACE".to_owned() } else { shell_word(&host.interface) };
+            let values: Vec<String> =
+                values.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+            let line = format!("latput set {interface} {}", values.join(" "));
+            let name = format::printable(&host.host);
+            match commands.iter_mut().find(|command| command.line == line) {
+                Some(command) => command.hosts = format!("{} and {name}", command.hosts),
+                None => commands.push(Command { hosts: name, line }),
+            }
+        }
+        commands
+    }
+
+    /// Whether the testbed is the lab of two namespaces.
+    pub(crate) fn is_lab(&self) -> bool {
+        self.results.testbed == "lab"
+    }
+
+    /// Whether the hosts run on one kernel, so that their CPU time must be told apart.
+    pub(crate) fn shares_kernel(&self) -> bool {
+        let boot_ids: Vec<&str> = self
+            .results
+            .hosts
+            .iter()
+            .flat_map(|host| &host.facts)
+            .filter(|(key, _)| key == "boot-id")
+            .map(|(_, value)| value.as_str())
+            .collect();
+        let same_boot = boot_ids.len() > 1 && boot_ids.windows(2).all(|pair| pair[0] == pair[1]);
+        self.is_lab() || same_boot
+    }
+
+    /// CPU time of counter sampling per host, as a share of one CPU over all windows.
+    pub(crate) fn sampling_ratio(&self, host: &str) -> Option<f64> {
+        let observed = || {
+            let rows = self.results.rows.iter();
+            rows.flat_map(|row| &row.observation.hosts).filter(|observed| observed.host == host)
+        };
+        let spent: f64 = observed().map(|host| host.sampling_cpu.as_secs_f64()).sum();
+        let window: f64 = observed().map(|host| host.window.as_secs_f64()).sum();
+        (window > 0.0).then(|| spent / window)
+    }
+
+    /// What the recommended setting does to the goal's objective, in a clause: `-41.2 % (-43.0 to
+    /// -39.4 % at 99 %) against gro-flush-timeout=0us`.
+    pub(crate) fn objective(&self) -> Option<String> {
+        let advice = self.summary.recommendation.as_ref()?;
+        let ratio = advice.against_first.as_ref()?;
+        Some(format!("{} against {}", format::change_with_interval(ratio), self.full_label(0)))
+    }
+
+    /// The confidence of the intervals, and which of them have less than was asked for: with few runs
+    /// an order-statistic interval cannot reach any confidence that one wishes.
+    pub(crate) fn confidence(&self) -> String {
+        let wanted = self.results.confidence;
+        let estimates = self.summary.cells.iter().flat_map(|cell| cell.metrics.values());
+        let weakest = estimates
+            .filter(|estimate| interval(estimate).is_some() && estimate.confidence < wanted - 1e-6)
+            .min_by(|a, b| a.confidence.total_cmp(&b.confidence));
+        let text = format!("{} interval", format::percent(wanted));
+        weakest.map_or(text.clone(), |weakest| {
+            format!(
+                "{text} (of percentiles {}: {} give no more)",
+                format::percent(weakest.confidence),
+                format::count(weakest.runs, "run")
+            )
+        })
+    }
+
+    /// What there is to say where nothing, or too little, was measured.
+    pub(crate) fn shortage(&self) -> Option<String> {
+        let rows = self.results.rows.len();
+        if rows == 0 || self.summary.cells.is_empty() {
+            return Some(format!(
+                "No trial has finished ({} planned): there is nothing to compare yet.",
+                self.results.planned_trials
+            ));
+        }
+        if self.summary.cells.iter().all(|cell| cell.runs <= 1) {
+            return Some(
+                "Every cell has one run only: there are no intervals, and no difference can be \
+                 proven."
+                    .to_owned(),
+            );
+        }
+        let missing = self.results.planned_trials.saturating_sub(rows as u64);
+        (missing > 0).then(|| {
+            format!("{missing} of {} planned trials are missing.", self.results.planned_trials)
+        })
+    }
+}
+
+/// Shares of the whole in the order of [`CPU_PARTS`]; `None` if no time passed.
+pub(crate) fn cpu_shares(time: &CpuTime) -> Option<[f64; 5]> {
+    let total = time.total().as_secs_f64();
+    let parts = [time.user, time.system, time.irq, time.softirq, time.steal];
+    (total > 0.0).then(|| parts.map(|part| part.as_secs_f64() / total))
+}
+
+/// The rate that a workload is about: the one whose interval the stopping rule looks at.
+pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
+    match traffic {
+        Traffic::TcpRr { .. } => Metric::TransactionsPerS,
+        Traffic::TcpStream { .. } | Traffic::UdpStream { .. } => Metric::ThroughputBps,
+    }
+}
+
+/// The figures that people want first, the most wanted first.
+pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
+    let own: &[Metric] = match workload.traffic {
+        Traffic::TcpRr { .. } => {
+            &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99]
+        }
+        Traffic::TcpStream { .. } => {
+            &[Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99]
+        }
+        Traffic::UdpStream { .. } => &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio],
+    };
+    own.iter().copied().chain([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]).collect()
+}
+
+/// Whether the interval of this figure is wider than was asked for: the plan asks it of rates only.
+pub(crate) fn is_too_wide(cell: &Cell, traffic: &Traffic, metric: Metric) -> bool {
+    !cell.narrow_enough && metric == rate_metric(traffic)
+}
+
+/// An estimate with a figure in it.
+pub(crate) fn estimate(cell: &Cell, metric: Metric) -> Option<&Estimate> {
+    cell.metrics.get(&metric).filter(|estimate| estimate.value.is_finite())
+}
+
+/// Labels of the form `knob=value ...` lose the knobs if all of them name the same ones in the same
+/// order; these become the head of the column.
+fn short_labels(results: &Results) -> (String, Vec<String>) {
+    let labels: Vec<String> =
+        results.settings.iter().map(|setting| format::printable(&setting.label)).collect();
+    let whole = || ("setting".to_owned(), labels.clone());
+    let split = |label: &str| -> Option<(Vec<String>, Vec<String>)> {
+        label
+            .split_whitespace()
+            .map(|part| part.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())))
+            .collect::<Option<Vec<_>>>()
+            .map(|parts| parts.into_iter().unzip())
+    };
+    let Some(parts) = labels.iter().map(|label| split(label)).collect::<Option<Vec<_>>>() else {
+        return whole();
+    };
+    match parts.first() {
+        Some((knobs, _)) if !knobs.is_empty() && parts.iter().all(|(k, _)| k == knobs) => {
+            (knobs.join(", "), parts.iter().map(|(_, values)| values.join(", ")).collect())
+        }
+        _ => whole(),
+    }
+}
+
+/// A word as a shell takes it literally.
+fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", format::printable(word).replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_the_interface_literally() {
+        assert_eq!(shell_word("eth2.10"), "eth2.10");
+        assert_eq!(shell_word("eth0; reboot"), "'eth0; reboot'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

@@ -1,0 +1,345 @@
+//! Every output of the same made-up results: what it must hold, and what it must survive.
+
+#[path = "../examples/demo_report/results.rs"]
+mod results;
+
+use latput_model::Summary;
+use latput_report::{Document, Screen, csv, html, json, markdown, terminal};
+use latput_stats::{Estimate, Method};
+use latput_trial::{Metric, Results};
+
+/// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
+const HOSTILE: &str = "</script><script>alert('x')</script>\",|\n\u{1b}[31m`*";
+
+#[test]
+fn the_terminal_table_fits_80_columns() {
+    insta::assert_snapshot!(text(80));
+}
+
+#[test]
+fn the_terminal_table_fits_100_columns() {
+    insta::assert_snapshot!(text(100));
+}
+
+#[test]
+fn the_terminal_table_fits_160_columns() {
+    insta::assert_snapshot!(text(160));
+}
+
+#[test]
+fn only_a_terminal_gets_colours() {
+    let (results, summary) = demo();
+    let escape = '\u{1b}';
+    assert!(!text(100).contains(escape));
+    let coloured = terminal(&results, &summary, Screen { columns: 100, is_terminal: true });
+    assert!(coloured.contains(escape));
+}
+
+#[test]
+fn markdown_is_the_same_table() {
+    let (results, summary) = demo();
+    insta::assert_snapshot!(markdown(&results, &summary));
+}
+
+#[test]
+fn csv_reads_back_with_a_line_per_run_and_every_figure() {
+    let (mut results, _) = demo();
+    results.settings[1].label = HOSTILE.to_owned();
+    let lines = parse_csv(&csv(&results));
+    assert_eq!(lines.len(), results.rows.len() + 1);
+    let header = &lines[0];
+    let column = |name: &str| header.iter().position(|other| other == name).expect(name);
+    for metric in Metric::ALL {
+        column(metric.name());
+    }
+    for (line, row) in lines[1..].iter().zip(&results.rows) {
+        assert_eq!(line.len(), header.len());
+        assert_eq!(line[column("setting")], results.settings[row.setting].label);
+        let traffic = &results.workloads[row.workload].traffic;
+        let p99 = Metric::LatencyNsP99.value(traffic, &row.observation);
+        assert_eq!(line[column("latency_ns_p99")].parse().ok(), p99);
+        let timeout_us = [0, 20, 50, 125, 500][row.setting];
+        assert_eq!(line[column("sut_gro_flush_timeout_ns")], (timeout_us * 1000).to_string());
+    }
+}
+
+#[test]
+fn json_holds_to_its_schema_and_reads_back() {
+    let (results, summary) = demo();
+    check_json(&results, &summary);
+    let text = json(&results, &summary);
+    let read: Document = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, Document::new(&results, &summary));
+    assert_eq!(read.schema, 1);
+    assert_eq!(read.runs.len(), 120);
+    let cell = read.cells.iter().find(|cell| cell.setting == 1 && cell.workload == 0).unwrap();
+    let histogram = cell.latency_histogram.as_ref().unwrap();
+    assert_eq!(histogram.upper_ns.len(), histogram.count.len());
+}
+
+#[test]
+fn the_schema_refuses_a_document_of_another_shape() {
+    let (results, summary) = demo();
+    let validator = jsonschema::validator_for(&Document::json_schema()).unwrap();
+    let mut document = serde_json::to_value(Document::new(&results, &summary)).unwrap();
+    document["cells"][0]["metrics"]["latency_ns_p99"]["value"] = "fast".into();
+    assert!(!validator.is_valid(&document));
+}
+
+#[test]
+fn figures_that_are_no_numbers_make_no_broken_json() {
+    let (mut results, mut summary) = demo();
+    results.half_width = f64::NAN;
+    for estimate in summary.cells.iter_mut().flat_map(|cell| cell.metrics.values_mut()) {
+        estimate.low = f64::NEG_INFINITY;
+    }
+    let first = summary.cells[0].metrics.values_mut().next().unwrap();
+    first.value = f64::NAN;
+    check_json(&results, &summary);
+    check_page(&results, &summary);
+}
+
+#[test]
+fn the_page_has_everything_and_asks_for_nothing() {
+    let (results, summary) = demo();
+    let page = html(&results, &summary);
+    check_page(&results, &summary);
+    for wanted in [
+        "latput set IFACE napi-defer-hard-irqs=100 gro-flush-timeout=20us",
+        "class=\"ellipse\"",
+        "class=\"frontier\"",
+        "class=\"line chosen\"",
+        "packets-per-transaction",
+        "gro-flush-timeout=125us, tcp_rr, block 4",
+        "drawn from seed 7",
+        "boot-id",
+        "Hosts on one kernel",
+        "Cost of sampling",
+    ] {
+        assert!(page.contains(wanted), "the page lacks {wanted}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_text_everywhere() {
+    let (mut results, mut summary) = demo();
+    results.name = HOSTILE.to_owned();
+    results.testbed = HOSTILE.to_owned();
+    results.goal = Some(HOSTILE.to_owned());
+    results.latput_version = HOSTILE.to_owned();
+    results.notes = vec![HOSTILE.to_owned()];
+    results.settings[1].label = HOSTILE.to_owned();
+    results.workloads[0].name = HOSTILE.to_owned();
+    for host in &mut results.hosts {
+        host.host = HOSTILE.to_owned();
+        host.interface = HOSTILE.to_owned();
+        host.facts.push((HOSTILE.to_owned(), HOSTILE.to_owned()));
+    }
+    for host in results.rows.iter_mut().flat_map(|row| &mut row.observation.hosts) {
+        host.host = HOSTILE.to_owned();
+    }
+    let advice = summary.recommendation.as_mut().unwrap();
+    advice.goal = HOSTILE.to_owned();
+    advice.reason = vec![HOSTILE.to_owned()];
+    summary.failed_checks[0].name = HOSTILE.to_owned();
+    summary.failed_checks[0].detail = HOSTILE.to_owned();
+    summary.warnings = vec![HOSTILE.to_owned()];
+
+    check_page(&results, &summary);
+    check_json(&results, &summary);
+    let plain = terminal(&results, &summary, Screen { columns: 100, is_terminal: false });
+    assert!(!plain.contains('\u{1b}'), "an escape sequence reaches the terminal");
+    let text = markdown(&results, &summary);
+    // An indented line is code, in which Markdown shows everything as it is.
+    let is_prose = |line: &&str| !line.starts_with("    ");
+    let leak = text.lines().filter(is_prose).find(|line| line.contains("<script"));
+    assert_eq!(leak, None, "HTML reaches the Markdown");
+}
+
+#[test]
+fn without_results_every_output_says_so() {
+    let (mut results, _) = demo();
+    results.rows.clear();
+    let summary = Summary::of(&results);
+    check_shortage(&results, &summary, "No trial has finished (120 planned)");
+    results.settings.clear();
+    results.workloads.clear();
+    results.hosts.clear();
+    check_shortage(&results, &summary, "No trial has finished");
+}
+
+#[test]
+fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
+    let (mut results, _) = demo();
+    results.rows.retain(|row| row.block == 0);
+    let summary = Summary::of(&results);
+    check_shortage(&results, &summary, "one run only");
+    let text = terminal(&results, &summary, Screen { columns: 80, is_terminal: false });
+    let row = text.lines().find(|line| line.contains(" 20us ")).unwrap();
+    assert!(!row.contains('±'), "{row}");
+}
+
+#[test]
+fn a_single_run_of_all_is_shown() {
+    let (mut results, _) = demo();
+    results.rows.truncate(1);
+    let summary = Summary::of(&results);
+    check_shortage(&results, &summary, "one run only");
+}
+
+#[test]
+fn indices_of_a_damaged_file_do_not_panic() {
+    let (mut results, mut summary) = demo();
+    results.rows[0].setting = 99;
+    results.rows[1].workload = 99;
+    summary.cells[0].setting = 99;
+    summary.cells[1].workload = 99;
+    summary.pareto.push(99);
+    summary.outliers[0].workload = 99;
+    summary.failed_checks[0].setting = 99;
+    summary.recommendation.as_mut().unwrap().setting = 99;
+    check_page(&results, &summary);
+    check_json(&results, &summary);
+    csv(&results);
+    markdown(&results, &summary);
+    terminal(&results, &summary, Screen { columns: 100, is_terminal: false });
+}
+
+#[test]
+fn many_settings_and_narrow_screens_do_not_panic() {
+    let (mut results, _) = demo();
+    for copy in 0..40 {
+        let mut setting = results.settings[copy % 5].clone();
+        setting.label = format!("gro-flush-timeout={}us mtu=9000", 1000 + copy);
+        results.settings.push(setting);
+    }
+    for (idx, row) in results.rows.iter_mut().enumerate() {
+        row.setting = idx % 45;
+    }
+    let summary = Summary::of(&results);
+    check_page(&results, &summary);
+    for columns in [0, 1, 20, 500] {
+        terminal(&results, &summary, Screen { columns, is_terminal: true });
+    }
+}
+
+#[test]
+fn a_recommendation_that_is_not_proven_says_so() {
+    let (results, mut summary) = demo();
+    let advice = summary.recommendation.as_mut().unwrap();
+    advice.proven = false;
+    let method = Method::PairedLogRatio;
+    let ratio = Estimate { value: 0.99, low: 0.97, high: 1.01, confidence: 0.99, method, runs: 6 };
+    advice.against_first = Some(ratio);
+    let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
+    assert!(
+        text.contains("-1.0 % (-3.0 to +1.0 % at 99 %) against gro-flush-timeout=0us, not proven")
+    );
+    assert!(html(&results, &summary).contains("Best estimate:"));
+}
+
+#[test]
+fn intervals_that_are_less_sure_than_asked_for_say_so() {
+    let (results, summary) = demo();
+    let said = "99 % interval (of percentiles 96.87 %: 6 runs give no more)";
+    let screen = Screen { columns: 400, is_terminal: false };
+    for output in [html(&results, &summary), terminal(&results, &summary, screen)] {
+        assert!(output.contains(said));
+    }
+    assert!(html(&results, &summary).contains("96.87 % interval, order statistics of 6 runs"));
+}
+
+fn demo() -> (Results, Summary) {
+    let results = results::demo();
+    let summary = Summary::of(&results);
+    (results, summary)
+}
+
+/// The plain text, after a look at the width of its lines.
+#[track_caller]
+fn text(columns: usize) -> String {
+    let (results, summary) = demo();
+    let text = terminal(&results, &summary, Screen { columns, is_terminal: false });
+    let is_command = |line: &str| line.contains("latput set");
+    for line in text.lines().filter(|line| !is_command(line)) {
+        assert!(line.chars().count() <= columns, "wider than {columns}: {line}");
+    }
+    text
+}
+
+#[track_caller]
+fn check_json(results: &Results, summary: &Summary) {
+    let document: serde_json::Value =
+        serde_json::from_str(&json(results, summary)).expect("the export is JSON");
+    let validator = jsonschema::validator_for(&Document::json_schema()).expect("the schema is one");
+    let errors: Vec<String> =
+        validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+/// No request, two scripts and no more, and the data in it readable.
+#[track_caller]
+fn check_page(results: &Results, summary: &Summary) {
+    let page = html(results, summary);
+    for forbidden in ["http://", "https://", "//cdn", "@import", "url(", "src=", "<link", "<img"] {
+        assert!(!page.contains(forbidden), "the page has {forbidden}");
+    }
+    assert_eq!(page.matches("<script").count(), 2, "a script from outside");
+    assert_eq!(page.matches("</script").count(), 2, "a script is cut short");
+    assert!(!page.contains('\u{1b}'));
+    let (_, rest) = page.split_once("id=\"data\">").expect("the page embeds its data");
+    let (data, _) = rest.split_once("</script>").expect("a script ends");
+    let embedded: serde_json::Value =
+        serde_json::from_str(data).expect("the embedded data is JSON");
+    let exported: serde_json::Value =
+        serde_json::from_str(&json(results, summary)).expect("the export is JSON");
+    assert_eq!(embedded, exported);
+}
+
+#[track_caller]
+fn check_shortage(results: &Results, summary: &Summary, said: &str) {
+    check_page(results, summary);
+    check_json(results, summary);
+    let screen = Screen { columns: 400, is_terminal: false };
+    let outputs =
+        [html(results, summary), markdown(results, summary), terminal(results, summary, screen)];
+    for output in outputs {
+        assert!(output.contains(said), "{said} is not said in {output}");
+    }
+    assert_eq!(parse_csv(&csv(results)).len(), results.rows.len() + 1);
+}
+
+/// RFC 4180 by its grammar, strictly: it panics at a quote that should not be there.
+fn parse_csv(text: &str) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    let mut line = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let field = if let Some(quoted) = rest.strip_prefix('"') {
+            rest = quoted;
+            let mut field = String::new();
+            loop {
+                let (part, after) = rest.split_once('"').expect("a closing quote");
+                field += part;
+                rest = after;
+                let Some(after) = rest.strip_prefix('"') else { break };
+                field.push('"');
+                rest = after;
+            }
+            field
+        } else {
+            let end = rest.find([',', '\r', '\n', '"']).expect("a line end");
+            let (field, after) = rest.split_at(end);
+            rest = after;
+            field.to_owned()
+        };
+        line.push(field);
+        if let Some(after) = rest.strip_prefix(',') {
+            rest = after;
+        } else {
+            rest = rest.strip_prefix("\r\n").expect("a comma or the end of a line");
+            lines.push(std::mem::take(&mut line));
+        }
+    }
+    lines
+}

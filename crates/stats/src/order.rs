@@ -1,0 +1,217 @@
+//! Intervals from ranks: they hold whatever the distribution, so they are right for tails.
+
+use statrs::distribution::{Binomial, DiscreteCDF};
+
+use crate::estimate::{Estimate, Method};
+use crate::histogram::Histogram;
+use crate::mean::are_usable;
+
+/// The median of `values` with an interval between order statistics; `None` without values, with one
+/// that is not finite, or with a confidence outside 0 to 1. One value has no interval.
+///
+/// Two neighbouring pairs of ranks, one too sure and one not sure enough, are interpolated to the
+/// wanted confidence (Hettmansperger and Sheather, "Confidence intervals based on interpolated order
+/// statistics", Statistics & Probability Letters 4, 1986). With too few runs even the smallest and
+/// the largest value do not reach it (99 % needs 8): then they are the interval and
+/// [`Estimate::confidence`] says what it has.
+pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
+    if !are_usable(values, confidence) {
+        return None;
+    }
+    if let [only] = values {
+        return Some(Estimate::single(*only));
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let runs = sorted.len();
+    let signs = Binomial::new(0.5, runs as u64).expect("a half is a probability");
+    // The interval from the `rank`-th smallest to the `rank`-th largest misses the median where fewer
+    // than `rank` values lie on one side of it.
+    let confidence_of = |rank: usize| 1.0 - 2.0 * signs.cdf(rank as u64 - 1);
+    let rank = (1..=runs / 2).rev().find(|&rank| confidence_of(rank) >= confidence);
+    let (rank, inward, reached) = match rank {
+        None => (1, 0.0, confidence_of(1)),
+        Some(rank) if rank == runs / 2 => (rank, 0.0, confidence_of(rank)),
+        Some(rank) => {
+            let (outer, inner) = (confidence_of(rank), confidence_of(rank + 1));
+            let share = (outer - confidence) / (outer - inner);
+            let (n, d) = (runs as f64, rank as f64);
+            (rank, (n - d) * share / (d + (n - 2.0 * d) * share), confidence)
+        }
+    };
+    let between = |outer: usize, inner: usize| {
+        if inward == 0.0 {
+            sorted[outer]
+        } else {
+            (1.0 - inward) * sorted[outer] + inward * sorted[inner]
+        }
+    };
+    Some(Estimate {
+        value: middle(&sorted),
+        low: between(rank - 1, rank),
+        high: between(runs - rank, runs - rank - 1),
+        confidence: reached,
+        method: Method::OrderStatistic,
+        runs,
+    })
+}
+
+/// The middle of `sorted`, which must not be empty; of an even number the mean of the two in the middle.
+pub(crate) fn middle(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+}
+
+/// A quantile (0 to 1) of one run's samples in nanoseconds, with the interval between the ranks that
+/// a binomial count of samples below the true quantile leaves open; `None` without samples, or with
+/// a quantile or confidence outside 0 to 1.
+///
+/// It speaks of this one run and treats its samples as independent. Those of a network are not, and
+/// runs differ by more than their samples do: never compare settings with it, use runs for that.
+/// Where a rank falls outside the samples the extreme sample stands in, and
+/// [`Estimate::confidence`] is what that leaves.
+pub fn quantile_within(histogram: &Histogram, quantile: f64, confidence: f64) -> Option<Estimate> {
+    let is_share = |share: f64| share > 0.0 && share < 1.0;
+    if !is_share(quantile) || !is_share(confidence) {
+        return None;
+    }
+    let value = histogram.quantile(quantile)?;
+    let samples = histogram.count();
+    let below = Binomial::new(quantile, samples).expect("checked to be a probability");
+    let tail = (1.0 - confidence) / 2.0;
+    // low: the largest rank that the count falls short of with at most `tail`;
+    // high: the smallest rank that the count reaches with at most `tail`.
+    let low = last_where(samples, |rank| below.cdf(rank - 1) <= tail).max(1);
+    let high = (last_where(samples, |rank| below.sf(rank - 1) > tail) + 1).min(samples);
+    Some(Estimate {
+        value: value.as_ns() as f64,
+        low: histogram.at_rank(low)?.as_ns() as f64,
+        high: histogram.at_rank(high)?.as_ns() as f64,
+        confidence: (1.0 - below.cdf(low - 1) - below.sf(high - 1)).max(0.0),
+        method: Method::OrderStatistic,
+        runs: 1,
+    })
+}
+
+/// The last of 1..=`end` for which `holds`, which holds up to some rank and not beyond; 0 if for none.
+fn last_where(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
+    let (mut holding, mut failing) = (0, end + 1);
+    while failing - holding > 1 {
+        let rank = holding + (failing - holding) / 2;
+        if holds(rank) {
+            holding = rank;
+        } else {
+            failing = rank;
+        }
+    }
+    holding
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Nanos;
+
+    use super::*;
+    use crate::testing::{assert_coverage, normal};
+
+    #[test]
+    fn too_few_runs_give_their_range_and_the_confidence_it_has() {
+        // 1 - 2 / 2^n
+        check(&[3.0, 1.0, 2.0, 5.0, 4.0], 0.99, (1.0, 3.0, 5.0, 0.9375));
+        check(&[1.0, 2.0], 0.95, (1.0, 1.5, 2.0, 0.5));
+        check(&[1.0, 2.0, 9.0], 0.95, (1.0, 2.0, 9.0, 0.75));
+    }
+
+    #[test]
+    fn enough_runs_give_the_wanted_confidence() {
+        // n = 10: ranks 2 and 9 have 97.85 %, ranks 3 and 8 have 89.06 %. By hand:
+        // share = (0.978516 - 0.95) / (0.978516 - 0.890625) = 0.324444, inward = 0.658...
+        let values: Vec<f64> = (1..=10).map(f64::from).collect();
+        let estimate = median(&values, 0.95).unwrap();
+        let inward = 8.0 * 0.324_444 / (2.0 + 6.0 * 0.324_444);
+        assert!((estimate.low - (2.0 + inward)).abs() < 1e-4, "{estimate:?}");
+        assert!((estimate.high - (9.0 - inward)).abs() < 1e-4, "{estimate:?}");
+        assert_eq!((estimate.value, estimate.confidence), (5.5, 0.95));
+    }
+
+    #[test]
+    fn a_confidence_below_that_of_the_innermost_ranks_is_given_theirs() {
+        check(&[1.0, 2.0, 3.0, 4.0], 0.1, (2.0, 2.5, 3.0, 0.375));
+        check(&[1.0, 2.0, 3.0], 0.1, (1.0, 2.0, 3.0, 0.75));
+    }
+
+    #[test]
+    fn one_outlier_does_not_move_the_interval_of_ten_runs() {
+        // The run-level p99 of a published data set (200K, defer 20 us), in us.
+        let runs = [152.0, 153.0, 153.0, 153.0, 153.0, 153.0, 154.0, 153.0, 466.0, 152.0];
+        let estimate = median(&runs, 0.95).unwrap();
+        let holds = estimate.low >= 152.0 && estimate.high < 155.0;
+        assert!(holds, "{estimate:?}");
+    }
+
+    #[test]
+    fn nothing_is_estimated_from_nothing_or_from_nonsense() {
+        assert_eq!(median(&[], 0.95), None);
+        assert_eq!(median(&[1.0, f64::INFINITY], 0.95), None);
+        assert_eq!(median(&[1.0, 2.0], 1.0), None);
+        assert_eq!(median(&[1.0], 0.95).map(|single| single.method), Some(Method::Single));
+        let mut histogram = Histogram::new();
+        assert_eq!(quantile_within(&histogram, 0.5, 0.95), None);
+        histogram.record(Nanos::from_us(1));
+        for (quantile, confidence) in [(0.0, 0.9), (1.0, 0.9), (f64::NAN, 0.9), (0.5, 1.0)] {
+            assert_eq!(quantile_within(&histogram, quantile, confidence), None);
+        }
+    }
+
+    #[test]
+    fn a_95_percent_interval_of_ten_skewed_runs_holds_the_median() {
+        assert_coverage(0.95, 100.0, |rng| {
+            let values: Vec<f64> = (0..10).map(|_| 100.0 * normal(rng).exp()).collect();
+            median(&values, 0.95)
+        });
+    }
+
+    #[test]
+    fn a_95_percent_interval_of_a_p90_within_a_run_holds_it() {
+        let true_p90 = 1e5 * (0.5_f64 * 1.281_552).exp();
+        assert_coverage(0.95, true_p90, |rng| {
+            let mut histogram = Histogram::new();
+            for _ in 0..500 {
+                histogram.record(Nanos::from_secs_f64(1e-4 * (0.5 * normal(rng)).exp()));
+            }
+            quantile_within(&histogram, 0.9, 0.95)
+        });
+    }
+
+    #[test]
+    fn a_tail_beyond_the_samples_ends_at_the_largest_and_says_how_sure_that_is() {
+        let mut histogram = Histogram::new();
+        (1..=100).for_each(|us| histogram.record(Nanos::from_us(us)));
+        let estimate = quantile_within(&histogram, 0.999, 0.99).unwrap();
+        let largest = histogram.max().unwrap().as_ns() as f64;
+        assert!((estimate.high - largest).abs() < 0.5, "{estimate:?}");
+        // The largest of 100 exceeds the 99.9th percentile with 1 - 0.999^100 = 9.52 % only, and the
+        // second largest does with 0.46 %.
+        assert!((estimate.confidence - 0.0906).abs() < 0.0001, "{estimate:?}");
+    }
+
+    #[test]
+    fn the_quantile_lies_in_its_interval_for_any_number_of_samples() {
+        let mut histogram = Histogram::new();
+        for sample in 1..=300_u64 {
+            histogram.record(Nanos::from_us(sample * sample % 997));
+            for quantile in [0.01, 0.5, 0.9, 0.99] {
+                let estimate = quantile_within(&histogram, quantile, 0.95).unwrap();
+                let ordered = estimate.low <= estimate.value && estimate.value <= estimate.high;
+                assert!(ordered, "{sample} {quantile} {estimate:?}");
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check(values: &[f64], confidence: f64, expected: (f64, f64, f64, f64)) {
+        let Estimate { low, value, high, confidence, .. } = median(values, confidence).unwrap();
+        assert_eq!((low, value, high), (expected.0, expected.1, expected.2));
+        assert!((confidence - expected.3).abs() < 1e-9, "{confidence}");
+    }
+}

@@ -1,0 +1,261 @@
+//! Differences between two settings, paired within blocks, as a ratio.
+//!
+//! Runs of one block share the state of the machine, so their ratio is steadier than either figure;
+//! on a logarithmic scale half and double are equally far, and several workloads can be averaged.
+
+use crate::estimate::{Estimate, Method};
+use crate::mean::{are_usable, critical_t, two_sided_p};
+
+/// The natural logarithm of `other / base`; `None` unless both are finite and above zero.
+pub fn log_ratio(base: f64, other: f64) -> Option<f64> {
+    let is_usable = |value: f64| value.is_finite() && value > 0.0;
+    (is_usable(base) && is_usable(other)).then(|| (other / base).ln()).filter(|log| log.is_finite())
+}
+
+/// Which mean of the logarithms stands for all blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Average {
+    /// Of all of them: for rates and shares.
+    Plain,
+    /// Without the smallest and largest fifth: for tails, where one run in fifteen is an outlier. Of
+    /// ten blocks with such runs, 1.2 times the latency is then proven (99.75 %) in 96 % of the cases
+    /// and with the plain mean in 31 %. Of fewer than six blocks none is left out: the degrees of
+    /// freedom that this costs would widen the interval more than an odd run does.
+    Trimmed,
+}
+
+/// Of this many blocks one is left out at each end of a trimmed mean.
+const BLOCKS_PER_CUT: usize = 5;
+/// Of fewer blocks none is left out.
+const FEWEST_TRIMMED: usize = 6;
+
+/// The ratio `other / base` of a rate over pairs `(base, other)`: geometric mean, with Student's t
+/// interval on the logarithms. `None` without pairs, or where one has a figure that is not above zero (it has no
+/// ratio, and leaving it out would flatter).
+pub fn ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
+    let logs: Option<Vec<f64>> =
+        pairs.iter().map(|&(base, other)| log_ratio(base, other)).collect();
+    ratio_of_logs(&logs?, Average::Plain, confidence)
+}
+
+/// The same from logarithms of ratios, one for each block.
+pub fn ratio_of_logs(logs: &[f64], average: Average, confidence: f64) -> Option<Estimate> {
+    if !are_usable(logs, confidence) {
+        return None;
+    }
+    if let [only] = logs {
+        return Some(Estimate::single(only.exp()));
+    }
+    let center = Center::of(logs, average);
+    let half_width = critical_t(confidence, center.degrees_of_freedom) * center.error;
+    Some(Estimate {
+        value: center.log.exp(),
+        low: (center.log - half_width).exp(),
+        high: (center.log + half_width).exp(),
+        confidence,
+        method: Method::PairedLogRatio,
+        runs: logs.len(),
+    })
+}
+
+/// How likely logarithms of ratios at least this far from zero are where there is no difference
+/// (two-sided paired t test); `None` with fewer than two. Below `1 - confidence` exactly where the
+/// interval of [`ratio_of_logs`] excludes 1.
+pub fn p_value(logs: &[f64], average: Average) -> Option<f64> {
+    if logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
+        return None;
+    }
+    let Center { log, error, degrees_of_freedom } = Center::of(logs, average);
+    if log == 0.0 {
+        return Some(1.0);
+    }
+    // No scatter at all, as only a simulator gives it, is proof.
+    Some(if error == 0.0 { 0.0 } else { two_sided_p(log / error, degrees_of_freedom) })
+}
+
+/// An average with its standard error.
+struct Center {
+    log: f64,
+    error: f64,
+    degrees_of_freedom: usize,
+}
+
+impl Center {
+    /// Of at least two logarithms. The trimmed mean's error comes from the winsorized sum of squares
+    /// ("Less vulnerable confidence and significance procedures for location based on a single
+    /// sample", Sankhya A 25, 1963); without trimming the formula is the plain mean's.
+    fn of(logs: &[f64], average: Average) -> Self {
+        let cut = match average {
+            Average::Trimmed if logs.len() >= FEWEST_TRIMMED => logs.len() / BLOCKS_PER_CUT,
+            _ => 0,
+        };
+        let mut sorted = logs.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let end = sorted.len() - cut;
+        let kept = (end - cut) as f64;
+        let log = sorted[cut..end].iter().sum::<f64>() / kept;
+        let (lowest, highest) = (sorted[cut], sorted[end - 1]);
+        for log in &mut sorted {
+            *log = log.clamp(lowest, highest);
+        }
+        let center = sorted.iter().sum::<f64>() / sorted.len() as f64;
+        let squares: f64 = sorted.iter().map(|log| (log - center).powi(2)).sum();
+        let error = (squares / kept / (kept - 1.0)).sqrt();
+        Self { log, error, degrees_of_freedom: end - cut - 1 }
+    }
+}
+
+/// One comparison of several after Holm's correction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Corrected {
+    /// One less the level that the comparison is held against: its own interval at this confidence
+    /// excludes 1 exactly where its p-value is below that level.
+    pub confidence: f64,
+    /// Whether the difference is proven.
+    pub proven: bool,
+}
+
+/// Holm's correction (Scandinavian Journal of Statistics 6, 1979): with it the chance that any of
+/// the comparisons is called proven where there is no difference stays at `1 - confidence`. `None`
+/// is a comparison that could not be made: it is not proven, and does not count.
+///
+/// The smallest of m p-values is held against `alpha / m`, the next against `alpha / (m - 1)` and so
+/// on, up to the first that fails.
+pub fn holm(p_values: &[Option<f64>], confidence: f64) -> Vec<Corrected> {
+    let alpha = 1.0 - confidence;
+    let mut made: Vec<(usize, f64)> =
+        p_values.iter().enumerate().filter_map(|(index, p)| Some((index, (*p)?))).collect();
+    made.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut corrected = vec![Corrected { confidence, proven: false }; p_values.len()];
+    let mut all_proven = true;
+    for (rank, &(index, p)) in made.iter().enumerate() {
+        let level = alpha / (made.len() - rank) as f64;
+        all_proven &= p < level;
+        corrected[index] = Corrected { confidence: 1.0 - level, proven: all_proven };
+    }
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_coverage, normal};
+
+    #[test]
+    fn a_ratio_is_the_geometric_mean_of_the_pairs() {
+        let estimate = ratio(&[(10.0, 20.0), (10.0, 5.0), (7.0, 7.0)], 0.95).unwrap();
+        assert!((estimate.value - 1.0).abs() < 1e-12, "{estimate:?}");
+        // ln 2 * t(0.975, 2) / sqrt(3): sd of {ln 2, -ln 2, 0} is ln 2.
+        let half_width = 4.302_653 * 2_f64.ln() / 3_f64.sqrt();
+        assert!((estimate.high.ln() - half_width).abs() < 1e-6, "{estimate:?}");
+        assert!((estimate.low.ln() + half_width).abs() < 1e-6, "{estimate:?}");
+        assert_eq!((estimate.method, estimate.runs), (Method::PairedLogRatio, 3));
+    }
+
+    #[test]
+    fn what_has_no_ratio_has_no_estimate() {
+        for pair in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY)] {
+            assert_eq!(ratio(&[(1.0, 2.0), pair], 0.95), None, "{pair:?}");
+        }
+        assert_eq!(ratio(&[], 0.95), None);
+        assert_eq!(ratio(&[(1.0, 2.0)], 0.95).unwrap(), Estimate::single(2.0));
+    }
+
+    #[test]
+    fn the_p_value_and_the_interval_agree() {
+        let mut rng = latput_units::Rng::from_seed(5);
+        for average in [Average::Plain, Average::Trimmed].into_iter().cycle().take(600) {
+            let logs: Vec<f64> = (0..7).map(|_| 0.1 + 0.1 * normal(&mut rng)).collect();
+            let excludes = ratio_of_logs(&logs, average, 0.95).unwrap().excludes(1.0);
+            assert_eq!(p_value(&logs, average).unwrap() < 0.05, excludes, "{logs:?}");
+        }
+        assert_eq!(p_value(&[0.3], Average::Plain), None);
+        assert_eq!(p_value(&[0.3, f64::NAN], Average::Plain), None);
+        assert_eq!(p_value(&[0.0, 0.0], Average::Plain), Some(1.0));
+        assert_eq!(p_value(&[0.5, 0.5], Average::Trimmed), Some(0.0));
+    }
+
+    #[test]
+    fn a_trimmed_mean_is_not_moved_by_one_odd_block() {
+        let logs = [2.0_f64, 2.1, 1.9, 2.0, 10.0, 2.0].map(f64::ln);
+        let trimmed = ratio_of_logs(&logs, Average::Trimmed, 0.95).unwrap();
+        // By hand: kept are ln 2.0 three times and ln 2.1; winsorized that is ln 2.0 four times and
+        // ln 2.1 twice, so squares = 6 * 2/3 * 1/3 * (ln 1.05)^2, and t(0.975, 3) = 3.182.
+        let value = 2.0 * 1.05_f64.powf(0.25);
+        let error = (4.0_f64 / 3.0 / 4.0 / 3.0).sqrt() * 1.05_f64.ln();
+        assert!((trimmed.value - value).abs() < 1e-9, "{trimmed:?}");
+        assert!(((trimmed.high / value).ln() - 3.182_446 * error).abs() < 1e-6, "{trimmed:?}");
+        assert!(!ratio_of_logs(&logs, Average::Plain, 0.95).unwrap().excludes(1.5));
+        let five = &logs[1..];
+        assert_eq!(
+            ratio_of_logs(five, Average::Trimmed, 0.9),
+            ratio_of_logs(five, Average::Plain, 0.9)
+        );
+    }
+
+    #[test]
+    fn holm_stops_at_the_first_that_fails() {
+        // The family of 5 % over four: 1.25 %, 1.67 %, 2.5 %, 5 %.
+        check(&[Some(0.012), Some(0.016), Some(0.026), Some(0.04)], &[true, true, false, false]);
+        check(&[Some(0.04), Some(0.013), Some(0.013), Some(0.013)], &[false; 4]);
+        check(&[Some(0.04), Some(0.001), Some(0.02), Some(0.002)], &[true; 4]);
+        check(&[None, Some(0.049), None], &[false, true, false]);
+        check(&[], &[]);
+        let confidences = holm(&[Some(0.5), Some(0.001)], 0.95);
+        assert!((confidences[1].confidence - 0.975).abs() < 1e-12);
+        assert!((confidences[0].confidence - 0.95).abs() < 1e-12);
+    }
+
+    #[test]
+    fn holm_keeps_the_chance_of_any_false_claim_at_what_was_asked() {
+        let mut rng = latput_units::Rng::from_seed(11);
+        let claims = (0..2_000)
+            .filter(|_| {
+                let p: Vec<Option<f64>> = (0..6)
+                    .map(|_| {
+                        p_value(
+                            &(0..5).map(|_| normal(&mut rng)).collect::<Vec<_>>(),
+                            Average::Plain,
+                        )
+                    })
+                    .collect();
+                holm(&p, 0.95).iter().any(|comparison| comparison.proven)
+            })
+            .count();
+        assert!((60..=130).contains(&claims), "{claims} of 2000 families at 5 %");
+    }
+
+    #[test]
+    fn a_95_percent_interval_of_a_paired_ratio_holds_it() {
+        assert_coverage(0.95, 1.3, |rng| {
+            let pairs: Vec<(f64, f64)> = (0..6)
+                .map(|_| {
+                    let block = (0.5 * normal(rng)).exp();
+                    (block * (0.05 * normal(rng)).exp(), 1.3 * block * (0.05 * normal(rng)).exp())
+                })
+                .collect();
+            ratio(&pairs, 0.95)
+        });
+    }
+
+    #[test]
+    fn a_95_percent_interval_of_a_trimmed_ratio_holds_it_with_and_without_outliers() {
+        for outliers in [0.0, 1.0 / 15.0] {
+            assert_coverage(0.95, 1.3, |rng| {
+                let mut run = || {
+                    let is_odd = rng.uniform() < outliers;
+                    let odd = if is_odd { 1.1 + 3.9 * rng.uniform() } else { 1.0 };
+                    odd * (0.02 * normal(rng)).exp()
+                };
+                let logs: Vec<f64> = (0..10).map(|_| (1.3 * run() / run()).ln()).collect();
+                ratio_of_logs(&logs, Average::Trimmed, 0.95)
+            });
+        }
+    }
+
+    #[track_caller]
+    fn check(p_values: &[Option<f64>], proven: &[bool]) {
+        let found: Vec<bool> = holm(p_values, 0.95).iter().map(|c| c.proven).collect();
+        assert_eq!(found, proven);
+    }
+}

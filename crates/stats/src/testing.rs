@@ -1,0 +1,30 @@
+//! What the tests of this crate share: normal deviates and the check of an interval's coverage.
+
+use latput_units::Rng;
+
+use crate::estimate::Estimate;
+
+/// A standard normal deviate (Box and Muller 1958).
+pub(crate) fn normal(rng: &mut Rng) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.uniform()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.uniform()).cos()
+}
+
+/// Draws 2000 estimates from fixed seeds and checks that their intervals hold `truth` as often as
+/// `confidence` says, give or take 2 %.
+#[track_caller]
+pub(crate) fn assert_coverage(
+    confidence: f64,
+    truth: f64,
+    mut draw: impl FnMut(&mut Rng) -> Option<Estimate>,
+) {
+    const DRAWS: u64 = 2_000;
+    let held = (0..DRAWS)
+        .filter(|&index| {
+            let estimate = draw(&mut Rng::split(0x1a7_9072, index)).expect("the draw is usable");
+            !estimate.excludes(truth)
+        })
+        .count();
+    let share = held as f64 / DRAWS as f64;
+    assert!((share - confidence).abs() <= 0.02, "{share} of the intervals hold the truth");
+}

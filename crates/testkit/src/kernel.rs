@@ -1,0 +1,228 @@
+//! A kernel in memory, with the faults that real ones have.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, State, Value,
+};
+use latput_units::Nanos;
+
+use crate::fuse::Fuse;
+use crate::interface::FakeInterface;
+
+/// The largest MTU that any interface of the fake takes.
+pub const MTU_MAX: u64 = 9000;
+
+/// Interfaces with knobs, a record of every write, and faults on demand.
+#[derive(Clone, Debug, Default)]
+pub struct FakeKernel {
+    interfaces: BTreeMap<String, FakeInterface>,
+    faults: Vec<PlannedFault>,
+    written: Vec<(Knob, Place, Value)>,
+    writes_tried: u64,
+    fuse: Fuse,
+}
+
+/// What goes wrong with a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Writes fail.
+    Refuse(KernelErrorKind),
+    /// Writes are accepted and forgotten.
+    Ignore,
+    /// Numbers are rounded down to a multiple.
+    Round(u64),
+    /// Reads fail.
+    Unreadable(KernelErrorKind),
+    /// It says that it cannot be set.
+    ReadOnly,
+    /// The whole interface goes away instead of the write.
+    Vanish,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PlannedFault {
+    /// `None`: any knob.
+    knob: Option<Knob>,
+    fault: Fault,
+    /// The tries of writing (counted from 0) during which it is there.
+    first: u64,
+    last: u64,
+}
+
+impl FakeKernel {
+    /// A kernel with one interface.
+    pub fn with(name: &str, interface: FakeInterface) -> Self {
+        let interfaces = [(name.to_owned(), interface)].into();
+        Self { interfaces, ..Self::default() }
+    }
+
+    /// Adds, or replaces, an interface.
+    pub fn add(&mut self, name: &str, interface: FakeInterface) {
+        self.interfaces.insert(name.to_owned(), interface);
+    }
+
+    /// The interface goes away.
+    pub fn vanish(&mut self, name: &str) {
+        self.interfaces.remove(name);
+    }
+
+    /// Every value of an interface, read without faults; empty when there is no such interface.
+    pub fn state(&self, name: &str) -> State {
+        self.interfaces.get(name).map(FakeInterface::state).unwrap_or_default()
+    }
+
+    /// Somebody else sets a value. Nothing happens when there is no such place.
+    pub fn set_from_outside(&mut self, name: &str, knob: Knob, place: Place, value: Value) {
+        if let Some(interface) = self.interfaces.get_mut(name)
+            && interface.has(knob, place)
+        {
+            interface.set(knob, place, value);
+        }
+    }
+
+    /// From now on, this goes wrong with `knob`.
+    pub fn fault(&mut self, knob: Knob, fault: Fault) {
+        self.fault_between(Some(knob), fault, self.writes_tried, u64::MAX);
+    }
+
+    /// After `writes` more tries of writing anything, this goes wrong with `knob`, for good.
+    pub fn fault_after(&mut self, writes: u64, knob: Knob, fault: Fault) {
+        self.fault_between(Some(knob), fault, self.writes_tried + writes, u64::MAX);
+    }
+
+    /// The one write that comes after `writes` more goes wrong, whatever it writes.
+    pub fn fault_once(&mut self, writes: u64, fault: Fault) {
+        let at = self.writes_tried + writes;
+        self.fault_between(None, fault, at, at);
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn mend(&mut self) {
+        self.faults.clear();
+    }
+
+    /// What was written, in order; with what was ignored or rounded, without what was refused.
+    pub fn written(&self) -> &[(Knob, Place, Value)] {
+        &self.written
+    }
+
+    /// The fuse that kills this kernel's user; give it to the store too.
+    pub fn fuse(&self) -> Fuse {
+        self.fuse.clone()
+    }
+
+    fn fault_between(&mut self, knob: Option<Knob>, fault: Fault, first: u64, last: u64) {
+        self.faults.push(PlannedFault { knob, fault, first, last });
+    }
+
+    fn faults_of(&self, knob: Knob) -> impl Iterator<Item = Fault> + use<'_> {
+        let now = self.writes_tried;
+        self.faults
+            .iter()
+            .filter(move |planned| planned.knob.is_none_or(|k| k == knob))
+            .filter(move |planned| (planned.first..=planned.last).contains(&now))
+            .map(|planned| planned.fault)
+    }
+
+    fn alive(&self, interface: &str, knob: Knob) -> Result<(), KernelError> {
+        self.fuse.alive().map_err(|_| error(interface, knob, "read", KernelErrorKind::Busy))
+    }
+}
+
+impl KernelRead for FakeKernel {
+    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
+        self.alive(interface, knob)?;
+        let values = self
+            .interfaces
+            .get(interface)
+            .ok_or_else(|| error(interface, knob, "read", KernelErrorKind::NoInterface))?
+            .read(knob);
+        for fault in self.faults_of(knob) {
+            if let Fault::Unreadable(kind) = fault {
+                return Err(error(interface, knob, "read", kind));
+            }
+        }
+        if values.is_empty() {
+            return Err(error(interface, knob, "read", KernelErrorKind::Unsupported));
+        }
+        Ok(values)
+    }
+
+    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+        match self.read(interface, knob) {
+            Err(error) => Capability::Absent(error.reason),
+            Ok(_) if self.faults_of(knob).any(|fault| fault == Fault::ReadOnly) => {
+                Capability::ReadOnly("this driver has no way to set it".to_owned())
+            }
+            Ok(_) => Capability::Settable("a fake".to_owned()),
+        }
+    }
+}
+
+impl KernelWrite for FakeKernel {
+    fn write(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), KernelError> {
+        let refuse = |kind| error(interface, knob, "write", kind);
+        self.fuse.step().map_err(|_| refuse(KernelErrorKind::Busy))?;
+        let faults: Vec<Fault> = self.faults_of(knob).collect();
+        self.writes_tried += 1;
+        if faults.contains(&Fault::Vanish) {
+            self.interfaces.remove(interface);
+        }
+        let Some(target) = self.interfaces.get_mut(interface) else {
+            return Err(refuse(KernelErrorKind::NoInterface));
+        };
+        if !target.has(knob, place) {
+            return Err(refuse(KernelErrorKind::Unsupported));
+        }
+        if knob == Knob::Mtu && *value > Value::Count(MTU_MAX) {
+            return Err(refuse(KernelErrorKind::Refused));
+        }
+        let mut taken = value.clone();
+        for fault in &faults {
+            match *fault {
+                Fault::Refuse(kind) => return Err(refuse(kind)),
+                Fault::Round(step) => taken = rounded(taken, step),
+                Fault::Ignore | Fault::Unreadable(_) | Fault::ReadOnly | Fault::Vanish => {}
+            }
+        }
+        if !faults.contains(&Fault::Ignore) {
+            target.set(knob, place, taken);
+        }
+        self.written.push((knob, place, value.clone()));
+        Ok(())
+    }
+}
+
+fn rounded(value: Value, step: u64) -> Value {
+    match value {
+        Value::Count(count) => Value::Count(count / step * step),
+        Value::Time(time) => Value::Time(Nanos::from_ns(time.as_ns() / step * step)),
+        value => value,
+    }
+}
+
+fn error(interface: &str, knob: Knob, operation: &str, kind: KernelErrorKind) -> KernelError {
+    let (errno, reason) = match kind {
+        KernelErrorKind::Unsupported => (Some(95), "operation not supported"),
+        KernelErrorKind::Refused => (Some(22), "invalid argument"),
+        KernelErrorKind::Permission => (Some(1), "operation not permitted"),
+        KernelErrorKind::NoInterface => (Some(19), "no such device"),
+        KernelErrorKind::Busy => (Some(16), "device or resource busy"),
+        KernelErrorKind::Malformed => (None, "the answer ends in the middle"),
+    };
+    KernelError {
+        interface: interface.to_owned(),
+        knob: Some(knob),
+        operation: format!("{operation} it in the fake kernel"),
+        kind,
+        errno,
+        reason: reason.to_owned(),
+    }
+}

@@ -1,0 +1,46 @@
+//! The fakes pass the body that the real kernel must pass, and kernels that lie do not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use latput_knobs::{KernelErrorKind, Knob};
+use latput_testkit::{FakeInterface, FakeKernel, Fault, conformance};
+
+#[test]
+fn every_fake_interface_conforms() {
+    for interface in [
+        FakeInterface::veth(2),
+        FakeInterface::netlink_veth(2),
+        FakeInterface::remembering(2),
+        FakeInterface::nic(4),
+        FakeInterface::old(1),
+    ] {
+        let mut kernel = FakeKernel::with("eth0", interface);
+        assert_eq!(conformance(&mut kernel, "eth0"), Knob::ALL);
+    }
+}
+
+#[test]
+fn knobs_that_are_not_there_are_left_out() {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::veth(1).without(Knob::Tso));
+    kernel.fault(Knob::Mtu, Fault::ReadOnly);
+    let settable = conformance(&mut kernel, "eth0");
+    assert_eq!(settable.len(), Knob::ALL.len() - 2);
+    assert!(!settable.contains(&Knob::Tso) && !settable.contains(&Knob::Mtu));
+}
+
+#[test]
+fn a_kernel_that_does_not_do_what_it_says_fails() {
+    check_fails(Fault::Ignore);
+    check_fails(Fault::Round(512));
+    check_fails(Fault::Refuse(KernelErrorKind::Busy));
+    check_fails(Fault::Unreadable(KernelErrorKind::Malformed));
+    check_fails(Fault::Vanish);
+}
+
+#[track_caller]
+fn check_fails(fault: Fault) {
+    let mut kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+    kernel.fault(Knob::Txqueuelen, fault);
+    let ended = catch_unwind(AssertUnwindSafe(|| conformance(&mut kernel, "eth0")));
+    assert!(ended.is_err(), "{fault:?} was not noticed");
+}

@@ -1,0 +1,147 @@
+//! Plans: settings x workloads x repetitions, the statistics wanted and the goal.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{Knob, Setting, Value};
+use latput_units::Nanos;
+
+use crate::observation::Role;
+use crate::results::LabelledSetting;
+use crate::workload::Workload;
+
+mod file;
+
+/// The plan of `latput tune` without arguments.
+pub const BUILT_IN: &str = include_str!("../../../examples/built-in.toml");
+
+/// A plan may ask for at most this many trials, repetitions included.
+pub const MAX_TRIALS: u64 = 100_000;
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Shown in tables and kept with the results.
+    pub name: String,
+    /// The goal, as text; `None` means that only the trade-off is wanted.
+    pub goal: Option<String>,
+    /// What varies; settings are the cross product.
+    pub factors: Vec<Factor>,
+    /// The loads, each run under every setting.
+    pub workloads: Vec<Workload>,
+    /// How often, how long and how sure.
+    pub method: Method,
+}
+
+/// Knobs that move together through a list of levels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factor {
+    /// The knobs, each on one role's hosts or on all.
+    pub targets: Vec<Target>,
+    /// The levels; each has one value per target.
+    pub levels: Vec<Vec<Value>>,
+}
+
+/// A knob, on the hosts of one role or on every host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `None`: every host.
+    pub role: Option<Role>,
+    /// The knob.
+    pub knob: Knob,
+}
+
+/// How often, how long and how sure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Method {
+    /// Repetitions of everything before any stopping rule is looked at.
+    pub repetitions_min: u32,
+    /// Repetitions at most.
+    pub repetitions_max: u32,
+    /// Traffic before the measurement window.
+    pub warmup: Nanos,
+    /// The measurement window.
+    pub duration: Nanos,
+    /// Confidence of intervals, such as 0.99.
+    pub confidence: f64,
+    /// Wanted half width of a rate's interval as a share of the rate, such as 0.025.
+    pub half_width: f64,
+    /// Seed of the order of trials; drawn from the clock when absent.
+    pub seed: Option<u64>,
+    /// No block beyond the smallest number of repetitions is begun that would end after this time.
+    pub budget: Option<Nanos>,
+}
+
+/// A plan that cannot be run, and where it says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {problem}")]
+pub struct PlanError {
+    /// The file as it was named.
+    pub file: String,
+    /// Line, counted from 1.
+    pub line: usize,
+    /// What is wrong and how to mend it.
+    pub problem: String,
+}
+
+impl Plan {
+    /// Reads a plan; `file` is only used in errors.
+    pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
+        file::parse(file, text)
+    }
+
+    /// The settings in the order of the cross product; the first has the first level of each factor.
+    pub fn settings(&self) -> Vec<LabelledSetting> {
+        let mut settings = vec![(Vec::<String>::new(), BTreeMap::<Role, Setting>::new())];
+        for factor in &self.factors {
+            settings = settings
+                .iter()
+                .flat_map(|(labels, by_role)| {
+                    factor.levels.iter().map(move |level| {
+                        let mut by_role = by_role.clone();
+                        factor.apply(level, &mut by_role);
+                        let mut labels = labels.clone();
+                        labels.push(factor.label(level));
+                        (labels, by_role)
+                    })
+                })
+                .collect();
+        }
+        settings
+            .into_iter()
+            .map(|(labels, by_role)| LabelledSetting {
+                label: if labels.is_empty() { "as it is".to_owned() } else { labels.join(" ") },
+                by_role,
+            })
+            .collect()
+    }
+
+    /// How many trials one repetition of the whole plan has.
+    pub fn trials_per_block(&self) -> u64 {
+        let settings = self
+            .factors
+            .iter()
+            .fold(1_u64, |count, factor| count.saturating_mul(factor.levels.len() as u64));
+        settings.saturating_mul(self.workloads.len() as u64)
+    }
+}
+
+impl Factor {
+    fn apply(&self, level: &[Value], by_role: &mut BTreeMap<Role, Setting>) {
+        for (target, value) in self.targets.iter().zip(level) {
+            for role in [Role::Sut, Role::Generator] {
+                if target.role.is_none_or(|only| only == role) {
+                    by_role.entry(role).or_default().insert(target.knob, value.clone());
+                }
+            }
+        }
+    }
+
+    /// The first target's value names the level: what moves with it follows from it.
+    fn label(&self, level: &[Value]) -> String {
+        let (target, value) = (&self.targets[0], &level[0]);
+        match target.role {
+            Some(role) => format!("{}.{}={value}", role.name(), target.knob),
+            None => format!("{}={value}", target.knob),
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The plan file: TOML to a [`Plan`], refusing everything unknown, impossible or absurd by line.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use latput_knobs::{Knob, Value};
+use latput_units::Nanos;
+use serde::Deserialize;
+use toml::{Spanned, Value as Toml};
+
+use super::{Factor, MAX_TRIALS, Method, Plan, PlanError, Target};
+use crate::observation::Role;
+use crate::workload::{self, FieldError, Workload};
+
+const SCHEMA: i64 = 1;
+/// Levels of one factor, workloads of one plan: more is a mistake.
+const MAX_LIST: usize = 1_000;
+/// A plan file is at most this long.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: Spanned<i64>,
+    name: Option<Spanned<String>>,
+    goal: Option<Spanned<Goal>>,
+    #[serde(default)]
+    factors: BTreeMap<Spanned<String>, Spanned<Vec<Toml>>>,
+    #[serde(default)]
+    workload: Vec<Spanned<BTreeMap<String, Spanned<Toml>>>>,
+    #[serde(default)]
+    method: MethodFile,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Goal {
+    Text(String),
+    Minimize(GoalMinimize),
+    Maximize(GoalMaximize),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GoalMinimize {
+    minimize: String,
+    #[serde(default)]
+    r#where: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GoalMaximize {
+    maximize: String,
+    #[serde(default)]
+    r#where: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MethodFile {
+    repetitions: Option<Spanned<Repetitions>>,
+    warmup: Option<Spanned<String>>,
+    duration: Option<Spanned<String>>,
+    confidence: Option<Spanned<f64>>,
+    half_width: Option<Spanned<f64>>,
+    seed: Option<Spanned<u64>>,
+    budget: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Repetitions {
+    min: u32,
+    max: u32,
+}
+
+/// The text being read, for turning byte offsets into lines.
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn error(&self, span: Range<usize>, problem: impl Into<String>) -> PlanError {
+        let start = span.start.min(self.text.len());
+        let line = self.text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+        PlanError { file: self.file.to_owned(), line, problem: problem.into() }
+    }
+}
+
+pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
+    let source = Source { file, text };
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(source.error(0..0, "the file is longer than 1 MiB: this is not a plan"));
+    }
+    let parsed: File = toml::from_str(text)
+        .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message()))?;
+    if *parsed.schema.get_ref() != SCHEMA {
+        let problem = format!(
+            "this latput reads plans of schema {SCHEMA}, not {}: set `schema = {SCHEMA}`",
+            parsed.schema.get_ref()
+        );
+        return Err(source.error(parsed.schema.span(), problem));
+    }
+    let plan = Plan {
+        name: parsed.name.map_or_else(|| "unnamed plan".to_owned(), Spanned::into_inner),
+        goal: parsed.goal.map(|goal| goal_text(goal.into_inner())),
+        factors: factors(&source, &parsed.factors)?,
+        workloads: workloads(&source, &parsed.workload)?,
+        method: method(&source, &parsed.method)?,
+    };
+    let trials = plan.trials_per_block().saturating_mul(u64::from(plan.method.repetitions_max));
+    if trials > MAX_TRIALS {
+        let problem = format!(
+            "{} settings x workloads x {} repetitions are {trials} trials; at most {MAX_TRIALS} are \
+             run: take fewer levels, fewer workloads, or a smaller `repetitions.max`",
+            plan.trials_per_block(),
+            plan.method.repetitions_max
+        );
+        return Err(source.error(0..0, problem));
+    }
+    Ok(plan)
+}
+
+fn goal_text(goal: Goal) -> String {
+    let (verb, metric, conditions) = match goal {
+        Goal::Text(text) => return text,
+        Goal::Minimize(goal) => ("minimize", goal.minimize, goal.r#where),
+        Goal::Maximize(goal) => ("maximize", goal.maximize, goal.r#where),
+    };
+    if conditions.is_empty() {
+        format!("{verb} {metric}")
+    } else {
+        format!("{verb} {metric} where {}", conditions.join(" and "))
+    }
+}
+
+fn factors(
+    source: &Source<'_>,
+    written: &BTreeMap<Spanned<String>, Spanned<Vec<Toml>>>,
+) -> Result<Vec<Factor>, PlanError> {
+    let mut seen: Vec<Target> = Vec::new();
+    let mut factors = Vec::new();
+    for (name, levels) in written {
+        let targets = targets(name.get_ref()).map_err(|p| source.error(name.span(), p))?;
+        for target in &targets {
+            let clash = seen.iter().find(|other| {
+                other.knob == target.knob
+                    && (other.role.is_none() || target.role.is_none() || other.role == target.role)
+            });
+            if clash.is_some() {
+                let problem = format!("`{}` is set by two factors; keep one", target.knob);
+                return Err(source.error(name.span(), problem));
+            }
+            seen.push(*target);
+        }
+        if levels.get_ref().is_empty() {
+            let problem = format!("factor `{}` has no level: list at least one", name.get_ref());
+            return Err(source.error(levels.span(), problem));
+        }
+        if levels.get_ref().len() > MAX_LIST {
+            let problem = format!("factor `{}` has more than {MAX_LIST} levels", name.get_ref());
+            return Err(source.error(levels.span(), problem));
+        }
+        let levels = levels
+            .get_ref()
+            .iter()
+            .map(|written| level(&targets, written))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|problem| source.error(levels.span(), problem))?;
+        factors.push(Factor { targets, levels });
+    }
+    Ok(factors)
+}
+
+/// `mtu`, `sut.mtu`, or several that move together: `gro-flush-timeout + napi-defer-hard-irqs`.
+fn targets(name: &str) -> Result<Vec<Target>, String> {
+    name.split('+')
+        .map(|part| {
+            let part = part.trim();
+            let (role, knob) = match part.split_once('.') {
+                Some(("sut", knob)) => (Some(Role::Sut), knob),
+                Some(("generator", knob)) => (Some(Role::Generator), knob),
+                Some((other, _)) => {
+                    return Err(format!(
+                        "`{other}` is no role: write `sut.`, `generator.`, or nothing for both"
+                    ));
+                }
+                None => (None, part),
+            };
+            let knob = knob.parse::<Knob>().map_err(|error| error.to_string())?;
+            Ok(Target { role, knob })
+        })
+        .collect()
+}
+
+fn level(targets: &[Target], written: &Toml) -> Result<Vec<Value>, String> {
+    let values = match written {
+        Toml::Array(values) => values.as_slice(),
+        single => std::slice::from_ref(single),
+    };
+    if values.len() != targets.len() {
+        return Err(format!(
+            "a level needs {} values, one for each of the factor's knobs; `{written}` has {}",
+            targets.len(),
+            values.len()
+        ));
+    }
+    targets
+        .iter()
+        .zip(values)
+        .map(|(target, value)| {
+            target.knob.parse_value(&scalar_text(value)?).map_err(|error| error.to_string())
+        })
+        .collect()
+}
+
+/// A TOML scalar as the text that the command line would have.
+fn scalar_text(value: &Toml) -> Result<String, String> {
+    match value {
+        Toml::String(text) => Ok(text.clone()),
+        Toml::Integer(number) => Ok(number.to_string()),
+        Toml::Boolean(on) => Ok(on.to_string()),
+        other => Err(format!("`{other}` is neither a text, a whole number nor a truth value")),
+    }
+}
+
+fn workloads(
+    source: &Source<'_>,
+    written: &[Spanned<BTreeMap<String, Spanned<Toml>>>],
+) -> Result<Vec<Workload>, PlanError> {
+    let mut workloads: Vec<Workload> = Vec::new();
+    for table in written {
+        for fields in grid(source, table)? {
+            let workload =
+                workload::from_fields(&fields).map_err(|FieldError { field, problem }| {
+                    let span =
+                        table.get_ref().get(&field).map_or_else(|| table.span(), Spanned::span);
+                    source.error(span, problem)
+                })?;
+            if workloads.iter().any(|other| other.name == workload.name) {
+                let problem =
+                    format!("two workloads are `{}`: give one another `name`", workload.name);
+                return Err(source.error(table.span(), problem));
+            }
+            workloads.push(workload);
+        }
+        if workloads.len() > MAX_LIST {
+            return Err(source.error(table.span(), format!("more than {MAX_LIST} workloads")));
+        }
+    }
+    if workloads.is_empty() {
+        let problem = "the plan has no workload: add `[[workload]]` with `kind = \"tcp_rr\"`";
+        return Err(source.error(0..0, problem));
+    }
+    Ok(workloads)
+}
+
+/// Fields that list several values give a workload for each combination.
+fn grid(
+    source: &Source<'_>,
+    table: &Spanned<BTreeMap<String, Spanned<Toml>>>,
+) -> Result<Vec<BTreeMap<String, String>>, PlanError> {
+    let mut combinations = vec![BTreeMap::new()];
+    for (field, value) in table.get_ref() {
+        let values = match value.get_ref() {
+            Toml::Array(values) if values.is_empty() => {
+                return Err(source.error(value.span(), format!("`{field}` lists no value")));
+            }
+            Toml::Array(values) => values.as_slice(),
+            single => std::slice::from_ref(single),
+        };
+        if values.len().saturating_mul(combinations.len()) > MAX_LIST {
+            return Err(source.error(value.span(), format!("more than {MAX_LIST} workloads")));
+        }
+        let texts = values
+            .iter()
+            .map(scalar_text)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|problem| source.error(value.span(), format!("`{field}`: {problem}")))?;
+        combinations = combinations
+            .iter()
+            .flat_map(|fields: &BTreeMap<String, String>| {
+                texts.iter().map(move |text| {
+                    let mut fields = fields.clone();
+                    fields.insert(field.clone(), text.clone());
+                    fields
+                })
+            })
+            .collect();
+    }
+    Ok(combinations)
+}
+
+fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError> {
+    let defaults = Method::default();
+    let time = |field: &Option<Spanned<String>>, default, name, range: Range<Nanos>| {
+        let Some(field) = field else { return Ok(default) };
+        let value: Nanos = field
+            .get_ref()
+            .parse()
+            .map_err(|error| source.error(field.span(), format!("`{name}`: {error}")))?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let problem = format!("`{name}` must be from {} to below {}", range.start, range.end);
+        Err(source.error(field.span(), problem))
+    };
+    let share = |field: &Option<Spanned<f64>>, default, name, low: f64, high: f64| {
+        let Some(field) = field else { return Ok(default) };
+        if (low..=high).contains(field.get_ref()) {
+            return Ok(*field.get_ref());
+        }
+        let problem = format!("`{name}` must be a share from {low} to {high}");
+        Err(source.error(field.span(), problem))
+    };
+    let hour = Nanos::from_s(3600);
+    let (repetitions_min, repetitions_max) = match &written.repetitions {
+        None => (defaults.repetitions_min, defaults.repetitions_max),
+        Some(field) => {
+            let Repetitions { min, max } = *field.get_ref();
+            if min == 0 || min > max {
+                let problem = "`repetitions` needs 1 <= min <= max";
+                return Err(source.error(field.span(), problem));
+            }
+            (min, max)
+        }
+    };
+    let budget = match &written.budget {
+        None => None,
+        some => {
+            Some(time(some, Nanos::ZERO, "budget", Nanos::from_s(1)..hour.saturating_mul(240))?)
+        }
+    };
+    Ok(Method {
+        repetitions_min,
+        repetitions_max,
+        warmup: time(&written.warmup, defaults.warmup, "warmup", Nanos::ZERO..hour)?,
+        duration: time(&written.duration, defaults.duration, "duration", Nanos::from_ms(50)..hour)?,
+        confidence: share(&written.confidence, defaults.confidence, "confidence", 0.5, 0.999)?,
+        half_width: share(&written.half_width, defaults.half_width, "half_width", 0.001, 0.5)?,
+        seed: written.seed.as_ref().map(|seed| *seed.get_ref()),
+        budget,
+    })
+}
+
+impl Default for Method {
+    /// netperf's habit: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
+    fn default() -> Self {
+        Self {
+            repetitions_min: 5,
+            repetitions_max: 30,
+            warmup: Nanos::from_ms(200),
+            duration: Nanos::from_s(2),
+            confidence: 0.99,
+            half_width: 0.025,
+            seed: None,
+            budget: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::BUILT_IN;
+    use crate::workload::Traffic;
+
+    #[test]
+    fn the_built_in_plan_is_what_the_manual_says() {
+        let plan = Plan::parse("built-in", BUILT_IN).unwrap();
+        assert_eq!(plan.trials_per_block(), 20);
+        let settings = plan.settings();
+        let labels: Vec<&str> = settings.iter().map(|setting| setting.label.as_str()).collect();
+        let expected = ["0us", "20us", "50us", "125us", "500us"];
+        assert_eq!(labels, expected.map(|value| format!("gro-flush-timeout={value}")));
+        let last = &settings[4].by_role;
+        assert_eq!(last[&Role::Sut], last[&Role::Generator]);
+        assert_eq!(last[&Role::Sut][&Knob::NapiDeferHardIrqs], Value::Count(100));
+        assert_eq!(settings[0].by_role[&Role::Sut][&Knob::NapiDeferHardIrqs], Value::Count(0));
+        let names: Vec<&str> = plan.workloads.iter().map(|load| load.name.as_str()).collect();
+        assert_eq!(names, ["tcp_rr", "tcp_rr burst=16", "tcp_stream", "udp_stream rate=200Mbps"]);
+        assert_eq!(plan.workloads[2].probe.map(|probe| probe.rate_hz), Some(1000));
+        assert!(plan.method.repetitions_min >= 5);
+        let goal = plan.goal.unwrap();
+        assert_eq!(goal, "minimize latency_ns_p99 where throughput_bps >= 0.95 best");
+    }
+
+    #[test]
+    fn settings_are_the_cross_product_and_roles_are_kept_apart() {
+        let plan = parsed(
+            "[factors]\nmtu = [1500, 9000]\n\"sut.gro-flush-timeout\" = [\"0us\", \"1ms\"]\n\
+             [[workload]]\nkind = \"tcp_rr\"",
+        );
+        let settings = plan.settings();
+        assert_eq!(settings.len(), 4);
+        assert_eq!(settings[3].label, "mtu=9000 sut.gro-flush-timeout=1ms");
+        assert!(!settings[3].by_role[&Role::Generator].contains_key(&Knob::GroFlushTimeout));
+    }
+
+    #[test]
+    fn a_plan_without_factors_has_one_setting_that_sets_nothing() {
+        let settings = parsed("[[workload]]\nkind = \"tcp_rr\"").settings();
+        assert_eq!(settings.len(), 1);
+        assert!(settings[0].by_role.is_empty());
+    }
+
+    #[test]
+    fn a_list_in_a_workload_gives_one_workload_for_each_combination() {
+        let plan = parsed("[[workload]]\nkind = \"tcp_rr\"\nburst = [0, 16]\nconnections = [1, 8]");
+        assert_eq!(plan.workloads.len(), 4);
+        assert_eq!(plan.workloads[3].name, "tcp_rr burst=16 connections=8");
+        let Traffic::TcpRr { burst: 16, connections: 8, .. } = plan.workloads[3].traffic else {
+            panic!("{:?}", plan.workloads[3]);
+        };
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_their_line() {
+        check("colour = 1", 3, "colour");
+        check("[[workload]]\nkind = \"tcp_rr\"\nbursts = 3", 5, "no field `bursts`");
+        check("[[workload]]\nkind = \"tcp_stream\"\nburst = 3", 5, "no field `burst`");
+        check("[[workload]]\nkind = \"tcp_fly\"", 4, "there are tcp_rr");
+        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduratoin = \"1s\"", 6, "duratoin");
+        check("[factors]\nmtuu = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\n\"sat.mtu\" = [1500]\n[[workload]]\nkind = \"tcp_rr\"", 4, "no role");
+    }
+
+    #[test]
+    fn wrong_units_and_impossible_values_are_refused_with_their_line() {
+        check(
+            "[factors]\n\"gro-flush-timeout\" = [\"50\"]\n[[workload]]\nkind = \"tcp_rr\"",
+            4,
+            "50us",
+        );
+        check(
+            "[factors]\n\"gro-flush-timeout\" = [50]\n[[workload]]\nkind = \"tcp_rr\"",
+            4,
+            "50us",
+        );
+        check("[factors]\nmtu = [\"9kB\"]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\nmtu = [99999999]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
+        check("[factors]\nmtu = [1.5]\n[[workload]]\nkind = \"tcp_rr\"", 4, "whole number");
+        check("[[workload]]\nkind = \"udp_stream\"\nrate = \"5 apples\"", 5, "bit rate");
+        check("[[workload]]\nkind = \"udp_stream\"", 3, "needs a `rate`");
+        check("[[workload]]\nkind = \"tcp_rr\"\nburst = -1", 5, "whole number from 0");
+        check("[[workload]]\nkind = \"tcp_rr\"\nconnections = 0", 5, "from 1 to 1000");
+        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"1us\"", 6, "`duration`");
+        check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nconfidence = 99", 6, "share");
+        check(
+            "[[workload]]\nkind = \"tcp_rr\"\n[method]\nrepetitions = { min = 9, max = 3 }",
+            6,
+            "min <= max",
+        );
+    }
+
+    #[test]
+    fn plans_that_are_empty_contradictory_or_endless_are_refused() {
+        check("", 1, "no workload");
+        check("[factors]\nmtu = []\n[[workload]]\nkind = \"tcp_rr\"", 4, "no level");
+        check("[[workload]]\nkind = \"tcp_rr\"\nburst = []", 5, "lists no value");
+        check(
+            "[factors]\nmtu = [1500]\n\"sut.mtu\" = [9000]\n[[workload]]\nkind = \"tcp_rr\"",
+            5,
+            "two factors",
+        );
+        check("[factors]\n\"mtu + gro\" = [[1500]]\n[[workload]]\nkind = \"tcp_rr\"", 4, "needs 2");
+        check(
+            "[[workload]]\nkind = \"tcp_rr\"\n[[workload]]\nkind = \"tcp_rr\"",
+            5,
+            "another `name`",
+        );
+        let many: Vec<String> = (0..400).map(|i| i.to_string()).collect();
+        let many = many.join(", ");
+        check(
+            &format!(
+                "[factors]\ntxqueuelen = [{many}]\n\"napi-defer-hard-irqs\" = [{many}]\n\
+                 [[workload]]\nkind = \"tcp_rr\"\n[method]\nrepetitions = {{ min = 5, max = 6250 }}"
+            ),
+            1,
+            "1000000000 trials",
+        );
+        let error = Plan::parse("plan.toml", "schema = 7\n[[workload]]").unwrap_err();
+        assert!(error.to_string().starts_with("plan.toml:1: this latput reads"), "{error}");
+    }
+
+    fn parsed(text: &str) -> Plan {
+        Plan::parse("plan.toml", &format!("schema = 1\nname = \"test\"\n{text}")).unwrap()
+    }
+
+    /// `text` follows two lines of a good plan.
+    #[track_caller]
+    fn check(text: &str, line: usize, expected: &str) {
+        let text = format!("schema = 1\nname = \"test\"\n{text}");
+        let error = Plan::parse("plan.toml", &text).unwrap_err();
+        assert!(error.problem.contains(expected), "{error}");
+        assert_eq!(error.line, line, "{error}");
+    }
+}

@@ -1,0 +1,139 @@
+//! `cargo xtask ci`: every check and test in order, each a named step.
+
+mod documents;
+mod steps;
+mod tally;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use crate::workspace::Workspace;
+use steps::{STEPS, Step};
+use tally::Tally;
+
+/// What to run, and when to stop.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Go on after a step that fails.
+    #[arg(long)]
+    keep_going: bool,
+    /// Run this step only; may be given more than once.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Name the steps and stop.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the chosen steps; the last line counts the tests.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
+    let chosen = choose(&options.only)?;
+    if options.list {
+        for step in chosen {
+            println!("{:<9} {}", step.name, step.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    // On our own machines a missing tool or right is worth a line; in CI it is a hole.
+    let strict = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    let mut total = Tally::default();
+    let mut closing = Vec::new();
+    for step in chosen {
+        println!("\n== {}: {}", step.name, step.about);
+        let started = Instant::now();
+        let tally = run_step(workspace, step, strict);
+        let failed = tally.failed > 0;
+        let verdict = if failed { "FAILED" } else { "ok" };
+        let seconds = started.elapsed().as_secs_f64();
+        let counts = format!("{} passed, {} failed", tally.passed, tally.failed);
+        closing.push(format!("{:<9} {verdict:<6} {seconds:>7.1} s  {counts}", step.name));
+        println!("== {}: {verdict} after {seconds:.1} s", step.name);
+        total.add(tally);
+        if failed {
+            println!("   repeat it with: cargo xtask ci --only {}", step.name);
+            if !options.keep_going {
+                break;
+            }
+        }
+    }
+    println!("\n{}", closing.join("\n"));
+    for arm in &total.skipped {
+        println!("skipped: {arm}");
+    }
+    println!("{} passed, {} failed", total.passed, total.failed);
+    Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn choose(only: &[String]) -> Result<Vec<&'static Step>> {
+    for name in only {
+        let known = STEPS.iter().any(|step| step.name == name);
+        let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        ensure!(known, "no step is called `{name}`; the steps are {}", names.join(", "));
+    }
+    let wanted = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
+    Ok(STEPS.iter().filter(wanted).collect())
+}
+
+/// A step that fails without a failed test counts as one failure; so does, if `strict`, every arm
+/// that was skipped.
+fn run_step(workspace: &Workspace, step: &Step, strict: bool) -> Tally {
+    let mut tally = Tally::default();
+    if let Err(error) = (step.run)(workspace, &mut tally) {
+        println!("error: {error:#}");
+        tally.failed = tally.failed.max(1);
+    }
+    if strict {
+        for arm in &tally.skipped {
+            println!("error: skipped in CI: {arm}");
+        }
+        tally.failed += tally.skipped.len();
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_nobody_knows_is_refused_with_those_that_are() {
+        let error = choose(&["tests".into()]).unwrap_err().to_string();
+        assert!(error.contains("`tests`") && error.contains("fmt, tidy"), "{error}");
+        assert_eq!(choose(&["tidy".into(), "fmt".into()]).unwrap().len(), 2);
+        assert_eq!(choose(&[]).unwrap().len(), STEPS.len());
+    }
+
+    #[test]
+    fn in_ci_a_skipped_arm_is_a_failure() {
+        let step = Step {
+            name: "one",
+            about: "one",
+            run: |_, tally| {
+                tally.feed("skipped: needs root");
+                Ok(())
+            },
+        };
+        check_step(&step, false, 0);
+        check_step(&step, true, 1);
+    }
+
+    #[test]
+    fn a_step_that_fails_without_a_test_counts_once() {
+        let run: steps::Run = |_, _| anyhow::bail!("no such program");
+        check_step(&Step { name: "one", about: "one", run }, false, 1);
+        let run: steps::Run = |_, tally| {
+            tally.feed("test result: FAILED. 1 passed; 2 failed; 0 ignored;");
+            anyhow::bail!("tests failed")
+        };
+        check_step(&Step { name: "one", about: "one", run }, false, 2);
+    }
+
+    #[track_caller]
+    fn check_step(step: &Step, strict: bool, failed: usize) {
+        let workspace =
+            Workspace { root: "here".into(), target: "there".into(), packages: Vec::new() };
+        assert_eq!(run_step(&workspace, step, strict).failed, failed);
+    }
+}

@@ -1,0 +1,131 @@
+//! The steps of `cargo xtask ci`, in the order they run: what is quick to fail comes first.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::documents;
+use super::tally::Tally;
+use crate::tidy;
+use crate::workspace::{Workspace, cargo, find_on_path};
+
+/// What a step does; it counts its tests as it goes.
+pub type Run = fn(&Workspace, &mut Tally) -> Result<()>;
+
+/// One named check.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// As `--only` takes it.
+    pub name: &'static str,
+    /// In a few words.
+    pub about: &'static str,
+    /// What it does.
+    pub run: Run,
+}
+
+/// Every step.
+pub const STEPS: &[Step] = &[
+    Step { name: "fmt", about: "the layout of Rust files", run: fmt },
+    Step { name: "tidy", about: "rules that no compiler checks", run: tidy },
+    Step { name: "clippy", about: "lints, warnings are errors", run: clippy },
+    Step { name: "doc", about: "documentation builds, warnings are errors", run: doc },
+    Step {
+        name: "deny",
+        about: "licences, bans and sources (advisories need a database from the network: left out)",
+        run: deny,
+    },
+    Step { name: "build", about: "the released binary", run: build },
+    Step { name: "test", about: "every test of every crate", run: test },
+    Step { name: "examples", about: "each example, checked by the binary", run: examples },
+    Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
+    Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
+];
+
+fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    tally.run(&mut cargo_line(workspace, "fmt --all --check -- --color never"))
+}
+
+fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    tidy::run(workspace)
+}
+
+fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let line = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
+    tally.run(&mut cargo_line(workspace, line))
+}
+
+fn doc(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let mut command = cargo_line(workspace, "doc --locked --workspace --no-deps");
+    tally.run(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn deny(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let version = cargo_line(workspace, "deny --version").output();
+    let present = version.is_ok_and(|it| it.status.success());
+    ensure!(present, "cargo-deny is missing; install it with `cargo install --locked cargo-deny`");
+    tally.run(&mut cargo_line(workspace, "deny check licenses bans sources"))
+}
+
+fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    tally.run(&mut cargo_line(workspace, "build --locked --release --package latput"))
+}
+
+/// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
+fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let line = "test --locked --workspace --no-fail-fast -- --show-output";
+    tally.run(&mut cargo_line(workspace, line))
+}
+
+fn examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    documents::check_examples(&workspace.root, &built(workspace)?, tally)
+}
+
+fn snippets(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    documents::check_snippets(&workspace.root, &built(workspace)?, tally)
+}
+
+fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let programs = ["chromium", "chromedriver"];
+    let missing = if rustix::process::geteuid().is_root() {
+        programs.into_iter().find(|name| find_on_path(name).is_none())
+    } else {
+        Some("root")
+    };
+    if let Some(missing) = missing {
+        let line = format!("skipped: needs {missing}");
+        println!("{line}");
+        tally.feed(&line);
+        return Ok(());
+    }
+    let binary = built(workspace)?;
+    let folder = workspace.target.join("xtask-browser");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    let plan = workspace.root.join("xtask/short-plan.toml");
+    tally.run(Command::new(&binary).arg("tune").arg(plan).current_dir(&folder))?;
+    let report = folder.join("latput-report.html");
+    let script = workspace.root.join("crates/report/tests/browser.py");
+    tally.run(Command::new("python3").arg(script).arg(report).arg(&folder))?;
+    tally.passed += 1;
+    println!("its pictures are in {}", folder.display());
+    Ok(())
+}
+
+fn built(workspace: &Workspace) -> Result<std::path::PathBuf> {
+    let binary = workspace.binary();
+    let shown = binary.display();
+    ensure!(Path::is_file(&binary), "{shown} is missing; run `cargo xtask ci --only build`");
+    Ok(binary)
+}
+
+/// Cargo at the root of the repository, with the words of `line`.
+fn cargo_line(workspace: &Workspace, line: &str) -> Command {
+    let mut command = cargo();
+    command.args(line.split(' ')).current_dir(&workspace.root);
+    command
+}

@@ -1,0 +1,151 @@
+//! `cargo xtask bench-peers`: latput's traffic engine against netperf and iperf3, between the same two
+//! namespaces, in one interleaved run.
+//!
+//! In every round each program runs each workload once, in an order drawn anew, so that whatever
+//! else the machine does falls on all alike. Rates are compared within a round.
+
+mod cpu;
+mod lab;
+mod program;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use latput_units::Rng;
+
+use crate::workspace::{Workspace, find_on_path};
+use lab::{Lab, Running};
+use program::{Bench, Kind, Load, Program};
+use table::Sample;
+
+/// How often, how long, and which programs.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Rounds; in each, every program runs every workload once.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    rounds: u32,
+    /// Seconds of one run.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// The order of runs.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// netperf, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    netperf: Option<PathBuf>,
+    /// netserver, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    netserver: Option<PathBuf>,
+    /// iperf3, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    iperf3: Option<PathBuf>,
+}
+
+/// Runs the comparison and prints it; the lab and the servers are gone afterwards, whatever happens.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let binary = workspace.binary();
+    let shown = binary.display();
+    ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
+    let programs = find_programs(options);
+    ensure!(programs.len() > 1, "there is nothing to compare latput with");
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    let lab = Lab::up(&binary, &workspace.target, &stop)?;
+    let _servers = start_servers(&lab, &programs)?;
+    println!(
+        "{} rounds of {} s, seed {}; client on CPU {}, server on CPU {}",
+        options.rounds, options.seconds, options.seed, lab.client_cpus, lab.server_cpus
+    );
+    let samples = run_rounds(&lab, &programs, options)?;
+    print!("{}", table::compare(&samples));
+    Ok(())
+}
+
+/// latput, and every other program that is there; the missing are named.
+fn find_programs(options: &Options) -> Vec<Program> {
+    let mut programs = vec![Program { kind: Kind::Latput, client: PathBuf::new(), server: None }];
+    let netperf = find("netperf", options.netperf.as_deref());
+    let netserver = find("netserver", options.netserver.as_deref());
+    if let (Some(client), server @ Some(_)) = (netperf, netserver) {
+        programs.push(Program { kind: Kind::Netperf, client, server });
+    }
+    if let Some(client) = find("iperf3", options.iperf3.as_deref()) {
+        programs.push(Program { kind: Kind::Iperf3, server: Some(client.clone()), client });
+    }
+    programs
+}
+
+/// The program named by the user, or else the one on PATH; absolute, since it is started elsewhere.
+fn find(name: &str, named: Option<&Path>) -> Option<PathBuf> {
+    let found = match named {
+        Some(named) => std::fs::canonicalize(named).ok(),
+        None => find_on_path(name),
+    };
+    if found.is_none() {
+        let place = named.map_or_else(|| "on PATH".into(), |named| named.display().to_string());
+        println!("skipped: {name} is not there ({place})");
+    }
+    found
+}
+
+fn start_servers(lab: &Lab, programs: &[Program]) -> Result<Vec<Running>> {
+    let servers = programs.iter().filter_map(|one| one.server_command().map(|it| (one, it)));
+    servers
+        .map(|(one, command)| {
+            let server = lab.start_in(lab::SERVER, &command)?;
+            server.wait_until_listening(one.kind.port())?;
+            Ok(server)
+        })
+        .collect()
+}
+
+fn run_rounds(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<Sample>> {
+    let mut benches: Vec<(Program, Load)> = programs
+        .iter()
+        .flat_map(|one| Load::ALL.iter().map(move |&load| (one.clone(), load)))
+        .filter(|(one, load)| one.kind.can(*load))
+        .collect();
+    let mut rng = Rng::from_seed(options.seed);
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        rng.shuffle(&mut benches);
+        for (program, load) in &benches {
+            let bench = Bench { load: *load, seconds: options.seconds };
+            let sample = measure(lab, program, bench)
+                .with_context(|| format!("{} {load} in round {round}", program.kind))?;
+            samples.push(Sample { round, program: program.kind, load: *load, ..sample });
+        }
+        println!("round {round} of {} done", options.rounds);
+    }
+    Ok(samples)
+}
+
+/// One run. CPU time is read in the middle half of it, when no program is setting up or leaving.
+fn measure(lab: &Lab, program: &Program, bench: Bench) -> Result<Sample> {
+    let length = Duration::from_secs(u64::from(bench.seconds));
+    let started = Instant::now();
+    let client = program.start_client(lab, bench)?;
+    lab.sleep(program.kind.setup_time() + length / 4)?;
+    let before = cpu::busy_time()?;
+    let window = Instant::now();
+    lab.sleep(length / 2)?;
+    let busy = cpu::busy_time()?.saturating_sub(before);
+    let window = window.elapsed();
+    let output = client.finish(&lab.stop, started + length * 3 + Duration::from_secs(30))?;
+    let rate = program.kind.read_rate(bench.load, &output)?;
+    ensure!(rate > 0.0, "no traffic flowed");
+    let cpu_us = busy.as_secs_f64() * 1e6 / (window.as_secs_f64() * bench.load.units_per_s(rate));
+    Ok(Sample { round: 0, program: program.kind, load: bench.load, rate, cpu_us })
+}
+
+/// Whether somebody asked us to stop.
+fn is_stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}

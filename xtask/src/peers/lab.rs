@@ -1,0 +1,270 @@
+//! The lab as the released binary makes it, and processes in it that are ended by their id.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
+
+use super::is_stopped;
+
+/// The host that sends.
+pub const CLIENT: &str = "a";
+/// The host that answers.
+pub const SERVER: &str = "b";
+/// The server's address in the lab.
+pub const SERVER_ADDRESS: &str = "198.18.0.2";
+const CLIENT_ADDRESS: &str = "198.18.0.1";
+const INTERFACE: &str = "lat0";
+const POLL: Duration = Duration::from_millis(10);
+
+/// A lab that is up; dropping it takes it down.
+#[derive(Debug)]
+pub struct Lab {
+    binary: PathBuf,
+    /// The lab's hosts, as a testbed file for latput.
+    pub testbed: PathBuf,
+    /// The CPUs that the sending host is held to, as a list.
+    pub client_cpus: String,
+    /// The CPUs that the answering host is held to.
+    pub server_cpus: String,
+    /// Set by Ctrl-C.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Lab {
+    /// Makes the lab. One that was there before is not ours: it is neither used nor removed.
+    pub fn up(binary: &Path, scratch: &Path, stop: &Arc<AtomicBool>) -> Result<Self> {
+        let status = Command::new(binary).args(["lab", "up"]).stdin(Stdio::null()).status();
+        let status = status.context("cannot start latput")?;
+        ensure!(status.success(), "`latput lab up` ended with {status}");
+        let mut lab = Self {
+            binary: binary.to_owned(),
+            testbed: scratch.join("bench-peers.toml"),
+            client_cpus: String::new(),
+            server_cpus: String::new(),
+            stop: Arc::clone(stop),
+        };
+        lab.client_cpus = lab.cpus_of(CLIENT)?;
+        lab.server_cpus = lab.cpus_of(SERVER)?;
+        std::fs::write(&lab.testbed, lab.testbed_text())
+            .with_context(|| format!("cannot write {}", lab.testbed.display()))?;
+        Ok(lab)
+    }
+
+    /// Starts a command as one of the hosts, in a process group of its own.
+    pub fn start_in(&self, host: &str, command: &[String]) -> Result<Running> {
+        let mut inside = Command::new(&self.binary);
+        inside.args(["lab", "exec", host, "--"]).args(command);
+        Running::start(inside)
+    }
+
+    /// Starts latput itself on the testbed that the lab is.
+    pub fn start_latput(&self, arguments: &[String]) -> Result<Running> {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments);
+        Running::start(command)
+    }
+
+    /// Sleeps unless asked to stop.
+    pub fn sleep(&self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            ensure!(!is_stopped(&self.stop), "stopped");
+            thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    /// The CPUs that `latput lab exec` holds a host to: all programs are bound by it alike.
+    fn cpus_of(&self, host: &str) -> Result<String> {
+        let command = ["cat", "/proc/self/status"].map(str::to_owned);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let status = self.start_in(host, &command)?.finish(&self.stop, deadline)?;
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        Ok(list.context("/proc/self/status names no CPUs")?.trim().to_owned())
+    }
+
+    fn testbed_text(&self) -> String {
+        let host = |name: &str, role: &str, address: &str, cpus: &str| {
+            let binary = self.binary.display().to_string();
+            let via = [&binary, "lab", "exec", name, "--"];
+            format!(
+                "[host.{name}]\nrole = {role:?}\nvia = {via:?}\nlatput = {binary:?}\n\
+                 interface = {INTERFACE:?}\naddress = {address:?}\ncpus = {cpus:?}\n\n"
+            )
+        };
+        let client = host(CLIENT, "generator", CLIENT_ADDRESS, &self.client_cpus);
+        let server = host(SERVER, "sut", SERVER_ADDRESS, &self.server_cpus);
+        format!("schema = 1\n\n{client}{server}")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let down = Command::new(&self.binary).args(["lab", "down"]).stdin(Stdio::null()).status();
+        if !down.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            eprintln!("error: `latput lab down` failed: {down:?}; run it by hand");
+        }
+    }
+}
+
+/// A process of ours; dropping it ends it and whatever it started.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    name: String,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Result<Self> {
+        use std::os::unix::process::CommandExt as _;
+        let words = command.get_args().map(|one| one.to_string_lossy().into_owned());
+        let name = words.collect::<Vec<_>>().join(" ");
+        // Its own group: it can be ended with its children, and Ctrl-C reaches it through us only.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let child = command.spawn().with_context(|| format!("cannot start latput {name}"))?;
+        Ok(Self { child, name })
+    }
+
+    /// Waits until the process, seen from its own namespace, listens on a TCP port.
+    pub fn wait_until_listening(&self, port: u16) -> Result<()> {
+        let table = format!("/proc/{}/net/tcp", self.child.id());
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let text = std::fs::read_to_string(&table)
+                .with_context(|| format!("`{}` has ended already", self.name))?;
+            if listens(&text, port) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "`{}` does not listen on {port}", self.name);
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Waits for the end and gives what the process printed.
+    pub fn finish(mut self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
+        let output = read_beside(self.child.stdout.take());
+        let errors = read_beside(self.child.stderr.take());
+        let status = loop {
+            if let Some(status) = self.child.try_wait().context("cannot wait")? {
+                break status;
+            }
+            ensure!(!is_stopped(stop), "stopped");
+            ensure!(Instant::now() < deadline, "`{}` does not end", self.name);
+            thread::sleep(POLL);
+        };
+        let [output, errors] = [output, errors].map(|it| it.join().unwrap_or_default());
+        if !status.success() {
+            bail!("`{}` ended with {status}: {} {}", self.name, errors.trim(), output.trim());
+        }
+        Ok(output)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // Gone already is what is wanted.
+        let _ = id.map(|id| rustix::process::kill_process_group(id, signal));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        // latput puts its hosts back when asked to end; five seconds are ample.
+        self.signal(Signal::TERM);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(POLL);
+        }
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads on a thread, so that a full pipe holds nobody up.
+fn read_beside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What came before an error is still worth showing.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Whether a `/proc/net/tcp` has a listener (state 0A) on `port`.
+fn listens(table: &str, port: u16) -> bool {
+    let wanted = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_whitespace().skip(1);
+        let local = columns.next().unwrap_or_default();
+        local.ends_with(&wanted) && columns.nth(1) == Some("0A")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+        0: 020012C6:3249 00000000:0000 0A 00000000:00000000\n\
+        1: 020012C6:1451 010012C6:9999 01 00000000:00000000\n";
+
+    #[test]
+    fn a_listener_is_known_by_its_port_and_state() {
+        assert!(listens(TABLE, 0x3249));
+        assert!(!listens(TABLE, 0x1451));
+        assert!(!listens("", 1));
+    }
+
+    #[test]
+    fn a_process_is_ended_with_what_it_started() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo $!; wait"]);
+        let mut running = Running::start(command).unwrap();
+        let mut line = [0; 16];
+        let length = running.child.stdout.as_mut().unwrap().read(&mut line).unwrap();
+        let sleep: i32 = String::from_utf8_lossy(&line[..length]).trim().parse().unwrap();
+        drop(running);
+        let sleep = Pid::from_raw(sleep).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while rustix::process::test_kill_process(sleep).is_ok() && !is_zombie(sleep) {
+            assert!(Instant::now() < deadline, "still there");
+            thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn a_failed_process_tells_its_words_and_a_slow_one_is_ended() {
+        let stop = AtomicBool::new(false);
+        let run = |script: &str, limit| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            Running::start(command).unwrap().finish(&stop, Instant::now() + limit)
+        };
+        let long = Duration::from_secs(20);
+        assert_eq!(run("echo fine", long).unwrap(), "fine\n");
+        let error = run("echo no such host >&2; exit 2", long).unwrap_err().to_string();
+        assert!(error.contains("no such host"), "{error}");
+        let error = run("sleep 60", Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("does not end"), "{error}");
+    }
+
+    /// Ended, but not yet waited for by whoever adopted it.
+    fn is_zombie(id: Pid) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.as_raw_nonzero()));
+        stat.is_ok_and(|stat| stat.contains(") Z "))
+    }
+}

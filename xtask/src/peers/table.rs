@@ -1,0 +1,109 @@
+//! The comparison as a table: medians, and ratios paired within rounds with their intervals.
+
+use std::fmt::Write as _;
+
+use latput_stats::paired;
+
+use super::program::{Kind, Load};
+
+const CONFIDENCE: f64 = 0.95;
+
+/// One run of one program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Which round.
+    pub round: u32,
+    /// Who.
+    pub program: Kind,
+    /// What.
+    pub load: Load,
+    /// Transactions or bits per second.
+    pub rate: f64,
+    /// CPU time of the whole machine, microseconds per transaction or KB.
+    pub cpu_us: f64,
+}
+
+/// The table; a ratio above 1 means that latput does more, or needs more CPU.
+pub fn compare(samples: &[Sample]) -> String {
+    let percent = CONFIDENCE * 100.0;
+    let mut table = format!(
+        "\n{:<17} {:<8} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent} %]  CPU latput/peer [{percent} %]\n",
+        "workload", "program", "median rate", "", "CPU", ""
+    );
+    for &load in Load::ALL {
+        let of =
+            |program| samples.iter().filter(move |it| it.load == load && it.program == program);
+        for program in [Kind::Latput, Kind::Netperf, Kind::Iperf3] {
+            let rates: Vec<f64> = of(program).map(|sample| sample.rate).collect();
+            let costs: Vec<f64> = of(program).map(|sample| sample.cpu_us).collect();
+            let (Some(rate), Some(cost)) = (median(rates), median(costs)) else { continue };
+            let (rate_unit, cost_unit) = load.units();
+            let ours: Vec<&Sample> = of(Kind::Latput).collect();
+            let theirs: Vec<&Sample> = of(program).collect();
+            let (rates, costs) = if program == Kind::Latput {
+                (String::new(), String::new())
+            } else {
+                let rate = |sample: &Sample| sample.rate;
+                let cost = |sample: &Sample| sample.cpu_us;
+                (ratio(&ours, &theirs, rate), ratio(&ours, &theirs, cost))
+            };
+            let row = format!(
+                "{load:<17} {program:<8} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs}"
+            );
+            writeln!(table, "{}", row.trim_end()).expect("a string takes all");
+        }
+    }
+    table
+}
+
+/// Ours over theirs, paired by round.
+fn ratio(ours: &[&Sample], theirs: &[&Sample], figure: impl Fn(&Sample) -> f64) -> String {
+    let pairs: Vec<(f64, f64)> = ours
+        .iter()
+        .filter_map(|our| {
+            let their = theirs.iter().find(|their| their.round == our.round)?;
+            Some((figure(their), figure(our)))
+        })
+        .collect();
+    paired::ratio(&pairs, CONFIDENCE).map_or_else(
+        || "unknown".to_owned(),
+        |it| format!("{:.3} [{:.3}, {:.3}]", it.value, it.low, it.high),
+    )
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = values.get(middle)?;
+    Some(if values.len() % 2 == 1 { *upper } else { f64::midpoint(values[middle - 1], *upper) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_paired_within_rounds() {
+        // The machine is four times as fast in round 2; latput is 1.1 times as fast in both.
+        let sample =
+            |round, program, rate, cpu_us| Sample { round, program, load: Load::Rr, rate, cpu_us };
+        let table = compare(&[
+            sample(1, Kind::Latput, 1100.0, 9.0),
+            sample(1, Kind::Netperf, 1000.0, 18.0),
+            sample(2, Kind::Netperf, 4000.0, 4.0),
+            sample(2, Kind::Latput, 4400.0, 2.0),
+        ]);
+        assert!(table.contains("1.100 [1.100, 1.100]"), "{table}");
+        assert!(table.contains("0.500 [0.500, 0.500]"), "{table}");
+        assert!(table.contains("2750"), "{table}");
+        assert!(!table.contains("iperf3"), "{table}");
+    }
+
+    #[test]
+    fn a_cost_below_the_grain_of_the_clock_has_no_ratio() {
+        let sample =
+            |program, cpu_us| Sample { round: 1, program, load: Load::Stream, rate: 1e9, cpu_us };
+        let table = compare(&[sample(Kind::Latput, 1.0), sample(Kind::Iperf3, 0.0)]);
+        assert!(table.contains("unknown"), "{table}");
+    }
+}

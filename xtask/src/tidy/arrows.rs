@@ -1,0 +1,291 @@
+//! Rules of crates: the arrows between them are those of the table in ARCHITECTURE.md, pure crates
+//! stand on pure ones, and every third-party crate has its reason in docs/adr/003-dependencies.md.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use super::tree::Tree;
+use crate::workspace::{Dependency, Package, folder_of};
+
+/// The crates that do no I/O, read no clock, use no threads; the table must say the same of them.
+pub const PURE: &[&str] =
+    &["units", "stats", "knobs", "trial", "moderate", "sim", "model", "report"];
+
+/// Third-party crates that only compute, and may stand under pure crates.
+const PURE_THIRD_PARTY: &[&str] = &[
+    "base64",
+    "comfy-table",
+    "hdrhistogram",
+    "minijinja",
+    "rand",
+    "rand_xoshiro",
+    "schemars",
+    "serde",
+    "serde_json",
+    "statrs",
+    "thiserror",
+    "toml",
+];
+
+const MAP: &str = "ARCHITECTURE.md";
+const MAP_HEADER: &[&str] = &["crate", "one line", "uses", "kind"];
+const REASONS: &str = "docs/adr/003-dependencies.md";
+const KINDS: &[&str] = &["pure", "world", "edge", "dev"];
+
+/// Every violation of these rules.
+pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
+    let mut findings = match tree.file(MAP).map(|file| read_map(&file.text)) {
+        None => vec![Finding::new(MAP, 0, "is missing; it holds the table of crates")],
+        Some(rows) if rows.is_empty() => {
+            let header = MAP_HEADER.join(" | ");
+            vec![Finding::new(MAP, 0, format!("has no table with the columns {header}"))]
+        }
+        Some(rows) => {
+            let mut findings = map_is_in_order(&rows);
+            findings.extend(arrows_are_those_of_the_map(&rows, packages));
+            findings
+        }
+    };
+    findings.extend(pure_crates_stand_on_pure_ones(packages));
+    findings.extend(third_party_crates_have_reasons(tree));
+    findings.extend(third_party_crates_are_used(tree, packages));
+    findings
+}
+
+/// One row of the table of crates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    line: usize,
+    name: String,
+    uses: BTreeSet<String>,
+    kind: String,
+}
+
+/// The rows of the table of crates; empty if there is no such table.
+fn read_map(text: &str) -> Vec<Row> {
+    let mut lines = text.lines().enumerate();
+    let is_header = |line: &str| cells(line).is_some_and(|cells| cells == MAP_HEADER);
+    if !lines.any(|(_, line)| is_header(line)) {
+        return Vec::new();
+    }
+    let rows = lines.map_while(|(idx, line)| Some((idx + 1, cells(line)?)));
+    rows.filter(|(_, cells)| cells.len() == MAP_HEADER.len() && !cells[0].starts_with("--"))
+        .map(|(line, cells)| Row {
+            line,
+            name: cells[0].trim_matches('`').to_owned(),
+            uses: words_in_ticks(cells[2]).map(str::to_owned).collect(),
+            kind: cells[3].to_owned(),
+        })
+        .collect()
+}
+
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inside = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    Some(inside.split('|').map(str::trim).collect())
+}
+
+fn words_in_ticks(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+fn map_is_in_order(rows: &[Row]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (idx, row) in rows.iter().enumerate() {
+        let above: BTreeSet<&str> = rows[..idx].iter().map(|row| row.name.as_str()).collect();
+        for name in row.uses.iter().filter(|name| !above.contains(name.as_str())) {
+            let message = format!("`{}` uses `{name}`, which is not above it", row.name);
+            findings.push(Finding::new(MAP, row.line, message));
+        }
+        let pure = PURE.contains(&row.name.as_str());
+        if !KINDS.contains(&row.kind.as_str()) || pure != (row.kind == "pure") {
+            let wanted = if pure { "pure" } else { "world, edge or dev" };
+            let message = format!("the kind of `{}` must be {wanted}", row.name);
+            findings.push(Finding::new(MAP, row.line, message));
+        }
+    }
+    findings
+}
+
+fn arrows_are_those_of_the_map(rows: &[Row], packages: &[Package]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let name = package.folder();
+        let Some(row) = rows.iter().find(|row| row.name == name) else {
+            findings.push(Finding::new(MAP, 0, format!("the table has no row for `{name}`")));
+            continue;
+        };
+        let built: BTreeSet<String> = ours(package).map(str::to_owned).collect();
+        for extra in built.difference(&row.uses) {
+            let message = format!("`{name}` depends on `{extra}`, which the table does not allow");
+            findings.push(Finding::new(MAP, row.line, message));
+        }
+        for stale in row.uses.difference(&built) {
+            let message = format!("`{name}` does not depend on `{stale}`; take it from the table");
+            findings.push(Finding::new(MAP, row.line, message));
+        }
+    }
+    for row in rows.iter().filter(|row| !packages.iter().any(|one| one.folder() == row.name)) {
+        findings.push(Finding::new(MAP, row.line, format!("there is no crate `{}`", row.name)));
+    }
+    findings
+}
+
+fn pure_crates_stand_on_pure_ones(packages: &[Package]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages.iter().filter(|package| PURE.contains(&package.folder())) {
+        for dependency in shipped(package) {
+            let folder = folder_of(&dependency.name);
+            let pure = match dependency.path {
+                Some(_) => PURE.contains(&folder),
+                None => PURE_THIRD_PARTY.contains(&dependency.name.as_str()),
+            };
+            if !pure {
+                let path = format!("crates/{}/Cargo.toml", package.folder());
+                let message = format!("a pure crate must not depend on `{}`", dependency.name);
+                findings.push(Finding::new(&path, 0, message));
+            }
+        }
+    }
+    findings
+}
+
+/// What ends up in the product; tests may lean on anything.
+fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
+    package.dependencies.iter().filter(|one| one.kind.as_deref() != Some("dev"))
+}
+
+fn ours(package: &Package) -> impl Iterator<Item = &str> {
+    shipped(package).filter(|one| one.path.is_some()).map(|one| folder_of(&one.name))
+}
+
+fn third_party_crates_have_reasons(tree: &Tree) -> Vec<Finding> {
+    let manifest = tree.file("Cargo.toml").map_or("", |file| &file.text);
+    let used = match third_party_crates(manifest) {
+        Ok(used) => used,
+        Err(error) => return vec![Finding::new("Cargo.toml", 0, error.to_string())],
+    };
+    let reasons = tree.file(REASONS).map_or("", |file| &file.text);
+    let rows = reasons.lines().filter_map(cells);
+    let explained: BTreeSet<String> = rows
+        .flat_map(|cells| words_in_ticks(cells[0]).map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    let missing = used.difference(&explained).map(|name| format!("`{name}` has no reason here"));
+    let stale = explained.difference(&used).map(|name| format!("`{name}` is not used any more"));
+    missing.chain(stale).map(|message| Finding::new(REASONS, 0, message)).collect()
+}
+
+fn third_party_crates_are_used(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
+    let manifest = tree.file("Cargo.toml").map_or("", |file| &file.text);
+    let listed = third_party_crates(manifest).unwrap_or_default();
+    let names = packages.iter().flat_map(|package| &package.dependencies).map(|one| &one.name);
+    let used: BTreeSet<String> = names.cloned().collect();
+    let message = |name| format!("no crate uses `{name}`; take it from the table");
+    listed.difference(&used).map(|name| Finding::new("Cargo.toml", 0, message(name))).collect()
+}
+
+fn third_party_crates(manifest: &str) -> Result<BTreeSet<String>, toml::de::Error> {
+    let manifest: toml::Table = toml::from_str(manifest)?;
+    let table = manifest.get("workspace").and_then(|one| one.get("dependencies"));
+    let entries = table.and_then(toml::Value::as_table).into_iter().flatten();
+    Ok(entries
+        .filter(|(_, spec)| spec.get("path").is_none())
+        .map(|(name, _)| name.clone())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::tree_of;
+    use super::*;
+
+    const TABLE: &str = "# Map\n\n| crate | one line | uses | kind |\n|---|---|---|---|\n\
+        | `units` | a | - | pure |\n| `linux` | b | `units` | world |\n\nEnd.\n";
+
+    #[test]
+    fn a_tree_that_is_as_its_map_says_is_clean() {
+        check_map(TABLE, &[package("latput-units", &[]), linux(&["latput-units"])], &[]);
+    }
+
+    #[test]
+    fn arrows_must_be_those_of_the_map() {
+        let units = package("latput-units", &[]);
+        check_map(TABLE, &[units.clone(), linux(&[])], &["`linux` does not depend on `units`"]);
+        let arrow = linux(&["latput-units", "latput-load"]);
+        check_map(TABLE, &[units.clone(), arrow], &["`linux` depends on `load`, which the table"]);
+        let new = package("latput-new", &[]);
+        let linux = linux(&["latput-units"]);
+        check_map(TABLE, &[units.clone(), linux, new], &["no row for `new`"]);
+        check_map(TABLE, &[units], &["there is no crate `linux`"]);
+    }
+
+    #[test]
+    fn the_map_must_be_there_and_in_order() {
+        let upside_down = "| crate | one line | uses | kind |\n|---|---|---|---|\n\
+            | `linux` | b | `units` | world |\n| `units` | a | - | world |\n";
+        let packages = [package("latput-units", &[]), linux(&["latput-units"])];
+        let expected = ["`units`, which is not above it", "kind of `units` must be pure"];
+        check_map(upside_down, &packages, &expected);
+        check_map("# Map\n", &[], &["has no table"]);
+        assert_eq!(
+            check(&tree_of(&[]), &[])[0].message,
+            "is missing; it holds the table of crates"
+        );
+    }
+
+    #[test]
+    fn pure_crates_must_stand_on_pure_ones() {
+        let check_pure = |package: Package| pure_crates_stand_on_pure_ones(&[package]);
+        assert!(check_pure(package("latput-model", &["latput-stats"])).is_empty());
+        assert_eq!(check_pure(package("latput-model", &["latput-linux"])).len(), 1);
+        let mut rustix = package("latput-model", &["rustix"]);
+        rustix.dependencies[0].path = None;
+        assert_eq!(check_pure(rustix.clone()).len(), 1);
+        rustix.dependencies[0].kind = Some("dev".into());
+        assert!(check_pure(rustix).is_empty());
+    }
+
+    #[test]
+    fn every_third_party_crate_must_have_its_reason() {
+        let manifest =
+            "[workspace.dependencies]\nlatput-units = { path = \"a\" }\nlibc = \"0.2\"\n";
+        let reasons = |text| tree_of(&[("Cargo.toml", manifest), (REASONS, text)]);
+        let check = |text| third_party_crates_have_reasons(&reasons(text));
+        assert!(check("| `libc` | constants |\n").is_empty());
+        assert_eq!(
+            check("# None, though `libc` is named\n")[0].message,
+            "`libc` has no reason here"
+        );
+        let stale = check("| `libc`, `mio` | constants |\n");
+        assert_eq!(stale[0].message, "`mio` is not used any more");
+    }
+
+    #[test]
+    fn every_third_party_crate_must_be_used() {
+        let tree = tree_of(&[("Cargo.toml", "[workspace.dependencies]\nlibc = \"0.2\"\n")]);
+        assert!(third_party_crates_are_used(&tree, &[linux(&["libc"])]).is_empty());
+        let findings = third_party_crates_are_used(&tree, &[linux(&["rustix"])]);
+        assert_eq!(findings[0].message, "no crate uses `libc`; take it from the table");
+    }
+
+    fn package(name: &str, uses: &[&str]) -> Package {
+        let dependency = |name: &&str| Dependency {
+            name: (*name).to_owned(),
+            kind: None,
+            path: Some("here".into()),
+        };
+        Package { name: name.to_owned(), dependencies: uses.iter().map(dependency).collect() }
+    }
+
+    fn linux(uses: &[&str]) -> Package {
+        package("latput-linux", uses)
+    }
+
+    #[track_caller]
+    fn check_map(map: &str, packages: &[Package], expected: &[&str]) {
+        let findings = check(&tree_of(&[(MAP, map)]), packages);
+        assert_eq!(findings.len(), expected.len(), "{findings:?}");
+        for (finding, expected) in findings.iter().zip(expected) {
+            assert!(finding.message.contains(expected), "{findings:?}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Rules of every text file: white space, unfinished work, paths and hosts that mean nothing to
+//! anybody else, and titles of documents.
+
+use super::Finding;
+use super::tree::{File, Tree};
+
+/// Files that are kept as their authors made them.
+const KEPT_AS_MADE: &[&str] = &["Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"];
+
+/// Every violation of these rules.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let rules: &[fn(&File) -> Vec<Finding>] = &[
+        white_space_is_plain,
+        nothing_is_left_to_do,
+        paths_mean_something_elsewhere,
+        documents_have_a_title,
+    ];
+    let ours = tree.files.iter().filter(|file| !is_kept_as_made(file));
+    let by_file = ours.flat_map(|file| rules.iter().flat_map(move |rule| rule(file)));
+    by_file.chain(links_lead_somewhere(tree)).collect()
+}
+
+/// Lock files, licences, and what others wrote and we only ship.
+fn is_kept_as_made(file: &File) -> bool {
+    KEPT_AS_MADE.contains(&file.path.as_str())
+        || file.path.contains("/vendor/")
+        || file.path.ends_with(".min.js")
+}
+
+fn white_space_is_plain(file: &File) -> Vec<Finding> {
+    if !file.is(&["rs", "toml", "md"]) {
+        return Vec::new();
+    }
+    let mut findings = by_line(file, |line| {
+        if line.contains('\t') {
+            Some("tab; use spaces".to_owned())
+        } else if line.ends_with(char::is_whitespace) {
+            Some("white space at the end of the line".to_owned())
+        } else {
+            None
+        }
+    });
+    if !file.text.is_empty() && !file.text.ends_with('\n') {
+        findings.push(Finding::new(&file.path, 0, "no line break at the end of the file"));
+    }
+    findings
+}
+
+fn nothing_is_left_to_do(file: &File) -> Vec<Finding> {
+    // In two parts, or this file would break its own rule.
+    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:")];
+    by_line(file, |line| {
+        let mark = marks.iter().find(|mark| line.contains(**mark))?;
+        Some(format!("`{mark}`; do it, or open an issue"))
+    })
+}
+
+fn paths_mean_something_elsewhere(file: &File) -> Vec<Finding> {
+    let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+    let hosts = [
+        concat!("crates", ".io"),
+        concat!("pypi", ".org"),
+        concat!("pythonhosted", ".org"),
+        concat!("npmjs", ".org"),
+    ];
+    by_line(file, |line| {
+        let folder = folders
+            .iter()
+            .find(|folder| line.match_indices(**folder).any(|(at, _)| starts_a_path(&line[..at])));
+        let host = hosts.iter().find(|host| line.contains(**host));
+        match (folder, host) {
+            (Some(folder), _) => Some(format!("`{folder}` is a path of one machine")),
+            (_, Some(host)) => Some(format!("`{host}` names a package registry")),
+            _ => None,
+        }
+    })
+}
+
+/// Whether what follows `before` is absolute and not the rest of a longer path.
+fn starts_a_path(before: &str) -> bool {
+    let inside = |char: char| char.is_alphanumeric() || "._-/}>".contains(char);
+    !before.ends_with(inside)
+}
+
+fn documents_have_a_title(file: &File) -> Vec<Finding> {
+    if !file.is(&["md"]) || file.text.starts_with("# ") {
+        return Vec::new();
+    }
+    vec![Finding::new(&file.path, 1, "must open with a title: `# ...`")]
+}
+
+/// A link to a file of ours must lead to one.
+fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
+    let documents = tree.files.iter().filter(|file| file.is(&["md"]));
+    documents
+        .flat_map(|file| {
+            by_line(file, |line| {
+                let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+                let targets = targets.map(|target| target.split('#').next().unwrap_or_default());
+                let mut ours = targets.filter(|one| !one.is_empty() && !one.contains("://"));
+                let lost = ours.find(|target| !exists(tree, &file.path, target))?;
+                Some(format!("the link to `{lost}` leads nowhere"))
+            })
+        })
+        .collect()
+}
+
+/// Whether `target`, seen from the file at `from`, is a file or a folder of the tree.
+fn exists(tree: &Tree, from: &str, target: &str) -> bool {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            ".." if parts.pop().is_none() => return false,
+            "" | "." | ".." => {}
+            name => parts.push(name),
+        }
+    }
+    let path = parts.join("/");
+    let folder = format!("{path}/");
+    tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+}
+
+fn by_line(file: &File, rule: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
+    let lines = file.text.split('\n').enumerate();
+    lines
+        .filter_map(|(idx, line)| rule(line).map(|said| Finding::new(&file.path, idx + 1, said)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::tree_of;
+    use super::*;
+
+    #[test]
+    fn white_space_must_be_plain() {
+        check_one("a.md", "# A\n\nb \n", &["end of the line"]);
+        check_one("a.toml", "\ta = 1\n", &["tab"]);
+        check_one("a.rs", "//! A.\r\n", &["end of the line"]);
+        check_one("a.rs", "//! A.", &["no line break"]);
+        check_one("a.txt", "recorded \tas it was", &[]);
+    }
+
+    #[test]
+    fn nothing_may_be_left_to_do() {
+        check_one("a.py", concat!("# TO", "DO: later\n"), &["open an issue"]);
+        check_one("a.rs", concat!("// FIX", "ME\n"), &["open an issue"]);
+    }
+
+    #[test]
+    fn paths_and_hosts_must_mean_something_elsewhere() {
+        check_one("a.py", concat!("x = '/wo", "rk/a'\n"), &["path of one machine"]);
+        check_one("a.sh", concat!("cp a /ro", "ot/b\n"), &["path of one machine"]);
+        check_one("a.sh", concat!("cp a base/ro", "ot/b\n"), &[]);
+        check_one("a.md", concat!("# see crates", ".io\n"), &["package registry"]);
+        check_one("Cargo.lock", concat!("source = crates", ".io-index\n"), &[]);
+    }
+
+    #[test]
+    fn documents_must_have_a_title() {
+        check_one("a.md", "Hello\n", &["title"]);
+        check_one("a.md", "## Hello\n", &["title"]);
+        check_one("a.md", "# Hello\n", &[]);
+    }
+
+    #[test]
+    fn links_must_lead_somewhere() {
+        let documents = |text| tree_of(&[("README.md", "# A\n"), ("docs/adr/a.md", text)]);
+        let check = |text| check(&documents(text));
+        assert!(
+            check("# A [b](../../README.md#c) [d](a.md) [e](https://f.g) [h](#i) [j](..)\n")
+                .is_empty()
+        );
+        assert!(check("# A [b](b.md)\n")[0].message.contains("`b.md` leads nowhere"));
+        assert_eq!(check("# A [b](../../../README.md)\n").len(), 1);
+    }
+
+    #[track_caller]
+    fn check_one(path: &str, text: &str, expected: &[&str]) {
+        let findings = check(&tree_of(&[(path, text)]));
+        assert_eq!(findings.len(), expected.len(), "{findings:?}");
+        for (finding, expected) in findings.iter().zip(expected) {
+            assert!(finding.message.contains(expected), "{findings:?}");
+        }
+    }
+}

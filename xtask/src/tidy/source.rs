@@ -1,0 +1,234 @@
+//! Rules of Rust files: their shape, what pure crates may not touch, who prints and who writes.
+
+use super::Finding;
+use super::code::{count_arguments, find_word, in_parentheses, line_of};
+use super::tree::{File, Tree};
+
+/// Lines that a file should stay within.
+pub const AIM_LINES: usize = 400;
+/// Lines that a file must stay within.
+const MOST_LINES: usize = 800;
+
+/// The crates that may hold `unsafe`.
+const UNSAFE_CRATES: &[&str] = &["linux", "load"];
+/// The crates that may print: `cli` speaks to people, `xtask` and `testkit` to us.
+const PRINTING_CRATES: &[&str] = &["cli", "testkit", "xtask"];
+/// The standard library's doors to the world, closed to pure crates. The last word of a path is also
+/// looked for in `use std::{...}`.
+const WORLDLY: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "Instant::now",
+    "SystemTime::now",
+];
+const PRINTING: &[&str] =
+    &["print!", "println!", "eprint!", "eprintln!", "dbg!", "io::stdout", "io::stderr"];
+
+/// Every violation of these rules.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let rules: &[fn(&File) -> Vec<Finding>] = &[
+        opens_with_its_purpose,
+        is_not_too_long,
+        pure_crates_do_not_touch_the_world,
+        unsafe_stays_in_its_crates,
+        only_the_edge_prints,
+        only_the_transaction_writes,
+        iteration_order_is_fixed,
+    ];
+    let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
+    rust.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
+}
+
+/// Files that are longer than they should be, with their lines.
+pub fn long_files(tree: &Tree) -> Vec<(&str, usize)> {
+    let rust = tree.files.iter().filter(|file| file.is(&["rs"]));
+    let lengths = rust.map(|file| (file.path.as_str(), file.text.lines().count()));
+    lengths.filter(|&(_, lines)| lines > AIM_LINES).collect()
+}
+
+fn opens_with_its_purpose(file: &File) -> Vec<Finding> {
+    if file.text.starts_with("//! ") {
+        return Vec::new();
+    }
+    vec![Finding::new(&file.path, 1, "must open with `//!` and say what the file is for")]
+}
+
+fn is_not_too_long(file: &File) -> Vec<Finding> {
+    let lines = file.text.lines().count();
+    if lines <= MOST_LINES {
+        return Vec::new();
+    }
+    vec![Finding::new(&file.path, 0, format!("{lines} lines; split it (at most {MOST_LINES})"))]
+}
+
+fn pure_crates_do_not_touch_the_world(file: &File) -> Vec<Finding> {
+    let pure = file.crate_folder().is_some_and(|folder| super::arrows::PURE.contains(&folder));
+    if !pure {
+        return Vec::new();
+    }
+    let code = file.product_code();
+    let mut findings = find_all(file, &code, WORLDLY, |word| {
+        format!("`{word}` in a pure crate; take the value as an argument")
+    });
+    for at in find_word(&code, "use std::") {
+        let Some(group) = code[at..].strip_prefix("use std::{") else { continue };
+        let group = group.split(';').next().unwrap_or_default();
+        let doors = WORLDLY.iter().filter_map(|path| path.strip_prefix("std::"));
+        for door in doors.filter(|door| find_word(group, door).next().is_some()) {
+            let message = format!("`std::{door}` in a pure crate; take the value as an argument");
+            findings.push(Finding::new(&file.path, line_of(&code, at), message));
+        }
+    }
+    findings
+}
+
+fn unsafe_stays_in_its_crates(file: &File) -> Vec<Finding> {
+    if file.crate_folder().is_some_and(|folder| UNSAFE_CRATES.contains(&folder)) {
+        return Vec::new();
+    }
+    find_all(file, &super::code::mask(&file.text), &["unsafe"], |_| {
+        format!("`unsafe` belongs in {} only", UNSAFE_CRATES.join(" and "))
+    })
+}
+
+fn only_the_edge_prints(file: &File) -> Vec<Finding> {
+    if file.crate_folder().is_some_and(|folder| PRINTING_CRATES.contains(&folder)) {
+        return Vec::new();
+    }
+    find_all(file, &file.product_code(), PRINTING, |word| {
+        format!("`{word}` in a library; return the text, or use `tracing`")
+    })
+}
+
+/// `KernelWrite::write` is known by its four arguments: nothing else called `write` has so many.
+fn only_the_transaction_writes(file: &File) -> Vec<Finding> {
+    const ARGUMENTS: usize = 4;
+    let code = file.product_code();
+    let implements = code.contains("KernelWrite for");
+    let may_call = match file.crate_folder() {
+        // The kit proves of each kernel that a write does what it should.
+        Some("knobs" | "testkit") => true,
+        // A wrapper of a kernel passes the call on.
+        Some("linux") => implements,
+        _ => false,
+    };
+    if may_call {
+        return Vec::new();
+    }
+    let mut calls: Vec<usize> = find_word(&code, "KernelWrite::write").collect();
+    calls.extend(code.match_indices(".write(").map(|(at, _)| at).filter(|at| {
+        let list = in_parentheses(&code[at + ".write".len()..]);
+        list.is_some_and(|list| count_arguments(list) == ARGUMENTS)
+    }));
+    let message = "a kernel is written to only by the transaction in crates/knobs";
+    let finding = |at: usize| Finding::new(&file.path, line_of(&code, at), message);
+    calls.into_iter().map(finding).collect()
+}
+
+/// Clippy's `disallowed_types` misses the fully qualified path in an expression.
+fn iteration_order_is_fixed(file: &File) -> Vec<Finding> {
+    find_all(file, &file.product_code(), &["HashMap", "HashSet"], |word| {
+        format!("`{word}` has no fixed order; use `BTree{}`", &word["Hash".len()..])
+    })
+}
+
+fn find_all(
+    file: &File,
+    code: &str,
+    words: &[&str],
+    message: impl Fn(&str) -> String,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for word in words {
+        for at in find_word(code, word) {
+            findings.push(Finding::new(&file.path, line_of(code, at), message(word)));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::tree_of;
+    use super::*;
+
+    #[test]
+    fn a_file_must_open_with_its_purpose() {
+        check_one("crates/cli/src/a.rs", "use a;\n", &["must open with"]);
+        check_one("crates/cli/src/a.rs", "//!\n", &["must open with"]);
+    }
+
+    #[test]
+    fn a_file_must_not_be_too_long() {
+        check_one("crates/cli/src/a.rs", &"//! A.\n".repeat(800), &[]);
+        check_one("crates/cli/src/a.rs", &"//! A.\n".repeat(801), &["801 lines"]);
+        let text = "//! A.\n".repeat(401);
+        assert_eq!(long_files(&tree_of(&[("a.rs", &text)])), [("a.rs", 401)]);
+    }
+
+    #[test]
+    fn pure_crates_must_not_touch_the_world() {
+        let read = "//! A.\nfn a() { std::fs::read(b); }\n";
+        check_one("crates/model/src/a.rs", read, &["`std::fs` in a pure crate"]);
+        check_one("crates/linux/src/a.rs", read, &[]);
+        check_one("crates/model/tests/a.rs", read, &[]);
+        check_one("crates/model/examples/a.rs", read, &[]);
+        let now = "//! A.\nfn a() -> Instant { Instant::now() }\n";
+        check_one("crates/units/src/a.rs", now, &["`Instant::now` in a pure crate"]);
+        let group = "//! A.\nuse std::{fmt, thread};\n";
+        check_one("crates/stats/src/a.rs", group, &["`std::thread` in a pure crate"]);
+        let in_test = "//! A.\n#[cfg(test)]\nmod tests { fn a() { std::env::vars(); } }\n";
+        check_one("crates/stats/src/a.rs", in_test, &[]);
+        check_one("crates/stats/src/a.rs", "//! A.\n// std::fs is not for us\n", &[]);
+    }
+
+    #[test]
+    fn unsafe_must_stay_in_its_crates() {
+        let code = "//! A.\nfn a() { unsafe { b() } }\n";
+        check_one("crates/knobs/src/a.rs", code, &["`unsafe` belongs in linux and load"]);
+        check_one("crates/linux/src/a.rs", code, &[]);
+        check_one("crates/knobs/src/a.rs", "//! A.\n#![deny(unsafe_code)]\n", &[]);
+    }
+
+    #[test]
+    fn libraries_must_not_print() {
+        let code = "//! A.\nfn a() { eprintln!(\"b\") }\n";
+        check_one("crates/load/src/a.rs", code, &["`eprintln!` in a library"]);
+        check_one("crates/cli/src/a.rs", code, &[]);
+        let stream = "//! A.\nfn a() { std::io::stdout().flush() }\n";
+        check_one("crates/experiment/src/a.rs", stream, &["`io::stdout` in a library"]);
+    }
+
+    #[test]
+    fn only_the_transaction_may_write_to_a_kernel() {
+        let call = "//! A.\nfn a() { kernel.write(\"eth0\", knob, place, &value) }\n";
+        let elsewhere = &["only by the transaction"][..];
+        check_one("crates/experiment/src/a.rs", call, elsewhere);
+        check_one("crates/linux/src/a.rs", call, elsewhere);
+        check_one("crates/knobs/src/a.rs", call, &[]);
+        let wrapper = "//! A.\nimpl KernelWrite for A { fn b() { c.write(d, e, f, g) } }\n";
+        check_one("crates/linux/src/a.rs", wrapper, &[]);
+        check_one("crates/testkit/src/a.rs", call, &[]);
+        let path = "//! A.\nfn a() { KernelWrite::write(&mut k, b, c, d, e) }\n";
+        check_one("crates/cli/src/a.rs", path, elsewhere);
+        check_one("crates/cli/src/a.rs", "//! A.\nfn a() { file.write(&bytes) }\n", &[]);
+    }
+
+    #[test]
+    fn the_order_of_iteration_must_be_fixed() {
+        let code = "//! A.\nfn a() { std::collections::HashMap::new() }\n";
+        check_one("crates/cli/src/a.rs", code, &["use `BTreeMap`"]);
+    }
+
+    #[track_caller]
+    fn check_one(path: &str, text: &str, expected: &[&str]) {
+        let findings = check(&tree_of(&[(path, text)]));
+        assert_eq!(findings.len(), expected.len(), "{findings:?}");
+        for (finding, expected) in findings.iter().zip(expected) {
+            assert!(finding.message.contains(expected), "{findings:?}");
+        }
+    }
+}

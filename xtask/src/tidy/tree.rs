@@ -1,0 +1,98 @@
+//! The files that the rules look at: what git tracks or would add, read into memory.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::code;
+
+/// The text files of the repository.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// In ascending order of path.
+    pub files: Vec<File>,
+}
+
+/// One text file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// From the root, with forward slashes.
+    pub path: String,
+    /// Its whole text.
+    pub text: String,
+}
+
+impl Tree {
+    /// Reads every text file that git tracks or would add; files that are not UTF-8 are left out.
+    pub fn read(root: &Path) -> Result<Self> {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(root)
+            // A clone made by another user is still ours to read.
+            .arg("-c")
+            .arg(format!("safe.directory={}", root.display()))
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .output()
+            .context("cannot start git, which knows the files of the repository")?;
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        ensure!(output.status.success(), "`git ls-files` failed: {words}");
+        let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
+        let mut files = Vec::new();
+        for path in names.split_terminator('\0') {
+            let bytes = match std::fs::read(root.join(path)) {
+                Ok(bytes) => bytes,
+                // Deleted but not yet committed.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).with_context(|| format!("cannot read {path}")),
+            };
+            if let Ok(text) = String::from_utf8(bytes) {
+                files.push(File { path: path.to_owned(), text });
+            }
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { files })
+    }
+
+    /// The file at `path`.
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+impl File {
+    /// Whether the name ends in one of `extensions`.
+    pub fn is(&self, extensions: &[&str]) -> bool {
+        self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
+    }
+
+    /// The folder below `crates/` (or `xtask`) that the file belongs to.
+    pub fn crate_folder(&self) -> Option<&str> {
+        if self.path.starts_with("xtask/") {
+            return Some("xtask");
+        }
+        self.path.strip_prefix("crates/")?.split('/').next()
+    }
+
+    /// Whether nothing of the file ends up in the product: tests, benches and examples.
+    pub fn is_for_development(&self) -> bool {
+        let mut parts = self.path.split('/').rev();
+        let name = parts.next().unwrap_or_default();
+        name == "tests.rs" || parts.any(|folder| ["tests", "benches", "examples"].contains(&folder))
+    }
+
+    /// The Rust that is compiled into the product: comments, strings and tests blanked out, lines
+    /// where they were.
+    pub fn product_code(&self) -> String {
+        if self.is_for_development() {
+            return String::new();
+        }
+        code::without_tests(&code::mask(&self.text))
+    }
+}
+
+#[cfg(test)]
+pub fn tree_of(files: &[(&str, &str)]) -> Tree {
+    let file = |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
+    Tree { files: files.iter().map(file).collect() }
+}

@@ -1,0 +1,95 @@
+//! Where the repository is, and what `cargo metadata` says of its crates.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The repository and its crates.
+#[derive(Debug)]
+pub struct Workspace {
+    /// The folder of the root `Cargo.toml`.
+    pub root: PathBuf,
+    /// Where cargo builds.
+    pub target: PathBuf,
+    /// The crates, as their manifests have them.
+    pub packages: Vec<Package>,
+}
+
+/// One crate's manifest.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Package {
+    /// The package name, such as `latput-units`.
+    pub name: String,
+    /// What it depends on, of any kind.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// One line of a manifest's dependency tables.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Dependency {
+    /// The package depended on.
+    pub name: String,
+    /// `None` for a normal dependency, else `dev` or `build`.
+    pub kind: Option<String>,
+    /// The folder, if it is a crate of this repository.
+    pub path: Option<PathBuf>,
+}
+
+impl Workspace {
+    /// Asks cargo about the workspace that this program was built from.
+    pub fn find() -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Metadata {
+            packages: Vec<Package>,
+            workspace_root: PathBuf,
+            target_directory: PathBuf,
+        }
+        let output = cargo()
+            .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+            .output()
+            .context("cannot start `cargo metadata`")?;
+        let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        ensure!(output.status.success(), "`cargo metadata` failed: {words}");
+        let metadata: Metadata = serde_json::from_slice(&output.stdout)
+            .context("cannot read the answer of `cargo metadata`")?;
+        Ok(Self {
+            root: metadata.workspace_root,
+            target: metadata.target_directory,
+            packages: metadata.packages,
+        })
+    }
+
+    /// The released binary, whether or not it has been built.
+    pub fn binary(&self) -> PathBuf {
+        self.target.join("release/latput")
+    }
+}
+
+impl Package {
+    /// The name in the tables of ARCHITECTURE.md: the folder's.
+    pub fn folder(&self) -> &str {
+        folder_of(&self.name)
+    }
+}
+
+/// `latput-units` lives in `units`, the binary `latput` in `cli`.
+pub fn folder_of(package: &str) -> &str {
+    match package {
+        "latput" => "cli",
+        other => other.strip_prefix("latput-").unwrap_or(other),
+    }
+}
+
+/// The cargo that started us, so that a chosen toolchain stays chosen.
+pub fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The first program of that name in the folders of PATH.
+pub fn find_on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
