@@ -48,6 +48,8 @@ pub(crate) enum Item {
     Kernel(Work),
     /// A datagram of a source.
     Emit,
+    /// Poll work of a process that waits for its socket.
+    Spin(Work),
     /// The first request of a connection.
     Start { end: u32 },
     /// `bytes` read, which complete a message (and send the next) or not.
@@ -68,6 +70,9 @@ pub(crate) struct Task {
     pub(crate) last_core: usize,
     /// CPU time had, for sharing fairly; a sleeper does not save it up.
     pub(crate) runtime: Time,
+    /// Busy polling: which queue, and until when.
+    pub(crate) spin_queue: usize,
+    pub(crate) spin_until: Time,
     /// It starts nothing new from then on.
     pub(crate) stop: Time,
     /// It slept: its next item includes waking up.
@@ -93,6 +98,8 @@ impl Task {
             bound,
             last_core,
             runtime: 0,
+            spin_queue: 0,
+            spin_until: 0,
             stop: NEVER,
             woke: false,
             ready: Fifo::with_capacity(4),

@@ -252,6 +252,7 @@ fn check_stack(key: &str, stack: &Stack, cores: u32) -> Result<(), Invalid> {
     within(&format!("{key}.defer_hard_irqs"), stack.defer_hard_irqs, 0..=i32::MAX as u32)?;
     let timeout = stack.gro_flush_timeout;
     within(&format!("{key}.gro_flush_timeout_ns"), timeout, Nanos::ZERO..=Nanos::from_s(60))?;
+    within(&format!("{key}.busy_poll_ns"), stack.busy_poll, Nanos::ZERO..=Nanos::from_s(60))?;
     for core in &stack.rps_cores {
         within(&format!("{key}.rps_cores"), *core, 0..=cores - 1)?;
     }

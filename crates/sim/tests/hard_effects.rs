@@ -9,6 +9,7 @@ use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
 use latput_sim::outcome::Outcome;
 use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_sim::vector::{Coalescing, Delay, Throttle};
+use latput_trial::observation::CpuTime;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{
     datagrams, free, goodput_bps, hold_off, modern, near, rate, requests, run, rx_delay, stream,
@@ -318,6 +319,33 @@ fn a_published_livelock_loses_half_and_polling_cures_it() {
     assert!(untouched > interrupts + 0.05, "without cold caches: {untouched}");
     let (polling, _) = received(Driver::Polling, 10);
     assert!(polling > 0.95, "received with polling: {polling}");
+}
+
+#[test]
+fn busy_polling_takes_the_interrupt_and_the_wake_up_out_of_a_transaction() {
+    let outcome_of = |busy_poll, deferral: u32| {
+        let mut scenario = modern_pair(vec![requests(TCP, 0)]);
+        for host in &mut scenario.hosts {
+            host.machine.idle_exit = Nanos::from_us(5);
+            host.stack.busy_poll = busy_poll;
+            host.stack.defer_hard_irqs = deferral;
+            host.stack.gro_flush_timeout = Nanos::from_us(200);
+        }
+        run(&scenario)
+    };
+    let asleep = outcome_of(Nanos::ZERO, 0);
+    let spinning = outcome_of(Nanos::from_us(50), 100);
+    assert!(
+        rate(&spinning, 0) > 1.8 * rate(&asleep, 0),
+        "{} {}",
+        rate(&spinning, 0),
+        rate(&asleep, 0)
+    );
+    assert!(spinning.hosts[1].nic().interrupts < 100, "{:?}", spinning.hosts[1].nic());
+    let busiest =
+        |outcome: &Outcome| outcome.hosts[1].cores.iter().map(CpuTime::busy).max().expect("a core");
+    assert!(busiest(&spinning) > Nanos::from_ms(990), "a core spins all the time");
+    assert!(busiest(&asleep) < Nanos::from_ms(500), "a core sleeps between transactions");
 }
 
 #[test]

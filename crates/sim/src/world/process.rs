@@ -4,14 +4,18 @@ use latput_units::{Nanos, Rng};
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::core::Poll;
+use crate::core::{Poll, Work};
 use crate::frame::{Frame, Kind};
+use crate::machine::Driver;
 use crate::narrow::{id, size};
 use crate::scenario::Spacing;
 use crate::task::{Item, Program, Protocol};
 
 /// How long a process that only computes goes on between two looks at the clock.
 const COMPUTE_SLICE: Time = 100_000;
+
+/// One round of busy polling takes at least this, whatever the profile says of polls.
+const SHORTEST_SPIN: Time = 100;
 
 impl World {
     /// A process's own timer.
@@ -22,7 +26,45 @@ impl World {
 
     /// The next item of a process that has a core: its cost, and how much of that is user code; `None` if
     /// it has nothing to do and sleeps.
+    #[inline]
     pub(super) fn begin_item(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
+        self.begin_work(core, task).or_else(|| self.begin_spin(task))
+    }
+
+    /// A process that would sleep polls its queue instead, for as long as it is told to.
+    fn begin_spin(&mut self, task: usize) -> Option<(Time, Time)> {
+        let this = &self.tasks[task];
+        let (queue, core) = (this.spin_queue, this.last_core);
+        if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
+            return None;
+        }
+        let mut spin = (Work::Nothing, 0);
+        if !self.queues[queue].scheduled {
+            self.queues[queue].scheduled = true;
+            self.queues[queue].by_process = true;
+            spin = self.plan_poll(core, Poll::Queue(id(queue)));
+        }
+        self.tasks[task].item = Item::Spin(spin.0);
+        Some((spin.1.max(SHORTEST_SPIN), 0))
+    }
+
+    /// What the process found it has now; the rest of the ring is the soft interrupt's.
+    fn finish_spin(&mut self, core: usize, work: Work) -> Time {
+        let cost = self.finish_work(core, work);
+        if let Work::Queue { queue, .. } = work {
+            let ring = &mut self.queues[queue as usize];
+            if std::mem::take(&mut ring.by_process) && ring.scheduled {
+                ring.scheduled = false;
+                ring.in_poll = false;
+                let irq_core = ring.core;
+                self.schedule_poll(queue as usize);
+                self.kick(irq_core);
+            }
+        }
+        cost
+    }
+
+    fn begin_work(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
         let debt = std::mem::take(&mut self.cores[core].process_debt);
         if debt > 0 {
             self.tasks[task].item = Item::Nothing;
@@ -39,7 +81,7 @@ impl World {
                 (Item::Kernel(work), cost, 0)
             }
             Program::PollThread(queue) => {
-                if !self.queues[queue].scheduled {
+                if !self.queues[queue].scheduled || self.queues[queue].by_process {
                     return None;
                 }
                 let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
@@ -194,6 +236,7 @@ impl World {
     pub(super) fn finish_item(&mut self, core: usize, task: usize, item: Item) -> Time {
         match item {
             Item::Nothing | Item::Kernel(_) => 0,
+            Item::Spin(work) => self.finish_spin(core, work),
             Item::Emit => {
                 self.emit(task);
                 0
@@ -275,6 +318,9 @@ impl World {
         bytes: u32,
         completes: bool,
     ) -> Time {
+        let host = &self.hosts[self.tasks[task].host];
+        self.tasks[task].spin_until = self.now + host.stack.busy_poll.as_ns();
+        self.tasks[task].spin_queue = self.ends[end].queue;
         let mut cost = self.consume(task, end, bytes, completes);
         match self.tasks[task].program {
             Program::Client { request, .. } if completes => {
