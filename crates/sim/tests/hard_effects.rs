@@ -291,6 +291,8 @@ fn a_published_livelock_loses_half_and_polling_cures_it() {
             size: Bytes::new(1_470),
             rate_pps: 18_760.0,
             spacing: Spacing::Poisson,
+            group: 1,
+            receive_batch: 1,
         };
         let mut scenario = free(vec![Load::new(0, 1, datagrams)]);
         scenario.warmup = Nanos::from_ms(500);

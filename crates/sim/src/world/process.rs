@@ -91,7 +91,10 @@ impl World {
                 return None;
             }
             Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
-            Program::Source { size, next_at, .. } => self.begin_emit(core, task, size, next_at)?,
+            Program::Source { size, group, next_at, .. } => {
+                self.begin_emit(core, task, (size, group), next_at)?
+            }
+            Program::Sink { batch } => self.begin_drain(core, task, batch)?,
             Program::Client { request, to_start, .. } if to_start > 0 => {
                 self.begin_start(core, task, request)
             }
@@ -121,7 +124,7 @@ impl World {
         &mut self,
         core: usize,
         task: usize,
-        size: u32,
+        (size, group): (u32, u32),
         next_at: f64,
     ) -> Option<(Item, Time, Time)> {
         let at = next_at as Time;
@@ -134,8 +137,23 @@ impl World {
             self.tasks[task].woke = true;
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
-        let cost = costs.syscall + costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
-        Some((Item::Emit, cost, costs.user))
+        let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
+        let group = u64::from(group);
+        Some((Item::Emit, costs.syscall + group * each, group * costs.user))
+    }
+
+    fn begin_drain(&mut self, core: usize, task: usize, batch: u32) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        let Protocol::Datagrams { waiting, .. } = &self.ends[end as usize].protocol else {
+            unreachable!("a sink has a datagram socket");
+        };
+        let count = id(waiting.len()).min(batch);
+        let size = waiting.front().map_or(0, |(_, payload)| *payload);
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let user = u64::from(count) * costs.user;
+        let copied = u64::from(count) * copying(costs.copy_per_kib, size);
+        let cost = costs.syscall + user + copied + self.cross_cost(core, end);
+        Some((Item::Drain { end, count }, cost, user))
     }
 
     fn begin_start(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
@@ -241,6 +259,10 @@ impl World {
                 self.emit(task);
                 0
             }
+            Item::Drain { end, count } => {
+                self.drain(core, task, end as usize, count);
+                0
+            }
             Item::Start { end } => {
                 if let Program::Client { request, to_start, .. } = &mut self.tasks[task].program {
                     *to_start -= 1;
@@ -260,11 +282,12 @@ impl World {
     /// A source sends its datagram and plans the next.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     fn emit(&mut self, task: usize) {
-        let Program::Source { end, size, gap_ns, spacing, next_at } = &mut self.tasks[task].program
+        let Program::Source { end, size, group, gap_ns, spacing, next_at } =
+            &mut self.tasks[task].program
         else {
             unreachable!("only sources emit");
         };
-        let (end, size, due_at) = (*end, *size, *next_at as Time);
+        let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
         *next_at += match spacing {
             Spacing::Even => *gap_ns,
             Spacing::Poisson => exponential(&mut self.rng, *gap_ns),
@@ -273,11 +296,36 @@ impl World {
         let is_probe = self.ends[end ^ 1].task.is_none();
         let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
         let tally = &mut self.tallies[socket.load];
-        tally.sent += 1;
-        tally.sent_bytes += u64::from(size);
+        tally.sent += u64::from(group);
+        tally.sent_bytes += u64::from(group) * u64::from(size);
         let frame =
             Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
-        self.transmit(socket.queue, frame);
+        let queue = socket.queue;
+        for _ in 0..group {
+            self.transmit(queue, frame);
+        }
+    }
+
+    /// A sink has received datagrams.
+    fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
+        self.keep_spinning(task, end);
+        let (now, window_from) = (self.now, self.window_from);
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        if let Protocol::Datagrams { waiting, .. } = &mut socket.protocol {
+            for _ in 0..count {
+                let (sent_at, payload) = waiting.pop().expect("the item counted what waits");
+                tally.datagram(sent_at, payload, now, window_from);
+            }
+        }
+        self.next_ready(core, task, end);
+    }
+
+    /// Work found: busy polling goes on for its time from here.
+    fn keep_spinning(&mut self, task: usize, end: usize) {
+        let host = &self.hosts[self.tasks[task].host];
+        self.tasks[task].spin_until = self.now + host.stack.busy_poll.as_ns();
+        self.tasks[task].spin_queue = self.ends[end].queue;
     }
 
     fn send_request(&mut self, end: usize, bytes: u32) -> Time {
@@ -318,9 +366,7 @@ impl World {
         bytes: u32,
         completes: bool,
     ) -> Time {
-        let host = &self.hosts[self.tasks[task].host];
-        self.tasks[task].spin_until = self.now + host.stack.busy_poll.as_ns();
-        self.tasks[task].spin_queue = self.ends[end].queue;
+        self.keep_spinning(task, end);
         let mut cost = self.consume(task, end, bytes, completes);
         match self.tasks[task].program {
             Program::Client { request, .. } if completes => {
@@ -370,15 +416,11 @@ impl World {
 
     /// Takes what was read out of the socket.
     fn consume(&mut self, task: usize, end: usize, bytes: u32, completes: bool) -> Time {
-        let (now, window_from) = (self.now, self.window_from);
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
         match &mut socket.protocol {
             Protocol::Datagrams { waiting, .. } => {
-                let (sent_at, payload) = waiting.pop().expect("the item saw a datagram");
-                if matches!(self.tasks[task].program, Program::Reader { .. }) {
-                    tally.datagram(sent_at, payload, now, window_from);
-                }
+                waiting.pop().expect("the item saw a datagram");
                 0
             }
             Protocol::Tcp(tcp) => {

@@ -174,6 +174,8 @@ fn random_load(rng: &mut Rng, hosts: usize) -> Load {
             size: Bytes::new(1 + rng.below(1_400) as u64),
             rate_pps: 1e4 + 1e6 * rng.uniform(),
             spacing: [Spacing::Even, Spacing::Poisson][rng.below(2)],
+            group: [1, 16][rng.below(2)],
+            receive_batch: [1, 32][rng.below(2)],
         },
         1 => Traffic::Stream { message: Bytes::new(1 + rng.below(100_000) as u64), connections },
         2 => Traffic::Probe { rate_hz: 1e4 },
