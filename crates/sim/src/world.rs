@@ -224,7 +224,7 @@ impl World {
             self.settle(queue, self.now + 1);
             self.queues[queue].vector.set_coalescing(coalescing);
             self.update_vector(queue);
-            self.update_quiet_wire(queue);
+            self.update_quiet(queue);
         }
     }
 

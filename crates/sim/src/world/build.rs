@@ -328,6 +328,16 @@ impl<'a> Builder<'a> {
         most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
     }
 
+    /// Frames of a host with one queue leave at times known in advance, if nobody can pause it and jitter
+    /// is not drawn when a frame leaves.
+    fn foresee_ports(&mut self) {
+        let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
+        let has_jitter = self.scenario.network.latency_jitter_ratio > 0.0;
+        for (host, port) in self.hosts.iter().zip(&mut self.ports) {
+            port.is_foreseen = !pauses && !has_jitter && host.queues == 1;
+        }
+    }
+
     /// For each port the queue at its far end, where [`is_quiet`] holds.
     fn quiet_queues(&self) -> Vec<Option<usize>> {
         // Pause frames come by the same wires and must be heeded at once.
@@ -373,6 +383,7 @@ impl<'a> Builder<'a> {
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
         let quiet_queues = self.quiet_queues();
+        self.foresee_ports();
         for (port, queue) in quiet_queues.iter().enumerate() {
             if let Some(queue) = queue {
                 self.queues[*queue].quiet_wire = Some(port);

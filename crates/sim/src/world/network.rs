@@ -5,7 +5,7 @@ use crate::agenda::{NEVER, Time};
 use crate::core::Irq;
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::port::{Far, Feed, Sending};
+use crate::port::{Departure, Far, Feed, Sending};
 use crate::vector::Event;
 
 /// The longest pause that fits a pause frame.
@@ -41,6 +41,9 @@ impl World {
     /// Starts a port that does nothing, if it has something to send and may.
     #[inline]
     fn start_port(&mut self, port: usize) {
+        if self.ports[port].is_foreseen {
+            return self.foresee(port);
+        }
         if self.ports[port].sending.is_some() {
             return;
         }
@@ -55,6 +58,38 @@ impl World {
         let takes = self.ports[port].serialize(&sending.frame);
         self.ports[port].sending = Some(sending);
         self.agenda.set(slot, self.now + takes);
+    }
+
+    /// Everything in the ring of a foreseen port goes onto the wire, each frame at its time.
+    #[inline]
+    fn foresee(&mut self, port: usize) {
+        let queue = self.hosts[port].first_queue;
+        let was_empty = self.ports[port].in_flight() == 0;
+        while let Some(sending) = self.next_of_ring(queue) {
+            self.ports[port].foresee(&sending, self.now, &mut self.rng);
+        }
+        if was_empty {
+            self.update_wire(port);
+        }
+        self.update_departures(port);
+    }
+
+    /// Writes into the agenda when the ring must hear of the next departure.
+    #[inline]
+    fn update_departures(&mut self, port: usize) {
+        let heeds = self.queues[self.hosts[port].first_queue].vector.heeds_tx();
+        let at = if heeds { self.ports[port].next_departure() } else { NEVER };
+        self.agenda.set(self.port_slots + port, at);
+    }
+
+    /// The ring hears of departures before `until`.
+    #[inline]
+    fn settle_departures(&mut self, port: usize, until: Time) {
+        while self.ports[port].next_departure() < until
+            && let Some(departure) = self.ports[port].departures.pop()
+        {
+            self.sent_from_ring(self.hosts[port].first_queue, departure);
+        }
     }
 
     #[inline]
@@ -102,6 +137,10 @@ impl World {
     /// The last bit of a frame left, or a pause is over.
     #[inline]
     pub(super) fn port_due(&mut self, port: usize) {
+        if self.ports[port].is_foreseen {
+            self.settle_departures(port, self.now + 1);
+            return self.update_departures(port);
+        }
         if let Some(Sending { frame, queue, completes }) = self.ports[port].sending.take() {
             let was_empty = self.ports[port].in_flight() == 0;
             self.ports[port].depart(frame, self.now, &mut self.rng);
@@ -109,21 +148,22 @@ impl World {
                 self.update_wire(port);
             }
             if matches!(self.ports[port].feed, Feed::Rings { .. }) {
-                self.sent_from_ring(queue, &frame, completes);
+                let bytes = frame.counted_bytes();
+                self.sent_from_ring(queue, Departure { at: self.now, bytes, completes });
             }
         }
         self.start_port(port);
     }
 
     #[inline]
-    fn sent_from_ring(&mut self, queue: usize, frame: &Frame, completes: Option<u32>) {
+    fn sent_from_ring(&mut self, queue: usize, departure: Departure) {
         let ring = &mut self.queues[queue];
         ring.counters.tx_packets += 1;
-        ring.counters.tx_bytes += u64::from(frame.counted_bytes());
-        if let Some(bytes) = completes {
+        ring.counters.tx_bytes += u64::from(departure.bytes);
+        if let Some(bytes) = departure.completes {
             ring.done += 1;
             ring.done_bytes += u64::from(bytes);
-            if ring.vector.tx(self.now) {
+            if ring.vector.tx(departure.at) {
                 self.update_vector(queue);
             }
         }
@@ -151,10 +191,14 @@ impl World {
         self.agenda.set(self.wire_slots + port, at);
     }
 
-    /// Lets arrivals before `until` that nobody noticed come into the ring, each at its own time. Every
-    /// look at the ring must do this first.
+    /// Lets arrivals and departures before `until` that nobody noticed reach the rings, each at its own
+    /// time. Every look at a ring must do this first.
     #[inline]
     pub(super) fn settle(&mut self, queue: usize, until: Time) {
+        let own = self.queues[queue].port;
+        if self.ports[own].is_foreseen {
+            self.settle_departures(own, until);
+        }
         let Some(port) = self.queues[queue].quiet_wire else {
             return;
         };
@@ -170,7 +214,11 @@ impl World {
 
     /// What the vector heeds has changed.
     #[inline]
-    pub(super) fn update_quiet_wire(&mut self, queue: usize) {
+    pub(super) fn update_quiet(&mut self, queue: usize) {
+        let own = self.queues[queue].port;
+        if self.ports[own].is_foreseen {
+            self.update_departures(own);
+        }
         if let Some(port) = self.queues[queue].quiet_wire {
             self.update_wire(port);
         }
@@ -291,11 +339,11 @@ impl World {
             ring.interrupted();
             let core = ring.core;
             self.update_vector(queue);
-            self.update_quiet_wire(queue);
+            self.update_quiet(queue);
             self.interrupt(core, Irq::Vector(id(queue)));
         } else {
             self.update_vector(queue);
-            self.update_quiet_wire(queue);
+            self.update_quiet(queue);
         }
     }
 }
