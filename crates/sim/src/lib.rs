@@ -19,6 +19,7 @@ mod port;
 pub mod profile;
 mod qdisc;
 mod queue;
+mod recorder;
 pub mod scenario;
 mod setting;
 mod task;

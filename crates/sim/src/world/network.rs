@@ -65,13 +65,16 @@ impl World {
     fn foresee(&mut self, port: usize) {
         let queue = self.hosts[port].first_queue;
         let was_empty = self.ports[port].in_flight() == 0;
+        let had_none = self.ports[port].departures.is_empty();
         while let Some(sending) = self.next_of_ring(queue) {
             self.ports[port].foresee(&sending, self.now, &mut self.rng);
         }
         if was_empty {
             self.update_wire(port);
         }
-        self.update_departures(port);
+        if had_none {
+            self.update_departures(port);
+        }
     }
 
     /// Writes into the agenda when the ring must hear of the next departure.

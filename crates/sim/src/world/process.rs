@@ -1,6 +1,6 @@
 //! Processes at work: what each does next, what it costs, and what it leads to.
 
-use latput_units::{Nanos, Rng};
+use latput_units::Rng;
 
 use super::World;
 use crate::agenda::{NEVER, Time};
@@ -374,7 +374,7 @@ impl World {
                 let started = self.ends[end].starts.pop().expect("a response has its request");
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
-                tally.latency.record(Nanos::from_ns(self.now - started));
+                tally.latency.record(self.now - started);
                 if self.now < self.tasks[task].stop {
                     cost += self.send_request(end, request);
                 }
