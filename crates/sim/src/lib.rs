@@ -4,6 +4,8 @@
 //! one slot for when it acts next ([`agenda`]) and there is no event object per packet; the same scenario
 //! gives the same outcome, bit by bit. Pure: no I/O, no clock, no threads.
 //!
+//! What it leaves out is listed in `docs/journal/2026-11-simulator.md`, with what it was checked against.
+//!
 //! Reading order: [`scenario`] and [`machine`] (what can be described), [`vector`] (when a NIC
 //! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
 
