@@ -2,6 +2,7 @@
 
 mod build;
 mod cpu;
+mod datagrams;
 mod deliver;
 mod network;
 mod poll;
