@@ -1,8 +1,10 @@
 //! A packet-level simulator of hosts, NICs and links: interrupt moderation, NAPI, CPU cost, TCP.
 //!
 //! [`run`] takes a [`Scenario`] and gives an [`Outcome`]. Time is whole nanoseconds; every component has
-//! one slot for when it acts next ([`agenda`]) and there is no event object per packet; the same scenario
+//! one slot for when it acts next (`agenda`) and there is no event object per packet; the same scenario
 //! gives the same outcome, bit by bit. Pure: no I/O, no clock, no threads.
+//!
+//! What it leaves out is listed in `docs/journal/2026-11-simulator.md`, with what it was checked against.
 //!
 //! Reading order: [`scenario`] and [`machine`] (what can be described), [`vector`] (when a NIC
 //! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
@@ -19,6 +21,7 @@ mod port;
 pub mod profile;
 mod qdisc;
 mod queue;
+mod recorder;
 pub mod scenario;
 mod setting;
 mod task;

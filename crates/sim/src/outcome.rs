@@ -260,7 +260,7 @@ pub(crate) fn collect(
 
 fn load(tally: &Tally) -> LoadOutcome {
     LoadOutcome {
-        latency: tally.latency.clone(),
+        latency: tally.latency.histogram(),
         sent: tally.sent,
         sent_bytes: tally.sent_bytes,
         received: tally.received,

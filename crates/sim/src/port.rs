@@ -53,6 +53,21 @@ pub(crate) struct Port {
     quantum: Time,
     wire: Fifo<(Time, Frame)>,
     pub(crate) dropped: u64,
+    /// One ring feeds this port and nobody can pause it: frames leave at times known in advance.
+    pub(crate) is_foreseen: bool,
+    busy_until: Time,
+    /// Foreseen departures that the ring has not heard of.
+    pub(crate) departures: Fifo<Departure>,
+}
+
+/// A frame that leaves at a time known in advance.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Departure {
+    pub(crate) at: Time,
+    /// As interfaces count them.
+    pub(crate) bytes: u32,
+    /// It ends a descriptor, whose bytes these are.
+    pub(crate) completes: Option<u32>,
 }
 
 impl Port {
@@ -77,6 +92,9 @@ impl Port {
             quantum: (512_000_000_000 / rate.get()).max(1),
             wire: Fifo::with_capacity(64),
             dropped: 0,
+            is_foreseen: false,
+            busy_until: 0,
+            departures: Fifo::with_capacity(64),
         }
     }
 
@@ -86,6 +104,21 @@ impl Port {
         let total = u64::from(frame.wire_bytes()) * self.per_byte + self.fraction;
         self.fraction = total & ((1 << FRACTION) - 1);
         total >> FRACTION
+    }
+
+    /// Sends a frame of a foreseen port: after all that it has, from now on at the earliest.
+    #[inline]
+    pub(crate) fn foresee(&mut self, sending: &Sending, now: Time, rng: &mut Rng) {
+        self.busy_until = self.busy_until.max(now) + self.serialize(&sending.frame);
+        let (at, bytes) = (self.busy_until, sending.frame.counted_bytes());
+        self.departures.push(Departure { at, bytes, completes: sending.completes });
+        self.depart(sending.frame, at, rng);
+    }
+
+    /// When the ring hears of the next departure.
+    #[inline]
+    pub(crate) fn next_departure(&self) -> Time {
+        self.departures.front().map_or(NEVER, |departure| departure.at)
     }
 
     /// The last bit of `frame` left now.

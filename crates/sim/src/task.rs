@@ -1,10 +1,9 @@
 //! Processes: what they do next, and where they are in doing it.
 
-use latput_stats::Histogram;
-
 use crate::agenda::{NEVER, Time};
 use crate::core::Work;
 use crate::fifo::Fifo;
+use crate::recorder::Recorder;
 use crate::scenario::Spacing;
 use crate::tcp::Tcp;
 
@@ -182,7 +181,7 @@ impl End {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     /// Round trips of transactions and probes; one-way delay of datagrams, from when they were due.
-    pub(crate) latency: Histogram,
+    pub(crate) latency: Recorder,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received: u64,
@@ -203,7 +202,7 @@ impl Tally {
         self.received += 1;
         self.received_bytes += u64::from(payload);
         self.matched += u64::from(sent_at >= window_from);
-        self.latency.record(latput_units::Nanos::from_ns(transit));
+        self.latency.record(transit);
         if let Some(last) = self.last_transit {
             self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;
         }

@@ -162,6 +162,18 @@ impl Vector {
         self.tx.add(&self.coalescing.tx, now) && self.acts()
     }
 
+    /// Whether the next received packet changes anything at the time it arrives.
+    #[inline]
+    pub(crate) fn heeds_rx(&self) -> bool {
+        self.acts() && self.rx.heeds(&self.coalescing.rx)
+    }
+
+    /// Whether the next transmit completion changes anything at its time.
+    #[inline]
+    pub(crate) fn heeds_tx(&self) -> bool {
+        self.acts() && self.tx.heeds(&self.coalescing.tx)
+    }
+
     /// Whether a cause leads to anything now.
     #[inline]
     fn acts(&self) -> bool {
@@ -224,6 +236,11 @@ impl Vector {
 }
 
 impl Cause {
+    #[inline]
+    fn heeds(&self, delay: &Delay) -> bool {
+        self.due == NEVER || delay.frames > 0 || delay.restarts
+    }
+
     #[inline]
     fn add(&mut self, delay: &Delay, now: Time) -> bool {
         let before = self.due;

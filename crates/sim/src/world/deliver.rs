@@ -2,8 +2,6 @@
 
 use std::cmp::Reverse;
 
-use latput_units::Nanos;
-
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
@@ -36,7 +34,7 @@ impl World {
             Kind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
-                tally.latency.record(Nanos::from_ns(self.now - frame.sent_at));
+                tally.latency.record(self.now - frame.sent_at);
                 cost
             }
             Kind::Pause => unreachable!("pause frames end at the NIC"),

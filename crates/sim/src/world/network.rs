@@ -1,11 +1,11 @@
 //! From the stack to the wire and from the wire into a receive ring.
 
 use super::World;
-use crate::agenda::NEVER;
+use crate::agenda::{NEVER, Time};
 use crate::core::Irq;
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::port::{Far, Feed, Sending};
+use crate::port::{Departure, Far, Feed, Sending};
 use crate::vector::Event;
 
 /// The longest pause that fits a pause frame.
@@ -41,6 +41,9 @@ impl World {
     /// Starts a port that does nothing, if it has something to send and may.
     #[inline]
     fn start_port(&mut self, port: usize) {
+        if self.ports[port].is_foreseen {
+            return self.foresee(port);
+        }
         if self.ports[port].sending.is_some() {
             return;
         }
@@ -55,6 +58,41 @@ impl World {
         let takes = self.ports[port].serialize(&sending.frame);
         self.ports[port].sending = Some(sending);
         self.agenda.set(slot, self.now + takes);
+    }
+
+    /// Everything in the ring of a foreseen port goes onto the wire, each frame at its time.
+    #[inline]
+    fn foresee(&mut self, port: usize) {
+        let queue = self.hosts[port].first_queue;
+        let was_empty = self.ports[port].in_flight() == 0;
+        let had_none = self.ports[port].departures.is_empty();
+        while let Some(sending) = self.next_of_ring(queue) {
+            self.ports[port].foresee(&sending, self.now, &mut self.rng);
+        }
+        if was_empty {
+            self.update_wire(port);
+        }
+        if had_none {
+            self.update_departures(port);
+        }
+    }
+
+    /// Writes into the agenda when the ring must hear of the next departure.
+    #[inline]
+    fn update_departures(&mut self, port: usize) {
+        let heeds = self.queues[self.hosts[port].first_queue].vector.heeds_tx();
+        let at = if heeds { self.ports[port].next_departure() } else { NEVER };
+        self.agenda.set(self.port_slots + port, at);
+    }
+
+    /// The ring hears of departures before `until`.
+    #[inline]
+    fn settle_departures(&mut self, port: usize, until: Time) {
+        while self.ports[port].next_departure() < until
+            && let Some(departure) = self.ports[port].departures.pop()
+        {
+            self.sent_from_ring(self.hosts[port].first_queue, departure);
+        }
     }
 
     #[inline]
@@ -102,28 +140,33 @@ impl World {
     /// The last bit of a frame left, or a pause is over.
     #[inline]
     pub(super) fn port_due(&mut self, port: usize) {
+        if self.ports[port].is_foreseen {
+            self.settle_departures(port, self.now + 1);
+            return self.update_departures(port);
+        }
         if let Some(Sending { frame, queue, completes }) = self.ports[port].sending.take() {
             let was_empty = self.ports[port].in_flight() == 0;
             self.ports[port].depart(frame, self.now, &mut self.rng);
             if was_empty {
-                self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
+                self.update_wire(port);
             }
             if matches!(self.ports[port].feed, Feed::Rings { .. }) {
-                self.sent_from_ring(queue, &frame, completes);
+                let bytes = frame.counted_bytes();
+                self.sent_from_ring(queue, Departure { at: self.now, bytes, completes });
             }
         }
         self.start_port(port);
     }
 
     #[inline]
-    fn sent_from_ring(&mut self, queue: usize, frame: &Frame, completes: Option<u32>) {
+    fn sent_from_ring(&mut self, queue: usize, departure: Departure) {
         let ring = &mut self.queues[queue];
         ring.counters.tx_packets += 1;
-        ring.counters.tx_bytes += u64::from(frame.counted_bytes());
-        if let Some(bytes) = completes {
+        ring.counters.tx_bytes += u64::from(departure.bytes);
+        if let Some(bytes) = departure.completes {
             ring.done += 1;
             ring.done_bytes += u64::from(bytes);
-            if ring.vector.tx(self.now) {
+            if ring.vector.tx(departure.at) {
                 self.update_vector(queue);
             }
         }
@@ -133,11 +176,54 @@ impl World {
     #[inline]
     pub(super) fn wire_due(&mut self, port: usize) {
         let frame = self.ports[port].arrive();
-        self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(_) => self.receive(frame),
+            Far::Host(_) => self.receive(frame, self.now),
             Far::Switch => self.forward(frame),
+        }
+        self.update_wire(port);
+    }
+
+    /// Writes into the agenda when the next frame arrives, unless it can wait to be seen.
+    #[inline]
+    fn update_wire(&mut self, port: usize) {
+        let at = match self.quiet_queues[port] {
+            Some(queue) if !self.queues[queue].vector.heeds_rx() => NEVER,
+            _ => self.ports[port].next_arrival(),
+        };
+        self.agenda.set(self.wire_slots + port, at);
+    }
+
+    /// Lets arrivals and departures before `until` that nobody noticed reach the rings, each at its own
+    /// time. Every look at a ring must do this first.
+    #[inline]
+    pub(super) fn settle(&mut self, queue: usize, until: Time) {
+        let own = self.queues[queue].port;
+        if self.ports[own].is_foreseen {
+            self.settle_departures(own, until);
+        }
+        let Some(port) = self.queues[queue].quiet_wire else {
+            return;
+        };
+        loop {
+            let at = self.ports[port].next_arrival();
+            if at >= until {
+                return;
+            }
+            let frame = self.ports[port].arrive();
+            self.receive(frame, at);
+        }
+    }
+
+    /// What the vector heeds has changed.
+    #[inline]
+    pub(super) fn update_quiet(&mut self, queue: usize) {
+        let own = self.queues[queue].port;
+        if self.ports[own].is_foreseen {
+            self.update_departures(own);
+        }
+        if let Some(port) = self.queues[queue].quiet_wire {
+            self.update_wire(port);
         }
     }
 
@@ -173,17 +259,17 @@ impl World {
 
     /// A frame reaches a NIC.
     #[inline]
-    fn receive(&mut self, frame: Frame) {
+    fn receive(&mut self, frame: Frame, at: Time) {
         let queue = self.ends[frame.end as usize].queue;
         let ring = &mut self.queues[queue];
         if ring.rx.len() >= ring.rx_limit {
             return self.receive_without_descriptor(queue, frame);
         }
-        self.put_in_ring(queue, frame);
+        self.put_in_ring(queue, frame, at);
     }
 
     #[inline]
-    fn put_in_ring(&mut self, queue: usize, frame: Frame) {
+    fn put_in_ring(&mut self, queue: usize, frame: Frame, at: Time) {
         let ring = &mut self.queues[queue];
         ring.counters.rx_packets += 1;
         ring.counters.rx_bytes += u64::from(frame.counted_bytes());
@@ -191,7 +277,7 @@ impl World {
         if !ring.vector.coalescing().status_block {
             ring.visible += 1;
         }
-        if ring.vector.rx(self.now) {
+        if ring.vector.rx(at) {
             self.update_vector(queue);
         }
     }
@@ -219,7 +305,7 @@ impl World {
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
             self.queues[queue].waiting_bytes -= u64::from(frame.wire_bytes());
-            self.put_in_ring(queue, frame);
+            self.put_in_ring(queue, frame, self.now);
         }
         let host = self.queues[queue].host;
         if self.hosts[host].paused_peer
@@ -248,6 +334,7 @@ impl World {
 
     /// A vector's coalescing event.
     pub(super) fn vector_due(&mut self, queue: usize) {
+        self.settle(queue, self.now);
         let ring = &mut self.queues[queue];
         let event = ring.vector.fire(self.now);
         ring.visible = ring.rx.len();
@@ -255,9 +342,11 @@ impl World {
             ring.interrupted();
             let core = ring.core;
             self.update_vector(queue);
+            self.update_quiet(queue);
             self.interrupt(core, Irq::Vector(id(queue)));
         } else {
             self.update_vector(queue);
+            self.update_quiet(queue);
         }
     }
 }

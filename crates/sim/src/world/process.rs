@@ -1,14 +1,11 @@
 //! Processes at work: what each does next, what it costs, and what it leads to.
 
-use latput_units::{Nanos, Rng};
-
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Poll, Work};
-use crate::frame::{Frame, Kind};
+use crate::frame::Frame;
 use crate::machine::Driver;
 use crate::narrow::{id, size};
-use crate::scenario::Spacing;
 use crate::task::{Item, Program, Protocol};
 
 /// How long a process that only computes goes on between two looks at the clock.
@@ -119,43 +116,6 @@ impl World {
         Some((cost + wake, user))
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
-    fn begin_emit(
-        &mut self,
-        core: usize,
-        task: usize,
-        (size, group): (u32, u32),
-        next_at: f64,
-    ) -> Option<(Item, Time, Time)> {
-        let at = next_at as Time;
-        if at > self.now {
-            if !self.reserve(core, at) {
-                let slot = self.tasks[task].slot.expect("every source has a timer");
-                self.agenda.set(slot, at);
-                return None;
-            }
-            self.tasks[task].woke = true;
-        }
-        let costs = &self.hosts[self.tasks[task].host].costs;
-        let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
-        let group = u64::from(group);
-        Some((Item::Emit, costs.syscall + group * each, group * costs.user))
-    }
-
-    fn begin_drain(&mut self, core: usize, task: usize, batch: u32) -> Option<(Item, Time, Time)> {
-        let &end = self.tasks[task].ready.front()?;
-        let Protocol::Datagrams { waiting, .. } = &self.ends[end as usize].protocol else {
-            unreachable!("a sink has a datagram socket");
-        };
-        let count = id(waiting.len()).min(batch);
-        let size = waiting.front().map_or(0, |(_, payload)| *payload);
-        let costs = &self.hosts[self.tasks[task].host].costs;
-        let user = u64::from(count) * costs.user;
-        let copied = u64::from(count) * copying(costs.copy_per_kib, size);
-        let cost = costs.syscall + user + copied + self.cross_cost(core, end);
-        Some((Item::Drain { end, count }, cost, user))
-    }
-
     fn begin_start(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
         let end = self.tasks[task].ready.pop().expect("a client starts with its connections ready");
         let costs = &self.hosts[self.tasks[task].host].costs;
@@ -241,7 +201,7 @@ impl World {
     }
 
     /// A process away from the core that takes its packets works with a cold cache.
-    fn cross_cost(&self, core: usize, end: u32) -> Time {
+    pub(super) fn cross_cost(&self, core: usize, end: u32) -> Time {
         let socket = &self.ends[end as usize];
         if self.queues[socket.queue].core == core {
             0
@@ -279,50 +239,8 @@ impl World {
         }
     }
 
-    /// A source sends its datagram and plans the next.
-    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
-    fn emit(&mut self, task: usize) {
-        let Program::Source { end, size, group, gap_ns, spacing, next_at } =
-            &mut self.tasks[task].program
-        else {
-            unreachable!("only sources emit");
-        };
-        let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
-        *next_at += match spacing {
-            Spacing::Even => *gap_ns,
-            Spacing::Poisson => exponential(&mut self.rng, *gap_ns),
-        };
-        let socket = &self.ends[end];
-        let is_probe = self.ends[end ^ 1].task.is_none();
-        let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
-        let tally = &mut self.tallies[socket.load];
-        tally.sent += u64::from(group);
-        tally.sent_bytes += u64::from(group) * u64::from(size);
-        let frame =
-            Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
-        let queue = socket.queue;
-        for _ in 0..group {
-            self.transmit(queue, frame);
-        }
-    }
-
-    /// A sink has received datagrams.
-    fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
-        self.keep_spinning(task, end);
-        let (now, window_from) = (self.now, self.window_from);
-        let socket = &mut self.ends[end];
-        let tally = &mut self.tallies[socket.load];
-        if let Protocol::Datagrams { waiting, .. } = &mut socket.protocol {
-            for _ in 0..count {
-                let (sent_at, payload) = waiting.pop().expect("the item counted what waits");
-                tally.datagram(sent_at, payload, now, window_from);
-            }
-        }
-        self.next_ready(core, task, end);
-    }
-
     /// Work found: busy polling goes on for its time from here.
-    fn keep_spinning(&mut self, task: usize, end: usize) {
+    pub(super) fn keep_spinning(&mut self, task: usize, end: usize) {
         let host = &self.hosts[self.tasks[task].host];
         self.tasks[task].spin_until = self.now + host.stack.busy_poll.as_ns();
         self.tasks[task].spin_queue = self.ends[end].queue;
@@ -374,7 +292,7 @@ impl World {
                 let started = self.ends[end].starts.pop().expect("a response has its request");
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
-                tally.latency.record(Nanos::from_ns(self.now - started));
+                tally.latency.record(self.now - started);
                 if self.now < self.tasks[task].stop {
                     cost += self.send_request(end, request);
                 }
@@ -395,7 +313,7 @@ impl World {
     }
 
     /// The next ready socket, then this one again if more waits: as an epoll loop goes round.
-    fn next_ready(&mut self, core: usize, task: usize, end: usize) {
+    pub(super) fn next_ready(&mut self, core: usize, task: usize, end: usize) {
         self.tasks[task].ready.pop();
         let socket = &mut self.ends[end];
         socket.is_ready = false;
@@ -454,10 +372,6 @@ impl World {
 }
 
 #[inline]
-fn copying(per_kib: Time, bytes: u32) -> Time {
+pub(super) fn copying(per_kib: Time, bytes: u32) -> Time {
     per_kib * u64::from(bytes) / 1_024
-}
-
-fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    -(1.0 - rng.uniform()).ln() * mean
 }

@@ -1,0 +1,74 @@
+//! A latency recorder for the inner loop: the histogram's own buckets, without its checks.
+
+use latput_stats::Histogram;
+use latput_units::Nanos;
+
+/// Bits of a value that are kept: 2048 steps, as a histogram of three significant digits has.
+const BITS: u32 = 11;
+const HALF: usize = 1 << (BITS - 1);
+/// Values from 2^53 ns on, which is three months, count as that.
+const BUCKETS: usize = HALF * (53 - BITS as usize + 3);
+
+/// Counts of durations.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    counts: Vec<u64>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS] }
+    }
+}
+
+impl Recorder {
+    /// Counts one duration.
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        let bucket = bucket(ns).min(BUCKETS - 1);
+        self.counts[bucket] += 1;
+    }
+
+    /// Everything counted, as a histogram.
+    pub(crate) fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::new();
+        for (bucket, &count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            histogram.record_n(Nanos::from_ns(lowest(bucket)), count);
+        }
+        histogram
+    }
+}
+
+/// Small values have a bucket each; from 2048 on each doubling has 1024.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the shifted value has 11 bits")]
+const fn bucket(ns: u64) -> usize {
+    let shift = (64 - BITS).saturating_sub(ns.leading_zeros());
+    (ns >> shift) as usize + shift as usize * HALF
+}
+
+/// The smallest value of a bucket.
+const fn lowest(bucket: usize) -> u64 {
+    let shift = (bucket / HALF).saturating_sub(1);
+    ((bucket - shift * HALF) as u64) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+
+    #[test]
+    fn it_gives_the_histogram_that_its_values_give() {
+        let mut rng = Rng::from_seed(1);
+        let (mut recorder, mut histogram) = (Recorder::default(), Histogram::new());
+        let mut values = vec![0, 1, 2_047, 2_048, 2_049, 4_095, 4_096, 1_000_000_007];
+        values.extend((0..10_000).map(|_| rng.next_u64() >> (12 + rng.below(50))));
+        for ns in values {
+            recorder.record(ns);
+            histogram.record(Nanos::from_ns(ns));
+        }
+        assert_eq!(recorder.histogram(), histogram);
+    }
+}

@@ -1,0 +1,101 @@
+//! Processes that send and receive datagrams, some with each call.
+
+use latput_units::Rng;
+
+use super::World;
+use super::process::copying;
+use crate::agenda::Time;
+use crate::frame::{Frame, Kind};
+use crate::narrow::id;
+use crate::scenario::Spacing;
+use crate::task::{Item, Program, Protocol};
+
+impl World {
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(super) fn begin_emit(
+        &mut self,
+        core: usize,
+        task: usize,
+        (size, group): (u32, u32),
+        next_at: f64,
+    ) -> Option<(Item, Time, Time)> {
+        let at = next_at as Time;
+        if at > self.now {
+            if !self.reserve(core, at) {
+                let slot = self.tasks[task].slot.expect("every source has a timer");
+                self.agenda.set(slot, at);
+                return None;
+            }
+            self.tasks[task].woke = true;
+        }
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
+        let group = u64::from(group);
+        Some((Item::Emit, costs.syscall + group * each, group * costs.user))
+    }
+
+    pub(super) fn begin_drain(
+        &mut self,
+        core: usize,
+        task: usize,
+        batch: u32,
+    ) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        let Protocol::Datagrams { waiting, .. } = &self.ends[end as usize].protocol else {
+            unreachable!("a sink has a datagram socket");
+        };
+        let count = id(waiting.len()).min(batch);
+        let size = waiting.front().map_or(0, |(_, payload)| *payload);
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let user = u64::from(count) * costs.user;
+        let copied = u64::from(count) * copying(costs.copy_per_kib, size);
+        let cost = costs.syscall + user + copied + self.cross_cost(core, end);
+        Some((Item::Drain { end, count }, cost, user))
+    }
+
+    /// A source sends its datagram and plans the next.
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(super) fn emit(&mut self, task: usize) {
+        let Program::Source { end, size, group, gap_ns, spacing, next_at } =
+            &mut self.tasks[task].program
+        else {
+            unreachable!("only sources emit");
+        };
+        let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
+        *next_at += match spacing {
+            Spacing::Even => *gap_ns,
+            Spacing::Poisson => exponential(&mut self.rng, *gap_ns),
+        };
+        let socket = &self.ends[end];
+        let is_probe = self.ends[end ^ 1].task.is_none();
+        let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
+        let tally = &mut self.tallies[socket.load];
+        tally.sent += u64::from(group);
+        tally.sent_bytes += u64::from(group) * u64::from(size);
+        let frame =
+            Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
+        let queue = socket.queue;
+        for _ in 0..group {
+            self.transmit(queue, frame);
+        }
+    }
+
+    /// A sink has received datagrams.
+    pub(super) fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
+        self.keep_spinning(task, end);
+        let (now, window_from) = (self.now, self.window_from);
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        if let Protocol::Datagrams { waiting, .. } = &mut socket.protocol {
+            for _ in 0..count {
+                let (sent_at, payload) = waiting.pop().expect("the item counted what waits");
+                tally.datagram(sent_at, payload, now, window_from);
+            }
+        }
+        self.next_ready(core, task, end);
+    }
+}
+
+fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -(1.0 - rng.uniform()).ln() * mean
+}
