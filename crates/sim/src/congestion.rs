@@ -1,6 +1,6 @@
 //! How much TCP may have in flight: Reno (RFC 5681) and CUBIC (RFC 9438).
 //!
-//! Left out: HyStart, fast convergence's idle corrections, pacing.
+//! Left out: `HyStart`, pacing.
 
 use crate::agenda::Time;
 use crate::machine::Congestion;
@@ -107,12 +107,12 @@ impl Window {
         self.size = self.mss;
     }
 
-    /// NewReno's artificial inflation during recovery.
+    /// `NewReno`'s artificial inflation during recovery.
     pub(crate) fn inflate(&mut self, segments: u32) {
         self.size += f64::from(segments) * self.mss;
     }
 
-    /// NewReno's deflation by what a partial acknowledgement took out of flight.
+    /// `NewReno`'s deflation by what a partial acknowledgement took out of flight.
     pub(crate) fn deflate(&mut self, acked: u64) {
         self.size = (self.size - acked as f64).max(self.mss) + self.mss;
     }

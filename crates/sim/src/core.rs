@@ -79,6 +79,9 @@ pub(crate) struct Core {
     ends: Time,
     /// An idle core starts nothing before this.
     pub(crate) awake_at: Time,
+    /// The process item starts only then: its process sleeps until a known time and nobody else wants
+    /// the core. Whatever else comes breaks the reservation.
+    pub(crate) reserved_until: Time,
     /// Rests of interrupted items.
     pub(crate) softirq_left: Option<Time>,
     pub(crate) process_left: Option<Time>,
@@ -87,9 +90,6 @@ pub(crate) struct Core {
     pub(crate) irqs: Fifo<Irq>,
     pub(crate) irq: Irq,
     pub(crate) polls: Fifo<Poll>,
-    /// Whether the poll at the front has begun, and how many packets it had.
-    pub(crate) poll_begun: bool,
-    pub(crate) polled: u32,
     pub(crate) work: Work,
     /// The present softirq run, for its limits.
     pub(crate) softirq_since: Option<Time>,
@@ -100,8 +100,10 @@ pub(crate) struct Core {
     pub(crate) task: Option<u32>,
     /// Whether the item at the process level is soft interrupt work (kernel threads).
     pub(crate) in_kernel_poll: bool,
+    /// Processes that wait for this core, and since when.
     pub(crate) run_queue: Fifo<(u32, Time)>,
-    pub(crate) slice_ends: Time,
+    /// What the process item was charged.
+    pub(crate) item_cost: Time,
     /// Work done by the last item beyond what it was charged for, to be charged next.
     pub(crate) softirq_debt: Time,
     pub(crate) process_debt: Time,
@@ -116,14 +118,13 @@ impl Core {
             since: 0,
             ends: 0,
             awake_at: 0,
+            reserved_until: 0,
             softirq_left: None,
             process_left: None,
             user_left: 0,
             irqs: Fifo::with_capacity(16),
             irq: Irq::None,
             polls: Fifo::with_capacity(16),
-            poll_begun: false,
-            polled: 0,
             work: Work::Nothing,
             softirq_since: None,
             softirq_packets: 0,
@@ -131,7 +132,7 @@ impl Core {
             task: None,
             in_kernel_poll: false,
             run_queue: Fifo::with_capacity(16),
-            slice_ends: 0,
+            item_cost: 0,
             softirq_debt: 0,
             process_debt: 0,
             spent: Spent::default(),
@@ -150,7 +151,7 @@ impl Core {
     /// Stops the running item before its end and keeps its rest.
     #[inline]
     pub(crate) fn preempt(&mut self, now: Time) {
-        let left = self.ends - now.max(self.since);
+        let left = self.ends.saturating_sub(now.max(self.since));
         self.charge(now);
         match self.level {
             Level::Process => self.process_left = Some(left),

@@ -63,6 +63,18 @@ impl<T: Copy + Default> Fifo<T> {
         (self.len > 0).then(|| &self.items[self.head])
     }
 
+    /// The item at the front, to be changed in place.
+    #[inline]
+    pub(crate) fn front_mut(&mut self) -> Option<&mut T> {
+        (self.len > 0).then(|| &mut self.items[self.head])
+    }
+
+    /// The items from front to end.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len).map(|position| &self.items[self.slot(position)])
+    }
+
     #[cold]
     fn grow(&mut self) {
         let mut larger = Self::with_capacity(self.items.len() * 2);

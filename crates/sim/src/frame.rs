@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Tcp,
     EchoRequest,
     EchoReply,
+    /// 802.3x: the host `end` wants silence for `payload` quanta of 512 bit times.
+    Pause,
 }
 
 /// One packet; with TSO on, between stack and port, a chunk of several.
@@ -46,7 +48,7 @@ impl Frame {
     const fn headers(&self) -> u32 {
         match self.kind {
             Kind::Tcp => TCP_HEADERS,
-            Kind::Udp | Kind::EchoRequest | Kind::EchoReply => DATAGRAM_HEADERS,
+            Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => DATAGRAM_HEADERS,
         }
     }
 
@@ -54,6 +56,16 @@ impl Frame {
     #[inline]
     pub(crate) fn wire_bytes(&self) -> u32 {
         (self.payload + self.headers() + ETHERNET_OVERHEAD).max(SHORTEST_ON_WIRE)
+    }
+
+    /// How many packets a chunk becomes on the wire.
+    #[inline]
+    pub(crate) fn packets(&self, mss: u32) -> u64 {
+        if self.kind == Kind::Tcp && self.payload > mss {
+            u64::from(self.payload.div_ceil(mss))
+        } else {
+            1
+        }
     }
 
     /// Bytes as an interface counts them: Ethernet header, but no check sequence and no padding.
@@ -67,7 +79,7 @@ impl Frame {
 pub(crate) const fn most_payload(kind: Kind, mtu: u32) -> u32 {
     match kind {
         Kind::Tcp => mtu - TCP_HEADERS,
-        Kind::Udp | Kind::EchoRequest | Kind::EchoReply => mtu - DATAGRAM_HEADERS,
+        Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => mtu - DATAGRAM_HEADERS,
     }
 }
 
@@ -84,7 +96,7 @@ mod tests {
             (Kind::Tcp, 0, 90),
             (Kind::EchoRequest, 56, 122),
         ] {
-            let frame = Frame { kind, payload, ..Frame::default() };
+            let frame = Frame { payload, kind, ..Frame::default() };
             assert_eq!(frame.wire_bytes(), wire, "{kind:?} {payload}");
         }
     }

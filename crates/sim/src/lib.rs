@@ -1,10 +1,96 @@
-//! The simulator.
+//! A packet-level simulator of hosts, NICs and links: interrupt moderation, NAPI, CPU cost, TCP.
+//!
+//! [`run`] takes a [`Scenario`] and gives an [`Outcome`]. Time is whole nanoseconds; every component has
+//! one slot for when it acts next ([`agenda`]) and there is no event object per packet; the same scenario
+//! gives the same outcome, bit by bit. Pure: no I/O, no clock, no threads.
+//!
+//! Reading order: [`scenario`] and [`machine`] (what can be described), [`vector`] (when a NIC
+//! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
+
 mod agenda;
 mod congestion;
 mod core;
 mod fifo;
 mod frame;
 pub mod machine;
+mod narrow;
+pub mod outcome;
+mod port;
+pub mod profile;
+mod qdisc;
+mod queue;
 pub mod scenario;
+mod task;
 mod tcp;
+pub mod validate;
 pub mod vector;
+mod world;
+
+use latput_units::Nanos;
+pub use outcome::Outcome;
+pub use profile::Profile;
+pub use scenario::Scenario;
+pub use validate::Invalid;
+use vector::Coalescing;
+
+/// A run that can be looked at, and changed, while it goes on.
+#[derive(Debug)]
+pub struct Simulation {
+    scenario: Scenario,
+    world: world::World,
+    now: Nanos,
+}
+
+impl Simulation {
+    /// At time zero; refuses a scenario that has an impossible value or would not end in days.
+    pub fn new(scenario: &Scenario) -> Result<Self, Invalid> {
+        scenario.check()?;
+        let world = world::build(scenario);
+        Ok(Self { scenario: scenario.clone(), world, now: Nanos::ZERO })
+    }
+
+    /// The time in the simulation.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Goes on for `span` and gives what happened in it.
+    pub fn advance(&mut self, span: Nanos) -> Outcome {
+        let from = self.world.start_window();
+        self.now = self.now + span;
+        self.world.run_until(self.now.as_ns());
+        let to = self.world.snapshot();
+        outcome::collect(&self.world, &self.scenario, &from, &to)
+    }
+
+    /// Sets the moderation of every vector of a host, as `ethtool -C` does.
+    pub fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) -> Result<(), Invalid> {
+        validate::check_coalescing("coalescing", &coalescing)?;
+        self.world.set_coalescing(host, coalescing);
+        Ok(())
+    }
+
+    /// Sets `napi-defer-hard-irqs` and `gro-flush-timeout` of a host.
+    pub fn set_deferral(
+        &mut self,
+        host: usize,
+        hard_irqs: u32,
+        timeout: Nanos,
+    ) -> Result<(), Invalid> {
+        let mut changed = self.scenario.clone();
+        let stack = &mut changed.hosts[host].stack;
+        (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
+        changed.check()?;
+        self.scenario = changed;
+        self.world.set_deferral(host, hard_irqs, timeout);
+        Ok(())
+    }
+}
+
+/// Simulates `scenario` from its start to the end of its measured window; refuses one that has an
+/// impossible value or would not end in days.
+pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
+    let mut simulation = Simulation::new(scenario)?;
+    simulation.advance(scenario.warmup);
+    Ok(simulation.advance(scenario.duration))
+}

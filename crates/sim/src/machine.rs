@@ -89,7 +89,7 @@ pub struct Machine {
     /// How long an idle core needs before it starts anything (C-state exit); counted as idle.
     #[serde(rename = "idle_exit_ns")]
     pub idle_exit: Nanos,
-    /// How long a process runs before another that waits gets the core.
+    /// How much more CPU time than one that waits a process may have had before the other gets the core.
     #[serde(rename = "time_slice_ns")]
     pub time_slice: Nanos,
     /// Where processes wake up.
@@ -166,7 +166,7 @@ impl Default for Nic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Qdisc {
-    /// First in, first out, drops at the end (pfifo, or pfifo_fast with one kind of traffic).
+    /// First in, first out, drops at the end (pfifo, or `pfifo_fast` with one kind of traffic).
     Pfifo {
         /// Most packets (`txqueuelen`).
         limit_packets: u32,
@@ -185,9 +185,9 @@ pub enum Qdisc {
 }
 
 impl Qdisc {
-    /// pfifo_fast with Linux's default queue length.
+    /// `pfifo_fast` with Linux's default queue length.
     pub const PFIFO_FAST: Self = Self::Pfifo { limit_packets: 1_000 };
-    /// fq_codel with Linux's defaults.
+    /// `fq_codel` with Linux's defaults.
     pub const FQ_CODEL: Self = Self::FqCodel {
         limit_packets: 10_240,
         target: Nanos::from_ms(5),

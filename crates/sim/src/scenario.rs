@@ -107,12 +107,23 @@ pub struct Load {
     pub from_core: Option<u32>,
     /// The core that the process at `to` is bound to.
     pub to_core: Option<u32>,
+    /// When it begins, from the start of the run.
+    pub start: Nanos,
+    /// When it sends nothing new any more.
+    pub stop: Option<Nanos>,
 }
 
 impl Load {
-    /// Traffic with unbound processes.
+    /// Traffic of unbound processes, from the start of the run to its end.
     pub const fn new(from: usize, to: usize, traffic: Traffic) -> Self {
-        Self { from, to, traffic, from_core: None, to_core: None }
+        Self { from, to, traffic, from_core: None, to_core: None, start: Nanos::ZERO, stop: None }
+    }
+
+    /// The same traffic in this span of the run only.
+    pub const fn between(mut self, start: Nanos, stop: Nanos) -> Self {
+        self.start = start;
+        self.stop = Some(stop);
+        self
     }
 }
 
@@ -161,6 +172,8 @@ pub enum Traffic {
         burst: u32,
         /// Connections, all of one process at each end.
         connections: u32,
+        /// How long the server waits before it answers, without using its CPU (a disk, another server).
+        think: Nanos,
     },
     /// Bytes as fast as TCP carries them.
     Stream {

@@ -1,7 +1,7 @@
 //! One end of a TCP connection: what to send next and what a segment means. Pure, without costs.
 //!
 //! Slow start, congestion avoidance, delayed acknowledgements, Nagle, fast retransmit and recovery after
-//! NewReno (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
+//! `NewReno` (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
 //! SACK, tail loss probe, window auto-tuning, TCP small queues. Connections are open from the start.
 
 use crate::agenda::{NEVER, Time};

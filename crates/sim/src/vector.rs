@@ -150,23 +150,29 @@ impl Vector {
         self.coalescing = scaled;
     }
 
-    /// A received packet is in the ring.
+    /// A received packet is in the ring; true if that may have changed [`Self::next_event`].
     #[inline]
-    pub(crate) fn rx(&mut self, now: Time) {
-        self.rx.add(&self.coalescing.rx, now);
+    pub(crate) fn rx(&mut self, now: Time) -> bool {
+        self.rx.add(&self.coalescing.rx, now) && self.acts()
     }
 
-    /// A packet was sent and its descriptor is done.
+    /// A packet was sent and its descriptor is done; true if that may have changed [`Self::next_event`].
     #[inline]
-    pub(crate) fn tx(&mut self, now: Time) {
-        self.tx.add(&self.coalescing.tx, now);
+    pub(crate) fn tx(&mut self, now: Time) -> bool {
+        self.tx.add(&self.coalescing.tx, now) && self.acts()
+    }
+
+    /// Whether a cause leads to anything now.
+    #[inline]
+    fn acts(&self) -> bool {
+        !self.masked || self.coalescing.status_block
     }
 
     /// When to call [`Self::fire`], given that nothing else happens; [`NEVER`] if not at all.
     #[inline]
     pub(crate) fn next_event(&self, now: Time) -> Time {
         let due = self.rx.due.min(self.tx.due);
-        if due == NEVER || (self.masked && !self.coalescing.status_block) {
+        if due == NEVER || !self.acts() {
             return NEVER;
         }
         if self.masked { due.max(now) } else { self.throttled(due.max(now)) }
@@ -215,16 +221,12 @@ impl Vector {
     pub(crate) fn mask(&mut self) {
         self.masked = true;
     }
-
-    /// Packets wait that no cause speaks for (the host read the ring but left some): ask at once.
-    pub(crate) fn raise(&mut self, now: Time) {
-        self.rx.due = self.rx.due.min(now);
-    }
 }
 
 impl Cause {
     #[inline]
-    fn add(&mut self, delay: &Delay, now: Time) {
+    fn add(&mut self, delay: &Delay, now: Time) -> bool {
+        let before = self.due;
         self.frames += 1;
         if delay.delay == Nanos::ZERO || self.frames == delay.frames {
             self.due = self.due.min(now);
@@ -238,6 +240,7 @@ impl Cause {
             };
             self.due = latest.min(now + delay.delay.as_ns());
         }
+        self.due != before
     }
 }
 

@@ -1,0 +1,63 @@
+//! How fast the simulator is: packets per second of wall time on one core, by scenario.
+//!
+//! `cargo run --release -p latput-sim --example speed [SCENARIO] [PACKETS]`; run under
+//! `valgrind --tool=callgrind` for instructions per packet, which need no quiet machine.
+#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures time")]
+
+#[path = "../tests/common/scenarios.rs"]
+mod scenarios;
+
+use std::time::Instant;
+
+use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+use scenarios::{datagrams, free, hold_off, modern, requests, run};
+
+const NAMES: [&str; 8] =
+    ["udp", "udp-poisson", "rr", "tcp", "tcp-tso", "tcp-10", "tcp-1000", "tcp-10000"];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let wanted = arguments.next().unwrap_or_else(|| String::from("all"));
+    let packets: f64 =
+        arguments.next().map_or(3e6, |text| text.parse().expect("a number of packets"));
+    for name in NAMES.into_iter().filter(|name| wanted == "all" || wanted == *name) {
+        let scenario = scenario(name, packets);
+        let began = Instant::now();
+        let outcome = run(&scenario);
+        let seconds = began.elapsed().as_secs_f64();
+        let seen: u64 = outcome.hosts.iter().map(|host| host.nic().rx_packets).sum();
+        println!(
+            "{name:12} {:8.2} Mpackets/s  {:5.1} events/packet  {:6.2} Mevents/s  {seen} packets",
+            seen as f64 / seconds / 1e6,
+            outcome.events as f64 / seen as f64,
+            outcome.events as f64 / seconds / 1e6,
+        );
+    }
+}
+
+fn scenario(name: &str, packets: f64) -> Scenario {
+    let stream =
+        |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
+    let (load, expected_pps) = match name {
+        "udp" => (datagrams(5e5, Spacing::Even), 5e5),
+        "udp-poisson" => (datagrams(5e5, Spacing::Poisson), 5e5),
+        "rr" => (requests(Transport::Tcp { nodelay: true }, 16), 4e5),
+        "tcp" | "tcp-tso" => (stream(1), 6e5),
+        "tcp-10" => (stream(10), 6e5),
+        "tcp-1000" => (stream(1_000), 6e5),
+        _ => (stream(10_000), 6e5),
+    };
+    let mut scenario = free(vec![load]);
+    scenario.warmup = Nanos::ZERO;
+    scenario.duration = Nanos::from_secs_f64(packets / expected_pps);
+    scenario.network.rate = BitsPerSecond::new(10_000_000_000);
+    for host in &mut scenario.hosts {
+        host.machine = modern();
+        host.nic.coalescing = hold_off(if name.starts_with("udp") { 125 } else { 20 });
+        host.stack.delivery_batch = 8;
+        host.stack.gro = name == "tcp-tso";
+        host.stack.tso = name == "tcp-tso";
+    }
+    scenario
+}

@@ -1,0 +1,293 @@
+//! What a run showed, in the window after its warm-up.
+
+use latput_stats::Histogram;
+use latput_trial::observation::{
+    Check, CpuObservation, CpuTime, DatagramObservation, HostObservation, InterfaceCounters,
+    NapiObservation, Observation, ProbeObservation, TrafficObservation,
+};
+use latput_units::{CpuId, Nanos};
+
+use crate::core::Spent;
+use crate::narrow::id;
+use crate::queue::Counters;
+use crate::scenario::{Scenario, Traffic};
+use crate::task::Tally;
+use crate::world::{Snapshot, World};
+
+/// Everything that one run showed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Length of the measured window.
+    pub window: Nanos,
+    /// What each load did, in the scenario's order.
+    pub loads: Vec<LoadOutcome>,
+    /// What each host did, in the scenario's order.
+    pub hosts: Vec<HostOutcome>,
+    /// TCP segments sent again, all connections.
+    pub retransmits: u64,
+    /// Packets dropped by the switch.
+    pub switch_dropped: u64,
+    /// Events simulated, warm-up included.
+    pub events: u64,
+}
+
+/// What one load did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadOutcome {
+    /// Round trips of transactions and probes; of datagrams the delay from when each was due to when the
+    /// process had it.
+    pub latency: Histogram,
+    /// Datagrams or probes sent.
+    pub sent: u64,
+    /// Payload that processes handed over, both directions.
+    pub sent_bytes: u64,
+    /// Transactions completed, datagrams or probe replies received.
+    pub received: u64,
+    /// Payload that the receiving process got.
+    pub received_bytes: u64,
+    /// Datagrams dropped at a full socket.
+    pub socket_dropped: u64,
+    /// Datagrams both sent and received in the window.
+    pub matched: u64,
+    /// Interarrival jitter at the end (RFC 3550, section 6.4.1), nanoseconds.
+    pub jitter_ns: f64,
+}
+
+/// What one host did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostOutcome {
+    /// Where each core's time went.
+    pub cores: Vec<CpuTime>,
+    /// Each NIC queue.
+    pub queues: Vec<QueueOutcome>,
+    /// Packets dropped from full backlogs.
+    pub backlog_dropped: u64,
+}
+
+/// What one NIC queue did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueOutcome {
+    /// Interrupts.
+    pub interrupts: u64,
+    /// Polls.
+    pub polls: u64,
+    /// Of those, polls that found nothing.
+    pub empty_polls: u64,
+    /// Packets that the polls took.
+    pub polled_packets: u64,
+    /// Packets in.
+    pub rx_packets: u64,
+    /// Bytes in.
+    pub rx_bytes: u64,
+    /// Packets dropped for want of a descriptor.
+    pub rx_dropped: u64,
+    /// Packets out.
+    pub tx_packets: u64,
+    /// Bytes out.
+    pub tx_bytes: u64,
+    /// Packets dropped by the queue discipline.
+    pub tx_dropped: u64,
+}
+
+impl HostOutcome {
+    /// All cores together.
+    pub fn cpu(&self) -> CpuTime {
+        self.cores.iter().copied().sum()
+    }
+
+    /// All queues together.
+    pub fn nic(&self) -> QueueOutcome {
+        self.queues.iter().fold(QueueOutcome::default(), |sum, queue| QueueOutcome {
+            interrupts: sum.interrupts + queue.interrupts,
+            polls: sum.polls + queue.polls,
+            empty_polls: sum.empty_polls + queue.empty_polls,
+            polled_packets: sum.polled_packets + queue.polled_packets,
+            rx_packets: sum.rx_packets + queue.rx_packets,
+            rx_bytes: sum.rx_bytes + queue.rx_bytes,
+            rx_dropped: sum.rx_dropped + queue.rx_dropped,
+            tx_packets: sum.tx_packets + queue.tx_packets,
+            tx_bytes: sum.tx_bytes + queue.tx_bytes,
+            tx_dropped: sum.tx_dropped + queue.tx_dropped,
+        })
+    }
+}
+
+impl Outcome {
+    /// A count as a rate.
+    pub fn per_second(&self, count: u64) -> f64 {
+        count as f64 / self.window.as_secs_f64()
+    }
+
+    /// The outcome of load `load` of `scenario` as every testbed reports it; the first probe of the
+    /// scenario, if any, beside it.
+    pub fn observation(&self, scenario: &Scenario, load: usize) -> Observation {
+        let probe = scenario
+            .loads
+            .iter()
+            .position(|load| matches!(load.traffic, Traffic::Probe { .. }))
+            .map(|probe| self.probe(probe));
+        Observation {
+            traffic: self.traffic(scenario, load),
+            probe,
+            hosts: (0..self.hosts.len()).map(|host| self.host(scenario, host)).collect(),
+            checks: self.checks(),
+        }
+    }
+
+    fn traffic(&self, scenario: &Scenario, idx: usize) -> TrafficObservation {
+        let load = &self.loads[idx];
+        let mut traffic = TrafficObservation {
+            sender_window: self.window,
+            receiver_window: self.window,
+            sent_bytes: load.sent_bytes,
+            received_bytes: load.received_bytes,
+            retransmits: Some(self.retransmits),
+            ..TrafficObservation::default()
+        };
+        match scenario.loads[idx].traffic {
+            Traffic::RequestResponse { .. } => {
+                traffic.transactions = Some(load.received);
+                traffic.latency = Some(load.latency.clone());
+            }
+            Traffic::Datagrams { size, rate_pps, .. } => {
+                traffic.retransmits = None;
+                traffic.offered_bps = Some(size.get() as f64 * 8.0 * rate_pps);
+                traffic.datagrams = Some(DatagramObservation {
+                    sent: load.sent,
+                    received: load.matched,
+                    lost: load.sent.saturating_sub(load.matched),
+                    reordered: 0,
+                    duplicates: 0,
+                    jitter_ns: load.jitter_ns,
+                });
+            }
+            Traffic::Stream { .. } | Traffic::Probe { .. } | Traffic::Compute => {}
+        }
+        traffic
+    }
+
+    fn probe(&self, idx: usize) -> ProbeObservation {
+        let load = &self.loads[idx];
+        ProbeObservation { sent: load.sent, received: load.received, rtt: load.latency.clone() }
+    }
+
+    fn host(&self, scenario: &Scenario, idx: usize) -> HostObservation {
+        let (host, described) = (&self.hosts[idx], &scenario.hosts[idx]);
+        let nic = host.nic();
+        let cpu =
+            |(idx, time): (usize, &CpuTime)| CpuObservation { cpu: CpuId(id(idx)), time: *time };
+        HostObservation {
+            host: described.name.clone(),
+            role: described.role,
+            window: self.window,
+            cpus: host.cores.iter().enumerate().map(cpu).collect(),
+            machine: host.cpu(),
+            napi: Some(NapiObservation {
+                polls: nic.polls,
+                packets: nic.polled_packets,
+                empty_polls: nic.empty_polls,
+            }),
+            softirqs: nic.polls,
+            interrupts: nic.interrupts,
+            interface: InterfaceCounters {
+                rx_packets: nic.rx_packets,
+                rx_bytes: nic.rx_bytes,
+                tx_packets: nic.tx_packets,
+                tx_bytes: nic.tx_bytes,
+                rx_dropped: nic.rx_dropped + host.backlog_dropped,
+                tx_dropped: nic.tx_dropped,
+            },
+            tcp_retransmitted: self.retransmits,
+            udp_receive_buffer_errors: self.socket_drops(scenario, idx),
+            ..HostObservation::default()
+        }
+    }
+
+    /// Datagrams that found a full socket on a host.
+    fn socket_drops(&self, scenario: &Scenario, host: usize) -> u64 {
+        let loads = scenario.loads.iter().zip(&self.loads);
+        loads.filter(|(load, _)| load.to == host).map(|(_, outcome)| outcome.socket_dropped).sum()
+    }
+
+    fn checks(&self) -> Vec<Check> {
+        let dropped: u64 = self.hosts.iter().map(|host| host.nic().rx_dropped).sum();
+        vec![Check {
+            name: String::from("ring-drops"),
+            passed: dropped == 0,
+            detail: format!("{dropped} packets found no receive descriptor"),
+        }]
+    }
+}
+
+/// The difference of two snapshots of a finished run.
+pub(crate) fn collect(
+    world: &World,
+    scenario: &Scenario,
+    from: &Snapshot,
+    to: &Snapshot,
+) -> Outcome {
+    let window = Nanos::from_ns(to.at - from.at);
+    let host = |idx: usize| {
+        let (cores, queues) = world.parts(idx);
+        HostOutcome {
+            cores: cores
+                .clone()
+                .map(|core| cpu_time(&from.spent[core], &to.spent[core], window))
+                .collect(),
+            queues: queues
+                .map(|queue| counted(&from.counters[queue], &to.counters[queue]))
+                .collect(),
+            backlog_dropped: cores
+                .map(|core| to.backlog_dropped[core] - from.backlog_dropped[core])
+                .sum(),
+        }
+    };
+    Outcome {
+        window,
+        loads: world.tallies().iter().map(load).collect(),
+        hosts: (0..scenario.hosts.len()).map(host).collect(),
+        retransmits: to.retransmits - from.retransmits,
+        switch_dropped: to.switch_dropped - from.switch_dropped,
+        events: world.events,
+    }
+}
+
+fn load(tally: &Tally) -> LoadOutcome {
+    LoadOutcome {
+        latency: tally.latency.clone(),
+        sent: tally.sent,
+        sent_bytes: tally.sent_bytes,
+        received: tally.received,
+        received_bytes: tally.received_bytes,
+        socket_dropped: tally.socket_dropped,
+        matched: tally.matched,
+        jitter_ns: tally.jitter_ns,
+    }
+}
+
+fn cpu_time(from: &Spent, to: &Spent, window: Nanos) -> CpuTime {
+    let busy = to.total() - from.total();
+    CpuTime {
+        user: Nanos::from_ns(to.user - from.user),
+        system: Nanos::from_ns(to.system - from.system),
+        irq: Nanos::from_ns(to.irq - from.irq),
+        softirq: Nanos::from_ns(to.softirq - from.softirq),
+        idle: window - Nanos::from_ns(busy),
+        ..CpuTime::default()
+    }
+}
+
+fn counted(from: &Counters, to: &Counters) -> QueueOutcome {
+    QueueOutcome {
+        interrupts: to.interrupts - from.interrupts,
+        polls: to.polls - from.polls,
+        empty_polls: to.empty_polls - from.empty_polls,
+        polled_packets: to.polled_packets - from.polled_packets,
+        rx_packets: to.rx_packets - from.rx_packets,
+        rx_bytes: to.rx_bytes - from.rx_bytes,
+        rx_dropped: to.rx_dropped - from.rx_dropped,
+        tx_packets: to.tx_packets - from.tx_packets,
+        tx_bytes: to.tx_bytes - from.tx_bytes,
+        tx_dropped: to.tx_dropped - from.tx_dropped,
+    }
+}

@@ -1,0 +1,223 @@
+//! A pair of NIC rings with their interrupt vector, as driver and hardware share them.
+
+use latput_moderate::{ByteLimit, Counts, Decision, Observation, Policy};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+
+use crate::agenda::Time;
+use crate::fifo::Fifo;
+use crate::frame::Frame;
+use crate::machine::Driver;
+use crate::qdisc::Qdisc;
+use crate::scenario::{Adaptive, Host};
+use crate::vector::{Coalescing, Vector};
+
+/// What a queue counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) interrupts: u64,
+    pub(crate) polls: u64,
+    pub(crate) empty_polls: u64,
+    pub(crate) polled_packets: u64,
+    pub(crate) rx_packets: u64,
+    pub(crate) rx_bytes: u64,
+    pub(crate) rx_dropped: u64,
+    pub(crate) tx_packets: u64,
+    pub(crate) tx_bytes: u64,
+    pub(crate) tx_dropped: u64,
+}
+
+/// What a queue must know of its link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wire {
+    pub(crate) rate: BitsPerSecond,
+    /// Largest payload of a TCP segment.
+    pub(crate) mss: u32,
+}
+
+/// A receive ring, a transmit ring, and what speaks for them.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) host: usize,
+    /// The core that takes the interrupts.
+    pub(crate) core: usize,
+    pub(crate) port: usize,
+    pub(crate) driver: Driver,
+    pub(crate) vector: Vector,
+    /// Received packets in descriptors; the host sees the first `visible` of them.
+    pub(crate) rx: Fifo<Frame>,
+    pub(crate) rx_limit: usize,
+    pub(crate) visible: usize,
+    /// Packets that wait in the NIC for a descriptor.
+    pub(crate) waiting: Fifo<Frame>,
+    pub(crate) waiting_bytes: u64,
+    /// Scheduled for polling, or being polled.
+    pub(crate) scheduled: bool,
+    /// In the middle of a poll that had this many packets so far.
+    pub(crate) in_poll: bool,
+    pub(crate) polled: u32,
+    pub(crate) deferrals_left: u32,
+    /// Packets (or chunks) in the transmit ring that were not sent yet.
+    pub(crate) tx: Fifo<Frame>,
+    /// Descriptors in use: waiting, being sent, or sent and not yet seen by the driver.
+    pub(crate) tx_used: u32,
+    pub(crate) tx_limit: u32,
+    /// Bytes of the descriptor that is being sent in parts; 0 between descriptors.
+    pub(crate) chunk_bytes: u32,
+    pub(crate) done: u32,
+    pub(crate) done_bytes: u64,
+    pub(crate) byte_limit: Option<ByteLimit>,
+    pub(crate) qdisc: Qdisc,
+    adaptive: Adaptive,
+    /// Decided, and in force from then on.
+    pending: Option<(Time, Coalescing)>,
+    wanted: Coalescing,
+    sample: Observation,
+    pub(crate) counters: Counters,
+}
+
+impl Queue {
+    pub(crate) fn new(host_idx: usize, host: &Host, core: usize, phase: Time, wire: &Wire) -> Self {
+        let mut wanted = host.nic.coalescing;
+        let initial = |policy: &Option<Policy>| policy.as_ref().map(Policy::initial);
+        if let Some(target) = initial(&host.adaptive.throttle) {
+            wanted.throttle = wanted.throttle.with_interval(target.delay);
+        }
+        if let Some(target) = initial(&host.adaptive.rx) {
+            (wanted.rx.delay, wanted.rx.frames) = (target.delay, target.frames.unwrap_or(0));
+        }
+        if let Some(target) = initial(&host.adaptive.tx) {
+            (wanted.tx.delay, wanted.tx.frames) = (target.delay, target.frames.unwrap_or(0));
+        }
+        let mut vector = Vector::new(wanted, phase, i64::from(host.machine.clock_ppm));
+        if host.nic.driver == Driver::Polling {
+            vector.mask();
+        }
+        Self {
+            host: host_idx,
+            core,
+            port: host_idx,
+            driver: host.nic.driver,
+            vector,
+            rx: Fifo::with_capacity(host.nic.rx_ring as usize),
+            rx_limit: host.nic.rx_ring as usize,
+            visible: 0,
+            waiting: Fifo::with_capacity(4),
+            waiting_bytes: 0,
+            scheduled: false,
+            in_poll: false,
+            polled: 0,
+            deferrals_left: 0,
+            tx: Fifo::with_capacity(host.nic.tx_ring as usize),
+            tx_used: 0,
+            tx_limit: host.nic.tx_ring,
+            chunk_bytes: 0,
+            done: 0,
+            done_bytes: 0,
+            byte_limit: host.stack.bql.map(|bql| ByteLimit::new(bql.least, bql.most)),
+            qdisc: Qdisc::new(host.stack.qdisc, wire.mss),
+            adaptive: host.adaptive.clone(),
+            pending: None,
+            wanted,
+            sample: Observation { link: wire.rate, ..Observation::default() },
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whether the stack may put another packet into the transmit ring.
+    #[inline]
+    pub(crate) fn tx_is_open(&self) -> bool {
+        self.tx_used < self.tx_limit && self.byte_limit.as_ref().is_none_or(ByteLimit::is_open)
+    }
+
+    /// Puts a packet into the transmit ring.
+    #[inline]
+    pub(crate) fn tx_push(&mut self, frame: Frame) {
+        self.tx_used += 1;
+        if let Some(limit) = &mut self.byte_limit {
+            limit.sent(Bytes::new(u64::from(frame.counted_bytes())));
+        }
+        self.tx.push(frame);
+    }
+
+    /// The driver takes back what was sent.
+    pub(crate) fn reap(&mut self, count: u32, now: Time) {
+        // Bytes of the completions reaped, in proportion when some came after the poll looked.
+        let bytes = if count == self.done {
+            self.done_bytes
+        } else {
+            self.done_bytes * u64::from(count) / u64::from(self.done)
+        };
+        self.done -= count;
+        self.done_bytes -= bytes;
+        self.tx_used -= count;
+        self.sample.tx.packets += count;
+        self.sample.tx.bytes = self.sample.tx.bytes.saturating_add(clamp(bytes));
+        if let Some(limit) = &mut self.byte_limit {
+            let now = Nanos::from_ns(now);
+            limit.step(&latput_moderate::byte_limit::Completion { bytes: Bytes::new(bytes), now });
+        }
+    }
+
+    /// The driver took a packet out of the receive ring; a waiting one takes its descriptor.
+    #[inline]
+    pub(crate) fn rx_pop(&mut self) -> Frame {
+        let frame = self.rx.pop().expect("the poll counted what is in the ring");
+        self.visible -= 1;
+        self.sample.rx.packets += 1;
+        self.sample.rx.bytes = self.sample.rx.bytes.saturating_add(frame.counted_bytes());
+        frame
+    }
+
+    /// The vector fired.
+    #[inline]
+    pub(crate) fn interrupted(&mut self) {
+        self.counters.interrupts += 1;
+        self.sample.interrupts += 1;
+    }
+
+    /// A poll is complete: lets the policies decide, and sets what they decided earlier.
+    #[inline]
+    pub(crate) fn adapt(&mut self, now: Time) {
+        let adaptive = &self.adaptive;
+        if adaptive.throttle.is_none() && adaptive.rx.is_none() && adaptive.tx.is_none() {
+            return;
+        }
+        self.decide(now);
+        if let Some((from, coalescing)) = self.pending
+            && from <= now
+        {
+            self.vector.set_coalescing(coalescing);
+            self.pending = None;
+        }
+    }
+
+    fn decide(&mut self, now: Time) {
+        self.sample.now = Nanos::from_ns(now);
+        let sample = self.sample;
+        let before = self.wanted;
+        let step = |policy: &mut Option<Policy>| match policy.as_mut()?.step(&sample) {
+            Decision::Keep => None,
+            Decision::Change { target, .. } => Some(target),
+        };
+        if let Some(target) = step(&mut self.adaptive.throttle) {
+            self.wanted.throttle = self.wanted.throttle.with_interval(target.delay);
+        }
+        if let Some(target) = step(&mut self.adaptive.rx) {
+            self.wanted.rx.delay = target.delay;
+            self.wanted.rx.frames = target.frames.unwrap_or(0);
+        }
+        if let Some(target) = step(&mut self.adaptive.tx) {
+            self.wanted.tx.delay = target.delay;
+            self.wanted.tx.frames = target.frames.unwrap_or(0);
+        }
+        if self.wanted != before {
+            self.pending = Some((now + self.adaptive.latency.as_ns(), self.wanted));
+        }
+        (self.sample.rx, self.sample.tx) = (Counts::default(), Counts::default());
+        self.sample.interrupts = 0;
+    }
+}
+
+fn clamp(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}

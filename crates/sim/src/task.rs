@@ -1,0 +1,201 @@
+//! Processes: what they do next, and where they are in doing it.
+
+use latput_stats::Histogram;
+
+use crate::agenda::{NEVER, Time};
+use crate::core::Work;
+use crate::fifo::Fifo;
+use crate::scenario::Spacing;
+use crate::tcp::Tcp;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Program {
+    /// Finishes soft interrupts of its core when they take too long.
+    Ksoftirqd,
+    /// Polls one NIC queue (threaded NAPI).
+    PollThread(usize),
+    /// Sends datagrams (or echo requests) at a pace.
+    Source { end: usize, size: u32, gap_ns: f64, spacing: Spacing, next_at: f64 },
+    /// Receives whatever comes, `message` bytes at a time.
+    Reader { message: u32 },
+    /// Sends a request, awaits the response; `to_start` first requests are still to be sent.
+    Client { request: u32, response: u32, to_start: u32 },
+    /// Answers requests, `think` after each.
+    Server { request: u32, response: u32, think: Time },
+    /// Sends without end.
+    Writer { message: u32 },
+    /// Computes without end.
+    Compute,
+}
+
+/// Whether a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Asleep,
+    /// In a run queue.
+    Waiting,
+    /// On a core.
+    Running,
+}
+
+/// One item of process work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Item {
+    #[default]
+    Nothing,
+    /// Poll work of a kernel thread.
+    Kernel(Work),
+    /// A datagram of a source.
+    Emit,
+    /// The first request of a connection.
+    Start { end: u32 },
+    /// `bytes` read, which complete a message (and send the next) or not.
+    Receive { end: u32, bytes: u32, completes: bool },
+    /// An answer whose time has come.
+    Answer { end: u32 },
+    /// `bytes` written.
+    Write { end: u32, bytes: u32 },
+}
+
+/// A process.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) host: usize,
+    pub(crate) program: Program,
+    pub(crate) state: State,
+    pub(crate) bound: Option<usize>,
+    pub(crate) last_core: usize,
+    /// CPU time had, for sharing fairly; a sleeper does not save it up.
+    pub(crate) runtime: Time,
+    /// It starts nothing new from then on.
+    pub(crate) stop: Time,
+    /// It slept: its next item includes waking up.
+    pub(crate) woke: bool,
+    /// Its sockets with something to do.
+    pub(crate) ready: Fifo<u32>,
+    pub(crate) item: Item,
+    /// The agenda slot of its timer, if it has one.
+    pub(crate) slot: Option<usize>,
+}
+
+impl Task {
+    pub(crate) fn new(
+        host: usize,
+        program: Program,
+        bound: Option<usize>,
+        last_core: usize,
+    ) -> Self {
+        Self {
+            host,
+            program,
+            state: State::Asleep,
+            bound,
+            last_core,
+            runtime: 0,
+            stop: NEVER,
+            woke: false,
+            ready: Fifo::with_capacity(4),
+            item: Item::Nothing,
+            slot: None,
+        }
+    }
+}
+
+/// What a socket speaks.
+#[derive(Debug)]
+pub(crate) enum Protocol {
+    /// Datagrams that wait for the process: when they were sent, and how large they are.
+    Datagrams {
+        waiting: Fifo<(Time, u32)>,
+        limit: usize,
+    },
+    Tcp(Box<Tcp>),
+}
+
+/// A socket; its peer is the one with the last bit of the index flipped.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) host: usize,
+    /// The process that owns it; `None` if the kernel itself answers.
+    pub(crate) task: Option<usize>,
+    pub(crate) load: usize,
+    /// The NIC queue that its packets arrive on and leave by.
+    pub(crate) queue: usize,
+    /// The core that RPS steers its packets to.
+    pub(crate) rps_core: Option<usize>,
+    pub(crate) protocol: Protocol,
+    /// In its process's list of ready sockets.
+    pub(crate) is_ready: bool,
+    /// Bytes read of the message under way.
+    pub(crate) consumed: u32,
+    /// Answers whose time has come and that the process has not sent.
+    pub(crate) owed: u32,
+    /// When the requests in flight were sent.
+    pub(crate) starts: Fifo<Time>,
+    /// Its earliest entry in the host's timers.
+    pub(crate) timer_at: Time,
+}
+
+impl End {
+    /// Bytes (or, of datagrams, whole messages' bytes) that can be read at once.
+    pub(crate) fn readable(&self) -> u64 {
+        match &self.protocol {
+            Protocol::Datagrams { waiting, .. } => {
+                waiting.front().map_or(0, |(_, payload)| u64::from((*payload).max(1)))
+            }
+            Protocol::Tcp(tcp) => tcp.readable(),
+        }
+    }
+}
+
+impl End {
+    pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
+        Self {
+            host,
+            task: None,
+            load,
+            queue,
+            rps_core: None,
+            protocol,
+            is_ready: false,
+            consumed: 0,
+            owed: 0,
+            starts: Fifo::with_capacity(4),
+            timer_at: NEVER,
+        }
+    }
+}
+
+/// What one load did in the measured window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    /// Round trips of transactions and probes; one-way delay of datagrams, from when they were due.
+    pub(crate) latency: Histogram,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    /// Dropped at a full socket.
+    pub(crate) socket_dropped: u64,
+    /// Datagrams received that were sent in the window too.
+    pub(crate) matched: u64,
+    /// RFC 3550, section 6.4.1.
+    pub(crate) jitter_ns: f64,
+    last_transit: Option<Time>,
+}
+
+impl Tally {
+    /// A datagram reached its process.
+    pub(crate) fn datagram(&mut self, sent_at: Time, payload: u32, now: Time, window_from: Time) {
+        let transit = now.saturating_sub(sent_at);
+        self.received += 1;
+        self.received_bytes += u64::from(payload);
+        self.matched += u64::from(sent_at >= window_from);
+        self.latency.record(latput_units::Nanos::from_ns(transit));
+        if let Some(last) = self.last_transit {
+            self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;
+        }
+        self.last_transit = Some(transit);
+    }
+}

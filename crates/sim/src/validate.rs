@@ -1,0 +1,362 @@
+//! Whether a scenario can be simulated: every value in its range, and an end in sight.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use latput_units::Nanos;
+
+use crate::agenda::{LONGEST, MOST_SLOTS};
+use crate::frame::{Kind, most_payload};
+use crate::machine::{Costs, Machine, Nic, Stack};
+use crate::scenario::{Host, Load, Network, Scenario, Traffic};
+use crate::vector::Coalescing;
+
+/// More packets than this take days.
+const MOST_PACKETS: f64 = 1e11;
+/// What a run may need.
+const MOST_MEMORY_BYTES: f64 = 8e9;
+
+/// A value that cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} is {found}, must be {wanted}")]
+pub struct Invalid {
+    /// Which, as a path: `host.0.nic.rx_ring`.
+    pub key: String,
+    /// What it is.
+    pub found: String,
+    /// What it may be.
+    pub wanted: String,
+}
+
+/// What a run will take, at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Packets over all links, warm-up included.
+    pub packets: f64,
+    /// Memory of the run.
+    pub memory_bytes: f64,
+}
+
+impl Scenario {
+    /// What this run takes, at most: loads without a rate of their own are taken to fill the link.
+    pub fn demand(&self) -> Demand {
+        let seconds = (self.warmup.as_secs_f64()) + self.duration.as_secs_f64();
+        let line_pps = |payload: u64| self.network.rate.get() as f64 / 8.0 / (payload + 90) as f64;
+        let mut packets = 0.0;
+        let mut connections = 0.0;
+        for load in &self.loads {
+            let (rate_pps, count) = match load.traffic {
+                Traffic::Datagrams { rate_pps, .. } => (rate_pps, 1.0),
+                Traffic::Probe { rate_hz } => (2.0 * rate_hz, 1.0),
+                Traffic::RequestResponse { request, connections, .. } => {
+                    (2.0 * line_pps(request.get()), f64::from(connections))
+                }
+                Traffic::Stream { connections, .. } => {
+                    (1.5 * line_pps(self.network.mtu.get()), f64::from(connections))
+                }
+                Traffic::Compute => (0.0, 0.0),
+            };
+            packets += rate_pps * seconds;
+            connections += count;
+        }
+        let rings = self.hosts.iter().map(|host| {
+            let nic = &host.nic;
+            f64::from(nic.queues)
+                * (f64::from(nic.rx_ring) + f64::from(nic.tx_ring) + 1_000.0)
+                * 48.0
+        });
+        // A connection's two ends take about 1 KiB each; a histogram 200 KiB.
+        let histograms = self.loads.len() as f64 * 2e5;
+        Demand { packets, memory_bytes: connections * 2_048.0 + rings.sum::<f64>() + histograms }
+    }
+
+    /// Whether this can be simulated; names the first value that cannot.
+    pub fn check(&self) -> Result<(), Invalid> {
+        within("duration", self.duration, Nanos::from_ns(1)..=LONGEST)?;
+        within("warmup", self.warmup, Nanos::ZERO..=LONGEST.saturating_sub(self.duration))?;
+        within("hosts", self.hosts.len(), 1..=MOST_SLOTS / 8)?;
+        if self.network.switch.is_none() && self.hosts.len() > 2 {
+            return invalid("hosts", self.hosts.len(), "at most 2 without a switch");
+        }
+        check_network(&self.network)?;
+        for (idx, host) in self.hosts.iter().enumerate() {
+            check_host(&format!("host.{idx}"), host)?;
+        }
+        for (idx, load) in self.loads.iter().enumerate() {
+            self.check_load(&format!("load.{idx}"), load)?;
+        }
+        self.check_size()
+    }
+
+    fn check_size(&self) -> Result<(), Invalid> {
+        let parts = |host: &Host| host.machine.cores + 2 * host.nic.queues + 8;
+        let slots = self.hosts.iter().map(parts).sum::<u32>() as usize + self.loads.len();
+        if slots > MOST_SLOTS {
+            return invalid("components", slots, &format!("at most {MOST_SLOTS}"));
+        }
+        let demand = self.demand();
+        if demand.packets > MOST_PACKETS {
+            let wanted = format!("at most {MOST_PACKETS:e}: shorten the run or slow the link");
+            return invalid("packets to simulate", format!("{:.1e}", demand.packets), &wanted);
+        }
+        if demand.memory_bytes > MOST_MEMORY_BYTES {
+            let wanted = format!("at most {MOST_MEMORY_BYTES:e}: fewer connections or descriptors");
+            return invalid("memory in bytes", format!("{:.1e}", demand.memory_bytes), &wanted);
+        }
+        Ok(())
+    }
+
+    fn check_load(&self, key: &str, load: &Load) -> Result<(), Invalid> {
+        let last = self.hosts.len() - 1;
+        within(&format!("{key}.from"), load.from, 0..=last)?;
+        within(&format!("{key}.to"), load.to, 0..=last)?;
+        if load.from == load.to && load.traffic != Traffic::Compute {
+            return invalid(&format!("{key}.to"), load.to, "another host than `from`");
+        }
+        for (end, host, core) in
+            [("from", load.from, load.from_core), ("to", load.to, load.to_core)]
+        {
+            let cores = self.hosts[host].machine.cores;
+            within(&format!("{key}.{end}_core"), core.unwrap_or(0), 0..=cores - 1)?;
+        }
+        within(&format!("{key}.start"), load.start, Nanos::ZERO..=LONGEST)?;
+        within(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
+        let datagram = u64::from(most_payload(Kind::Udp, mtu(&self.network)));
+        match load.traffic {
+            Traffic::Datagrams { size, rate_pps, .. } => {
+                within(&format!("{key}.size"), size.get(), 1..=datagram)?;
+                within(&format!("{key}.rate_pps"), rate_pps, 1e-3..=1e9)
+            }
+            Traffic::Probe { rate_hz } => within(&format!("{key}.rate_hz"), rate_hz, 1e-3..=1e6),
+            Traffic::RequestResponse {
+                transport,
+                request,
+                response,
+                burst,
+                connections,
+                think,
+            } => {
+                let most = match transport {
+                    crate::scenario::Transport::Udp => datagram,
+                    crate::scenario::Transport::Tcp { .. } => 1 << 30,
+                };
+                within(&format!("{key}.request"), request.get(), 1..=most)?;
+                within(&format!("{key}.response"), response.get(), 1..=most)?;
+                within(&format!("{key}.think"), think, Nanos::ZERO..=Nanos::from_s(60))?;
+                within(&format!("{key}.burst"), burst, 0..=100_000)?;
+                within(&format!("{key}.connections"), connections, 1..=100_000)?;
+                let in_flight = u64::from(burst + 1) * u64::from(connections);
+                within(&format!("{key}.burst x connections"), in_flight, 1..=10_000_000)
+            }
+            Traffic::Stream { message, connections } => {
+                within(&format!("{key}.message"), message.get(), 1..=1 << 30)?;
+                within(&format!("{key}.connections"), connections, 1..=100_000)
+            }
+            Traffic::Compute => Ok(()),
+        }
+    }
+}
+
+fn mtu(network: &Network) -> u32 {
+    u32::try_from(network.mtu.get()).unwrap_or(u32::MAX)
+}
+
+fn check_network(network: &Network) -> Result<(), Invalid> {
+    within("network.rate", network.rate.get(), 10_000..=10_000_000_000_000)?;
+    within("network.latency", network.latency, Nanos::ZERO..=Nanos::from_s(10))?;
+    within("network.latency_jitter_ratio", network.latency_jitter_ratio, 0.0..=10.0)?;
+    within("network.mtu", network.mtu.get(), 576..=65_535)?;
+    let buffer = network.switch.map_or(1 << 20, latput_units::Bytes::get);
+    within("network.switch", buffer, 1_600..=1 << 40)
+}
+
+fn check_host(key: &str, host: &Host) -> Result<(), Invalid> {
+    check_machine(&format!("{key}.machine"), &host.machine)?;
+    check_nic(&format!("{key}.nic"), &host.nic, host.machine.cores)?;
+    check_stack(&format!("{key}.stack"), &host.stack, host.machine.cores)?;
+    within(
+        &format!("{key}.adaptive.latency"),
+        host.adaptive.latency,
+        Nanos::ZERO..=Nanos::from_s(60),
+    )
+}
+
+fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
+    within(&format!("{key}.cores"), machine.cores, 1..=1_024)?;
+    within(&format!("{key}.idle_exit_ns"), machine.idle_exit, Nanos::ZERO..=Nanos::from_s(1))?;
+    let slice = Nanos::from_ns(1)..=Nanos::from_s(10);
+    within(&format!("{key}.time_slice_ns"), machine.time_slice, slice)?;
+    within(&format!("{key}.clock_ppm"), machine.clock_ppm, -100_000..=100_000)?;
+    let costs = &machine.costs;
+    within(&format!("{key}.costs.jitter_ratio"), costs.jitter_ratio, 0.0..=1.0)?;
+    for (name, cost) in costs.named() {
+        within(&format!("{key}.costs.{name}"), cost, Nanos::ZERO..=Nanos::from_s(1))?;
+    }
+    Ok(())
+}
+
+impl Costs {
+    /// Every cost with the name that it has in profiles.
+    pub fn named(&self) -> [(&'static str, Nanos); 17] {
+        [
+            ("interrupt_ns", self.interrupt),
+            ("poll_ns", self.poll),
+            ("rx_packet_ns", self.rx_packet),
+            ("rx_merged_ns", self.rx_merged),
+            ("rx_remote_ns", self.rx_remote),
+            ("tx_completion_ns", self.tx_completion),
+            ("tx_packet_ns", self.tx_packet),
+            ("ack_ns", self.ack),
+            ("syscall_ns", self.syscall),
+            ("user_ns", self.user),
+            ("copy_ns_per_kib", self.copy_per_kib),
+            ("wake_ns", self.wake),
+            ("cross_core_ns", self.cross_core),
+            ("preempted_ns", self.preempted),
+            ("timer_ns", self.timer),
+            ("ipi_ns", self.ipi),
+            ("backlog_packet_ns", self.backlog_packet),
+        ]
+    }
+}
+
+fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
+    within(&format!("{key}.queues"), nic.queues, 1..=1_024)?;
+    within(&format!("{key}.rx_ring"), nic.rx_ring, 1..=1 << 20)?;
+    within(&format!("{key}.tx_ring"), nic.tx_ring, 2..=1 << 20)?;
+    within(&format!("{key}.fifo_bytes"), nic.fifo.get(), 0..=1 << 30)?;
+    for core in &nic.irq_cores {
+        within(&format!("{key}.irq_cores"), *core, 0..=cores - 1)?;
+    }
+    check_coalescing(&format!("{key}.coalescing"), &nic.coalescing)
+}
+
+pub(crate) fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(), Invalid> {
+    let span = Nanos::ZERO..=Nanos::from_s(60);
+    for (side, delay) in [("rx", &coalescing.rx), ("tx", &coalescing.tx)] {
+        within(&format!("{key}.{side}.delay_ns"), delay.delay, span.clone())?;
+        within(&format!("{key}.{side}.absolute_ns"), delay.absolute, span.clone())?;
+    }
+    within(&format!("{key}.throttle.interval_ns"), coalescing.throttle.interval(), span)
+}
+
+fn check_stack(key: &str, stack: &Stack, cores: u32) -> Result<(), Invalid> {
+    within(&format!("{key}.napi_weight"), stack.napi_weight, 1..=65_536)?;
+    within(&format!("{key}.softirq_packets"), stack.softirq_packets, 1..=1 << 30)?;
+    within(
+        &format!("{key}.softirq_time_ns"),
+        stack.softirq_time,
+        Nanos::from_us(1)..=Nanos::from_s(10),
+    )?;
+    within(&format!("{key}.delivery_batch"), stack.delivery_batch, 1..=stack.napi_weight)?;
+    within(&format!("{key}.defer_hard_irqs"), stack.defer_hard_irqs, 0..=i32::MAX as u32)?;
+    let timeout = stack.gro_flush_timeout;
+    within(&format!("{key}.gro_flush_timeout_ns"), timeout, Nanos::ZERO..=Nanos::from_s(60))?;
+    for core in &stack.rps_cores {
+        within(&format!("{key}.rps_cores"), *core, 0..=cores - 1)?;
+    }
+    within(&format!("{key}.backlog_packets"), stack.backlog_packets, 1..=1 << 24)?;
+    // At least two full segments of the largest MTU.
+    within(&format!("{key}.receive_buffer_bytes"), stack.receive_buffer.get(), 2_048..=1 << 30)?;
+    within(&format!("{key}.send_buffer_bytes"), stack.send_buffer.get(), 2_048..=1 << 30)?;
+    if let Some(bql) = stack.bql {
+        within(&format!("{key}.bql.least_bytes"), bql.least.get(), 0..=bql.most.get())?;
+    }
+    within(&format!("{key}.polling.hz"), stack.polling.hz, 1..=1_000_000)?;
+    within(&format!("{key}.polling.each_burst"), stack.polling.each_burst, 1..=1_000)?;
+    within(&format!("{key}.polling.burst_max"), stack.polling.burst_max, 1..=100_000)?;
+    within(&format!("{key}.polling.user_frac"), stack.polling.user_frac, 1..=99)
+}
+
+fn within<T: PartialOrd + Display>(
+    key: &str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Invalid> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    invalid(key, value, &format!("{} to {}", range.start(), range.end()))
+}
+
+fn invalid<T: Display>(key: &str, found: T, wanted: &str) -> Result<(), Invalid> {
+    Err(Invalid { key: key.to_owned(), found: found.to_string(), wanted: wanted.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::{BitsPerSecond, Bytes};
+
+    use super::*;
+    use crate::scenario::Spacing;
+
+    #[test]
+    fn a_plain_scenario_passes() {
+        assert_eq!(plain().check(), Ok(()));
+    }
+
+    #[test]
+    fn every_impossible_value_is_named_with_its_range() {
+        check("duration", |s| s.duration = Nanos::ZERO);
+        check("warmup", |s| s.warmup = Nanos::from_s(60 * 86_400));
+        check("hosts", |s| s.hosts.push(Host::default()));
+        check("network.rate", |s| s.network.rate = BitsPerSecond::new(0));
+        check("network.mtu", |s| s.network.mtu = Bytes::new(20));
+        check("host.1.machine.cores", |s| s.hosts[1].machine.cores = 0);
+        check("host.0.machine.costs.jitter_ratio", |s| {
+            s.hosts[0].machine.costs.jitter_ratio = f64::NAN;
+        });
+        check("host.0.machine.costs.wake_ns", |s| s.hosts[0].machine.costs.wake = Nanos::from_s(2));
+        check("host.0.nic.queues", |s| s.hosts[0].nic.queues = 0);
+        check("host.0.nic.rx_ring", |s| s.hosts[0].nic.rx_ring = 0);
+        check("host.0.nic.irq_cores", |s| s.hosts[0].nic.irq_cores = vec![1]);
+        check("host.0.stack.delivery_batch", |s| s.hosts[0].stack.delivery_batch = 65);
+        check("host.0.stack.rps_cores", |s| s.hosts[0].stack.rps_cores = vec![7]);
+        check("load.0.to", |s| s.loads[0].to = 0);
+        check("load.0.from", |s| s.loads[0].from = 2);
+        check("load.0.to_core", |s| s.loads[0].to_core = Some(1));
+        check("load.0.size", |s| s.loads[0].traffic = datagrams(1_473, 1e5));
+        check("load.0.rate_pps", |s| s.loads[0].traffic = datagrams(64, f64::INFINITY));
+    }
+
+    #[test]
+    fn a_run_without_an_end_in_sight_is_refused_with_its_estimate() {
+        let mut scenario = plain();
+        scenario.duration = Nanos::from_s(30 * 86_400);
+        let error = scenario.check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "packets to simulate is 2.6e11, must be at most 1e11: shorten the run or slow the link"
+        );
+    }
+
+    #[test]
+    fn a_run_that_would_not_fit_in_memory_is_refused_with_its_estimate() {
+        let mut scenario = plain();
+        scenario.hosts[0].nic.rx_ring = 1 << 20;
+        scenario.hosts[0].nic.queues = 1_000;
+        assert!(scenario.check().unwrap_err().to_string().starts_with("memory in bytes is 5.0e10"));
+    }
+
+    #[track_caller]
+    fn check(key: &str, spoil: fn(&mut Scenario)) {
+        let mut scenario = plain();
+        spoil(&mut scenario);
+        assert_eq!(scenario.check().unwrap_err().key, key);
+    }
+
+    fn plain() -> Scenario {
+        Scenario {
+            seed: 1,
+            warmup: Nanos::ZERO,
+            duration: Nanos::from_s(1),
+            hosts: vec![Host::default(), Host::default()],
+            network: Network::default(),
+            loads: vec![Load::new(0, 1, datagrams(64, 1e5))],
+        }
+    }
+
+    fn datagrams(size: u64, rate_pps: f64) -> Traffic {
+        Traffic::Datagrams { size: Bytes::new(size), rate_pps, spacing: Spacing::Even }
+    }
+}

@@ -1,0 +1,268 @@
+//! The running simulation: all components in flat tables, and the loop that lets the earliest act.
+
+mod build;
+mod cpu;
+mod deliver;
+mod network;
+mod poll;
+mod process;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use latput_units::{Nanos, Rng};
+
+use crate::agenda::{Agenda, NEVER, Time};
+use crate::core::{Core, Irq, Spent};
+use crate::fifo::Fifo;
+use crate::frame::Frame;
+use crate::machine::{Driver, Placement, Stack};
+use crate::narrow::id;
+use crate::port::Port;
+use crate::queue::{Counters, Queue};
+use crate::scenario::Scenario;
+use crate::task::{End, Tally, Task};
+use crate::vector::Coalescing;
+use latput_moderate::Polling;
+
+/// What a slot of the agenda stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Component {
+    /// A core's item is done.
+    Core(u32),
+    /// A vector's coalescing event.
+    Vector(u32),
+    /// A port's frame has left.
+    Port(u32),
+    /// A frame arrives at the end of a port's wire.
+    Wire(u32),
+    /// A queue's deferral timer.
+    Deferral(u32),
+    /// A process's own timer.
+    Task(u32),
+    /// A host's earliest timer: TCP's, or an answer's.
+    Timers(u32),
+    /// A host's clock tick, for device polling.
+    Tick(u32),
+}
+
+/// CPU costs in plain nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    interrupt: Time,
+    poll: Time,
+    rx_packet: Time,
+    rx_merged: Time,
+    rx_remote: Time,
+    tx_completion: Time,
+    tx_packet: Time,
+    ack: Time,
+    syscall: Time,
+    user: Time,
+    copy_per_kib: Time,
+    wake: Time,
+    cross_core: Time,
+    preempted: Time,
+    timer: Time,
+    ipi: Time,
+    backlog_packet: Time,
+    /// Of 65536.
+    jitter: u64,
+}
+
+/// What belongs to a host as a whole.
+#[derive(Debug)]
+struct HostState {
+    costs: Costs,
+    stack: Stack,
+    first_core: usize,
+    cores: usize,
+    first_queue: usize,
+    queues: usize,
+    port: usize,
+    driver: Driver,
+    placement: Placement,
+    idle_exit: Time,
+    time_slice: Time,
+    fifo_bytes: u64,
+    pause: bool,
+    paused_peer: bool,
+    /// Processes that found no free core.
+    run_queue: Fifo<(u32, Time)>,
+    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    timers_slot: usize,
+    polling: Polling,
+    tick: Time,
+    round: poll::Round,
+    /// Device polling: a tick came while the last round was still under way.
+    tick_missed: bool,
+}
+
+/// Packets waiting for a core's own processing (RPS, or drivers without NAPI).
+#[derive(Debug)]
+struct Backlog {
+    frames: Fifo<Frame>,
+    scheduled: bool,
+    dropped: u64,
+}
+
+/// Where each core's and queue's counters stood when the measured window began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) at: Time,
+    pub(crate) spent: Vec<Spent>,
+    pub(crate) counters: Vec<Counters>,
+    pub(crate) backlog_dropped: Vec<u64>,
+    pub(crate) switch_dropped: u64,
+    pub(crate) retransmits: u64,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(crate) struct World {
+    now: Time,
+    agenda: Agenda,
+    components: Vec<Component>,
+    core_slots: usize,
+    vector_slots: usize,
+    port_slots: usize,
+    wire_slots: usize,
+    deferral_slots: usize,
+    hosts: Vec<HostState>,
+    cores: Vec<Core>,
+    backlogs: Vec<Backlog>,
+    queues: Vec<Queue>,
+    ports: Vec<Port>,
+    tasks: Vec<Task>,
+    /// The poll thread of each queue, with threaded NAPI.
+    poll_threads: Vec<Option<usize>>,
+    /// Largest payload of a TCP segment.
+    mss: u32,
+    ends: Vec<End>,
+    tallies: Vec<Tally>,
+    rng: Rng,
+    window_from: Time,
+    /// Packets made by any stack, and those that reached one, for the conservation check.
+    sent: u64,
+    delivered: u64,
+    /// Events handled.
+    pub(crate) events: u64,
+}
+
+impl World {
+    /// Runs until `until`; nothing after it has happened then.
+    pub(crate) fn run_until(&mut self, until: Time) {
+        loop {
+            let (time, slot) = self.agenda.next();
+            if time > until || time == NEVER {
+                break;
+            }
+            assert!(time >= self.now, "time went back from {} to {time}", self.now);
+            self.now = time;
+            self.events += 1;
+            self.act(slot);
+            #[cfg(test)]
+            if self.events.is_multiple_of(64) {
+                self.check_conservation();
+            }
+        }
+        self.now = until;
+    }
+
+    #[inline]
+    fn act(&mut self, slot: usize) {
+        match self.components[slot] {
+            Component::Core(core) => self.core_due(core as usize),
+            Component::Vector(queue) => self.vector_due(queue as usize),
+            Component::Port(port) => self.port_due(port as usize),
+            Component::Wire(port) => self.wire_due(port as usize),
+            Component::Deferral(queue) => self.deferral_due(queue as usize, slot),
+            Component::Task(task) => self.task_due(task as usize, slot),
+            Component::Timers(host) => self.timers_due(host as usize),
+            Component::Tick(host) => self.tick_due(host as usize, slot),
+        }
+    }
+
+    fn deferral_due(&mut self, queue: usize, slot: usize) {
+        self.agenda.set(slot, NEVER);
+        self.interrupt(self.queues[queue].core, Irq::Deferral(id(queue)));
+    }
+
+    /// Forgets what was counted so far: the warm-up is over.
+    pub(crate) fn start_window(&mut self) -> Snapshot {
+        self.window_from = self.now;
+        self.tallies = self.tallies.iter().map(|_| Tally::default()).collect();
+        self.snapshot()
+    }
+
+    /// All counters, up to this moment.
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        let now = self.now;
+        for core in &mut self.cores {
+            core.charge(now);
+        }
+        Snapshot {
+            at: now,
+            spent: self.cores.iter().map(|core| core.spent).collect(),
+            counters: self.queues.iter().map(|queue| queue.counters).collect(),
+            backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
+            switch_dropped: self.switch_dropped(),
+            retransmits: self.ends.iter().map(retransmits).sum(),
+        }
+    }
+
+    /// Sets the moderation of every vector of a host.
+    pub(crate) fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) {
+        for queue in self.parts(host).1 {
+            self.queues[queue].vector.set_coalescing(coalescing);
+            self.update_vector(queue);
+        }
+    }
+
+    /// Sets the deferral of a host's polls.
+    pub(crate) fn set_deferral(&mut self, host: usize, hard_irqs: u32, timeout: Nanos) {
+        let stack = &mut self.hosts[host].stack;
+        (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
+    }
+
+    /// What each load did in the window.
+    pub(crate) fn tallies(&self) -> &[Tally] {
+        &self.tallies
+    }
+
+    /// The cores and queues of a host, as index ranges.
+    pub(crate) fn parts(&self, host: usize) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+        let host = &self.hosts[host];
+        (
+            host.first_core..host.first_core + host.cores,
+            host.first_queue..host.first_queue + host.queues,
+        )
+    }
+
+    /// A cost with its random variation.
+    #[inline]
+    fn jittered(&mut self, cost: Time, jitter: u64) -> Time {
+        if jitter == 0 {
+            return cost;
+        }
+        let spread = (cost * jitter) >> 16;
+        cost - spread + ((2 * spread * (self.rng.next_u64() >> 48)) >> 16)
+    }
+}
+
+fn retransmits(end: &End) -> u64 {
+    match &end.protocol {
+        crate::task::Protocol::Tcp(tcp) => tcp.retransmits,
+        crate::task::Protocol::Datagrams { .. } => 0,
+    }
+}
+
+/// A world ready to run.
+pub(crate) fn build(scenario: &Scenario) -> World {
+    build::build(scenario)
+}
+
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod tests;

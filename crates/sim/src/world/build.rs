@@ -1,0 +1,410 @@
+//! From a scenario to components with their slots.
+
+use std::collections::BinaryHeap;
+
+use latput_moderate::Polling;
+use latput_units::{Nanos, Rng};
+
+use super::{Backlog, Component, Costs, HostState, World, poll};
+use crate::agenda::{Agenda, NEVER, Time};
+use crate::core::Core;
+use crate::fifo::Fifo;
+use crate::frame::{Kind, most_payload};
+use crate::machine::{self, Driver};
+use crate::narrow::{id, size};
+use crate::port::{Far, Feed, Port};
+use crate::queue::{Queue, Wire};
+use crate::scenario::{Load, Scenario, Spacing, Traffic, Transport};
+use crate::task::{End, Program, Protocol, Tally, Task};
+use crate::tcp::{Options, Tcp};
+
+/// Loads start at a random time within this, so that no run begins in lock-step.
+const START_SPREAD: Time = 1_000_000;
+/// Kernel memory of a datagram beside its payload (`sizeof(struct sk_buff)` and page rounding).
+const DATAGRAM_OVERHEAD: u64 = 832;
+/// Bytes of a TSO chunk (`GSO_MAX_SIZE`).
+const CHUNK: u32 = 65_160;
+
+/// Everything in its tables, nothing yet in the agenda but the first starts.
+pub(super) fn build(scenario: &Scenario) -> World {
+    let mut builder = Builder::new(scenario);
+    for idx in 0..scenario.hosts.len() {
+        builder.add_host(idx);
+    }
+    builder.add_switch();
+    builder.add_poll_threads();
+    for (idx, load) in scenario.loads.iter().enumerate() {
+        builder.add_load(idx, load);
+    }
+    builder.finish()
+}
+
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    rng: Rng,
+    components: Vec<Component>,
+    /// First times of slots.
+    first: Vec<(usize, Time)>,
+    hosts: Vec<HostState>,
+    cores: Vec<Core>,
+    queues: Vec<Queue>,
+    ports: Vec<Port>,
+    tasks: Vec<Task>,
+    poll_threads: Vec<Option<usize>>,
+    ends: Vec<End>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        Self {
+            scenario,
+            rng: Rng::from_seed(scenario.seed),
+            components: Vec::new(),
+            first: Vec::new(),
+            hosts: Vec::new(),
+            cores: Vec::new(),
+            queues: Vec::new(),
+            ports: Vec::new(),
+            tasks: Vec::new(),
+            poll_threads: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    fn random_time(&mut self, below: Time) -> Time {
+        if below == 0 { 0 } else { self.rng.next_u64() % below }
+    }
+
+    fn add_host(&mut self, idx: usize) {
+        let scenario = self.scenario;
+        let host = &scenario.hosts[idx];
+        let (first_core, first_queue) = (self.cores.len(), self.queues.len());
+        for core in 0..host.machine.cores as usize {
+            self.cores.push(Core::new(idx));
+            self.tasks.push(Task::new(
+                idx,
+                Program::Ksoftirqd,
+                Some(first_core + core),
+                first_core + core,
+            ));
+        }
+        let wire = Wire { rate: scenario.network.rate, mss: self.mss() };
+        for queue in 0..host.nic.queues as usize {
+            let irq = match host.nic.irq_cores.as_slice() {
+                [] => 0,
+                cores => cores[queue % cores.len()],
+            };
+            let phase = self.random_time(host.nic.coalescing.throttle.interval().as_ns());
+            let core = first_core + irq as usize;
+            self.queues.push(Queue::new(idx, host, core, phase, &wire));
+        }
+        let far = match (scenario.network.switch, scenario.hosts.len()) {
+            (Some(_), _) | (None, 1) => Far::Switch,
+            (None, _) => Far::Host(1 - idx),
+        };
+        let feed = Feed::Rings { first: first_queue, count: host.nic.queues as usize, turn: 0 };
+        self.ports.push(self.port(feed, far));
+        let tick = 1_000_000_000 / u64::from(host.stack.polling.hz.max(1));
+        self.hosts.push(HostState {
+            costs: plain(&host.machine.costs),
+            stack: host.stack.clone(),
+            first_core,
+            cores: host.machine.cores as usize,
+            first_queue,
+            queues: host.nic.queues as usize,
+            port: idx,
+            driver: host.nic.driver,
+            placement: host.machine.placement,
+            idle_exit: host.machine.idle_exit.as_ns(),
+            time_slice: host.machine.time_slice.as_ns(),
+            fifo_bytes: host.nic.fifo.get(),
+            pause: host.nic.pause,
+            paused_peer: false,
+            run_queue: Fifo::with_capacity(16),
+            timers: BinaryHeap::new(),
+            timers_slot: 0,
+            polling: Polling::new(host.stack.polling),
+            tick,
+            round: poll::Round::default(),
+            tick_missed: false,
+        });
+    }
+
+    fn port(&self, feed: Feed, far: Far) -> Port {
+        let network = &self.scenario.network;
+        Port::new(feed, far, network.rate, network.latency, network.latency_jitter_ratio)
+    }
+
+    /// The switch's output ports follow those of the hosts.
+    fn add_switch(&mut self) {
+        let Some(buffer) = self.scenario.network.switch else {
+            return;
+        };
+        for host in 0..self.hosts.len() {
+            let feed =
+                Feed::Buffer { frames: Fifo::with_capacity(64), bytes: 0, limit: buffer.get() };
+            let port = self.port(feed, Far::Host(host));
+            self.ports.push(port);
+        }
+    }
+
+    fn add_poll_threads(&mut self) {
+        for idx in 0..self.queues.len() {
+            let (host, core) = (self.queues[idx].host, self.queues[idx].core);
+            let thread = self.hosts[host].stack.threaded.then(|| {
+                self.tasks.push(Task::new(host, Program::PollThread(idx), None, core));
+                self.tasks.len() - 1
+            });
+            self.poll_threads.push(thread);
+        }
+    }
+
+    fn add_load(&mut self, idx: usize, load: &Load) {
+        let first_end = self.ends.len();
+        match load.traffic {
+            Traffic::Datagrams { size: payload, rate_pps, spacing } => {
+                self.add_flow(idx, load, None);
+                let size = size(payload.get());
+                self.add_source(load, first_end, size, rate_pps, spacing);
+                let reader =
+                    self.add_task(load.to, load.to_core, Program::Reader { message: size });
+                self.ends[first_end + 1].task = Some(reader);
+            }
+            Traffic::Probe { rate_hz } => {
+                self.add_flow(idx, load, None);
+                self.add_source(load, first_end, 56, rate_hz, Spacing::Even);
+            }
+            Traffic::RequestResponse {
+                transport,
+                request,
+                response,
+                burst,
+                connections,
+                think,
+            } => {
+                let (request, response) = (size(request.get()), size(response.get()));
+                let to_start = connections * (burst + 1);
+                let client = Program::Client { request, response, to_start };
+                let server = Program::Server { request, response, think: think.as_ns() };
+                let tasks = self.add_pair(load, client, server);
+                let nodelay = match transport {
+                    Transport::Udp => None,
+                    Transport::Tcp { nodelay } => Some(nodelay),
+                };
+                self.add_connections(idx, load, nodelay, connections, tasks);
+                for start in 0..to_start as usize {
+                    let end = first_end + 2 * (start % connections as usize);
+                    self.tasks[tasks.0].ready.push(id(end));
+                }
+            }
+            Traffic::Stream { message, connections } => {
+                let message = size(message.get());
+                let tasks =
+                    self.add_pair(load, Program::Writer { message }, Program::Reader { message });
+                self.add_connections(idx, load, Some(true), connections, tasks);
+                for connection in 0..connections as usize {
+                    let end = first_end + 2 * connection;
+                    self.ends[end].is_ready = true;
+                    self.tasks[tasks.0].ready.push(id(end));
+                }
+            }
+            Traffic::Compute => {
+                let task = self.add_task(load.from, load.from_core, Program::Compute);
+                self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
+                self.start_later(task, load.start.as_ns(), 0);
+            }
+        }
+    }
+
+    /// The two processes of a load; the first starts by itself.
+    fn add_pair(&mut self, load: &Load, from: Program, to: Program) -> (usize, usize) {
+        let from = self.add_task(load.from, load.from_core, from);
+        let to = self.add_task(load.to, load.to_core, to);
+        self.tasks[from].stop = load.stop.map_or(NEVER, Nanos::as_ns);
+        self.start_later(from, load.start.as_ns(), START_SPREAD);
+        (from, to)
+    }
+
+    fn add_connections(
+        &mut self,
+        idx: usize,
+        load: &Load,
+        nodelay: Option<bool>,
+        connections: u32,
+        (from, to): (usize, usize),
+    ) {
+        for _ in 0..connections {
+            self.add_flow(idx, load, nodelay);
+            let last = self.ends.len() - 1;
+            self.ends[last - 1].task = Some(from);
+            self.ends[last].task = Some(to);
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a start within a millisecond")]
+    fn add_source(&mut self, load: &Load, end: usize, size: u32, rate_hz: f64, spacing: Spacing) {
+        let gap_ns = 1e9 / rate_hz;
+        let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
+        let next_at = load.start.as_ns() as f64 + phase;
+        let program = Program::Source { end, size, gap_ns, spacing, next_at };
+        let task = self.add_task(load.from, load.from_core, program);
+        self.ends[end].task = Some(task);
+        let slot = self.start_at(task, next_at as Time);
+        self.tasks[task].slot = Some(slot);
+        self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
+    }
+
+    fn add_task(&mut self, host: usize, core: Option<u32>, program: Program) -> usize {
+        let first = self.hosts[host].first_core;
+        let bound = core.map(|core| first + core as usize);
+        self.tasks.push(Task::new(host, program, bound, bound.unwrap_or(first)));
+        self.tasks.len() - 1
+    }
+
+    fn start_later(&mut self, task: usize, from: Time, spread: Time) {
+        let at = self.random_time(spread);
+        self.start_at(task, from + at);
+    }
+
+    fn start_at(&mut self, task: usize, at: Time) -> usize {
+        self.components.push(Component::Task(id(task)));
+        self.first.push((self.components.len() - 1, at));
+        self.components.len() - 1
+    }
+
+    /// Two sockets that speak to each other: datagrams, or TCP with or without `nodelay`.
+    fn add_flow(&mut self, idx: usize, load: &Load, tcp_nodelay: Option<bool>) {
+        let hash = self.rng.next_u64();
+        for (host, peer) in [(load.from, load.to), (load.to, load.from)] {
+            let state = &self.hosts[host];
+            let queue = state.first_queue + spread(hash, state.queues);
+            let protocol = match tcp_nodelay {
+                None => self.datagrams(host, load),
+                Some(nodelay) => self.tcp(host, peer, nodelay),
+            };
+            let mut end = End::new(host, idx, queue, protocol);
+            let rps = &state.stack.rps_cores;
+            if !rps.is_empty() {
+                // Other bits than those that chose the queue.
+                let core = rps[spread(hash >> 32, rps.len())];
+                end.rps_core = Some(state.first_core + core as usize);
+            }
+            self.ends.push(end);
+        }
+    }
+
+    fn datagrams(&self, host: usize, load: &Load) -> Protocol {
+        let payload = match load.traffic {
+            Traffic::Datagrams { size, .. } => size.get(),
+            _ => 64,
+        };
+        let buffer = self.hosts[host].stack.receive_buffer.get();
+        let limit = (size(buffer / (payload + DATAGRAM_OVERHEAD)) as usize).max(1);
+        Protocol::Datagrams { waiting: Fifo::with_capacity(16), limit }
+    }
+
+    fn tcp(&self, host: usize, peer: usize, nodelay: bool) -> Protocol {
+        let (stack, peer) = (&self.hosts[host].stack, &self.hosts[peer].stack);
+        let mss = self.mss();
+        Protocol::Tcp(Box::new(Tcp::new(Options {
+            mss,
+            chunk: if stack.tso { (CHUNK / mss).max(1) * mss } else { mss },
+            send_buffer: size(stack.send_buffer.get()),
+            receive_buffer: size(stack.receive_buffer.get()),
+            peer_buffer: size(peer.receive_buffer.get()),
+            nodelay,
+            congestion: stack.congestion,
+        })))
+    }
+
+    fn mss(&self) -> u32 {
+        most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
+    }
+
+    /// Gives each component its slot: those of one kind follow each other.
+    fn finish(mut self) -> World {
+        let mut add = |count: usize, component: fn(u32) -> Component| {
+            let first = self.components.len();
+            self.components.extend((0..id(count)).map(component));
+            first
+        };
+        let core_slots = add(self.cores.len(), Component::Core);
+        let vector_slots = add(self.queues.len(), Component::Vector);
+        let port_slots = add(self.ports.len(), Component::Port);
+        let wire_slots = add(self.ports.len(), Component::Wire);
+        // The fewer slots, the lower the tree: those that nothing will use are left out.
+        let deferral_slots = add(self.queues.len(), Component::Deferral);
+        let has_timers = self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
+            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }));
+        let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
+        let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
+        let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
+        let mut agenda = Agenda::new(self.components.len());
+        for (slot, at) in &self.first {
+            agenda.set(*slot, *at);
+        }
+        for idx in 0..self.hosts.len() {
+            self.hosts[idx].timers_slot = timer_slots + idx;
+            if self.hosts[idx].driver == Driver::Polling {
+                let at = self.random_time(self.hosts[idx].tick);
+                agenda.set(tick_slots + idx, at);
+            }
+        }
+        let backlog =
+            |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
+        World {
+            now: 0,
+            agenda,
+            core_slots,
+            vector_slots,
+            port_slots,
+            wire_slots,
+            deferral_slots,
+            backlogs: self.cores.iter().map(backlog).collect(),
+            mss: self.mss(),
+            components: self.components,
+            hosts: self.hosts,
+            cores: self.cores,
+            queues: self.queues,
+            ports: self.ports,
+            tasks: self.tasks,
+            poll_threads: self.poll_threads,
+            ends: self.ends,
+            tallies: self.scenario.loads.iter().map(|_| Tally::default()).collect(),
+            rng: self.rng,
+            window_from: 0,
+            sent: 0,
+            delivered: 0,
+            events: 0,
+        }
+    }
+}
+
+/// One of `count` by a hash, as receive side scaling does.
+#[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
+const fn spread(hash: u64, count: usize) -> usize {
+    (hash % count as u64) as usize
+}
+
+fn plain(costs: &machine::Costs) -> Costs {
+    Costs {
+        interrupt: costs.interrupt.as_ns(),
+        poll: costs.poll.as_ns(),
+        rx_packet: costs.rx_packet.as_ns(),
+        rx_merged: costs.rx_merged.as_ns(),
+        rx_remote: costs.rx_remote.as_ns(),
+        tx_completion: costs.tx_completion.as_ns(),
+        tx_packet: costs.tx_packet.as_ns(),
+        ack: costs.ack.as_ns(),
+        syscall: costs.syscall.as_ns(),
+        user: costs.user.as_ns(),
+        copy_per_kib: costs.copy_per_kib.as_ns(),
+        wake: costs.wake.as_ns(),
+        cross_core: costs.cross_core.as_ns(),
+        preempted: costs.preempted.as_ns(),
+        timer: costs.timer.as_ns(),
+        ipi: costs.ipi.as_ns(),
+        backlog_packet: costs.backlog_packet.as_ns(),
+        jitter: Nanos::from_secs_f64(costs.jitter_ratio * 65_536e-9).as_ns(),
+    }
+}

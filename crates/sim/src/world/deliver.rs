@@ -1,0 +1,180 @@
+//! The protocol layer: packets into sockets, acknowledgements and data out of them, timers.
+
+use std::cmp::Reverse;
+
+use latput_units::Nanos;
+
+use super::World;
+use crate::agenda::{NEVER, Time};
+use crate::frame::{Frame, Kind};
+use crate::narrow::id;
+use crate::task::{Program, Protocol};
+
+/// Marks a timer that is an answer's, not TCP's.
+const ANSWER: u32 = 1 << 31;
+
+impl World {
+    /// A packet (merged by GRO, perhaps) reaches its socket in a soft interrupt of `core`; gives what
+    /// that cost.
+    #[inline]
+    pub(super) fn deliver(&mut self, core: usize, frame: &Frame) -> Time {
+        let end = frame.end as usize;
+        let costs = &self.hosts[self.cores[core].host].costs;
+        let tx_packet = costs.tx_packet;
+        let cost = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
+        match frame.kind {
+            Kind::Udp => {
+                self.deliver_datagram(core, end, frame);
+                cost
+            }
+            Kind::Tcp => cost + self.deliver_segment(core, end, frame),
+            Kind::EchoRequest => {
+                let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
+                self.transmit(self.ends[end].queue, reply);
+                cost + tx_packet
+            }
+            Kind::EchoReply => {
+                let tally = &mut self.tallies[self.ends[end].load];
+                tally.received += 1;
+                tally.latency.record(Nanos::from_ns(self.now - frame.sent_at));
+                cost
+            }
+            Kind::Pause => unreachable!("pause frames end at the NIC"),
+        }
+    }
+
+    #[inline]
+    fn remote_cost(&self, core: usize, end: usize, cost: Time) -> Time {
+        match self.ends[end].task {
+            Some(task) if cost > 0 && self.tasks[task].last_core != core => cost,
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn deliver_datagram(&mut self, core: usize, end: usize, frame: &Frame) {
+        let socket = &mut self.ends[end];
+        let Protocol::Datagrams { waiting, limit } = &mut socket.protocol else {
+            unreachable!("a datagram for a TCP socket");
+        };
+        if waiting.len() >= *limit {
+            self.tallies[socket.load].socket_dropped += 1;
+            return;
+        }
+        waiting.push((frame.sent_at, frame.payload));
+        self.make_ready(core, end);
+    }
+
+    fn deliver_segment(&mut self, core: usize, end: usize, frame: &Frame) -> Time {
+        let now = self.now;
+        let Protocol::Tcp(tcp) = &mut self.ends[end].protocol else {
+            unreachable!("a segment for a datagram socket");
+        };
+        let freed = tcp.receive(now, frame);
+        let is_readable = frame.payload > 0 && tcp.readable() > 0;
+        let is_writable = freed && tcp.wakes_writer();
+        let cost = self.output(end);
+        if is_readable || (is_writable && self.is_writer(end)) {
+            self.make_ready(core, end);
+        }
+        cost
+    }
+
+    fn is_writer(&self, end: usize) -> bool {
+        self.ends[end]
+            .task
+            .is_some_and(|task| matches!(self.tasks[task].program, Program::Writer { .. }))
+    }
+
+    /// Tells the process that owns a socket that it has something to do.
+    #[inline]
+    pub(super) fn make_ready(&mut self, core: usize, end: usize) {
+        let Some(task) = self.ends[end].task else {
+            return;
+        };
+        if !self.ends[end].is_ready {
+            self.ends[end].is_ready = true;
+            self.tasks[task].ready.push(id(end));
+        }
+        self.wake(task, core);
+    }
+
+    /// Sends what TCP may send now; gives the CPU time of it.
+    pub(super) fn output(&mut self, end: usize) -> Time {
+        let socket = &mut self.ends[end];
+        let (queue, host) = (socket.queue, socket.host);
+        let costs = &self.hosts[host].costs;
+        let (for_ack, for_data) = (costs.ack, costs.tx_packet);
+        let mut cost = 0;
+        while let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
+            && let Some(frame) = tcp.next_frame(self.now)
+        {
+            cost += if frame.payload == 0 { for_ack } else { for_data };
+            self.transmit(queue, Frame { end: id(end) ^ 1, ..frame });
+        }
+        self.arm(end);
+        cost
+    }
+
+    /// Sees to it that the host's timers know when this socket is due. Entries are never taken out: one
+    /// that comes too early looks again.
+    fn arm(&mut self, end: usize) {
+        let socket = &mut self.ends[end];
+        let Protocol::Tcp(tcp) = &socket.protocol else {
+            return;
+        };
+        let at = tcp.next_tick();
+        if at < socket.timer_at {
+            socket.timer_at = at;
+            let host = &mut self.hosts[socket.host];
+            host.timers.push(Reverse((at, id(end))));
+            self.update_timers(self.ends[end].host);
+        }
+    }
+
+    /// The answer to a request is due `think` from now.
+    pub(super) fn answer_later(&mut self, end: usize, think: Time) {
+        let host = self.ends[end].host;
+        self.hosts[host].timers.push(Reverse((self.now + think, id(end) | ANSWER)));
+        self.update_timers(host);
+    }
+
+    fn update_timers(&mut self, host: usize) {
+        let host = &self.hosts[host];
+        let at = host.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
+        self.agenda.set(host.timers_slot, at);
+    }
+
+    /// The earliest timer of a host.
+    pub(super) fn timers_due(&mut self, host: usize) {
+        let now = self.now;
+        while let Some(&Reverse((at, end))) = self.hosts[host].timers.peek()
+            && at <= now
+        {
+            self.hosts[host].timers.pop();
+            if end & ANSWER != 0 {
+                let end = (end & !ANSWER) as usize;
+                self.ends[end].owed += 1;
+                self.make_ready(self.queues[self.ends[end].queue].core, end);
+                continue;
+            }
+            let end = end as usize;
+            if self.ends[end].timer_at != at {
+                continue;
+            }
+            self.ends[end].timer_at = NEVER;
+            let Protocol::Tcp(tcp) = &mut self.ends[end].protocol else {
+                continue;
+            };
+            if tcp.next_tick() > now {
+                self.arm(end);
+                continue;
+            }
+            tcp.tick(now);
+            let cost = self.output(end);
+            let core = self.queues[self.ends[end].queue].core;
+            self.charge_softirq(core, cost);
+        }
+        self.update_timers(host);
+    }
+}

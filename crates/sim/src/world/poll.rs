@@ -1,0 +1,313 @@
+//! Polling a queue: NAPI with its weight, deferral and policies; drivers without NAPI; FreeBSD's rounds.
+
+use latput_moderate::polling;
+use latput_units::Nanos;
+
+use super::World;
+use crate::agenda::Time;
+use crate::core::{Irq, Poll, Work};
+use crate::frame::{Frame, Kind};
+use crate::machine::Driver;
+use crate::narrow::id;
+
+/// Packets of a NIC's ring that GRO sees together.
+const GRO_UNIT: u32 = 64;
+/// GRO merges up to this many payload bytes.
+const GRO_BYTES: u32 = 65_160;
+
+/// One round of FreeBSD's polling loop.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    began: Time,
+    calls_left: u32,
+}
+
+impl World {
+    /// Puts a queue on its core's list of polls, or wakes its poll thread.
+    pub(super) fn schedule_poll(&mut self, queue: usize) {
+        if self.queues[queue].scheduled {
+            return;
+        }
+        self.queues[queue].scheduled = true;
+        let core = self.queues[queue].core;
+        if let Some(thread) = self.poll_threads[queue] {
+            return self.wake(thread, core);
+        }
+        self.cores[core].polls.push(Poll::Queue(id(queue)));
+    }
+
+    /// A vector's interrupt was handled.
+    pub(super) fn vector_handled(&mut self, queue: usize) {
+        match self.queues[queue].driver {
+            Driver::Napi => self.schedule_poll(queue),
+            Driver::Interrupt => self.empty_into_backlog(queue),
+            Driver::Polling => {}
+        }
+    }
+
+    /// Before NAPI: the interrupt handler moves everything to the core's backlog.
+    fn empty_into_backlog(&mut self, queue: usize) {
+        let core = self.queues[queue].core;
+        let done = self.queues[queue].done;
+        self.reap(queue, done);
+        for _ in 0..self.queues[queue].visible {
+            let frame = self.queues[queue].rx_pop();
+            self.put_in_backlog(core, frame);
+        }
+        self.refill(queue);
+        if !self.backlogs[core].frames.is_empty() && !self.backlogs[core].scheduled {
+            self.backlogs[core].scheduled = true;
+            self.cores[core].polls.push(Poll::Backlog);
+        }
+        self.queues[queue].adapt(self.now);
+        self.unmask(queue);
+    }
+
+    /// A packet for another context of `core`; dropped if too many wait.
+    fn put_in_backlog(&mut self, core: usize, frame: Frame) {
+        let limit = self.hosts[self.cores[core].host].stack.backlog_packets as usize;
+        let backlog = &mut self.backlogs[core];
+        if backlog.frames.len() < limit {
+            backlog.frames.push(frame);
+        } else {
+            backlog.dropped += 1;
+        }
+    }
+
+    /// RPS: hands a packet to `core`, interrupting it if it does not know yet.
+    fn steer(&mut self, core: usize, frame: Frame) {
+        self.put_in_backlog(core, frame);
+        if !self.backlogs[core].scheduled {
+            self.backlogs[core].scheduled = true;
+            self.interrupt(core, Irq::Backlog);
+        }
+    }
+
+    /// The next item of poll work and its cost.
+    #[inline]
+    pub(super) fn plan_poll(&mut self, core: usize, poll: Poll) -> (Work, Time) {
+        let host = &self.hosts[self.cores[core].host];
+        let costs = &host.costs;
+        let unit = if host.stack.gro { GRO_UNIT } else { host.stack.delivery_batch };
+        match poll {
+            Poll::Backlog => {
+                let rx = id(self.backlogs[core].frames.len()).min(unit);
+                (Work::Backlog { rx }, u64::from(rx) * costs.backlog_packet)
+            }
+            Poll::Queue(queue) => {
+                let ring = &mut self.queues[queue as usize];
+                let mut cost = 0;
+                let mut tx = 0;
+                if !ring.in_poll {
+                    ring.in_poll = true;
+                    ring.polled = 0;
+                    ring.counters.polls += 1;
+                    tx = ring.done;
+                    cost = costs.poll + u64::from(tx) * costs.tx_completion;
+                }
+                let most = match ring.driver {
+                    Driver::Polling => host.polling.sysctls().each_burst,
+                    Driver::Napi | Driver::Interrupt => {
+                        unit.min(host.stack.napi_weight - ring.polled)
+                    }
+                };
+                let rx = id(ring.visible).min(most);
+                cost += u64::from(rx) * costs.rx_packet;
+                (Work::Queue { queue, rx, tx }, cost)
+            }
+        }
+    }
+
+    /// Poll work at the soft interrupt level, or in ksoftirqd, is done: its effects, and what they cost on
+    /// top.
+    #[inline]
+    pub(super) fn finish_work(&mut self, core: usize, work: Work) -> Time {
+        match work {
+            Work::Nothing => 0,
+            Work::Backlog { rx } => self.finish_backlog(core, rx),
+            Work::Queue { queue, rx, tx } => self.finish_queue(core, queue as usize, rx, tx),
+        }
+    }
+
+    fn finish_backlog(&mut self, core: usize, rx: u32) -> Time {
+        self.cores[core].softirq_packets += rx;
+        let mut merger = Merger::default();
+        let mut cost = 0;
+        for _ in 0..rx {
+            let frame = self.backlogs[core].frames.pop().expect("the poll counted the backlog");
+            cost += self.merge_or_deliver(core, &mut merger, frame);
+        }
+        cost += self.flush(core, &mut merger);
+        if self.backlogs[core].frames.is_empty() {
+            self.backlogs[core].scheduled = false;
+            self.cores[core].polls.pop();
+        } else {
+            self.rotate_polls(core);
+        }
+        cost
+    }
+
+    fn finish_queue(&mut self, core: usize, queue: usize, rx: u32, tx: u32) -> Time {
+        let is_thread = self.poll_threads[queue].is_some();
+        self.cores[core].softirq_packets += rx;
+        self.reap(queue, tx);
+        let cost = self.take_from_ring(core, queue, rx);
+        let host = self.queues[queue].host;
+        let ring = &mut self.queues[queue];
+        ring.polled += rx;
+        ring.counters.polled_packets += u64::from(rx);
+        if ring.driver == Driver::Polling {
+            self.next_call(core, queue);
+        } else if ring.polled >= self.hosts[host].stack.napi_weight {
+            ring.in_poll = false;
+            if !is_thread {
+                self.rotate_polls(core);
+            }
+        } else if ring.visible == 0 {
+            if ring.polled == 0 && tx == 0 {
+                ring.counters.empty_polls += 1;
+            }
+            let had_work = ring.polled > 0;
+            ring.in_poll = false;
+            if !is_thread {
+                self.cores[core].polls.pop();
+            }
+            self.complete(queue, had_work);
+        }
+        cost
+    }
+
+    fn rotate_polls(&mut self, core: usize) {
+        if let Some(poll) = self.cores[core].polls.pop() {
+            self.cores[core].polls.push(poll);
+        }
+    }
+
+    /// The driver frees sent descriptors, which may let waiting packets in.
+    fn reap(&mut self, queue: usize, tx: u32) {
+        if tx > 0 {
+            self.queues[queue].reap(tx, self.now);
+            self.drain_qdisc(queue);
+        }
+    }
+
+    #[inline]
+    fn take_from_ring(&mut self, core: usize, queue: usize, rx: u32) -> Time {
+        let mut merger = Merger::default();
+        let mut cost = 0;
+        for _ in 0..rx {
+            let frame = self.queues[queue].rx_pop();
+            match self.ends[frame.end as usize].rps_core {
+                Some(other) if other != core => self.steer(other, frame),
+                _ => cost += self.merge_or_deliver(core, &mut merger, frame),
+            }
+        }
+        if !self.queues[queue].waiting.is_empty() || self.hosts[self.queues[queue].host].paused_peer
+        {
+            self.refill(queue);
+        }
+        cost + self.flush(core, &mut merger)
+    }
+
+    /// GRO: appends to the segment at hand if it follows on.
+    #[inline]
+    fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: Frame) -> Time {
+        self.delivered += 1;
+        if frame.kind != Kind::Tcp || frame.payload == 0 {
+            let cost = self.flush(core, merger);
+            return cost + self.deliver(core, &frame);
+        }
+        if let Some(held) = &mut merger.held
+            && held.end == frame.end
+            && held.seq + u64::from(held.payload) == frame.seq
+            && held.payload + frame.payload <= GRO_BYTES
+            && self.hosts[self.cores[core].host].stack.gro
+        {
+            held.payload += frame.payload;
+            (held.ack, held.window) = (frame.ack, frame.window);
+            return 0;
+        }
+        let cost = self.flush(core, merger);
+        merger.held = Some(frame);
+        cost
+    }
+
+    #[inline]
+    fn flush(&mut self, core: usize, merger: &mut Merger) -> Time {
+        if merger.held.is_none() {
+            return 0;
+        }
+        merger.held.take().map_or(0, |frame| self.deliver(core, &frame))
+    }
+
+    /// `napi_complete_done`: interrupts on again, unless they are deferred.
+    fn complete(&mut self, queue: usize, had_work: bool) {
+        self.queues[queue].scheduled = false;
+        self.queues[queue].adapt(self.now);
+        let stack = &self.hosts[self.queues[queue].host].stack;
+        let ring = &mut self.queues[queue];
+        if had_work {
+            ring.deferrals_left = stack.defer_hard_irqs;
+        }
+        if ring.deferrals_left > 0 && stack.gro_flush_timeout > Nanos::ZERO {
+            ring.deferrals_left -= 1;
+            let at = self.now + stack.gro_flush_timeout.as_ns();
+            self.agenda.set(self.deferral_slots + queue, at);
+        } else {
+            self.unmask(queue);
+        }
+    }
+
+    fn unmask(&mut self, queue: usize) {
+        let ring = &mut self.queues[queue];
+        let is_drained = ring.rx.is_empty() && ring.done == 0;
+        ring.vector.unmask(is_drained);
+        self.update_vector(queue);
+    }
+
+    /// FreeBSD: the clock ticks.
+    pub(super) fn tick_due(&mut self, host: usize, slot: usize) {
+        self.agenda.set(slot, self.now + self.hosts[host].tick);
+        self.interrupt(self.hosts[host].first_core, Irq::PollTick);
+    }
+
+    /// FreeBSD: the tick starts a round, unless the last one is still under way.
+    pub(super) fn start_round(&mut self, core: usize) {
+        let now = self.now;
+        let host = &mut self.hosts[self.cores[core].host];
+        if host.round.calls_left > 0 {
+            host.tick_missed = true;
+            return;
+        }
+        let each = host.polling.sysctls().each_burst;
+        let calls = host.polling.burst().div_ceil(each) * id(host.queues);
+        host.round = Round { began: now, calls_left: calls };
+        for queue in host.first_queue..host.first_queue + host.queues {
+            self.cores[core].polls.push(Poll::Queue(id(queue)));
+        }
+    }
+
+    /// FreeBSD: one call of the driver is over; after the last of a round the burst is set anew.
+    fn next_call(&mut self, core: usize, queue: usize) {
+        self.queues[queue].in_poll = false;
+        let now = self.now;
+        let host = &mut self.hosts[self.queues[queue].host];
+        host.round.calls_left -= 1;
+        if host.round.calls_left > 0 {
+            return self.rotate_polls(core);
+        }
+        let tick_missed = std::mem::take(&mut host.tick_missed);
+        let elapsed = Nanos::from_ns(now - host.round.began);
+        host.polling.step(&polling::Round { elapsed, tick_missed });
+        while self.cores[core].polls.pop().is_some() {}
+        if tick_missed {
+            self.start_round(core);
+        }
+    }
+}
+
+/// The segment that GRO holds, waiting for one that follows on.
+#[derive(Default)]
+struct Merger {
+    held: Option<Frame>,
+}

@@ -1,0 +1,375 @@
+//! Processes at work: what each does next, what it costs, and what it leads to.
+
+use latput_units::{Nanos, Rng};
+
+use super::World;
+use crate::agenda::{NEVER, Time};
+use crate::core::Poll;
+use crate::frame::{Frame, Kind};
+use crate::narrow::{id, size};
+use crate::scenario::Spacing;
+use crate::task::{Item, Program, Protocol};
+
+/// How long a process that only computes goes on between two looks at the clock.
+const COMPUTE_SLICE: Time = 100_000;
+
+impl World {
+    /// A process's own timer.
+    pub(super) fn task_due(&mut self, task: usize, slot: usize) {
+        self.agenda.set(slot, NEVER);
+        self.wake(task, self.tasks[task].last_core);
+    }
+
+    /// The next item of a process that has a core: its cost, and how much of that is user code; `None` if
+    /// it has nothing to do and sleeps.
+    pub(super) fn begin_item(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
+        let debt = std::mem::take(&mut self.cores[core].process_debt);
+        if debt > 0 {
+            self.tasks[task].item = Item::Nothing;
+            return Some((debt, 0));
+        }
+        let is_over = self.now >= self.tasks[task].stop;
+        if is_over {
+            self.forget_starts(task);
+        }
+        let (item, cost, user) = match self.tasks[task].program {
+            Program::Ksoftirqd => {
+                let poll = self.cores[core].polls.front().copied()?;
+                let (work, cost) = self.plan_poll(core, poll);
+                (Item::Kernel(work), cost, 0)
+            }
+            Program::PollThread(queue) => {
+                if !self.queues[queue].scheduled {
+                    return None;
+                }
+                let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
+                (Item::Kernel(work), cost, 0)
+            }
+            Program::Compute | Program::Source { .. } | Program::Writer { .. } if is_over => {
+                return None;
+            }
+            Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
+            Program::Source { size, next_at, .. } => self.begin_emit(core, task, size, next_at)?,
+            Program::Client { request, to_start, .. } if to_start > 0 => {
+                self.begin_start(core, task, request)
+            }
+            Program::Client { request, response, .. } => {
+                self.begin_exchange(core, task, response, Some(request))?
+            }
+            Program::Server { request, response, think } => {
+                self.begin_answer(task, response).or_else(|| {
+                    let answer = if think == 0 { Some(response) } else { None };
+                    self.begin_exchange(core, task, request, answer)
+                })?
+            }
+            Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
+            Program::Writer { message } => self.begin_write(core, task, message)?,
+        };
+        let wake = if std::mem::take(&mut self.tasks[task].woke) {
+            self.hosts[self.tasks[task].host].costs.wake
+        } else {
+            0
+        };
+        self.tasks[task].item = item;
+        Some((cost + wake, user))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    fn begin_emit(
+        &mut self,
+        core: usize,
+        task: usize,
+        size: u32,
+        next_at: f64,
+    ) -> Option<(Item, Time, Time)> {
+        let at = next_at as Time;
+        if at > self.now {
+            if !self.reserve(core, at) {
+                let slot = self.tasks[task].slot.expect("every source has a timer");
+                self.agenda.set(slot, at);
+                return None;
+            }
+            self.tasks[task].woke = true;
+        }
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let cost = costs.syscall + costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
+        Some((Item::Emit, cost, costs.user))
+    }
+
+    fn begin_start(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
+        let end = self.tasks[task].ready.pop().expect("a client starts with its connections ready");
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let cost = costs.syscall
+            + costs.user
+            + costs.tx_packet
+            + copying(costs.copy_per_kib, request)
+            + self.cross_cost(core, end);
+        (Item::Start { end }, cost, costs.user)
+    }
+
+    /// Reads from the first ready socket; what completes a message of `awaited` bytes sends `answer`.
+    fn begin_exchange(
+        &mut self,
+        core: usize,
+        task: usize,
+        awaited: u32,
+        answer: Option<u32>,
+    ) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let socket = &self.ends[end as usize];
+        let missing = awaited - socket.consumed;
+        let bytes = size(u64::from(missing).min(socket.readable()));
+        let is_reader = matches!(self.tasks[task].program, Program::Reader { .. });
+        let completes = bytes == missing || is_reader;
+        let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
+        let mut user = 0;
+        if completes {
+            user = costs.user;
+            cost += costs.user + self.cross_cost(core, end);
+            if let Some(answer) = answer {
+                cost += costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, answer);
+            }
+        }
+        Some((Item::Receive { end, bytes, completes }, cost, user))
+    }
+
+    /// An answer that is due after thinking.
+    fn begin_answer(&self, task: usize, response: u32) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        if self.ends[end as usize].owed == 0 {
+            return None;
+        }
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let cost = costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, response);
+        Some((Item::Answer { end }, cost, 0))
+    }
+
+    /// A client whose time was over before it began forgets its first requests.
+    fn forget_starts(&mut self, task: usize) {
+        if let Program::Client { to_start, .. } = &mut self.tasks[task].program {
+            for _ in 0..std::mem::take(to_start) {
+                self.tasks[task].ready.pop();
+            }
+        }
+    }
+
+    fn begin_write(
+        &mut self,
+        core: usize,
+        task: usize,
+        message: u32,
+    ) -> Option<(Item, Time, Time)> {
+        loop {
+            let &end = self.tasks[task].ready.front()?;
+            let Protocol::Tcp(tcp) = &self.ends[end as usize].protocol else {
+                unreachable!("streams are TCP");
+            };
+            let room = tcp.writable();
+            if room >= u64::from(message) || tcp.wakes_writer() {
+                let bytes = size(u64::from(message).min(room));
+                let costs = &self.hosts[self.tasks[task].host].costs;
+                let cost = costs.syscall
+                    + costs.user
+                    + copying(costs.copy_per_kib, bytes)
+                    + self.cross_cost(core, end);
+                return Some((Item::Write { end, bytes }, cost, costs.user));
+            }
+            self.tasks[task].ready.pop();
+            self.ends[end as usize].is_ready = false;
+        }
+    }
+
+    /// A process away from the core that takes its packets works with a cold cache.
+    fn cross_cost(&self, core: usize, end: u32) -> Time {
+        let socket = &self.ends[end as usize];
+        if self.queues[socket.queue].core == core {
+            0
+        } else {
+            self.hosts[socket.host].costs.cross_core
+        }
+    }
+
+    /// An item is done: its effects, and what they cost on top.
+    pub(super) fn finish_item(&mut self, core: usize, task: usize, item: Item) -> Time {
+        match item {
+            Item::Nothing | Item::Kernel(_) => 0,
+            Item::Emit => {
+                self.emit(task);
+                0
+            }
+            Item::Start { end } => {
+                if let Program::Client { request, to_start, .. } = &mut self.tasks[task].program {
+                    *to_start -= 1;
+                    let request = *request;
+                    return self.send_request(end as usize, request);
+                }
+                0
+            }
+            Item::Receive { end, bytes, completes } => {
+                self.finish_exchange(core, task, end as usize, bytes, completes)
+            }
+            Item::Answer { end } => self.finish_answer(core, task, end as usize),
+            Item::Write { end, bytes } => self.finish_write(task, end as usize, bytes),
+        }
+    }
+
+    /// A source sends its datagram and plans the next.
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    fn emit(&mut self, task: usize) {
+        let Program::Source { end, size, gap_ns, spacing, next_at } = &mut self.tasks[task].program
+        else {
+            unreachable!("only sources emit");
+        };
+        let (end, size, due_at) = (*end, *size, *next_at as Time);
+        *next_at += match spacing {
+            Spacing::Even => *gap_ns,
+            Spacing::Poisson => exponential(&mut self.rng, *gap_ns),
+        };
+        let socket = &self.ends[end];
+        let is_probe = self.ends[end ^ 1].task.is_none();
+        let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
+        let tally = &mut self.tallies[socket.load];
+        tally.sent += 1;
+        tally.sent_bytes += u64::from(size);
+        let frame =
+            Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
+        self.transmit(socket.queue, frame);
+    }
+
+    fn send_request(&mut self, end: usize, bytes: u32) -> Time {
+        self.ends[end].starts.push(self.now);
+        self.send_message(end, bytes)
+    }
+
+    /// Sends a message; gives the cost beyond one packet's, which the item has paid.
+    fn send_message(&mut self, end: usize, bytes: u32) -> Time {
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        tally.sent_bytes += u64::from(bytes);
+        let paid = self.hosts[socket.host].costs.tx_packet;
+        match &mut socket.protocol {
+            Protocol::Datagrams { .. } => {
+                let frame = Frame {
+                    sent_at: self.now,
+                    end: id(end) ^ 1,
+                    payload: bytes,
+                    ..Frame::default()
+                };
+                let queue = socket.queue;
+                self.transmit(queue, frame);
+                0
+            }
+            Protocol::Tcp(tcp) => {
+                tcp.write(u64::from(bytes));
+                self.output(end).saturating_sub(paid)
+            }
+        }
+    }
+
+    fn finish_exchange(
+        &mut self,
+        core: usize,
+        task: usize,
+        end: usize,
+        bytes: u32,
+        completes: bool,
+    ) -> Time {
+        let mut cost = self.consume(task, end, bytes, completes);
+        match self.tasks[task].program {
+            Program::Client { request, .. } if completes => {
+                self.ends[end].consumed = 0;
+                let started = self.ends[end].starts.pop().expect("a response has its request");
+                let tally = &mut self.tallies[self.ends[end].load];
+                tally.received += 1;
+                tally.latency.record(Nanos::from_ns(self.now - started));
+                if self.now < self.tasks[task].stop {
+                    cost += self.send_request(end, request);
+                }
+            }
+            Program::Server { response, think, .. } if completes => {
+                self.ends[end].consumed = 0;
+                if think == 0 {
+                    cost += self.send_message(end, response);
+                } else {
+                    self.answer_later(end, think);
+                }
+            }
+            Program::Client { .. } | Program::Server { .. } => self.ends[end].consumed += bytes,
+            _ => {}
+        }
+        self.next_ready(core, task, end);
+        cost
+    }
+
+    /// The next ready socket, then this one again if more waits: as an epoll loop goes round.
+    fn next_ready(&mut self, core: usize, task: usize, end: usize) {
+        self.tasks[task].ready.pop();
+        let socket = &mut self.ends[end];
+        socket.is_ready = false;
+        if socket.owed > 0 || socket.readable() > 0 {
+            self.make_ready(core, end);
+        }
+    }
+
+    fn finish_answer(&mut self, core: usize, task: usize, end: usize) -> Time {
+        self.ends[end].owed -= 1;
+        let cost = match self.tasks[task].program {
+            Program::Server { response, .. } => self.send_message(end, response),
+            _ => unreachable!("only servers answer"),
+        };
+        self.next_ready(core, task, end);
+        cost
+    }
+
+    /// Takes what was read out of the socket.
+    fn consume(&mut self, task: usize, end: usize, bytes: u32, completes: bool) -> Time {
+        let (now, window_from) = (self.now, self.window_from);
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        match &mut socket.protocol {
+            Protocol::Datagrams { waiting, .. } => {
+                let (sent_at, payload) = waiting.pop().expect("the item saw a datagram");
+                if matches!(self.tasks[task].program, Program::Reader { .. }) {
+                    tally.datagram(sent_at, payload, now, window_from);
+                }
+                0
+            }
+            Protocol::Tcp(tcp) => {
+                tcp.read(u64::from(bytes));
+                if matches!(self.tasks[task].program, Program::Reader { .. }) {
+                    tally.received_bytes += u64::from(bytes);
+                }
+                // A read may offer the window again; an answer carries that for free.
+                let is_answered = completes
+                    && matches!(
+                        self.tasks[task].program,
+                        Program::Client { .. } | Program::Server { .. }
+                    );
+                if is_answered { 0 } else { self.output(end) }
+            }
+        }
+    }
+
+    fn finish_write(&mut self, task: usize, end: usize, bytes: u32) -> Time {
+        let socket = &mut self.ends[end];
+        self.tallies[socket.load].sent_bytes += u64::from(bytes);
+        if let Protocol::Tcp(tcp) = &mut socket.protocol {
+            tcp.write(u64::from(bytes));
+        }
+        // Connections of one process take turns.
+        if let Some(first) = self.tasks[task].ready.pop() {
+            self.tasks[task].ready.push(first);
+        }
+        self.output(end)
+    }
+}
+
+#[inline]
+fn copying(per_kib: Time, bytes: u32) -> Time {
+    per_kib * u64::from(bytes) / 1_024
+}
+
+fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -(1.0 - rng.uniform()).ln() * mean
+}

@@ -1,0 +1,195 @@
+//! What must hold in every run: conservation, reproducibility, independence of other hosts' order.
+
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small draws")]
+
+use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
+
+use crate::Scenario;
+use crate::machine::{Bql, Congestion, Costs, Driver, Placement, Qdisc};
+use crate::scenario::{Host, Load, Network, Spacing, Traffic, Transport};
+use crate::vector::{Coalescing, Delay, Throttle};
+
+#[test]
+fn random_scenarios_lose_no_packet_and_no_time() {
+    // `World::run_until` checks conservation as it goes; here at the end too.
+    for seed in 0..120 {
+        let scenario = random(seed);
+        assert_eq!(scenario.check(), Ok(()), "seed {seed}");
+        let mut world = super::build(&scenario);
+        world.run_until(20_000_000);
+        world.check_conservation();
+        assert!(world.events > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome_and_another_does_not() {
+    for seed in [3, 4, 5] {
+        let scenario = random(seed);
+        let first = crate::run(&scenario).unwrap();
+        assert_eq!(first, crate::run(&scenario).unwrap(), "seed {seed}");
+        let other = Scenario { seed: seed + 1_000, ..scenario };
+        assert_ne!(first, crate::run(&other).unwrap(), "seed {seed}");
+    }
+}
+
+#[test]
+fn interrupts_are_never_closer_than_the_hold_off() {
+    let interval = Nanos::from_us(50);
+    for seed in 0..10 {
+        let mut scenario = random(seed);
+        scenario.warmup = Nanos::ZERO;
+        scenario.duration = Nanos::from_ms(20);
+        for host in &mut scenario.hosts {
+            host.nic.coalescing.throttle = Throttle::HoldOff { interval };
+            host.machine.clock_ppm = 0;
+        }
+        for host in crate::run(&scenario).unwrap().hosts {
+            for queue in host.queues {
+                assert!(queue.interrupts <= 20_000 / 50 + 1, "seed {seed}: {queue:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_core_is_busy_or_idle_for_exactly_the_window() {
+    for seed in 0..20 {
+        let scenario = random(seed);
+        let outcome = crate::run(&scenario).unwrap();
+        for core in outcome.hosts.iter().flat_map(|host| &host.cores) {
+            assert_eq!(core.total(), scenario.duration, "seed {seed}");
+        }
+    }
+}
+
+/// A scenario in which anything may be switched on.
+fn random(seed: u64) -> Scenario {
+    let mut rng = Rng::split(0x51, seed);
+    let hosts = 2 + rng.below(2);
+    let switch =
+        (hosts > 2 || rng.below(3) == 0).then(|| Bytes::new(20_000 + rng.below(200_000) as u64));
+    let rate = [100_000_000, 1_000_000_000, 10_000_000_000][rng.below(3)];
+    let hosts: Vec<Host> = (0..hosts).map(|_| random_host(&mut rng)).collect();
+    let loads = (0..=rng.below(4)).map(|_| random_load(&mut rng, hosts.len())).collect();
+    Scenario {
+        seed,
+        warmup: Nanos::from_ms(2),
+        duration: Nanos::from_ms(15),
+        hosts,
+        network: Network {
+            rate: BitsPerSecond::new(rate),
+            latency: Nanos::from_ns(rng.below(20_000) as u64),
+            latency_jitter_ratio: rng.below(2) as f64 / 2.0,
+            mtu: Bytes::new([1_500, 9_000][rng.below(2)]),
+            switch,
+        },
+        loads,
+    }
+}
+
+fn random_host(rng: &mut Rng) -> Host {
+    let mut host = Host::default();
+    let mut cost = |most: usize| Nanos::from_ns(rng.below(most) as u64);
+    host.machine.costs = Costs {
+        interrupt: cost(3_000),
+        poll: cost(500),
+        rx_packet: cost(2_000),
+        rx_merged: cost(500),
+        rx_remote: cost(300),
+        tx_completion: cost(300),
+        tx_packet: cost(1_000),
+        ack: cost(500),
+        syscall: cost(1_000),
+        user: cost(1_000),
+        copy_per_kib: cost(100),
+        wake: cost(2_000),
+        cross_core: cost(1_000),
+        preempted: cost(1_000),
+        timer: cost(1_000),
+        ipi: cost(1_000),
+        backlog_packet: cost(500),
+        jitter_ratio: 0.25,
+    };
+    host.machine.cores = 1 + rng.below(3) as u32;
+    host.machine.idle_exit = Nanos::from_ns(rng.below(3) as u64 * 5_000);
+    host.machine.clock_ppm = rng.below(200) as i32 - 100;
+    host.machine.placement =
+        [Placement::InterruptCoreFirst, Placement::LastCoreFirst][rng.below(2)];
+    host.nic.driver =
+        [Driver::Napi, Driver::Napi, Driver::Interrupt, Driver::Polling][rng.below(4)];
+    host.nic.queues = 1 + rng.below(3) as u32;
+    host.nic.irq_cores = (0..host.machine.cores).collect();
+    host.nic.rx_ring = [16, 256][rng.below(2)];
+    host.nic.tx_ring = [4, 256][rng.below(2)];
+    host.nic.fifo = Bytes::new([0, 16_384][rng.below(2)]);
+    host.nic.pause = rng.below(2) == 0;
+    host.nic.coalescing = random_coalescing(rng);
+    let stack = &mut host.stack;
+    stack.delivery_batch = [1, 8][rng.below(2)];
+    stack.gro = rng.below(2) == 0;
+    stack.tso = rng.below(2) == 0;
+    stack.threaded = rng.below(4) == 0;
+    stack.defer_hard_irqs = [0, 0, 2, 100][rng.below(4)];
+    stack.gro_flush_timeout = Nanos::from_us(rng.below(3) as u64 * 20);
+    stack.qdisc = [
+        Qdisc::PFIFO_FAST,
+        Qdisc::Pfifo { limit_packets: 10 },
+        Qdisc::FQ_CODEL,
+        Qdisc::FqCodel {
+            limit_packets: 20,
+            target: Nanos::from_us(50),
+            interval: Nanos::from_us(500),
+        },
+    ][rng.below(4)];
+    stack.bql =
+        (rng.below(2) == 0).then_some(Bql { least: Bytes::new(0), most: Bytes::new(1_000_000) });
+    stack.congestion = [Congestion::Reno, Congestion::Cubic][rng.below(2)];
+    stack.rps_cores =
+        if rng.below(3) == 0 { (0..host.machine.cores).collect() } else { Vec::new() };
+    host
+}
+
+fn random_coalescing(rng: &mut Rng) -> Coalescing {
+    let mut delay = || Delay {
+        delay: Nanos::from_us([0, 20, 100][rng.below(3)]),
+        frames: [0, 5][rng.below(2)],
+        restarts: rng.below(2) == 0,
+        absolute: Nanos::from_us([0, 200][rng.below(2)]),
+    };
+    let (rx, tx) = (delay(), delay());
+    let interval = Nanos::from_us(50);
+    let throttle =
+        [Throttle::None, Throttle::HoldOff { interval }, Throttle::Gate { interval }][rng.below(3)];
+    Coalescing { rx, tx, throttle, latched: rng.below(2) == 0, status_block: rng.below(4) == 0 }
+}
+
+fn random_load(rng: &mut Rng, hosts: usize) -> Load {
+    let from = rng.below(hosts);
+    let to = (from + 1 + rng.below(hosts - 1)) % hosts;
+    let connections = 1 + rng.below(5) as u32;
+    let traffic = match rng.below(5) {
+        0 => Traffic::Datagrams {
+            size: Bytes::new(1 + rng.below(1_400) as u64),
+            rate_pps: 1e4 + 1e6 * rng.uniform(),
+            spacing: [Spacing::Even, Spacing::Poisson][rng.below(2)],
+        },
+        1 => Traffic::Stream { message: Bytes::new(1 + rng.below(100_000) as u64), connections },
+        2 => Traffic::Probe { rate_hz: 1e4 },
+        3 => Traffic::Compute,
+        _ => Traffic::RequestResponse {
+            transport: [
+                Transport::Udp,
+                Transport::Tcp { nodelay: true },
+                Transport::Tcp { nodelay: false },
+            ][rng.below(3)],
+            request: Bytes::new(1 + rng.below(1_400) as u64),
+            response: Bytes::new([1, 1_400][rng.below(2)]),
+            burst: rng.below(20) as u32,
+            connections,
+            think: Nanos::from_us([0, 0, 50][rng.below(3)]),
+        },
+    };
+    let load = Load::new(from, to, traffic);
+    if rng.below(3) == 0 { load.between(Nanos::from_ms(3), Nanos::from_ms(12)) } else { load }
+}

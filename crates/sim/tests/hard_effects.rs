@@ -1,0 +1,351 @@
+//! Effects that real hosts show and simple models miss, one test each.
+
+#[path = "common/scenarios.rs"]
+mod scenarios;
+
+use latput_moderate::{Dim, E1000, Policy, dim, e1000};
+use latput_sim::Simulation;
+use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
+use latput_sim::outcome::Outcome;
+use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
+use latput_sim::vector::{Coalescing, Delay, Throttle};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+use scenarios::{
+    datagrams, free, goodput_bps, hold_off, modern, near, rate, requests, run, rx_delay, stream,
+};
+
+const TCP: Transport = Transport::Tcp { nodelay: true };
+
+#[test]
+fn a_hold_off_of_8000_gives_8000_transactions_or_locks_at_4000() {
+    // The completion of a request interrupts its own sender, which starts a new hold-off; whether the
+    // response comes before or after its end depends on the phases of the two hosts.
+    let mut rates: Vec<f64> = (0..24).map(locked_rate).collect();
+    rates.sort_by(f64::total_cmp);
+    for seen in &rates {
+        let single = (seen / 8_000.0 - 1.0).abs() < 0.01;
+        let double = (seen / 4_000.0 - 1.0).abs() < 0.01;
+        assert!(single || double, "neither locked state: {rates:?}");
+    }
+    assert!(rates[0] < 4_100.0, "no run locked at two windows: {rates:?}");
+}
+
+#[test]
+fn concurrency_hides_a_hold_off() {
+    let mut last = 0.0;
+    for burst in [0, 1, 3, 15, 63] {
+        let mut scenario = modern_pair(vec![requests(TCP, burst)]);
+        for host in &mut scenario.hosts {
+            host.nic.coalescing = hold_off(125);
+            host.nic.coalescing.tx.delay = Nanos::from_ms(10);
+        }
+        let outcome = run(&scenario);
+        let seen = rate(&outcome, 0);
+        let interrupts = outcome.per_second(outcome.hosts[1].nic().interrupts);
+        assert!(seen > 1.4 * last, "burst {burst}: {seen} after {last}");
+        assert!(interrupts < 8_001.0, "burst {burst}: {interrupts} interrupts/s");
+        last = seen;
+    }
+    assert!(last > 150_000.0, "64 in flight: {last}");
+}
+
+#[test]
+fn livelock_is_cured_by_napi_with_a_fair_share_and_by_polling() {
+    let delivered = |driver| {
+        let mut scenario = free(vec![datagrams(1e6, Spacing::Even)]);
+        scenario.warmup = Nanos::from_ms(500);
+        let host = &mut scenario.hosts[1];
+        host.nic.driver = driver;
+        host.machine.costs = Costs {
+            interrupt: Nanos::from_us(2),
+            backlog_packet: Nanos::from_us(1),
+            rx_packet: Nanos::from_us(1),
+            syscall: Nanos::from_us(3),
+            ..Costs::default()
+        };
+        if driver == Driver::Interrupt {
+            host.machine.costs.rx_packet = Nanos::ZERO;
+        }
+        rate(&run(&scenario), 0)
+    };
+    let interrupts = delivered(Driver::Interrupt);
+    let napi = delivered(Driver::Napi);
+    let polling = delivered(Driver::Polling);
+    assert!(interrupts < 1_000.0, "livelock: {interrupts}");
+    assert!(napi > 100_000.0, "NAPI: {napi}");
+    assert!(polling > 100_000.0, "polling: {polling}");
+}
+
+#[test]
+fn a_stream_decays_once_the_delay_exceeds_what_its_window_covers() {
+    // 64 KiB last for 0.55 ms at 1 Gbit/s: a delay below that costs little, one above stops and goes.
+    let seen: Vec<f64> = [0, 125, 1_000].map(|us| delayed_stream(us, 65_536)).into();
+    assert!(seen[1] > 0.9 * seen[0], "125 us: {seen:?}");
+    assert!(seen[2] < 0.35 * seen[0], "1 ms: {seen:?}");
+    assert!(delayed_stream(1_000, 1_000_000) > 0.9 * seen[0], "a larger window covers it");
+}
+
+#[test]
+fn more_delay_never_means_more_interrupts() {
+    let mut last = f64::INFINITY;
+    for us in [1, 10, 50, 100, 250, 500, 1_000] {
+        let mut scenario = modern_pair(vec![datagrams(1e5, Spacing::Poisson)]);
+        scenario.hosts[1].nic.coalescing = rx_delay(us);
+        let outcome = run(&scenario);
+        let interrupts = outcome.per_second(outcome.hosts[1].nic().interrupts);
+        assert!(interrupts < last, "{us} us: {interrupts} after {last}");
+        last = interrupts;
+    }
+}
+
+#[test]
+fn frames_end_a_long_delay_when_enough_are_in_flight() {
+    // The published jump at rx-usecs 1000, rx-frames 100: with fewer in flight every round waits.
+    let throughput = |burst| {
+        let mut scenario = modern_pair(vec![requests(TCP, burst)]);
+        let rx = Delay { delay: Nanos::from_ms(1), frames: 100, ..Delay::default() };
+        let tx = Delay { delay: Nanos::from_ms(10), ..Delay::default() };
+        scenario.hosts[1].nic.coalescing = Coalescing { rx, tx, ..Coalescing::default() };
+        rate(&run(&scenario), 0)
+    };
+    let (below, above) = (throughput(89), throughput(109));
+    assert!(above > 2.0 * below, "{below} with 90 in flight, {above} with 110");
+}
+
+#[test]
+fn fq_codel_keeps_a_probe_fast_beside_a_stream_that_fills_the_queue() {
+    let p99_ms = |qdisc| {
+        let outcome = bloated(qdisc, None);
+        near(goodput_bps(&outcome, 0), 1e9 * 1_448.0 / 1_538.0, 0.03, "goodput");
+        outcome.loads[1].latency.quantile(0.99).unwrap().as_ms_f64()
+    };
+    let (pfifo, fq_codel) = (p99_ms(Qdisc::PFIFO_FAST), p99_ms(Qdisc::FQ_CODEL));
+    assert!(pfifo > 8.0, "pfifo_fast: {pfifo} ms");
+    assert!(fq_codel < 4.0, "fq_codel: {fq_codel} ms");
+}
+
+#[test]
+fn byte_queue_limits_take_the_queue_out_of_the_ring() {
+    let bql = Some(Bql { least: Bytes::new(0), most: Bytes::new(1_879_048_192) });
+    let p99_us = |bql| {
+        let outcome = bloated(Qdisc::FQ_CODEL, bql);
+        near(goodput_bps(&outcome, 0), 1e9 * 1_448.0 / 1_538.0, 0.03, "goodput");
+        outcome.loads[1].latency.quantile(0.99).unwrap().as_us_f64()
+    };
+    let (without, with) = (p99_us(None), p99_us(bql));
+    assert!(with < without / 3.0, "{without} us without, {with} us with");
+}
+
+#[test]
+fn pause_turns_loss_into_a_slower_sender() {
+    let outcome_of = |pause| {
+        let mut scenario = modern_pair(vec![datagrams(1e6, Spacing::Even)]);
+        scenario.network.rate = BitsPerSecond::new(1_000_000_000);
+        scenario.hosts[0].machine = Machine::default();
+        let host = &mut scenario.hosts[1];
+        // One packet every 2 us, offered one every microsecond.
+        host.machine.costs = Costs { rx_packet: Nanos::from_us(2), ..Costs::default() };
+        host.nic.fifo = Bytes::new(48 * 1_024);
+        host.nic.pause = pause;
+        run(&scenario)
+    };
+    let (lossy, paused) = (outcome_of(false), outcome_of(true));
+    assert!(lossy.hosts[1].nic().rx_dropped > 100_000, "{:?}", lossy.hosts[1].nic());
+    assert_eq!(paused.hosts[1].nic().rx_dropped, 0);
+    let sent = |outcome: &Outcome| outcome.per_second(outcome.hosts[0].nic().tx_packets);
+    near(sent(&paused), 500_000.0, 0.02, "the sender's pace");
+    assert!(paused.hosts[0].nic().tx_dropped > 100_000, "its queue overflows instead");
+}
+
+#[test]
+fn dim_walks_on_a_load_that_a_small_delay_does_not_touch_and_e1000_classes_it() {
+    let adaptive = |policy: Policy, throttle: bool| {
+        let mut scenario = modern_pair(vec![stream()]);
+        scenario.network.rate = BitsPerSecond::new(1_000_000_000);
+        let host = &mut scenario.hosts[1];
+        if throttle {
+            host.nic.coalescing.throttle = Throttle::HoldOff { interval: Nanos::ZERO };
+            host.adaptive.throttle = Some(policy);
+        } else {
+            host.adaptive.rx = Some(policy);
+            host.adaptive.latency = Nanos::from_us(50);
+        }
+        host.nic.coalescing.tx.delay = Nanos::from_ms(10);
+        let outcome = run(&scenario);
+        outcome.per_second(outcome.hosts[1].nic().interrupts)
+    };
+    let dim = adaptive(Policy::Dim(Dim::new(dim::Profile::RxEqe)), false);
+    let e1000 = adaptive(Policy::E1000(E1000::new(e1000::Mode::Dynamic)), true);
+    // DIM prefers fewer interrupts at equal throughput: it ends at a long delay, 4000 to 16000/s.
+    assert!((3_000.0..20_000.0).contains(&dim), "DIM: {dim}");
+    // Four 1500-byte frames per interrupt are under the 10000 bytes that would make it bulk.
+    near(e1000, 20_000.0, 0.01, "e1000 keeps gigabit bulk in its 20000/s class");
+}
+
+#[test]
+fn rps_moves_work_to_another_core_and_threaded_napi_into_a_process() {
+    let offered = || modern_pair(vec![datagrams(4e5, Spacing::Even)]);
+    let busy = |outcome: &Outcome, core: usize| outcome.hosts[1].cores[core].softirq.as_secs_f64();
+
+    let mut scenario = offered();
+    scenario.hosts[1].machine.costs.rx_merged = Nanos::from_ns(800);
+    let plain = run(&scenario);
+    scenario.hosts[1].stack.rps_cores = vec![1];
+    let steered = run(&scenario);
+    assert!(busy(&plain, 1) < 0.01, "{}", busy(&plain, 1));
+    assert!(busy(&steered, 1) > 0.3, "{}", busy(&steered, 1));
+    assert!(busy(&steered, 0) < busy(&plain, 0) - 0.3);
+
+    let mut scenario = offered();
+    scenario.hosts[1].stack.threaded = true;
+    let threaded = run(&scenario);
+    near(rate(&threaded, 0), 4e5, 0.01, "rate");
+    assert_eq!(threaded.hosts[1].cpu().softirq, Nanos::ZERO);
+}
+
+#[test]
+fn deferral_replaces_interrupts_by_timer_polls() {
+    let mut scenario = modern_pair(vec![datagrams(1e5, Spacing::Poisson)]);
+    let stack = &mut scenario.hosts[1].stack;
+    (stack.defer_hard_irqs, stack.gro_flush_timeout) = (100, Nanos::from_us(50));
+    let outcome = run(&scenario);
+    let nic = outcome.hosts[1].nic();
+    assert!(outcome.per_second(nic.interrupts) < 10.0, "{nic:?}");
+    near(outcome.per_second(nic.polls), 1e6 / 52.2, 0.02, "polls");
+    // A packet waits half of a poll interval, then for its poll and its process.
+    let mean_us = outcome.loads[0].latency.mean_ns().unwrap() / 1e3;
+    assert!((25.0..33.0).contains(&mean_us), "{mean_us} us");
+}
+
+#[test]
+fn a_wake_up_from_deep_idle_dominates_a_slow_load_and_vanishes_under_a_fast_one() {
+    let p50_us = |pps| {
+        let mut scenario = modern_pair(vec![datagrams(pps, Spacing::Poisson)]);
+        scenario.hosts[1].machine.cores = 1;
+        scenario.hosts[1].machine.idle_exit = Nanos::from_us(40);
+        run(&scenario).loads[0].latency.quantile(0.5).unwrap().as_us_f64()
+    };
+    let (slow, fast) = (p50_us(1e3), p50_us(3e5));
+    assert!(slow > 40.0, "{slow}");
+    assert!(fast < slow, "{fast} at 300 kpps, {slow} at 1 kpps");
+}
+
+#[test]
+fn a_switch_port_shared_by_two_senders_drops_what_does_not_fit() {
+    let mut scenario = modern_pair(vec![stream(), stream()]);
+    scenario.network.rate = BitsPerSecond::new(1_000_000_000);
+    scenario.network.switch = Some(Bytes::new(128 * 1_024));
+    scenario.hosts.push(scenario.hosts[0].clone());
+    scenario.loads[1].from = 2;
+    scenario.duration = Nanos::from_s(5);
+    let outcome = run(&scenario);
+    let total = goodput_bps(&outcome, 0) + goodput_bps(&outcome, 1);
+    near(total, 1e9 * 1_448.0 / 1_538.0, 0.1, "both together");
+    assert!(outcome.switch_dropped > 0, "no drop");
+    assert!(outcome.retransmits > 0);
+}
+
+#[test]
+fn a_busy_process_leaves_the_kernel_thread_its_share_and_gets_its_own() {
+    // Overload on a single core with a process that only computes: each gets what a scheduler gives.
+    let mut scenario = free(vec![datagrams(1e6, Spacing::Even), Load::new(1, 1, Traffic::Compute)]);
+    scenario.hosts[1].machine = modern();
+    scenario.hosts[1].machine.cores = 1;
+    scenario.hosts[1].machine.costs.rx_packet = Nanos::from_us(2);
+    let time = run(&scenario).hosts[1].cpu();
+    let user = time.user.as_secs_f64();
+    assert!((0.2..0.8).contains(&user), "{time:?}");
+    near(time.busy().as_secs_f64(), 1.0, 0.001, "busy");
+}
+
+#[test]
+fn a_thinking_server_takes_no_cpu_and_hides_a_small_delay() {
+    let requests = |think| {
+        let traffic = Traffic::RequestResponse {
+            transport: TCP,
+            request: Bytes::new(128),
+            response: Bytes::new(65_536),
+            burst: 0,
+            connections: 1,
+            think,
+        };
+        modern_pair(vec![Load::new(0, 1, traffic)])
+    };
+    let slow = run(&requests(Nanos::from_ms(5)));
+    let quick = run(&requests(Nanos::ZERO));
+    // 5 ms of thinking and some 60 us of transfer; 65536 bytes are 46 segments.
+    assert!((190.0..199.0).contains(&rate(&slow, 0)), "{}", rate(&slow, 0));
+    assert!(rate(&quick, 0) > 5_000.0, "{}", rate(&quick, 0));
+    assert!(slow.hosts[1].cpu().busy() < Nanos::from_ms(30), "{:?}", slow.hosts[1].cpu());
+}
+
+#[test]
+fn a_running_simulation_can_be_watched_and_its_moderation_moved() {
+    let second = Nanos::from_s(1);
+    let on_off = datagrams(1e5, Spacing::Even).between(second, Nanos::from_s(3));
+    let mut simulation = Simulation::new(&modern_pair(vec![on_off])).expect("a sound scenario");
+    let seen = |outcome: &Outcome| {
+        let interrupts = outcome.hosts[1].nic().interrupts as f64;
+        (outcome.loads[0].received as f64, interrupts)
+    };
+    assert_eq!(seen(&simulation.advance(second)), (0.0, 0.0));
+    let (packets, interrupts) = seen(&simulation.advance(second));
+    near(packets, 1e5, 0.001, "packets");
+    near(interrupts, 1e5, 0.001, "interrupts without moderation");
+    simulation.set_coalescing(1, hold_off(100)).expect("a sound setting");
+    near(seen(&simulation.advance(second)).1, 1e4, 0.001, "interrupts with a hold-off");
+    assert!(seen(&simulation.advance(second)).0 < 20.0, "the load has stopped");
+    assert!(simulation.set_coalescing(1, hold_off(100_000_000)).is_err(), "100 s is refused");
+}
+
+fn modern_pair(loads: Vec<Load>) -> Scenario {
+    let mut scenario = free(loads);
+    scenario.network.rate = BitsPerSecond::new(10_000_000_000);
+    for host in &mut scenario.hosts {
+        host.machine = modern();
+    }
+    scenario
+}
+
+fn locked_rate(seed: u64) -> f64 {
+    let mut scenario = free(vec![requests(TCP, 0)]);
+    scenario.seed = seed;
+    scenario.network.latency = Nanos::from_us(5);
+    for host in &mut scenario.hosts {
+        host.nic.coalescing = hold_off(125);
+        host.nic.coalescing.latched = true;
+        host.machine.costs.syscall = Nanos::from_us(2);
+    }
+    rate(&run(&scenario), 0)
+}
+
+fn delayed_stream(us: u64, window: u64) -> f64 {
+    let mut scenario = modern_pair(vec![stream()]);
+    scenario.network.rate = BitsPerSecond::new(1_000_000_000);
+    scenario.duration = Nanos::from_s(2);
+    for host in &mut scenario.hosts {
+        host.nic.coalescing = rx_delay(us);
+        host.nic.coalescing.tx.delay = Nanos::from_ms(10);
+        host.nic.rx_ring = 4_096;
+        host.stack.receive_buffer = Bytes::new(window);
+        host.stack.send_buffer = Bytes::new(4_000_000);
+    }
+    goodput_bps(&run(&scenario), 0)
+}
+
+/// A stream with a large window and a probe beside it, sharing the sender's queue.
+fn bloated(qdisc: Qdisc, bql: Option<Bql>) -> Outcome {
+    let probe = Load::new(0, 1, Traffic::Probe { rate_hz: 1_000.0 });
+    let mut scenario = modern_pair(vec![stream(), probe]);
+    scenario.network.rate = BitsPerSecond::new(1_000_000_000);
+    scenario.warmup = Nanos::from_s(1);
+    scenario.duration = Nanos::from_s(2);
+    for host in &mut scenario.hosts {
+        host.stack.qdisc = qdisc;
+        host.stack.bql = bql;
+        host.stack.receive_buffer = Bytes::new(3_000_000);
+        host.stack.send_buffer = Bytes::new(3_000_000);
+        host.nic.coalescing = hold_off(50);
+    }
+    run(&scenario)
+}
