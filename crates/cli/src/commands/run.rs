@@ -14,19 +14,24 @@ use crate::exit::{Code, Failure};
 use crate::output;
 use crate::progress::Shown;
 
+/// Before the name of a system to simulate.
+const SIMULATED: &str = "sim:";
+
 /// Run every trial of a plan; a file that was cut short is gone on with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   latput run examples/built-in.toml                   on the lab of this machine, needs root
   latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
+  latput run plan.toml --on sim:server-10g            in the simulator, needs no root
   latput run plan.toml --check                        only check the plan
 
 After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
 pub(crate) struct Args {
     /// The plan file.
     plan: PathBuf,
-    /// Where trials run: `lab`, or a testbed file that names hosts.
+    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
+    /// file that names hosts.
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
     /// The results file; runs are added to it.
@@ -45,6 +50,9 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let text = read_plan(&self.plan)?;
         let plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
+        // What the simulator cannot do is said before anything is written.
+        let simulated =
+            self.on.starts_with(SIMULATED).then(|| open_testbed(&self.on, &plan)).transpose()?;
         if self.check {
             let method = &plan.method;
             let text = format!(
@@ -62,7 +70,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let mut archive = Archive::create(&self.output)?;
-        let testbed = open_testbed(&self.on)?;
+        let testbed = simulated.map_or_else(|| open_testbed(&self.on, &plan), Ok)?;
         let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
@@ -103,12 +111,15 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
     Ok(())
 }
 
-/// The testbed of `--on`.
-pub(crate) fn open_testbed(name: &str) -> Result<Testbed, Failure> {
+/// The testbed of `--on`, for this plan.
+pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, Failure> {
     match name {
         "lab" => Ok(Testbed::lab()?),
         "loopback" => Ok(Testbed::loopback()),
-        file => Ok(Testbed::from_file(Path::new(file))?),
+        name => match name.strip_prefix(SIMULATED) {
+            Some(system) => Ok(Testbed::simulator(system, plan)?),
+            None => Ok(Testbed::from_file(Path::new(name))?),
+        },
     }
 }
 
