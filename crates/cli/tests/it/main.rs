@@ -9,6 +9,7 @@ mod json;
 mod loopback;
 mod root_runs;
 mod root_settings;
+mod simulated;
 
 use std::io::Write;
 use std::path::PathBuf;

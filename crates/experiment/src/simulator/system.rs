@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use latput_sim::Profile;
-use latput_sim::machine::{Machine, Nic, Stack};
+use latput_sim::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
 use latput_sim::profile::HostProfile;
 use latput_sim::validate::Invalid;
 use latput_sim::vector::{Delay, Throttle};
@@ -127,9 +127,14 @@ fn costs(machine: &Machine) -> String {
 }
 
 fn nic_in_words(nic: &Nic) -> String {
+    let driver = match nic.driver {
+        Driver::Napi => "NAPI",
+        Driver::Interrupt => "an interrupt handler without NAPI",
+        Driver::Polling => "FreeBSD's device polling",
+    };
     format!(
-        "{} queues, {} receive and {} transmit descriptors each, driver {:?}",
-        nic.queues, nic.rx_ring, nic.tx_ring, nic.driver
+        "{driver}; queues: {}, each with {} receive and {} transmit descriptors",
+        nic.queues, nic.rx_ring, nic.tx_ring
     )
 }
 
@@ -148,7 +153,17 @@ fn moderation(nic: &Nic) -> String {
 }
 
 fn stack_in_words(stack: &Stack) -> String {
-    format!("{:?}, TCP {:?}", stack.qdisc, stack.congestion)
+    let qdisc = match stack.qdisc {
+        Qdisc::Pfifo { limit_packets } => format!("pfifo of {limit_packets} packets"),
+        Qdisc::FqCodel { limit_packets, target, interval } => {
+            format!("fq_codel of {limit_packets} packets, target {target}, interval {interval}")
+        }
+    };
+    let congestion = match stack.congestion {
+        Congestion::Reno => "reno",
+        Congestion::Cubic => "cubic",
+    };
+    format!("{qdisc}; TCP {congestion}")
 }
 
 #[cfg(test)]
