@@ -239,7 +239,8 @@ mod tests {
     #[test]
     fn garbage_unknown_fields_and_cut_lines_are_refused() {
         check("hello\n", "malformed");
-        check("{\"request\":\"abort\",\"more\":1}\n", "malformed");
+        check("{\"request\":\"set\",\"setting\":{},\"more\":1}\n", "malformed");
+        check("{\"request\":\"set\"}\n", "malformed");
         check("{\"request\":\"reboot\"}\n", "malformed");
         check("{\"request\":\"abort\"}", "closed");
         check("", "closed");

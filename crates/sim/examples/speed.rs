@@ -13,8 +13,17 @@ use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests, run};
 
-const NAMES: [&str; 8] =
-    ["udp", "udp-poisson", "rr", "tcp", "tcp-tso", "tcp-10", "tcp-1000", "tcp-10000"];
+const NAMES: [&str; 9] = [
+    "udp",
+    "udp-batched",
+    "udp-poisson",
+    "rr",
+    "tcp",
+    "tcp-tso",
+    "tcp-10",
+    "tcp-1000",
+    "tcp-10000",
+];
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -41,6 +50,13 @@ fn scenario(name: &str, packets: f64) -> Scenario {
         |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
     let (load, expected_pps) = match name {
         "udp" => (datagrams(5e5, Spacing::Even), 5e5),
+        // As latput's own engine sends and receives at high rates.
+        "udp-batched" => {
+            let (size, spacing) = (Bytes::new(64), Spacing::Even);
+            let traffic =
+                Traffic::Datagrams { size, rate_pps: 1e6, spacing, group: 32, receive_batch: 32 };
+            (Load::new(0, 1, traffic), 1e6)
+        }
         "udp-poisson" => (datagrams(5e5, Spacing::Poisson), 5e5),
         "rr" => (requests(Transport::Tcp { nodelay: true }, 16), 4e5),
         "tcp" | "tcp-tso" => (stream(1), 6e5),

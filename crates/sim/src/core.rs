@@ -94,6 +94,8 @@ pub(crate) struct Core {
     /// The present softirq run, for its limits.
     pub(crate) softirq_since: Option<Time>,
     pub(crate) softirq_packets: u32,
+    /// How many such runs there were.
+    pub(crate) softirq_runs: u64,
     /// Soft interrupts are left to the kernel thread.
     pub(crate) ksoftirqd: bool,
     /// The process on this core.
@@ -128,6 +130,7 @@ impl Core {
             work: Work::Nothing,
             softirq_since: None,
             softirq_packets: 0,
+            softirq_runs: 0,
             ksoftirqd: false,
             task: None,
             in_kernel_poll: false,

@@ -20,6 +20,7 @@ pub mod profile;
 mod qdisc;
 mod queue;
 pub mod scenario;
+mod setting;
 mod task;
 mod tcp;
 pub mod validate;

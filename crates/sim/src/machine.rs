@@ -231,6 +231,10 @@ pub struct Stack {
     pub gro_flush_timeout: Nanos,
     /// `threaded`: polls run in a kernel thread per queue.
     pub threaded: bool,
+    /// How long a process without work polls its queue itself before it sleeps (`SO_BUSY_POLL`); 0 is
+    /// off. Only with NAPI.
+    #[serde(rename = "busy_poll_ns")]
+    pub busy_poll: Nanos,
     /// Cores that RPS spreads flows over; empty is off.
     pub rps_cores: Vec<u32>,
     /// `netdev_max_backlog`.
@@ -275,6 +279,7 @@ impl Default for Stack {
             defer_hard_irqs: 0,
             gro_flush_timeout: Nanos::ZERO,
             threaded: false,
+            busy_poll: Nanos::ZERO,
             rps_cores: Vec::new(),
             backlog_packets: 1_000,
             qdisc: Qdisc::PFIFO_FAST,

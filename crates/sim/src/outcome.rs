@@ -60,6 +60,8 @@ pub struct HostOutcome {
     pub cores: Vec<CpuTime>,
     /// Each NIC queue.
     pub queues: Vec<QueueOutcome>,
+    /// Soft interrupt runs.
+    pub softirqs: u64,
     /// Packets dropped from full backlogs.
     pub backlog_dropped: u64,
 }
@@ -187,7 +189,7 @@ impl Outcome {
                 packets: nic.polled_packets,
                 empty_polls: nic.empty_polls,
             }),
-            softirqs: nic.polls,
+            softirqs: host.softirqs,
             interrupts: nic.interrupts,
             interface: InterfaceCounters {
                 rx_packets: nic.rx_packets,
@@ -237,6 +239,10 @@ pub(crate) fn collect(
             queues: queues
                 .map(|queue| counted(&from.counters[queue], &to.counters[queue]))
                 .collect(),
+            softirqs: cores
+                .clone()
+                .map(|core| to.softirq_runs[core] - from.softirq_runs[core])
+                .sum(),
             backlog_dropped: cores
                 .map(|core| to.backlog_dropped[core] - from.backlog_dropped[core])
                 .sum(),

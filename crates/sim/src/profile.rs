@@ -12,6 +12,9 @@ use crate::machine::{Machine, Nic, Stack};
 use crate::scenario::{Adaptive, Host, Load, Network, Scenario, Spacing, Traffic, Transport};
 use crate::validate::Invalid;
 
+/// Datagrams that latput's own receiver takes per call.
+const RECEIVE_BATCH: u32 = 32;
+
 /// The schema that this version reads.
 pub const SCHEMA: u32 = 1;
 
@@ -121,6 +124,12 @@ fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
     }
 }
 
+/// Datagrams that latput's own sender sends together: what is due in 50 us, at most 64.
+#[expect(clippy::cast_possible_truncation, reason = "clamped")]
+fn group(rate_pps: f64) -> u32 {
+    (rate_pps * 50e-6).clamp(1.0, 64.0) as u32
+}
+
 fn traffic(wanted: &Wanted) -> Traffic {
     match *wanted {
         Wanted::TcpRr { request_bytes, response_bytes, burst, connections, nodelay } => {
@@ -136,10 +145,15 @@ fn traffic(wanted: &Wanted) -> Traffic {
         Wanted::TcpStream { message_bytes, connections } => {
             Traffic::Stream { message: message_bytes, connections }
         }
-        Wanted::UdpStream { datagram_bytes, rate } => Traffic::Datagrams {
-            size: datagram_bytes,
-            rate_pps: rate.get() as f64 / 8.0 / datagram_bytes.get() as f64,
-            spacing: Spacing::Even,
-        },
+        Wanted::UdpStream { datagram_bytes, rate } => {
+            let rate_pps = rate.get() as f64 / 8.0 / datagram_bytes.get() as f64;
+            Traffic::Datagrams {
+                size: datagram_bytes,
+                rate_pps,
+                spacing: Spacing::Even,
+                group: group(rate_pps),
+                receive_batch: RECEIVE_BATCH,
+            }
+        }
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Queue {
     pub(crate) waiting_bytes: u64,
     /// Scheduled for polling, or being polled.
     pub(crate) scheduled: bool,
+    /// The one that polls is a process (busy polling).
+    pub(crate) by_process: bool,
     /// In the middle of a poll that had this many packets so far.
     pub(crate) in_poll: bool,
     pub(crate) polled: u32,
@@ -104,6 +106,7 @@ impl Queue {
             waiting: Fifo::with_capacity(4),
             waiting_bytes: 0,
             scheduled: false,
+            by_process: false,
             in_poll: false,
             polled: 0,
             deferrals_left: 0,

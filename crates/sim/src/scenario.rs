@@ -159,6 +159,10 @@ pub enum Traffic {
         rate_pps: f64,
         /// Even or Poisson.
         spacing: Spacing,
+        /// Datagrams of one send call, sent together (`sendmmsg`); the gaps between calls grow with it.
+        group: u32,
+        /// Most datagrams of one receive call (`recvmmsg`).
+        receive_batch: u32,
     },
     /// A request, a response, the next request: a fixed number in flight.
     RequestResponse {

@@ -16,8 +16,10 @@ pub(crate) enum Program {
     /// Polls one NIC queue (threaded NAPI).
     PollThread(usize),
     /// Sends datagrams (or echo requests) at a pace.
-    Source { end: usize, size: u32, gap_ns: f64, spacing: Spacing, next_at: f64 },
-    /// Receives whatever comes, `message` bytes at a time.
+    Source { end: usize, size: u32, group: u32, gap_ns: f64, spacing: Spacing, next_at: f64 },
+    /// Receives datagrams, up to `batch` at a time.
+    Sink { batch: u32 },
+    /// Receives a stream, `message` bytes at a time.
     Reader { message: u32 },
     /// Sends a request, awaits the response; `to_start` first requests are still to be sent.
     Client { request: u32, response: u32, to_start: u32 },
@@ -46,8 +48,12 @@ pub(crate) enum Item {
     Nothing,
     /// Poll work of a kernel thread.
     Kernel(Work),
-    /// A datagram of a source.
+    /// A group of a source's datagrams.
     Emit,
+    /// `count` datagrams received.
+    Drain { end: u32, count: u32 },
+    /// Poll work of a process that waits for its socket.
+    Spin(Work),
     /// The first request of a connection.
     Start { end: u32 },
     /// `bytes` read, which complete a message (and send the next) or not.
@@ -68,6 +74,9 @@ pub(crate) struct Task {
     pub(crate) last_core: usize,
     /// CPU time had, for sharing fairly; a sleeper does not save it up.
     pub(crate) runtime: Time,
+    /// Busy polling: which queue, and until when.
+    pub(crate) spin_queue: usize,
+    pub(crate) spin_until: Time,
     /// It starts nothing new from then on.
     pub(crate) stop: Time,
     /// It slept: its next item includes waking up.
@@ -93,6 +102,8 @@ impl Task {
             bound,
             last_core,
             runtime: 0,
+            spin_queue: 0,
+            spin_until: 0,
             stop: NEVER,
             woke: false,
             ready: Fifo::with_capacity(4),

@@ -123,7 +123,9 @@ impl Scenario {
         within(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
         let datagram = u64::from(most_payload(Kind::Udp, mtu(&self.network)));
         match load.traffic {
-            Traffic::Datagrams { size, rate_pps, .. } => {
+            Traffic::Datagrams { size, rate_pps, group, receive_batch, .. } => {
+                within(&format!("{key}.group"), group, 1..=1_024)?;
+                within(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
                 within(&format!("{key}.size"), size.get(), 1..=datagram)?;
                 within(&format!("{key}.rate_pps"), rate_pps, 1e-3..=1e9)
             }
@@ -252,6 +254,7 @@ fn check_stack(key: &str, stack: &Stack, cores: u32) -> Result<(), Invalid> {
     within(&format!("{key}.defer_hard_irqs"), stack.defer_hard_irqs, 0..=i32::MAX as u32)?;
     let timeout = stack.gro_flush_timeout;
     within(&format!("{key}.gro_flush_timeout_ns"), timeout, Nanos::ZERO..=Nanos::from_s(60))?;
+    within(&format!("{key}.busy_poll_ns"), stack.busy_poll, Nanos::ZERO..=Nanos::from_s(60))?;
     for core in &stack.rps_cores {
         within(&format!("{key}.rps_cores"), *core, 0..=cores - 1)?;
     }
@@ -357,6 +360,7 @@ mod tests {
     }
 
     fn datagrams(size: u64, rate_pps: f64) -> Traffic {
-        Traffic::Datagrams { size: Bytes::new(size), rate_pps, spacing: Spacing::Even }
+        let size = Bytes::new(size);
+        Traffic::Datagrams { size, rate_pps, spacing: Spacing::Even, group: 1, receive_batch: 1 }
     }
 }

@@ -111,6 +111,7 @@ struct Backlog {
 pub(crate) struct Snapshot {
     pub(crate) at: Time,
     pub(crate) spent: Vec<Spent>,
+    pub(crate) softirq_runs: Vec<u64>,
     pub(crate) counters: Vec<Counters>,
     pub(crate) backlog_dropped: Vec<u64>,
     pub(crate) switch_dropped: u64,
@@ -204,6 +205,7 @@ impl World {
         Snapshot {
             at: now,
             spent: self.cores.iter().map(|core| core.spent).collect(),
+            softirq_runs: self.cores.iter().map(|core| core.softirq_runs).collect(),
             counters: self.queues.iter().map(|queue| queue.counters).collect(),
             backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
             switch_dropped: self.switch_dropped(),

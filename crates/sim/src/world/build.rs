@@ -22,6 +22,8 @@ use crate::tcp::{Options, Tcp};
 const START_SPREAD: Time = 1_000_000;
 /// Kernel memory of a datagram beside its payload (`sizeof(struct sk_buff)` and page rounding).
 const DATAGRAM_OVERHEAD: u64 = 832;
+/// As `ping` sends it.
+const PROBE_PAYLOAD: u32 = 56;
 /// Bytes of a TSO chunk (`GSO_MAX_SIZE`).
 const CHUNK: u32 = 65_160;
 
@@ -162,17 +164,16 @@ impl<'a> Builder<'a> {
     fn add_load(&mut self, idx: usize, load: &Load) {
         let first_end = self.ends.len();
         match load.traffic {
-            Traffic::Datagrams { size: payload, rate_pps, spacing } => {
+            Traffic::Datagrams { rate_pps, group, receive_batch, .. } => {
                 self.add_flow(idx, load, None);
-                let size = size(payload.get());
-                self.add_source(load, first_end, size, rate_pps, spacing);
-                let reader =
-                    self.add_task(load.to, load.to_core, Program::Reader { message: size });
-                self.ends[first_end + 1].task = Some(reader);
+                self.add_source(load, first_end, rate_pps / f64::from(group));
+                let sink = Program::Sink { batch: receive_batch };
+                let sink = self.add_task(load.to, load.to_core, sink);
+                self.ends[first_end + 1].task = Some(sink);
             }
             Traffic::Probe { rate_hz } => {
                 self.add_flow(idx, load, None);
-                self.add_source(load, first_end, 56, rate_hz, Spacing::Even);
+                self.add_source(load, first_end, rate_hz);
             }
             Traffic::RequestResponse {
                 transport,
@@ -242,11 +243,17 @@ impl<'a> Builder<'a> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a start within a millisecond")]
-    fn add_source(&mut self, load: &Load, end: usize, size: u32, rate_hz: f64, spacing: Spacing) {
+    fn add_source(&mut self, load: &Load, end: usize, rate_hz: f64) {
+        let (size, spacing, group) = match load.traffic {
+            Traffic::Datagrams { size: payload, spacing, group, .. } => {
+                (size(payload.get()), spacing, group)
+            }
+            _ => (PROBE_PAYLOAD, Spacing::Even, 1),
+        };
         let gap_ns = 1e9 / rate_hz;
         let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
         let next_at = load.start.as_ns() as f64 + phase;
-        let program = Program::Source { end, size, gap_ns, spacing, next_at };
+        let program = Program::Source { end, size, group, gap_ns, spacing, next_at };
         let task = self.add_task(load.from, load.from_core, program);
         self.ends[end].task = Some(task);
         let slot = self.start_at(task, next_at as Time);

@@ -176,6 +176,7 @@ impl World {
                 if this.softirq_since.is_none() {
                     this.softirq_since = Some(self.now);
                     this.softirq_packets = 0;
+                    this.softirq_runs += 1;
                 }
                 self.plan_poll(core, poll)
             }

@@ -25,11 +25,12 @@ pub(super) struct Round {
 impl World {
     /// Puts a queue on its core's list of polls, or wakes its poll thread.
     pub(super) fn schedule_poll(&mut self, queue: usize) {
-        if self.queues[queue].scheduled {
+        let ring = &mut self.queues[queue];
+        if ring.scheduled {
             return;
         }
-        self.queues[queue].scheduled = true;
-        let core = self.queues[queue].core;
+        ring.scheduled = true;
+        let core = ring.core;
         if let Some(thread) = self.poll_threads[queue] {
             return self.wake(thread, core);
         }
@@ -148,7 +149,7 @@ impl World {
     }
 
     fn finish_queue(&mut self, core: usize, queue: usize, rx: u32, tx: u32) -> Time {
-        let is_thread = self.poll_threads[queue].is_some();
+        let is_thread = self.poll_threads[queue].is_some() || self.queues[queue].by_process;
         self.cores[core].softirq_packets += rx;
         self.reap(queue, tx);
         let cost = self.take_from_ring(core, queue, rx);

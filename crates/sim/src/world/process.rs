@@ -4,14 +4,18 @@ use latput_units::{Nanos, Rng};
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::core::Poll;
+use crate::core::{Poll, Work};
 use crate::frame::{Frame, Kind};
+use crate::machine::Driver;
 use crate::narrow::{id, size};
 use crate::scenario::Spacing;
 use crate::task::{Item, Program, Protocol};
 
 /// How long a process that only computes goes on between two looks at the clock.
 const COMPUTE_SLICE: Time = 100_000;
+
+/// One round of busy polling takes at least this, whatever the profile says of polls.
+const SHORTEST_SPIN: Time = 100;
 
 impl World {
     /// A process's own timer.
@@ -22,7 +26,45 @@ impl World {
 
     /// The next item of a process that has a core: its cost, and how much of that is user code; `None` if
     /// it has nothing to do and sleeps.
+    #[inline]
     pub(super) fn begin_item(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
+        self.begin_work(core, task).or_else(|| self.begin_spin(task))
+    }
+
+    /// A process that would sleep polls its queue instead, for as long as it is told to.
+    fn begin_spin(&mut self, task: usize) -> Option<(Time, Time)> {
+        let this = &self.tasks[task];
+        let (queue, core) = (this.spin_queue, this.last_core);
+        if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
+            return None;
+        }
+        let mut spin = (Work::Nothing, 0);
+        if !self.queues[queue].scheduled {
+            self.queues[queue].scheduled = true;
+            self.queues[queue].by_process = true;
+            spin = self.plan_poll(core, Poll::Queue(id(queue)));
+        }
+        self.tasks[task].item = Item::Spin(spin.0);
+        Some((spin.1.max(SHORTEST_SPIN), 0))
+    }
+
+    /// What the process found it has now; the rest of the ring is the soft interrupt's.
+    fn finish_spin(&mut self, core: usize, work: Work) -> Time {
+        let cost = self.finish_work(core, work);
+        if let Work::Queue { queue, .. } = work {
+            let ring = &mut self.queues[queue as usize];
+            if std::mem::take(&mut ring.by_process) && ring.scheduled {
+                ring.scheduled = false;
+                ring.in_poll = false;
+                let irq_core = ring.core;
+                self.schedule_poll(queue as usize);
+                self.kick(irq_core);
+            }
+        }
+        cost
+    }
+
+    fn begin_work(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
         let debt = std::mem::take(&mut self.cores[core].process_debt);
         if debt > 0 {
             self.tasks[task].item = Item::Nothing;
@@ -39,7 +81,7 @@ impl World {
                 (Item::Kernel(work), cost, 0)
             }
             Program::PollThread(queue) => {
-                if !self.queues[queue].scheduled {
+                if !self.queues[queue].scheduled || self.queues[queue].by_process {
                     return None;
                 }
                 let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
@@ -49,7 +91,10 @@ impl World {
                 return None;
             }
             Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
-            Program::Source { size, next_at, .. } => self.begin_emit(core, task, size, next_at)?,
+            Program::Source { size, group, next_at, .. } => {
+                self.begin_emit(core, task, (size, group), next_at)?
+            }
+            Program::Sink { batch } => self.begin_drain(core, task, batch)?,
             Program::Client { request, to_start, .. } if to_start > 0 => {
                 self.begin_start(core, task, request)
             }
@@ -79,7 +124,7 @@ impl World {
         &mut self,
         core: usize,
         task: usize,
-        size: u32,
+        (size, group): (u32, u32),
         next_at: f64,
     ) -> Option<(Item, Time, Time)> {
         let at = next_at as Time;
@@ -92,8 +137,23 @@ impl World {
             self.tasks[task].woke = true;
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
-        let cost = costs.syscall + costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
-        Some((Item::Emit, cost, costs.user))
+        let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
+        let group = u64::from(group);
+        Some((Item::Emit, costs.syscall + group * each, group * costs.user))
+    }
+
+    fn begin_drain(&mut self, core: usize, task: usize, batch: u32) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        let Protocol::Datagrams { waiting, .. } = &self.ends[end as usize].protocol else {
+            unreachable!("a sink has a datagram socket");
+        };
+        let count = id(waiting.len()).min(batch);
+        let size = waiting.front().map_or(0, |(_, payload)| *payload);
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let user = u64::from(count) * costs.user;
+        let copied = u64::from(count) * copying(costs.copy_per_kib, size);
+        let cost = costs.syscall + user + copied + self.cross_cost(core, end);
+        Some((Item::Drain { end, count }, cost, user))
     }
 
     fn begin_start(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
@@ -194,8 +254,13 @@ impl World {
     pub(super) fn finish_item(&mut self, core: usize, task: usize, item: Item) -> Time {
         match item {
             Item::Nothing | Item::Kernel(_) => 0,
+            Item::Spin(work) => self.finish_spin(core, work),
             Item::Emit => {
                 self.emit(task);
+                0
+            }
+            Item::Drain { end, count } => {
+                self.drain(core, task, end as usize, count);
                 0
             }
             Item::Start { end } => {
@@ -217,11 +282,12 @@ impl World {
     /// A source sends its datagram and plans the next.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     fn emit(&mut self, task: usize) {
-        let Program::Source { end, size, gap_ns, spacing, next_at } = &mut self.tasks[task].program
+        let Program::Source { end, size, group, gap_ns, spacing, next_at } =
+            &mut self.tasks[task].program
         else {
             unreachable!("only sources emit");
         };
-        let (end, size, due_at) = (*end, *size, *next_at as Time);
+        let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
         *next_at += match spacing {
             Spacing::Even => *gap_ns,
             Spacing::Poisson => exponential(&mut self.rng, *gap_ns),
@@ -230,11 +296,36 @@ impl World {
         let is_probe = self.ends[end ^ 1].task.is_none();
         let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
         let tally = &mut self.tallies[socket.load];
-        tally.sent += 1;
-        tally.sent_bytes += u64::from(size);
+        tally.sent += u64::from(group);
+        tally.sent_bytes += u64::from(group) * u64::from(size);
         let frame =
             Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
-        self.transmit(socket.queue, frame);
+        let queue = socket.queue;
+        for _ in 0..group {
+            self.transmit(queue, frame);
+        }
+    }
+
+    /// A sink has received datagrams.
+    fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
+        self.keep_spinning(task, end);
+        let (now, window_from) = (self.now, self.window_from);
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        if let Protocol::Datagrams { waiting, .. } = &mut socket.protocol {
+            for _ in 0..count {
+                let (sent_at, payload) = waiting.pop().expect("the item counted what waits");
+                tally.datagram(sent_at, payload, now, window_from);
+            }
+        }
+        self.next_ready(core, task, end);
+    }
+
+    /// Work found: busy polling goes on for its time from here.
+    fn keep_spinning(&mut self, task: usize, end: usize) {
+        let host = &self.hosts[self.tasks[task].host];
+        self.tasks[task].spin_until = self.now + host.stack.busy_poll.as_ns();
+        self.tasks[task].spin_queue = self.ends[end].queue;
     }
 
     fn send_request(&mut self, end: usize, bytes: u32) -> Time {
@@ -275,6 +366,7 @@ impl World {
         bytes: u32,
         completes: bool,
     ) -> Time {
+        self.keep_spinning(task, end);
         let mut cost = self.consume(task, end, bytes, completes);
         match self.tasks[task].program {
             Program::Client { request, .. } if completes => {
@@ -324,15 +416,11 @@ impl World {
 
     /// Takes what was read out of the socket.
     fn consume(&mut self, task: usize, end: usize, bytes: u32, completes: bool) -> Time {
-        let (now, window_from) = (self.now, self.window_from);
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
         match &mut socket.protocol {
             Protocol::Datagrams { waiting, .. } => {
-                let (sent_at, payload) = waiting.pop().expect("the item saw a datagram");
-                if matches!(self.tasks[task].program, Program::Reader { .. }) {
-                    tally.datagram(sent_at, payload, now, window_from);
-                }
+                waiting.pop().expect("the item saw a datagram");
                 0
             }
             Protocol::Tcp(tcp) => {

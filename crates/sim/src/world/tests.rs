@@ -12,7 +12,7 @@ use crate::vector::{Coalescing, Delay, Throttle};
 #[test]
 fn random_scenarios_lose_no_packet_and_no_time() {
     // `World::run_until` checks conservation as it goes; here at the end too.
-    for seed in 0..120 {
+    for seed in 0..300 {
         let scenario = random(seed);
         assert_eq!(scenario.check(), Ok(()), "seed {seed}");
         let mut world = super::build(&scenario);
@@ -130,6 +130,7 @@ fn random_host(rng: &mut Rng) -> Host {
     stack.gro = rng.below(2) == 0;
     stack.tso = rng.below(2) == 0;
     stack.threaded = rng.below(4) == 0;
+    stack.busy_poll = Nanos::from_us([0, 0, 50][rng.below(3)]);
     stack.defer_hard_irqs = [0, 0, 2, 100][rng.below(4)];
     stack.gro_flush_timeout = Nanos::from_us(rng.below(3) as u64 * 20);
     stack.qdisc = [
@@ -173,6 +174,8 @@ fn random_load(rng: &mut Rng, hosts: usize) -> Load {
             size: Bytes::new(1 + rng.below(1_400) as u64),
             rate_pps: 1e4 + 1e6 * rng.uniform(),
             spacing: [Spacing::Even, Spacing::Poisson][rng.below(2)],
+            group: [1, 16][rng.below(2)],
+            receive_batch: [1, 32][rng.below(2)],
         },
         1 => Traffic::Stream { message: Bytes::new(1 + rng.below(100_000) as u64), connections },
         2 => Traffic::Probe { rate_hz: 1e4 },

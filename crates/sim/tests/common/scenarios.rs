@@ -28,7 +28,8 @@ pub fn free(loads: Vec<Load>) -> Scenario {
 }
 
 pub fn datagrams(rate_pps: f64, spacing: Spacing) -> Load {
-    Load::new(0, 1, Traffic::Datagrams { size: SIZE, rate_pps, spacing })
+    let (group, receive_batch) = (1, 1);
+    Load::new(0, 1, Traffic::Datagrams { size: SIZE, rate_pps, spacing, group, receive_batch })
 }
 
 pub fn requests(transport: Transport, burst: u32) -> Load {
