@@ -1,8 +1,6 @@
 //! Plans in the simulator: the real binary without root, on no host at all.
 
-use std::os::unix::fs::MetadataExt;
-
-use crate::{Place, Ran, interrupt, wait_until};
+use crate::{Place, interrupt, wait_until};
 
 const PLAN: &str = r#"
 schema = 1
@@ -41,7 +39,7 @@ fn the_built_in_plan_runs_without_root_on_every_shipped_system() {
         let place = Place::new();
         place.write("plan.toml", &plan);
         let args = ["run", "plan.toml", "--on", &format!("sim:{system}"), "-o", "kept.db"];
-        let ran = without_root(&place, &args);
+        let ran = place.run_without_root(&args);
         ran.expect(0, &[&format!("on sim:{system}"), "simulated, no host was measured", "IFACE"]);
         assert_eq!(place.trials("kept.db"), 40);
     }
@@ -174,7 +172,7 @@ fn what_cannot_be_simulated_is_refused_by_name_before_anything_is_written() {
     check(PLAN, "nosuch", &["no such system", "bl25p-tg3, rx1620-e1000, server-10g"]);
     check(PLAN, "", &["no such system"]);
     check(PLAN, "./nosuch.toml", &["./nosuch.toml", "No such file"]);
-    check(PLAN, "plan.toml", &["plan.toml", "unknown field `goal`"]);
+    check(PLAN, "plan.toml", &["plan.toml", "unknown field `factors`"]);
     check(PLAN, "bad.toml", &["bad.toml", "sut.machine.cores is 0, must be 1 to 1024"]);
 }
 
@@ -236,14 +234,4 @@ fn place() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place
-}
-
-/// Runs as nobody where the test itself is root.
-fn without_root(place: &Place, args: &[&str]) -> Ran {
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(place.path(""), mode).unwrap();
-    let is_root = place.path("").metadata().unwrap().uid() == 0;
-    let nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all"];
-    let before = if is_root { nobody.as_slice() } else { &[] };
-    Ran::from(place.wrapped(before, args).output().unwrap())
 }
