@@ -38,6 +38,9 @@ pub(crate) struct Wire {
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) host: usize,
+    /// The port whose wire ends here and brings packets for this queue alone: arrivals that change
+    /// nothing may wait until somebody looks.
+    pub(crate) quiet_wire: Option<usize>,
     /// The core that takes the interrupts.
     pub(crate) core: usize,
     pub(crate) port: usize,
@@ -96,6 +99,7 @@ impl Queue {
         }
         Self {
             host: host_idx,
+            quiet_wire: None,
             core,
             port: host_idx,
             driver: host.nic.driver,

@@ -162,6 +162,13 @@ impl Vector {
         self.tx.add(&self.coalescing.tx, now) && self.acts()
     }
 
+    /// Whether the next received packet changes anything at the time it arrives.
+    #[inline]
+    pub(crate) fn heeds_rx(&self) -> bool {
+        let delay = &self.coalescing.rx;
+        self.acts() && (self.rx.due == NEVER || delay.frames > 0 || delay.restarts)
+    }
+
     /// Whether a cause leads to anything now.
     #[inline]
     fn acts(&self) -> bool {

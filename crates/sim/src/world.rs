@@ -137,6 +137,8 @@ pub(crate) struct World {
     tasks: Vec<Task>,
     /// The poll thread of each queue, with threaded NAPI.
     poll_threads: Vec<Option<usize>>,
+    /// For each port, the only queue at the end of its wire, if arrivals there may wait to be seen.
+    quiet_queues: Vec<Option<usize>>,
     /// Largest payload of a TCP segment.
     mss: u32,
     ends: Vec<End>,
@@ -168,6 +170,9 @@ impl World {
             }
         }
         self.now = until;
+        for queue in 0..self.queues.len() {
+            self.settle(queue, until + 1);
+        }
     }
 
     #[inline]
@@ -216,8 +221,10 @@ impl World {
     /// Sets the moderation of every vector of a host.
     pub(crate) fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) {
         for queue in self.parts(host).1 {
+            self.settle(queue, self.now + 1);
             self.queues[queue].vector.set_coalescing(coalescing);
             self.update_vector(queue);
+            self.update_quiet_wire(queue);
         }
     }
 

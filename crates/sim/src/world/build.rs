@@ -328,6 +328,19 @@ impl<'a> Builder<'a> {
         most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
     }
 
+    /// For each port the queue at its far end, where [`is_quiet`] holds.
+    fn quiet_queues(&self) -> Vec<Option<usize>> {
+        // Pause frames come by the same wires and must be heeded at once.
+        let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
+        let far_queue = |port: &Port| match port.far {
+            Far::Host(host) if !pauses && is_quiet(&self.hosts[host]) => {
+                Some(self.hosts[host].first_queue)
+            }
+            Far::Host(_) | Far::Switch => None,
+        };
+        self.ports.iter().map(far_queue).collect()
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
         let mut add = |count: usize, component: fn(u32) -> Component| {
@@ -359,8 +372,15 @@ impl<'a> Builder<'a> {
         }
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
+        let quiet_queues = self.quiet_queues();
+        for (port, queue) in quiet_queues.iter().enumerate() {
+            if let Some(queue) = queue {
+                self.queues[*queue].quiet_wire = Some(port);
+            }
+        }
         World {
             now: 0,
+            quiet_queues,
             agenda,
             core_slots,
             vector_slots,
@@ -391,6 +411,11 @@ impl<'a> Builder<'a> {
 #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
 const fn spread(hash: u64, count: usize) -> usize {
     (hash % count as u64) as usize
+}
+
+/// Whether arrivals at a host may wait to be seen: one queue, and no buffer in front of its ring.
+fn is_quiet(host: &HostState) -> bool {
+    host.queues == 1 && host.fifo_bytes == 0
 }
 
 fn plain(costs: &machine::Costs) -> Costs {

@@ -1,7 +1,7 @@
 //! From the stack to the wire and from the wire into a receive ring.
 
 use super::World;
-use crate::agenda::NEVER;
+use crate::agenda::{NEVER, Time};
 use crate::core::Irq;
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
@@ -106,7 +106,7 @@ impl World {
             let was_empty = self.ports[port].in_flight() == 0;
             self.ports[port].depart(frame, self.now, &mut self.rng);
             if was_empty {
-                self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
+                self.update_wire(port);
             }
             if matches!(self.ports[port].feed, Feed::Rings { .. }) {
                 self.sent_from_ring(queue, &frame, completes);
@@ -133,11 +133,46 @@ impl World {
     #[inline]
     pub(super) fn wire_due(&mut self, port: usize) {
         let frame = self.ports[port].arrive();
-        self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(_) => self.receive(frame),
+            Far::Host(_) => self.receive(frame, self.now),
             Far::Switch => self.forward(frame),
+        }
+        self.update_wire(port);
+    }
+
+    /// Writes into the agenda when the next frame arrives, unless it can wait to be seen.
+    #[inline]
+    fn update_wire(&mut self, port: usize) {
+        let at = match self.quiet_queues[port] {
+            Some(queue) if !self.queues[queue].vector.heeds_rx() => NEVER,
+            _ => self.ports[port].next_arrival(),
+        };
+        self.agenda.set(self.wire_slots + port, at);
+    }
+
+    /// Lets arrivals before `until` that nobody noticed come into the ring, each at its own time. Every
+    /// look at the ring must do this first.
+    #[inline]
+    pub(super) fn settle(&mut self, queue: usize, until: Time) {
+        let Some(port) = self.queues[queue].quiet_wire else {
+            return;
+        };
+        loop {
+            let at = self.ports[port].next_arrival();
+            if at >= until {
+                return;
+            }
+            let frame = self.ports[port].arrive();
+            self.receive(frame, at);
+        }
+    }
+
+    /// What the vector heeds has changed.
+    #[inline]
+    pub(super) fn update_quiet_wire(&mut self, queue: usize) {
+        if let Some(port) = self.queues[queue].quiet_wire {
+            self.update_wire(port);
         }
     }
 
@@ -173,17 +208,17 @@ impl World {
 
     /// A frame reaches a NIC.
     #[inline]
-    fn receive(&mut self, frame: Frame) {
+    fn receive(&mut self, frame: Frame, at: Time) {
         let queue = self.ends[frame.end as usize].queue;
         let ring = &mut self.queues[queue];
         if ring.rx.len() >= ring.rx_limit {
             return self.receive_without_descriptor(queue, frame);
         }
-        self.put_in_ring(queue, frame);
+        self.put_in_ring(queue, frame, at);
     }
 
     #[inline]
-    fn put_in_ring(&mut self, queue: usize, frame: Frame) {
+    fn put_in_ring(&mut self, queue: usize, frame: Frame, at: Time) {
         let ring = &mut self.queues[queue];
         ring.counters.rx_packets += 1;
         ring.counters.rx_bytes += u64::from(frame.counted_bytes());
@@ -191,7 +226,7 @@ impl World {
         if !ring.vector.coalescing().status_block {
             ring.visible += 1;
         }
-        if ring.vector.rx(self.now) {
+        if ring.vector.rx(at) {
             self.update_vector(queue);
         }
     }
@@ -219,7 +254,7 @@ impl World {
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
             self.queues[queue].waiting_bytes -= u64::from(frame.wire_bytes());
-            self.put_in_ring(queue, frame);
+            self.put_in_ring(queue, frame, self.now);
         }
         let host = self.queues[queue].host;
         if self.hosts[host].paused_peer
@@ -248,6 +283,7 @@ impl World {
 
     /// A vector's coalescing event.
     pub(super) fn vector_due(&mut self, queue: usize) {
+        self.settle(queue, self.now);
         let ring = &mut self.queues[queue];
         let event = ring.vector.fire(self.now);
         ring.visible = ring.rx.len();
@@ -255,9 +291,11 @@ impl World {
             ring.interrupted();
             let core = ring.core;
             self.update_vector(queue);
+            self.update_quiet_wire(queue);
             self.interrupt(core, Irq::Vector(id(queue)));
         } else {
             self.update_vector(queue);
+            self.update_quiet_wire(queue);
         }
     }
 }

@@ -48,6 +48,7 @@ impl World {
 
     /// Before NAPI: the interrupt handler moves everything to the core's backlog.
     fn empty_into_backlog(&mut self, queue: usize) {
+        self.settle(queue, self.now);
         let core = self.queues[queue].core;
         let done = self.queues[queue].done;
         self.reap(queue, done);
@@ -87,6 +88,9 @@ impl World {
     /// The next item of poll work and its cost.
     #[inline]
     pub(super) fn plan_poll(&mut self, core: usize, poll: Poll) -> (Work, Time) {
+        if let Poll::Queue(queue) = poll {
+            self.settle(queue as usize, self.now);
+        }
         let host = &self.hosts[self.cores[core].host];
         let costs = &host.costs;
         let unit = if host.stack.gro { GRO_UNIT } else { host.stack.delivery_batch };
@@ -151,6 +155,7 @@ impl World {
     fn finish_queue(&mut self, core: usize, queue: usize, rx: u32, tx: u32) -> Time {
         let is_thread = self.poll_threads[queue].is_some() || self.queues[queue].by_process;
         self.cores[core].softirq_packets += rx;
+        self.settle(queue, self.now);
         self.reap(queue, tx);
         let cost = self.take_from_ring(core, queue, rx);
         let host = self.queues[queue].host;
@@ -264,6 +269,7 @@ impl World {
         let is_drained = ring.rx.is_empty() && ring.done == 0;
         ring.vector.unmask(is_drained);
         self.update_vector(queue);
+        self.update_quiet_wire(queue);
     }
 
     /// FreeBSD: the clock ticks.

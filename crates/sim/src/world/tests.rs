@@ -34,6 +34,31 @@ fn the_same_seed_gives_the_same_outcome_and_another_does_not() {
 }
 
 #[test]
+fn arrivals_that_wait_to_be_seen_change_nothing() {
+    for seed in 0..300 {
+        let mut scenario = random(seed);
+        for host in &mut scenario.hosts {
+            host.nic.queues = 1;
+            host.nic.fifo = Bytes::new(0);
+        }
+        let lazy = crate::run(&scenario).unwrap();
+        let mut world = super::build(&scenario);
+        world.quiet_queues.fill(None);
+        world.queues.iter_mut().for_each(|queue| queue.quiet_wire = None);
+        let mut simulation =
+            crate::Simulation { scenario: scenario.clone(), world, now: Nanos::ZERO };
+        simulation.advance(scenario.warmup);
+        let eager = simulation.advance(scenario.duration);
+        assert!(lazy.events <= eager.events);
+        assert_eq!(
+            crate::Outcome { events: 0, ..lazy },
+            crate::Outcome { events: 0, ..eager },
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
 fn interrupts_are_never_closer_than_the_hold_off() {
     let interval = Nanos::from_us(50);
     for seed in 0..10 {
