@@ -210,3 +210,134 @@ fn retransmits(flow: &TrafficObservation, hosts: &[HostObservation]) -> Option<C
 fn share(part: Nanos, whole: Nanos) -> f64 {
     if whole == Nanos::ZERO { 0.0 } else { part.as_secs_f64() / whole.as_secs_f64() }
 }
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::observation::{CpuObservation, CpuTime, InterfaceCounters};
+    use latput_units::{Bytes, CpuId};
+
+    use super::*;
+
+    #[test]
+    fn a_sound_trial_passes_every_check() {
+        for check in checks(&flow(), &lab()) {
+            assert!(check.passed, "{check:?}");
+        }
+    }
+
+    #[test]
+    fn cpu_time_that_is_missing_or_counted_twice_is_seen() {
+        let mut missing = lab();
+        missing[0].machine.idle = missing[0].machine.idle + Nanos::from_ms(500);
+        check("cpu-parts-add-up", &flow(), &missing, "whole machine 2.500 s");
+        let mut twice = lab();
+        twice[1].cpus = twice[0].cpus.clone();
+        check("cpu-parts-add-up", &flow(), &twice, "cannot be told apart");
+        let mut more_than_there_is = lab();
+        more_than_there_is[1].cpus[0].time.idle = Nanos::from_s(9);
+        check("cpu-parts-add-up", &flow(), &more_than_there_is, "whole machine 2.000 s");
+    }
+
+    #[test]
+    fn hosts_with_kernels_of_their_own_are_checked_by_themselves() {
+        let mut hosts = lab();
+        // Each machine has two CPUs of which one is the host's: nothing of the other host is in it.
+        hosts[1].machine = hosts[0].machine;
+        let boots = ["one".to_owned(), "two".to_owned()];
+        let names = of_trial(&traffic(), &flow(), &hosts, &boots);
+        let parts: Vec<_> = names.iter().filter(|c| c.name == "cpu-parts-add-up").collect();
+        assert!(parts.len() == 2 && parts.iter().all(|check| check.passed), "{parts:?}");
+    }
+
+    #[test]
+    fn what_spoils_a_trial_marks_it() {
+        let mut stolen = lab();
+        stolen[1].cpus[0].time.steal = Nanos::from_ms(100);
+        stolen[1].cpus[0].time.idle = Nanos::from_ms(750);
+        check("steal", &flow(), &stolen, "b: 10.0 %");
+        let mut costly = lab();
+        costly[0].sampling_cpu = Nanos::from_ms(6);
+        check("sampling-cost", &flow(), &costly, "a: sampling took 0.60 %");
+        let mut busy = lab();
+        busy[0].cpus[0].time.user = Nanos::from_ms(420);
+        busy[0].cpus[0].time.idle = Nanos::from_ms(480);
+        check("other-work", &flow(), &busy, "a: 40.0 % of a CPU");
+        let mut growing = lab();
+        growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
+        check("steady", &flow(), &growing, "+100.0 %");
+    }
+
+    #[test]
+    fn transactions_that_share_packets_and_segments_sent_again_are_seen() {
+        let mut bundled = lab();
+        bundled[0].interface.tx_packets = 600;
+        check("packets-per-transaction", &flow(), &bundled, "0.600 packets out and 1.000 in");
+        let again = TrafficObservation { retransmits: Some(30), ..flow() };
+        check("retransmissions", &again, &lab(), "30 segments sent again, 1.500 %");
+    }
+
+    /// Exactly the check `name` fails, and says `detail`.
+    #[track_caller]
+    fn check(name: &str, flow: &TrafficObservation, hosts: &[HostObservation], detail: &str) {
+        let all = checks(flow, hosts);
+        let failed: Vec<&Check> = all.iter().filter(|check| !check.passed).collect();
+        assert!(!failed.is_empty(), "nothing failed: {all:#?}");
+        for check in failed {
+            assert!(check.name == name && check.detail.contains(detail), "{check:?}");
+        }
+    }
+
+    fn checks(flow: &TrafficObservation, hosts: &[HostObservation]) -> Vec<Check> {
+        of_trial(&traffic(), flow, hosts, &["boot".to_owned(), "boot".to_owned()])
+    }
+
+    const fn traffic() -> Traffic {
+        let byte = Bytes::new(1);
+        Traffic::TcpRr {
+            request_bytes: byte,
+            response_bytes: byte,
+            burst: 0,
+            connections: 1,
+            nodelay: true,
+        }
+    }
+
+    fn flow() -> TrafficObservation {
+        TrafficObservation {
+            sender_window: Nanos::from_s(1),
+            receiver_window: Nanos::from_s(1),
+            transactions: Some(1000),
+            retransmits: Some(0),
+            sender_cpu: Nanos::from_ms(100),
+            receiver_cpu: Nanos::from_ms(100),
+            ..TrafficObservation::default()
+        }
+    }
+
+    /// Two hosts on a machine of two CPUs, a second long.
+    fn lab() -> Vec<HostObservation> {
+        let time = CpuTime {
+            user: Nanos::from_ms(50),
+            system: Nanos::from_ms(100),
+            idle: Nanos::from_ms(850),
+            ..CpuTime::default()
+        };
+        let host = |name: &str, role, cpu| HostObservation {
+            host: name.to_owned(),
+            role,
+            window: Nanos::from_s(1),
+            cpus: vec![CpuObservation { cpu: CpuId(cpu), time }],
+            other_cpus: time,
+            machine: time + time,
+            napi_threads_cpu: Some(Nanos::from_ms(20)),
+            interface: InterfaceCounters {
+                tx_packets: 1000,
+                rx_packets: 1000,
+                ..InterfaceCounters::default()
+            },
+            packets_per_interval: vec![10; 9],
+            ..HostObservation::default()
+        };
+        vec![host("a", Role::Generator, 0), host("b", Role::Sut, 1)]
+    }
+}

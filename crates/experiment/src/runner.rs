@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use latput_load::Stop;
-use latput_model::Summary;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Results, Row, Workload};
@@ -133,7 +132,7 @@ pub fn run(
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
-        (id, results)
+        (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {
         let header = header(run, &*runner);
         (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
@@ -195,18 +194,22 @@ impl Session<'_> {
             self.block(runner, block, &every)?;
         }
         for block in method.repetitions_min..method.repetitions_max {
-            let too_wide = self.workloads_too_wide();
+            // What an earlier session began must not change which trials its block has.
+            let before = self.results.rows.partition_point(|row| row.block < block);
+            let begun = self.results.rows.split_off(before);
+            let too_wide = latput_model::too_wide(&self.results);
+            self.results.rows.extend(begun);
             if too_wide.is_empty() {
                 return Ok(());
             }
-            if !self.fits_budget(too_wide.len()) {
+            let trials = too_wide.len() * self.results.settings.len();
+            if !self.fits_budget(before, trials) {
                 let note =
                     "stopped at the time budget, with some intervals wider than was asked for";
                 self.results.notes.push(note.to_owned());
                 return Ok(());
             }
-            self.results.planned_trials = self.results.rows.len() as u64
-                + (too_wide.len() * self.results.settings.len()) as u64;
+            self.results.planned_trials = (before + trials) as u64;
             self.block(runner, block, &too_wide)?;
         }
         Ok(())
@@ -252,29 +255,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The workloads that have a cell whose interval is wider than was asked for.
-    fn workloads_too_wide(&self) -> Vec<usize> {
-        let summary = Summary::of(&self.results);
-        let mut workloads: Vec<usize> = summary
-            .cells
-            .iter()
-            .filter(|cell| !cell.narrow_enough)
-            .map(|cell| cell.workload)
-            .collect();
-        workloads.sort_unstable();
-        workloads.dedup();
-        workloads
-    }
-
-    fn fits_budget(&self, workloads: usize) -> bool {
+    /// Whether so many trials more end within the budget, after those `before` them.
+    fn fits_budget(&self, before: usize, trials: usize) -> bool {
         let Some(budget) = self.run.plan.method.budget else { return true };
         let spent = if self.is_simulated {
-            self.trial_time() * count(self.results.rows.len())
+            self.trial_time() * count(before)
         } else {
             self.begun.elapsed()
         };
-        let block = self.trial_time() * count(workloads * self.results.settings.len());
-        spent + block <= budget.as_duration()
+        spent + self.trial_time() * count(trials) <= budget.as_duration()
     }
 
     /// What a trial takes: its traffic, and on hosts what the trials of this session took beyond it.

@@ -73,22 +73,16 @@ impl Simulator {
         seed: u64,
     ) -> Result<Scenario, Error> {
         let refused = |problem: String| Error::Simulator { testbed: self.name(), problem };
-        let of_load = |invalid: &Invalid| {
-            refused(format!("workload `{}` cannot be simulated: {}", load.name, plain(invalid)))
+        let mut profile = (*self.profile).clone();
+        knobs::apply(&set.by_role, &mut profile).map_err(refused)?;
+        let impossible = |invalid: Invalid| {
+            let (load, set) = (&load.name, &set.label);
+            let why = plain(&invalid);
+            refused(format!("workload `{load}` cannot be simulated under `{set}`: {why}"))
         };
-        let mut scenario =
-            self.profile.scenario(load, seed, method.duration).map_err(|e| of_load(&e))?;
+        let mut scenario = profile.scenario(load, seed, method.duration).map_err(impossible)?;
         scenario.warmup = method.warmup;
-        scenario.check().map_err(|e| of_load(&e))?;
-        knobs::apply(&set.by_role, &mut scenario).map_err(refused)?;
-        scenario.check().map_err(|e| {
-            refused(format!(
-                "`{}` cannot be simulated with {}: {}",
-                load.name,
-                set.label,
-                plain(&e)
-            ))
-        })?;
+        scenario.check().map_err(impossible)?;
         Ok(scenario)
     }
 

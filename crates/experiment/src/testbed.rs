@@ -335,6 +335,13 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_a_testbed() {
+        let example = include_str!("../../../examples/testbeds/rack.toml");
+        let testbed = Testbed::parse("examples/testbeds/rack.toml", example).unwrap();
+        assert!(matches!(&testbed.kind, Kind::Hosts(hosts) if hosts.len() == 2));
+    }
+
+    #[test]
     fn a_testbed_that_cannot_work_is_refused_with_the_reason() {
         check(&GOOD.replace("schema = 1", "schema = 2"), "schema must be 1");
         check(&GOOD.replace("\"generator\"", "\"sut\""), "2 systems under test");

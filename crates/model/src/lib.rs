@@ -4,6 +4,7 @@
 //! Pure: no I/O, no clock, no threads.
 
 pub mod goal;
+pub mod labels;
 mod pareto;
 mod recommend;
 mod runs;
@@ -14,4 +15,5 @@ mod warning;
 mod words;
 
 pub use goal::{Goal, GoalError};
+pub use labels::ShortLabels;
 pub use summary::{Cell, Recommendation, Summary, too_wide};

@@ -15,6 +15,7 @@ use latput_stats::{Estimate, paired};
 use latput_trial::{Metric, Results};
 
 use crate::goal::{Bound, Direction, Goal};
+use crate::labels::ShortLabels;
 use crate::runs::Runs;
 use crate::summary::Recommendation;
 
@@ -31,7 +32,9 @@ pub(crate) fn recommend(
     runs: &Runs<'_>,
     goal: &Goal,
 ) -> Result<Recommendation, String> {
-    let judge = Judge { results, runs, goal, objective: objective(results, runs, goal)? };
+    let objective = objective(results, runs, goal)?;
+    let labels = ShortLabels::of(results).labels;
+    let judge = Judge { results, runs, goal, objective, labels };
     let kept = judge.kept()?;
     let verdict = judge.verdict(&kept);
     Ok(Recommendation {
@@ -55,6 +58,7 @@ struct Judge<'a> {
     runs: &'a Runs<'a>,
     goal: &'a Goal,
     objective: Objective,
+    labels: Vec<String>,
 }
 
 /// What was found.
@@ -191,7 +195,7 @@ mod tests {
         assert!(ratio.low < 0.5 && 0.5 < ratio.high && ratio.high < 0.6, "{ratio:?}");
         assert!(ratio.confidence >= 0.99, "{ratio:?}");
         let text = recommended.reason.join("\n");
-        for part in ["50", "24.8 us", "`20us`", "throughput_bps", "proven cost", "interval from"] {
+        for part in ["50", "24.8 us", "`20us`", "throughput_bps", "proven cost", "interval "] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -292,11 +296,39 @@ mod tests {
         let recommended = recommend_for(DEFAULT, &results).unwrap();
         assert_eq!((recommended.setting, recommended.proven), (1, true));
         let text = recommended.reason.join("\n");
-        assert!(text.contains("`50us` does not keep"), "{text}");
+        assert!(text.contains("`50us` is 36.4 % short of `throughput_bps >= 0.95 best`"), "{text}");
         // With one run there is no interval, so nothing is left for it.
         results.rows.retain(|row| row.block == 0);
         let recommended = recommend_for(DEFAULT, &results).unwrap();
         assert_eq!((recommended.setting, recommended.proven), (0, false));
+    }
+
+    #[test]
+    fn the_reason_is_short_and_names_settings_and_limits_once() {
+        let mut results = trade_off(6, 0.02);
+        for setting in &mut results.settings {
+            setting.label = format!("gro-flush-timeout={}", setting.label);
+        }
+        results.settings.swap(0, 2);
+        for row in &mut results.rows {
+            row.setting = [2, 1, 0, 3][row.setting];
+        }
+        for goal in Goal::NAMED.iter().map(|(name, _)| *name).chain([DEFAULT]) {
+            let text = recommend_for(goal, &results).unwrap().reason.join(" ");
+            assert!(text.chars().count() <= 500, "{goal}: {} in {text}", text.chars().count());
+            assert!(!text.contains("gro-flush-timeout"), "{text}");
+        }
+        let goal = "maximize latency_ns_p99 where throughput_bps >= 1.1 first";
+        let recommended = recommend_for(goal, &trade_off(6, 0.02)).unwrap();
+        assert!(recommended.reason[0].starts_with("No setting keeps every"), "{recommended:?}");
+        let goal = "minimize latency_ns_p99 where latency_ns_p99 <= 0.4 best";
+        assert_eq!(recommend_for(goal, &trade_off(6, 0.02)).unwrap().setting, 0);
+        let goal = "maximize latency_ns_p99 where latency_ns_p99 <= 60000";
+        let reason = recommend_for(goal, &trade_off(6, 0.0)).unwrap().reason;
+        assert_eq!(reason[1], "The limit rules out `500us` (733.7 % over).", "{reason:?}");
+        let goal = "minimize throughput_bps where throughput_bps >= 0.99 best";
+        let reason = recommend_for(goal, &trade_off(6, 0.0)).unwrap().reason;
+        assert_eq!(reason[1], "The limit rules out `50us` and `500us` (2 to 39.4 % short).");
     }
 
     #[test]

@@ -36,10 +36,14 @@ pub(crate) fn change(ratio: f64) -> String {
     }
 }
 
-/// A paired ratio's interval: `interval from 4.2 % lower to 1.1 % higher at 99 %`.
+/// A paired ratio's interval: `interval 4.2 % lower to 1.1 % higher at 99 %`, and where both ends are
+/// on one side `interval 16.3 to 7.3 % lower at 99 %`.
 pub(crate) fn interval(ratio: &Estimate) -> String {
     let (low, high) = (change(ratio.low), change(ratio.high));
-    format!("interval from {low} to {high} at {}", percent(ratio.confidence))
+    let shared = [" % lower", " % higher", " times as high"];
+    let said_once = shared.iter().find(|end| low.ends_with(**end) && high.ends_with(**end));
+    let low = said_once.and_then(|end| low.strip_suffix(end)).unwrap_or(&low);
+    format!("interval {low} to {high} at {}", percent(ratio.confidence))
 }
 
 /// A share as a percentage, with as many decimals as keep it apart from 0 and from 100 %.
@@ -99,6 +103,17 @@ mod tests {
         let shares = [0.99, 0.9975, 0.999_975, 0.025, 0.0, 1.0, 1.4];
         let expected = ["99 %", "99.75 %", "99.9975 %", "2.5 %", "0 %", "100 %", "140 %"];
         assert_eq!(shares.map(percent), expected);
+    }
+
+    #[test]
+    fn an_interval_says_its_side_once() {
+        let said = |low, high| {
+            let method = latput_stats::Method::PairedLogRatio;
+            interval(&Estimate { value: low, low, high, confidence: 0.995, method, runs: 6 })
+        };
+        assert_eq!(said(0.837, 0.927), "interval 16.3 to 7.3 % lower at 99.5 %");
+        assert_eq!(said(0.651, 2.1), "interval 34.9 % lower to 2.10 times as high at 99.5 %");
+        assert_eq!(said(3.0, 4.0), "interval 3.00 to 4.00 times as high at 99.5 %");
     }
 
     #[track_caller]

@@ -36,10 +36,10 @@ pub struct Document {
     pub testbed: String,
     /// The goal as the plan has it.
     pub goal: Option<String>,
-    /// Wanted confidence of intervals, such as 0.99.
-    pub confidence: f64,
-    /// Wanted half width of the interval of a rate, as a share of it.
-    pub half_width_ratio: f64,
+    /// Wanted confidence of intervals, such as 0.99; `null` if the file has no number there.
+    pub confidence: Option<f64>,
+    /// Wanted half width of the interval of a rate, as a share of it; `null` likewise.
+    pub half_width_ratio: Option<f64>,
     /// Seed of the order of trials. In text, since many JSON readers keep only 53 bits of a number.
     pub seed: String,
     /// Trials that were planned at least.
@@ -220,8 +220,8 @@ pub struct Estimate {
     pub low: Option<f64>,
     /// Upper end; `null` for a single run.
     pub high: Option<f64>,
-    /// The confidence that the interval really has.
-    pub confidence: f64,
+    /// The confidence that the interval really has; `null` where that is not known.
+    pub confidence: Option<f64>,
     /// `student_t`, `order_statistic`, `bootstrap`, `paired_log_ratio` or `single`.
     pub method: String,
     /// Independent values that it rests on.
@@ -270,10 +270,10 @@ pub struct Outlier {
     pub block: u32,
     /// The figure that stands out.
     pub metric: String,
-    /// Its value in this run.
-    pub value: f64,
-    /// The median of the cell's runs.
-    pub median: f64,
+    /// Its value in this run; `null` if it is no number.
+    pub value: Option<f64>,
+    /// The median of the cell's runs; `null` likewise.
+    pub median: Option<f64>,
 }
 
 /// Checks of one name that failed in one cell.
@@ -510,7 +510,7 @@ fn failed_check(check: &latput_model::summary::FailedCheck) -> FailedCheck {
     }
 }
 
-/// JSON has no NaN and no infinity; a damaged file must not make a document that nobody can read.
-fn finite(value: f64) -> f64 {
-    if value.is_finite() { value } else { 0.0 }
+/// JSON has no NaN and no infinity: what is no number is absent, since 0 would be a claim.
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
 }

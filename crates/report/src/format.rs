@@ -204,22 +204,42 @@ pub fn change_with_interval(estimate: &Estimate) -> String {
 
 /// How sure an interval is, and of what kind: `96.87 % interval, order statistics of 6 runs`.
 pub fn interval_kind(estimate: &Estimate) -> String {
-    let method = match estimate.method {
-        Method::StudentT => "Student's t",
-        Method::OrderStatistic => "order statistics",
-        Method::Bootstrap => "bootstrap",
-        Method::PairedLogRatio => "Student's t on paired logarithms",
-        Method::Single => return "one run, no interval".to_owned(),
-    };
-    let runs = count(estimate.runs, "run");
-    format!("{} interval, {method} of {runs}", percent(estimate.confidence))
+    match method_name(estimate.method) {
+        Some(name) => {
+            let runs = count(estimate.runs, "run");
+            format!("{} interval, {name} of {runs}", percent(estimate.confidence))
+        }
+        None => "one run, no interval".to_owned(),
+    }
 }
 
-/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`.
+/// The same where the number of runs is known: `96.87 %, order statistics`.
+pub fn method(estimate: &Estimate) -> String {
+    match method_name(estimate.method) {
+        Some(name) => format!("{}, {name}", percent(estimate.confidence)),
+        None => "one run, no interval".to_owned(),
+    }
+}
+
+fn method_name(method: Method) -> Option<&'static str> {
+    match method {
+        Method::StudentT => Some("Student's t"),
+        Method::OrderStatistic => Some("order statistics"),
+        Method::Bootstrap => Some("bootstrap"),
+        Method::PairedLogRatio => Some("Student's t on paired logarithms"),
+        Method::Single => None,
+    }
+}
+
+/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`, and
+/// where per cents serve only one end `-94.6 % to x64.4`.
 pub fn change_interval(estimate: &Estimate) -> Option<String> {
     let (low, high) = interval(estimate)?;
     if estimate.value >= FACTOR_FROM {
         return Some(format!("x{} to x{}", number(low), number(high)));
+    }
+    if high >= FACTOR_FROM {
+        return Some(format!("{} to {}", change(low), change(high)));
     }
     let percent = |ratio: f64| {
         let percent = (ratio - 1.0) * 100.0;
@@ -233,6 +253,11 @@ pub fn percent(ratio: f64) -> String {
     let text = format!("{:.2}", ratio * 100.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     format!("{text} %")
+}
+
+/// A share as per cent with three significant digits: `117 %`, `4.63 %`.
+pub fn rough_percent(ratio: f64) -> String {
+    format!("{} %", number(ratio * 100.0))
 }
 
 /// `1 run`, `3 runs`.
@@ -321,6 +346,7 @@ mod tests {
         };
         assert_eq!(ratio(0.588, 0.57, 0.606), "-41.2 % (-43.0 to -39.4 % at 99 %)");
         assert_eq!(ratio(3.1, 2.9, 3.3), "x3.10 (x2.90 to x3.30 at 99 %)");
+        assert_eq!(ratio(1.9, 0.054, 64.4), "+90.0 % (-94.6 % to x64.4 at 99 %)");
         assert_eq!(ratio(0.9, f64::NAN, 1.0), "-10.0 % (one pair of runs, no interval)");
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");

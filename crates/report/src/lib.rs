@@ -11,6 +11,8 @@ pub mod html;
 pub mod table;
 
 mod chart;
+mod remarks;
+mod single;
 mod view;
 
 pub use document::Document;

@@ -7,6 +7,8 @@ use latput_model::{Cell, Summary};
 use latput_trial::{Metric, Results, Traffic};
 
 use crate::format::{self, printable};
+use crate::remarks::remarks;
+use crate::single;
 use crate::view::{View, estimate, is_too_wide, main_metrics, rate_metric};
 
 /// Where the text goes.
@@ -34,7 +36,7 @@ struct Layout<'v, 'a> {
     is_terminal: bool,
 }
 
-/// Table, recommendation, warnings, outlier runs and failed checks.
+/// Table, recommendation, and a digest of warnings, failed checks and outlier runs.
 pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String {
     let view = View::new(results, summary);
     let mut text = heading(&view, screen);
@@ -42,56 +44,36 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
         text += &wrapped(&shortage, "", screen.columns);
         text.push('\n');
     }
-    if !view.settings().is_empty() {
+    if let Some(cell) = single::only_cell(&view) {
+        text += &single::figures(&view, cell, screen.columns);
+        text.push('\n');
+    } else if !view.settings().is_empty() {
         text += &tables(&view, screen);
         text += &legend(&view, screen);
         text.push('\n');
     }
     text += &recommendation(&view, screen);
-    for (title, lines) in remarks(&view) {
-        text += &painted(title, Paint::Bold, screen);
-        text.push('\n');
-        for line in lines {
-            text += &wrapped(&line, "  ", screen.columns);
-        }
-        text.push('\n');
-    }
+    text += &warnings(&view, screen);
     text.trim_end().to_owned() + "\n"
 }
 
-/// What is wrong with the figures, by heading; also for Markdown and HTML.
-pub(crate) fn remarks(view: &View<'_>) -> Vec<(&'static str, Vec<String>)> {
-    let place = |setting, workload| {
-        format!("{}, {}", view.full_label(setting), view.workload_name(workload))
-    };
-    let outliers = view.summary.outliers.iter().map(|outlier| {
-        let traffic = view.traffic(outlier.workload);
-        let scale = format::Scale::of(outlier.metric, &traffic, outlier.value.max(outlier.median));
-        format!(
-            "{}, block {}: {} {}, median of its cell {}",
-            place(outlier.setting, outlier.workload),
-            outlier.block,
-            format::short_name(outlier.metric),
-            scale.with_unit(outlier.value),
-            scale.with_unit(outlier.median),
-        )
-    });
-    let failed = view.summary.failed_checks.iter().map(|check| {
-        format!(
-            "{}: {} ({}): {}",
-            place(check.setting, check.workload),
-            check.name,
-            format::count(check.runs, "run"),
-            check.detail
-        )
-    });
-    let sections = [
-        ("Warnings", [&*view.summary.too_wide, &*view.summary.warnings].concat()),
-        ("Failed checks", failed.collect()),
-        ("Outlier runs", outliers.collect()),
-        ("Notes", view.results.notes.clone()),
-    ];
-    sections.into_iter().filter(|(_, lines): &(_, Vec<String>)| !lines.is_empty()).collect()
+/// A line for each kind of trouble; the lists are in other outputs.
+fn warnings(view: &View<'_>, screen: Screen) -> String {
+    let remarks = remarks(view);
+    if remarks.is_empty() {
+        return String::new();
+    }
+    let mut text = painted("Warnings", Paint::Bold, screen);
+    text.push('\n');
+    for remark in &remarks {
+        let line = format!("{}: {}", remark.title, remark.digest);
+        text += &hanging(&line, "  ", "    ", screen.columns);
+    }
+    if remarks.iter().any(|remark| !remark.full.is_empty()) {
+        let hint = "(all of them: the HTML report, or --format markdown)";
+        text += &wrapped(hint, "  ", screen.columns);
+    }
+    text
 }
 
 /// `>` recommended, `*` in the Pareto set, `!` a check failed in this cell.
@@ -116,6 +98,12 @@ fn row_marks(view: &View<'_>, setting: usize) -> String {
 
 fn heading(view: &View<'_>, screen: Screen) -> String {
     let results = view.results;
+    if let Some((setting, workload)) = single::only_cell(view) {
+        let (workload, setting) = (view.workload_name(workload), view.full_label(setting));
+        let runs = format::count(results.rows.len(), "run");
+        let line = format!("{workload} on {}, {setting}: {runs}", results.testbed);
+        return wrapped(&line, "", screen.columns) + "\n";
+    }
     let line = format!(
         "{} on {}: {}, {}, {}, {}",
         results.name,
@@ -358,18 +346,12 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
 }
 
 fn recommendation(view: &View<'_>, screen: Screen) -> String {
-    let Some(advice) = &view.summary.recommendation else {
+    let (Some(advice), Some((verb, label))) = (&view.summary.recommendation, view.verdict()) else {
         return String::new();
     };
-    let verdict = format!("Recommended: {}", view.full_label(advice.setting));
-    let mut text = painted(&verdict, Paint::Good, screen);
+    let mut text = painted(&format!("Recommended: {verb} {label}"), Paint::Good, screen);
     text.push('\n');
     text += &wrapped(&format!("Goal: {}", advice.goal), "  ", screen.columns);
-    if let Some(objective) = view.objective() {
-        let proof = if advice.proven { "proven" } else { "not proven" };
-        let line = format!("Objective: {objective}, {proof}");
-        text += &wrapped(&line, "  ", screen.columns);
-    }
     text += &wrapped(&advice.reason.join(" "), "  ", screen.columns);
     let commands = view.commands(advice.setting);
     for command in &commands {
@@ -402,8 +384,13 @@ fn painted(text: &str, paint: Paint, screen: Screen) -> String {
 
 /// Breaks at spaces; a word that is too long for any line stays whole.
 fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+    hanging(text, indent, indent, columns)
+}
+
+/// The same with another indent from the second line on.
+fn hanging(text: &str, first: &str, indent: &str, columns: usize) -> String {
     let mut lines = String::new();
-    let mut line = indent.to_owned();
+    let mut line = first.to_owned();
     for word in printable(text).split(' ').filter(|word| !word.is_empty()) {
         let is_start = line.trim().is_empty();
         if !is_start && line.chars().count() + 1 + word.chars().count() > columns {

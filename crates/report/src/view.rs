@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use latput_model::{Cell, Summary};
+use latput_model::{Cell, ShortLabels, Summary};
 use latput_stats::Estimate;
 use latput_trial::observation::{CpuTime, Role};
 use latput_trial::{Metric, Results, Traffic, Workload};
@@ -34,8 +34,9 @@ pub(crate) struct Command {
 
 impl<'a> View<'a> {
     pub(crate) fn new(results: &'a Results, summary: &'a Summary) -> Self {
-        let (knobs, labels) = short_labels(results);
-        Self { results, summary, knobs, labels }
+        let ShortLabels { knobs, labels } = ShortLabels::of(results);
+        let labels = labels.iter().map(|label| format::printable(label)).collect();
+        Self { results, summary, knobs: format::printable(&knobs), labels }
     }
 
     /// The short name of a setting; a damaged file may name one that is not there.
@@ -119,6 +120,13 @@ impl<'a> View<'a> {
     pub(crate) fn traffic(&self, workload: usize) -> Traffic {
         let any = Traffic::TcpStream { message_bytes: latput_units::Bytes::new(0), connections: 1 };
         self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
+    }
+
+    /// What to do, and the setting to do it with: `set`, or `stay with` where nothing is proven better.
+    pub(crate) fn verdict(&self) -> Option<(&'static str, String)> {
+        let advice = self.summary.recommendation.as_ref()?;
+        let verb = if advice.proven { "set" } else { "stay with" };
+        Some((verb, self.full_label(advice.setting)))
     }
 
     /// Whether the setting is the recommended one.
@@ -220,14 +228,6 @@ impl<'a> View<'a> {
         (window > 0.0).then(|| spent / window)
     }
 
-    /// What the recommended setting does to the goal's objective, in a clause: `-41.2 % (-43.0 to
-    /// -39.4 % at 99 %) against gro-flush-timeout=0us`.
-    pub(crate) fn objective(&self) -> Option<String> {
-        let advice = self.summary.recommendation.as_ref()?;
-        let ratio = advice.against_first.as_ref()?;
-        Some(format!("{} against {}", format::change_with_interval(ratio), self.full_label(0)))
-    }
-
     /// The confidence of the intervals, and which of them have less than was asked for: with few runs
     /// an order-statistic interval cannot reach any confidence that one wishes.
     pub(crate) fn confidence(&self) -> String {
@@ -239,7 +239,7 @@ impl<'a> View<'a> {
         let text = format!("{} interval", format::percent(wanted));
         weakest.map_or(text.clone(), |weakest| {
             format!(
-                "{text} (of percentiles {}: {} give no more)",
+                "{text} (of medians {}: {} give no more)",
                 format::percent(weakest.confidence),
                 format::count(weakest.runs, "run")
             )
@@ -306,30 +306,6 @@ pub(crate) fn is_too_wide(cell: &Cell, traffic: &Traffic, metric: Metric) -> boo
 /// An estimate with a figure in it.
 pub(crate) fn estimate(cell: &Cell, metric: Metric) -> Option<&Estimate> {
     cell.metrics.get(&metric).filter(|estimate| estimate.value.is_finite())
-}
-
-/// Labels of the form `knob=value ...` lose the knobs if all of them name the same ones in the same
-/// order; these become the head of the column.
-fn short_labels(results: &Results) -> (String, Vec<String>) {
-    let labels: Vec<String> =
-        results.settings.iter().map(|setting| format::printable(&setting.label)).collect();
-    let whole = || ("setting".to_owned(), labels.clone());
-    let split = |label: &str| -> Option<(Vec<String>, Vec<String>)> {
-        label
-            .split_whitespace()
-            .map(|part| part.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned())))
-            .collect::<Option<Vec<_>>>()
-            .map(|parts| parts.into_iter().unzip())
-    };
-    let Some(parts) = labels.iter().map(|label| split(label)).collect::<Option<Vec<_>>>() else {
-        return whole();
-    };
-    match parts.first() {
-        Some((knobs, _)) if !knobs.is_empty() && parts.iter().all(|(k, _)| k == knobs) => {
-            (knobs.join(", "), parts.iter().map(|(_, values)| values.join(", ")).collect())
-        }
-        _ => whole(),
-    }
 }
 
 /// A word as a shell takes it literally.

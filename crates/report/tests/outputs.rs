@@ -5,7 +5,6 @@ mod results;
 
 use latput_model::Summary;
 use latput_report::{Document, Screen, csv, html, json, markdown, terminal};
-use latput_stats::{Estimate, Method};
 use latput_trial::{Metric, Results};
 
 /// A name that is hostile in a terminal, in HTML, in JSON within HTML, in CSV and in Markdown.
@@ -95,6 +94,9 @@ fn figures_that_are_no_numbers_make_no_broken_json() {
     }
     let first = summary.cells[0].metrics.values_mut().next().unwrap();
     first.value = f64::NAN;
+    summary.outliers[0].value = f64::INFINITY;
+    let document = Document::new(&results, &summary);
+    assert_eq!((document.half_width_ratio, document.outliers[0].value), (None, None));
     check_json(&results, &summary);
     check_page(&results, &summary);
 }
@@ -110,7 +112,7 @@ fn the_page_has_everything_and_asks_for_nothing() {
         "class=\"frontier\"",
         "class=\"line chosen\"",
         "packets-per-transaction",
-        "gro-flush-timeout=125us, tcp_rr, block 4",
+        "125us, tcp_rr, block 4",
         "drawn from seed 7",
         "boot-id",
         "Hosts on one kernel",
@@ -180,6 +182,17 @@ fn one_run_per_cell_gives_figures_without_intervals_and_says_so() {
 }
 
 #[test]
+fn one_setting_under_one_workload_has_a_line_for_every_figure() {
+    insta::assert_snapshot!(measured(6));
+}
+
+#[test]
+fn a_single_measurement_is_shown_without_intervals() {
+    let text = measured(1);
+    assert!(text.contains("one run, no interval") && !text.contains(" to "), "{text}");
+}
+
+#[test]
 fn a_single_run_of_all_is_shown() {
     let (mut results, _) = demo();
     results.rows.truncate(1);
@@ -224,24 +237,22 @@ fn many_settings_and_narrow_screens_do_not_panic() {
 }
 
 #[test]
-fn a_recommendation_that_is_not_proven_says_so() {
+fn where_nothing_is_proven_the_advice_is_to_stay() {
     let (results, mut summary) = demo();
     let advice = summary.recommendation.as_mut().unwrap();
-    advice.proven = false;
-    let method = Method::PairedLogRatio;
-    let ratio = Estimate { value: 0.99, low: 0.97, high: 1.01, confidence: 0.99, method, runs: 6 };
-    advice.against_first = Some(ratio);
+    (advice.proven, advice.setting, advice.against_first) = (false, 0, None);
+    advice.reason = vec!["Stay with `0us` <&.".to_owned()];
     let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
-    assert!(
-        text.contains("-1.0 % (-3.0 to +1.0 % at 99 %) against gro-flush-timeout=0us, not proven")
-    );
-    assert!(html(&results, &summary).contains("Best estimate:"));
+    assert!(text.contains("Recommended: stay with gro-flush-timeout=0us\n"), "{text}");
+    let page = html(&results, &summary);
+    assert!(page.contains("Stay with <code>gro-flush-timeout=0us</code>"));
+    assert!(page.contains("Stay with <code>0us</code> &lt;&amp;."));
 }
 
 #[test]
 fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
-    let said = "99 % interval (of percentiles 96.87 %: 6 runs give no more)";
+    let said = "99 % interval (of medians 96.87 %: 6 runs give no more)";
     let screen = Screen { columns: 400, is_terminal: false };
     for output in [html(&results, &summary), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
@@ -253,6 +264,21 @@ fn demo() -> (Results, Summary) {
     let results = results::demo();
     let summary = Summary::of(&results);
     (results, summary)
+}
+
+/// What `latput measure` prints of the demo's second setting under its third workload.
+fn measured(blocks: u32) -> String {
+    let (mut results, _) = demo();
+    results.goal = None;
+    results.settings = vec![results.settings[1].clone()];
+    results.workloads = vec![results.workloads[2].clone()];
+    results.rows.retain(|row| row.setting == 1 && row.workload == 2 && row.block < blocks);
+    for row in &mut results.rows {
+        (row.setting, row.workload) = (0, 0);
+    }
+    results.planned_trials = results.rows.len() as u64;
+    let summary = Summary::of(&results);
+    terminal(&results, &summary, Screen { columns: 100, is_terminal: false })
 }
 
 /// The plain text, after a look at the width of its lines.

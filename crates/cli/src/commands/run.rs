@@ -50,10 +50,10 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let text = read_plan(&self.plan)?;
         let plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
-        // What the simulator cannot do is said before anything is written.
-        let simulated =
-            self.on.starts_with(SIMULATED).then(|| open_testbed(&self.on, &plan)).transpose()?;
         if self.check {
+            if self.on.starts_with(SIMULATED) {
+                open_testbed(&self.on, &plan)?; // says what it cannot do; nothing is made
+            }
             let method = &plan.method;
             let text = format!(
                 "{}: {} settings x {} workloads x {} to {} repetitions, at least {} trials of {} + {}\n",
@@ -69,8 +69,7 @@ impl Args {
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut archive = Archive::create(&self.output)?;
-        let testbed = simulated.map_or_else(|| open_testbed(&self.on, &plan), Ok)?;
+        let (testbed, mut archive) = open(&self.on, &plan, &self.output)?;
         let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
@@ -109,6 +108,16 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
         }
     }
     Ok(())
+}
+
+/// The testbed and the results file. A file that is no results file is refused before anything is
+/// made, and no file is made for a testbed that cannot be.
+pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, Archive), Failure> {
+    if output.metadata().is_ok_and(|meta| meta.len() > 0) {
+        Archive::open(output)?;
+    }
+    let testbed = open_testbed(on, plan)?;
+    Ok((testbed, Archive::create(output)?))
 }
 
 /// The testbed of `--on`, for this plan.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
 use latput_model::Summary;
 use latput_trial::plan;
 
@@ -50,11 +49,9 @@ impl Args {
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
         let plan = run::checked_plan(&file, &text, self.goal)?;
-        let testbed = run::open_testbed(&self.on, &plan)?;
-        let mut archive = Archive::create(&self.output)?;
-        let mut ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        let (testbed, mut archive) = run::open(&self.on, &plan, &self.output)?;
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
         drop(testbed); // the lab is gone before anything is told
-        ended.results.goal.clone_from(&plan.goal); // a resumed run is judged by today's goal
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         report::write_html(&self.report, &ended.results, &summary)?;

@@ -106,15 +106,19 @@ fn a_file_that_was_cut_short_is_gone_on_with_to_the_same_figures() {
     let args = ["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"];
     place.run(&args).expect(0, &[]);
     let whole = rows(&place, "kept.db");
-    let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
-    db.execute_batch(
-        "DELETE FROM figure WHERE trial > 5; DELETE FROM trial WHERE id > 5; \
-         UPDATE run SET finished = 0;",
-    )
-    .unwrap();
-    drop(db);
-    place.run(&args).expect(0, &["resuming run 1: 5 of"]);
-    assert_eq!(rows(&place, "kept.db"), whole);
+    assert!(whole.len() > 18, "a block beyond the smallest number is wanted");
+    // In the first block, and in one that the stopping rule asked for.
+    for kept in [5, whole.len() - 1] {
+        let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
+        let cut = format!(
+            "DELETE FROM figure WHERE trial > {kept}; DELETE FROM trial WHERE id > {kept}; \
+             UPDATE run SET finished = 0;"
+        );
+        db.execute_batch(&cut).unwrap();
+        drop(db);
+        place.run(&args).expect(0, &[&format!("resuming run 1: {kept} of")]);
+        assert_eq!(rows(&place, "kept.db"), whole);
+    }
     // Another system is another machine, and a finished run is not resumed.
     place
         .run(&["run", "plan.toml", "--on", "sim:bl25p-tg3", "-o", "kept.db"])

@@ -1,89 +1,48 @@
-//! Knobs of a plan in a scenario, and the scenario's values as knobs.
+//! Knobs of a plan in a profile, and a scenario's values as knobs.
 
 use std::collections::BTreeMap;
 
 use latput_knobs::{Knob, Place, Setting, State, Value};
+use latput_sim::Profile;
 use latput_sim::machine::{Driver, Qdisc};
-use latput_sim::scenario::{Host, Network, Scenario};
+use latput_sim::profile::HostProfile;
+use latput_sim::scenario::{Host, Network};
 use latput_trial::observation::Role;
-use latput_units::{Bytes, CpuId};
+use latput_units::{CpuId, Nanos};
 
-/// What the simulator has under the kernel's names.
-const MODELLED: &[Knob] = &[
-    Knob::Mtu,
-    Knob::Txqueuelen,
-    Knob::Gro,
-    Knob::Tso,
-    Knob::RpsCpus,
-    Knob::Threaded,
-    Knob::NapiDeferHardIrqs,
-    Knob::GroFlushTimeout,
-];
-
-/// Brings a scenario to a setting, or says which knob or value it has no model of.
+/// Brings a profile to a setting, or says which knob or value has no model.
 pub(super) fn apply(
     by_role: &BTreeMap<Role, Setting>,
-    scenario: &mut Scenario,
+    profile: &mut Profile,
 ) -> Result<(), String> {
-    for host in &mut scenario.hosts {
-        let Some(setting) = by_role.get(&host.role) else { continue };
-        for (knob, value) in setting.iter().filter(|(knob, _)| **knob != Knob::Mtu) {
-            set(host, *knob, value)?;
-        }
-        holds_without_deferral(host)?;
+    // From here on the hosts may differ.
+    profile.generator.get_or_insert_with(|| profile.sut.clone());
+    let of = |role| by_role.get(&role).and_then(|setting| setting.get(&Knob::Mtu));
+    if of(Role::Sut) != of(Role::Generator) {
+        return Err(String::from(
+            "the simulator has one `mtu` for both hosts: set it on both, without `sut.` or \
+             `generator.`",
+        ));
     }
-    set_mtu(by_role, &mut scenario.network)
-}
-
-fn set(host: &mut Host, knob: Knob, value: &Value) -> Result<(), String> {
-    needs_napi(host, knob)?;
-    let stack = &mut host.stack;
-    match (knob, value) {
-        (Knob::Gro, Value::Switch(on)) => stack.gro = *on,
-        (Knob::Tso, Value::Switch(on)) => stack.tso = *on,
-        (Knob::Threaded, Value::Switch(on)) => stack.threaded = *on,
-        (Knob::GroFlushTimeout, Value::Time(timeout)) => stack.gro_flush_timeout = *timeout,
-        (Knob::NapiDeferHardIrqs, Value::Count(polls)) => {
-            stack.defer_hard_irqs = whole(knob, *polls)?;
+    for (role, setting) in by_role {
+        for (knob, value) in setting {
+            refuse(*role, host(profile, *role), *knob, value)?;
         }
-        (Knob::Txqueuelen, Value::Count(packets)) => match &mut stack.qdisc {
-            Qdisc::Pfifo { limit_packets } if *packets > 0 => {
-                *limit_packets = whole(knob, *packets)?;
-            }
-            Qdisc::Pfifo { .. } => {
-                return Err(String::from("`txqueuelen` is simulated from 1 packet on, not 0"));
-            }
-            Qdisc::FqCodel { .. } => {
-                return Err(String::from(
-                    "`txqueuelen` does nothing here: the profile's queue discipline is fq_codel, \
-                     which has a limit of its own; leave the knob out",
-                ));
-            }
-        },
-        (Knob::RpsCpus, Value::Cpus(cpus)) => {
-            let cores = host.machine.cores;
-            if let Some(cpu) = cpus.iter().find(|cpu| cpu.0 >= cores) {
-                return Err(format!(
-                    "`rps-cpus` names CPU {cpu}: the profile's {} has CPUs 0 to {}",
-                    host.role.name(),
-                    cores - 1
-                ));
-            }
-            stack.rps_cores = cpus.iter().map(|cpu| cpu.0).collect();
-        }
-        _ => {
-            let names: Vec<&str> = MODELLED.iter().map(|knob| knob.name()).collect();
-            return Err(format!(
-                "the simulator has no model of `{knob}`: leave it out; it has {}",
-                names.join(", ")
-            ));
-        }
+        profile.set(*role, setting).map_err(|invalid| invalid.to_string())?;
+        needs_deferral(host(profile, *role))?;
     }
     Ok(())
 }
 
-/// What the simulator does only in a NAPI driver's poll.
-fn needs_napi(host: &Host, knob: Knob) -> Result<(), String> {
+fn host(profile: &Profile, role: Role) -> &HostProfile {
+    match role {
+        Role::Sut => &profile.sut,
+        Role::Generator | Role::Observer => profile.generator.as_ref().unwrap_or(&profile.sut),
+    }
+}
+
+/// Refuses what would be taken and then do nothing, or something else than on a host.
+fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(), String> {
     let is_of_napi = matches!(
         knob,
         Knob::RpsCpus | Knob::Threaded | Knob::NapiDeferHardIrqs | Knob::GroFlushTimeout
@@ -91,14 +50,31 @@ fn needs_napi(host: &Host, knob: Knob) -> Result<(), String> {
     if is_of_napi && host.nic.driver != Driver::Napi {
         return Err(format!("`{knob}`: the profile's driver does not use NAPI; leave it out"));
     }
-    Ok(())
+    match (value, host.stack.qdisc) {
+        (Value::Count(_), Qdisc::FqCodel { .. }) if knob == Knob::Txqueuelen => Err(format!(
+            "`{knob}` does nothing here: the profile's queue discipline is fq_codel, which has a \
+             limit of its own; leave the knob out"
+        )),
+        (Value::Count(0), _) if knob == Knob::Txqueuelen => {
+            Err(format!("`{knob}` is simulated from 1 packet on, not 0"))
+        }
+        (Value::Cpus(cpus), _) => match cpus.iter().find(|cpu| cpu.0 >= host.machine.cores) {
+            Some(cpu) => Err(format!(
+                "`{knob}` names CPU {cpu}: the profile's {} has CPUs 0 to {}",
+                role.name(),
+                host.machine.cores.saturating_sub(1)
+            )),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Without deferred interrupts the kernel's timer only tells GRO how long to hold packets between
 /// polls, and here GRO holds nothing longer than a poll.
-fn holds_without_deferral(host: &Host) -> Result<(), String> {
+fn needs_deferral(host: &HostProfile) -> Result<(), String> {
     let stack = &host.stack;
-    let is_timer_alone = stack.gro_flush_timeout.as_ns() > 0 && stack.defer_hard_irqs == 0;
+    let is_timer_alone = stack.gro_flush_timeout > Nanos::ZERO && stack.defer_hard_irqs == 0;
     if is_timer_alone && stack.gro {
         return Err(String::from(
             "the simulator has no model of `gro-flush-timeout` without `napi-defer-hard-irqs`: move \
@@ -107,25 +83,6 @@ fn holds_without_deferral(host: &Host) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-fn set_mtu(by_role: &BTreeMap<Role, Setting>, network: &mut Network) -> Result<(), String> {
-    let of = |role| by_role.get(&role).and_then(|setting| setting.get(&Knob::Mtu));
-    let (sut, generator) = (of(Role::Sut), of(Role::Generator));
-    if sut != generator {
-        return Err(String::from(
-            "the simulator has one `mtu` for both hosts: set it on both, without `sut.` or \
-             `generator.`",
-        ));
-    }
-    if let Some(Value::Count(bytes)) = sut {
-        network.mtu = Bytes::new(*bytes);
-    }
-    Ok(())
-}
-
-fn whole(knob: Knob, value: u64) -> Result<u32, String> {
-    u32::try_from(value).map_err(|_| format!("`{knob}` is simulated to {} at most", u32::MAX))
 }
 
 /// A host's values of every knob that it has.
@@ -152,44 +109,42 @@ pub(super) fn state(host: &Host, network: &Network) -> State {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::Nanos;
+    use latput_trial::{Traffic, Workload};
 
     use super::*;
 
     #[test]
     fn every_knob_is_either_set_and_read_back_or_refused_by_name() {
+        let mut refused = Vec::new();
         for knob in Knob::ALL {
             let value = knob.parse_value(knob.spec().example).unwrap();
             let mut setting = Setting::from([(*knob, value.clone())]);
-            if *knob == Knob::GroFlushTimeout {
-                setting.insert(Knob::NapiDeferHardIrqs, Value::Count(100));
-            }
-            let mut scenario = scenario();
+            setting.entry(Knob::NapiDeferHardIrqs).or_insert(Value::Count(100));
+            let mut profile = profile();
             let by_role = [Role::Sut, Role::Generator].map(|role| (role, setting.clone()));
-            let applied = apply(&BTreeMap::from(by_role), &mut scenario);
-            if !MODELLED.contains(knob) {
-                assert!(applied.unwrap_err().contains(knob.name()));
+            if let Err(refusal) = apply(&BTreeMap::from(by_role), &mut profile) {
+                assert!(refusal.contains(knob.name()), "{refusal}");
+                refused.push(*knob);
                 continue;
             }
-            applied.unwrap();
-            for host in &scenario.hosts {
-                let state = state(host, &scenario.network);
+            for state in states(&profile) {
                 let read = state.0.iter().find(|((read, _), _)| read == knob).unwrap();
                 assert_eq!(*read.1, value, "{knob}");
             }
         }
+        assert_eq!(refused, [Knob::Gso]);
     }
 
     #[test]
     fn a_role_is_set_alone() {
-        let mut scenario = scenario();
-        let setting = Setting::from([(Knob::Threaded, Value::Switch(true))]);
-        apply(&BTreeMap::from([(Role::Sut, setting)]), &mut scenario).unwrap();
-        let threaded = |host: &Host| (host.role, host.stack.threaded);
-        assert_eq!(
-            scenario.hosts.iter().map(threaded).collect::<Vec<_>>(),
-            [(Role::Generator, false), (Role::Sut, true)]
-        );
+        for (role, threaded) in [(Role::Generator, [true, false]), (Role::Sut, [false, true])] {
+            let mut profile = profile();
+            let setting = Setting::from([(Knob::Threaded, Value::Switch(true))]);
+            apply(&BTreeMap::from([(role, setting)]), &mut profile).unwrap();
+            let is_threaded =
+                |state: &State| state.0[&(Knob::Threaded, Place::Napi(0))] == Value::Switch(true);
+            assert_eq!(states(&profile).map(|state| is_threaded(&state)), threaded);
+        }
     }
 
     #[test]
@@ -209,24 +164,25 @@ mod tests {
 
     /// `wanted`, set on the system under test alone, is refused with `expected`.
     #[track_caller]
-    fn check(wanted: (Knob, Value), expected: &str, prepare: fn(&mut Host)) {
-        let mut scenario = scenario();
-        prepare(&mut scenario.hosts[1]);
+    fn check(wanted: (Knob, Value), expected: &str, prepare: fn(&mut HostProfile)) {
+        let mut profile = profile();
+        prepare(&mut profile.sut);
         let by_role = BTreeMap::from([(Role::Sut, Setting::from([wanted.clone()]))]);
-        let refusal = apply(&by_role, &mut scenario).unwrap_err();
+        let refusal = apply(&by_role, &mut profile).unwrap_err();
         assert!(refusal.contains(expected) && refusal.contains(wanted.0.name()), "{refusal}");
     }
 
-    fn scenario() -> Scenario {
-        let mut host = Host::default();
-        host.machine.cores = 4;
-        Scenario {
-            seed: 1,
-            warmup: Nanos::ZERO,
-            duration: Nanos::from_ms(1),
-            hosts: vec![Host { role: Role::Generator, ..host.clone() }, host],
-            network: Network::default(),
-            loads: Vec::new(),
-        }
+    /// What the generator's and the system's knobs are read back as.
+    fn states(profile: &Profile) -> [State; 2] {
+        let traffic =
+            Traffic::TcpStream { message_bytes: latput_units::Bytes::new(1), connections: 1 };
+        let workload = Workload { name: String::new(), traffic, probe: None };
+        let scenario = profile.scenario(&workload, 1, Nanos::from_ms(1)).unwrap();
+        [0, 1].map(|host| state(&scenario.hosts[host], &scenario.network))
+    }
+
+    /// One with a pfifo, and CPUs 0 and 1.
+    fn profile() -> Profile {
+        super::super::system::profile("rx1620-e1000").unwrap()
     }
 }

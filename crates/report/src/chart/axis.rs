@@ -20,6 +20,9 @@ pub(crate) struct Axis {
 /// Beyond this ratio of the largest to the smallest value a linear axis squeezes the small ones.
 const LOGARITHMIC_FROM: f64 = 8.0;
 
+/// Enough for a datagram in a billion; more digits are noise of binary fractions.
+const MOST_DECIMALS: usize = 9;
+
 impl Axis {
     /// An axis that holds all `values`, logarithmic where they are far apart; `ticks` is about how many
     /// labels there is room for. `None` without a finite value.
@@ -95,11 +98,11 @@ impl Axis {
                 text.parse::<f64>().is_ok_and(|read| (read - value).abs() <= value.abs() * 1e-6)
             })
         };
-        let common = (0..4).find(|decimals| exact(*decimals)).unwrap_or(3);
+        let common = (0..MOST_DECIMALS).find(|decimals| exact(*decimals)).unwrap_or(3);
         let label = |value: f64| match self.spread {
             Spread::Linear => format!("{value:.common$}"),
             Spread::Logarithmic => {
-                let text = format!("{value:.3}");
+                let text = format!("{value:.MOST_DECIMALS$}");
                 text.trim_end_matches('0').trim_end_matches('.').to_owned()
             }
         };
@@ -137,6 +140,7 @@ mod tests {
     #[test]
     fn far_values_get_a_logarithmic_axis() {
         check(&[21.0, 800.0], 6, &["20", "50", "100", "200", "500"]);
+        check(&[1e-5, 2e-4], 3, &["0.00001", "0.00003", "0.0001"]);
         check(&[1.0, 1e6], 6, &["1", "10", "100", "1000", "10000", "100000", "1000000"]);
     }
 

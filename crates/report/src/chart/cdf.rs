@@ -6,7 +6,7 @@ use latput_units::Nanos;
 
 use super::axis::Axis;
 use super::label::Labels;
-use super::svg::{Anchor, Area, Point, Svg, fitted};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted};
 use super::{Size, both, setting_class};
 use crate::view::View;
 
@@ -23,6 +23,9 @@ const SHARES: [(f64, &str); 7] = [
 
 /// Where a line may carry its name: where lines are far apart, first.
 const NAME_SHARES: [f64; 8] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97, 0.03, 0.6];
+
+/// From this longest time on the axis is in seconds.
+const SECONDS_FROM_NS: f64 = 5e9;
 
 /// Points are dropped until neighbours are this far apart, in pixels.
 const RESOLUTION: f64 = 2.0;
@@ -59,19 +62,25 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
 
     let mut svg = Svg::new(size, height, title);
     let levels: Vec<f64> = shares.iter().map(|(share, _)| at(Nanos::ZERO, *share).y).collect();
-    let ticks = axis.labels(1e3);
+    let (divisor, unit) = if high < SECONDS_FROM_NS { (1e3, "us") } else { (1e9, "s") };
+    let ticks = axis.labels(divisor);
     let uprights: Vec<f64> =
         ticks.iter().map(|(tick, _)| plot.left + plot.width() * axis.at(*tick)).collect();
     svg.grid(plot, &uprights, &levels);
     for ((_, label), y) in shares.iter().zip(levels) {
         svg.text(Point::new(plot.left - 7.0, y + 4.0), Anchor::End, "tick", label);
     }
-    for ((_, label), x) in ticks.iter().zip(uprights) {
-        svg.text(Point::new(x, plot.bottom + 16.0), Anchor::Middle, "tick", label);
-    }
-    svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &fitted(title, 14.5, size.width()));
-    let unit = Point::new(plot.right, plot.bottom + 36.0);
-    svg.text(unit, Anchor::End, "title", "round-trip time [us], logarithmic");
+    let labels: Vec<(f64, String)> =
+        uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();
+    svg.labels_below(plot.bottom + 16.0, (plot.left, size.width()), &labels);
+    svg.text(
+        Point::new(4.0, 16.0),
+        Anchor::Start,
+        "title",
+        &fitted(title, TITLE_SIZE, size.width()),
+    );
+    let name = format!("round-trip time [{unit}], logarithmic");
+    svg.text(Point::new(plot.right, plot.bottom + 36.0), Anchor::End, "title", &name);
 
     let drawn: Vec<Vec<Point>> =
         lines.iter().map(|line| points(line.times, top_share, at)).collect();

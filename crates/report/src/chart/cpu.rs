@@ -1,11 +1,12 @@
 //! CPU by setting: where the busy time of both hosts went, and what a unit of work cost.
 
 use latput_model::Cell;
+use latput_stats::Estimate;
 use latput_trial::Metric;
 use latput_trial::observation::Role;
 
 use super::axis::Axis;
-use super::svg::{Anchor, Area, Point, Svg, fitted};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::{self, interval};
 use crate::view::{CPU_PARTS, View, estimate};
@@ -25,14 +26,16 @@ impl Rows {
     /// Space between two lines of one row.
     const LINE: f64 = 15.0;
 
-    fn new(size: Size, rows: usize) -> Self {
+    /// `values` are the texts that stand right of bars and whiskers.
+    fn new<'a>(size: Size, rows: usize, values: impl Iterator<Item = &'a str>) -> Self {
         // On a phone the label stands above its bars, not beside them.
         let (left, row_height) = match size {
             Size::Wide => (134.0, 40.0),
             Size::Narrow => (34.0, 56.0),
         };
         let bottom = 26.0 + row_height * rows as f64;
-        let plot = Area { left, top: 26.0, right: size.width() - 88.0, bottom };
+        let right = size.width() - (widest(values) + 14.0).max(88.0);
+        let plot = Area { left, top: 26.0, right, bottom };
         Self { size, plot, row_height }
     }
 
@@ -51,15 +54,16 @@ impl Rows {
     }
 
     fn draw_frame(&self, svg: &mut Svg, title: &str, axis: &Axis, divisor: f64, unit: &str) {
-        let title = fitted(title, 14.5, self.size.width());
+        let title = fitted(title, TITLE_SIZE, self.size.width());
         svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", &title);
         let ticks = axis.labels(divisor);
         let uprights: Vec<f64> = ticks.iter().map(|(tick, _)| self.x(axis, *tick)).collect();
         svg.grid(self.plot, &uprights, &[]);
-        for ((_, label), x) in ticks.iter().zip(uprights) {
-            svg.text(Point::new(x, self.plot.bottom + 16.0), Anchor::Middle, "tick", label);
-        }
+        let labels: Vec<(f64, String)> =
+            uprights.into_iter().zip(ticks.into_iter().map(|(_, label)| label)).collect();
         let end = Point::new(self.size.width() - 4.0, self.plot.bottom + 16.0);
+        let room = (0.0, end.x - tick_width(unit) - 6.0);
+        svg.labels_below(end.y, room, &labels);
         svg.text(end, Anchor::End, "tick", unit);
     }
 
@@ -100,7 +104,7 @@ fn draw_busy(view: &View<'_>, workload: usize, size: Size) -> Option<String> {
         .flatten()
         .map(|shares| total(&shares));
     let axis = Axis::from_zero(all, if size == Size::Wide { 5 } else { 4 })?;
-    let rows = Rows::new(size, cells.len());
+    let rows = Rows::new(size, cells.len(), std::iter::empty());
     let title = format!("{}: busy CPU", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, 0.01, "% of CPUs");
@@ -141,8 +145,11 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
     let ends =
         known.flatten().flat_map(|e| [e.value, interval(e).map_or(e.value, |(_, high)| high)]);
     let axis = Axis::from_zero(ends, if size == Size::Wide { 5 } else { 4 })?;
-    let rows = Rows::new(size, cells.len());
     let scale = view.scale(workload, DEMANDS[0]);
+    let values =
+        |cell: &&Cell| DEMANDS.map(|metric| Some(demand_text(estimate(cell, metric)?, &scale)));
+    let values: Vec<String> = cells.iter().flat_map(values).flatten().collect();
+    let rows = Rows::new(size, cells.len(), values.iter().map(String::as_str));
     let title = format!("{}: service demand", view.workload_name(workload));
     let mut svg = Svg::new(size, rows.height(), &title);
     rows.draw_frame(&mut svg, &title, &axis, scale.divisor, scale.unit);
@@ -162,14 +169,19 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
                 }
                 let class = if host == 0 { "dot" } else { "dot hollow" };
                 svg.circle(Point::new(x, middle), 4.0, class);
-                let half = format::half_width(estimate, &scale);
-                let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
-                let text = format!("{}{half}", scale.number(estimate.value));
+                let text = demand_text(estimate, &scale);
                 svg.text(Point::new(right + 5.0, middle + 4.0), Anchor::Start, "value", &text);
             }
         });
     }
     Some(svg.finish())
+}
+
+/// `12.3 ±0.4`.
+fn demand_text(estimate: &Estimate, scale: &format::Scale) -> String {
+    let half = format::half_width(estimate, scale);
+    let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
+    format!("{}{half}", scale.number(estimate.value))
 }
 
 fn demand_tip(view: &View<'_>, cell: &Cell, scale: &format::Scale) -> String {

@@ -7,6 +7,16 @@ use super::Size;
 /// Mean width of a character of the page's sans-serif font, as a share of its size.
 const CHARACTER_WIDTH: f64 = 0.56;
 
+/// Font size of titles for their width: 13 in the style sheet, where they are bold.
+pub(crate) const TITLE_SIZE: f64 = 15.5;
+/// Font size of the labels of axes; the style sheet's `.tick` has the same.
+const TICK_SIZE: f64 = 11.0;
+/// Width of a digit as a share of the size, in the widest of the page's fonts: digits are wider than
+/// the mean character, and must not leave the picture.
+const DIGIT_WIDTH: f64 = 0.64;
+/// Labels of one axis are at least this far apart.
+const TICK_GAP: f64 = 6.0;
+
 /// An SVG picture in the making.
 #[derive(Debug)]
 pub(crate) struct Svg {
@@ -123,6 +133,26 @@ impl Svg {
         self.path(&lines, "grid-line");
     }
 
+    /// The labels under an axis, each below its `x` and whole inside `from..to`; one that would touch
+    /// its neighbour is left out, as its line says where it is.
+    pub(crate) fn labels_below(
+        &mut self,
+        y: f64,
+        (from, to): (f64, f64),
+        labels: &[(f64, String)],
+    ) {
+        let mut taken = f64::NEG_INFINITY;
+        for (x, label) in labels {
+            let half = tick_width(label) / 2.0;
+            let x = x.clamp(from + half, (to - half).max(from + half));
+            if x - half < taken || x + half > to {
+                continue;
+            }
+            taken = x + half + TICK_GAP;
+            self.text(Point::new(x, y), Anchor::Middle, "tick", label);
+        }
+    }
+
     pub(crate) fn path(&mut self, data: &str, class: &str) {
         let _ = write!(self.body, "<path d=\"{data}\" class=\"{class}\"/>");
     }
@@ -157,6 +187,16 @@ impl Svg {
 /// Estimated width of a text in the page's font.
 pub(crate) fn text_width(text: &str, font_size: f64) -> f64 {
     text.chars().count() as f64 * font_size * CHARACTER_WIDTH
+}
+
+/// Estimated width of a label of an axis.
+pub(crate) fn tick_width(label: &str) -> f64 {
+    label.chars().count() as f64 * TICK_SIZE * DIGIT_WIDTH
+}
+
+/// Width of the widest of some labels of an axis.
+pub(crate) fn widest<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
+    labels.map(tick_width).fold(0.0, f64::max)
 }
 
 /// A text cut to a width, with an ellipsis where something is missing.
@@ -220,6 +260,20 @@ mod tests {
         let cut = fitted("a rather long label", 12.0, 60.0);
         assert!(cut.ends_with('…') && text_width(&cut, 12.0) <= 60.0, "{cut}");
         assert_eq!(fitted("abc", 12.0, 1.0), "…");
+    }
+
+    #[test]
+    fn labels_of_an_axis_stay_inside_and_apart() {
+        let mut svg = Svg::new(Size::Narrow, 10.0, "");
+        let label = |x: f64, text: &str| (x, text.to_owned());
+        let labels = [label(5.0, "1"), label(8.0, "hidden"), label(199.0, "100000")];
+        svg.labels_below(9.0, (0.0, 200.0), &labels);
+        let text = svg.finish();
+        assert!(text.contains(">1<") && !text.contains("hidden"), "{text}");
+        assert!(text.contains("x=\"178.9\"") && text.contains("100000"), "{text}");
+        let mut svg = Svg::new(Size::Narrow, 10.0, "");
+        svg.labels_below(9.0, (0.0, 10.0), &[label(5.0, "far too wide")]);
+        assert!(!svg.finish().contains("wide<"));
     }
 
     #[test]

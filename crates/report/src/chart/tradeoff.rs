@@ -8,7 +8,7 @@ use latput_trial::metric::Better;
 
 use super::axis::Axis;
 use super::label::{Labels, Name};
-use super::svg::{Anchor, Area, Point, Svg, coordinate, fitted, text_width};
+use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, coordinate, fitted, text_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::{interval, long_name, short_name};
 use crate::view::{View, estimate};
@@ -64,7 +64,6 @@ fn marks<'a>(view: &View<'a>, x: Choice, y: Choice) -> Vec<Mark<'a>> {
 
 fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -> Option<String> {
     let height = if size == Size::Wide { 400.0 } else { 340.0 };
-    let plot = Area { left: 52.0, top: 40.0, right: size.width() - 14.0, bottom: height - 46.0 };
     let ends = |estimate: &Estimate| {
         let (low, high) = interval(estimate).unwrap_or((estimate.value, estimate.value));
         [low, estimate.value, high]
@@ -72,6 +71,9 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
     let ticks = if size == Size::Wide { 6 } else { 4 };
     let x_axis = Axis::holding(marks.iter().flat_map(|mark| ends(mark.x)), ticks)?;
     let y_axis = Axis::holding(marks.iter().flat_map(|mark| ends(mark.y)), 6)?;
+    let labels = y_axis.labels(divisor(view, y));
+    let left = (widest(labels.iter().map(|(_, label)| label.as_str())) + 11.0).max(52.0);
+    let plot = Area { left, top: 40.0, right: size.width() - 14.0, bottom: height - 46.0 };
     let title = format!("{} against {}", y.title(view), x.title(view));
     let mut svg = Svg::new(size, height, &title);
     let at = |x: f64, y: f64| {
@@ -118,16 +120,15 @@ fn draw(view: &View<'_>, x: Choice, y: Choice, marks: &[Mark<'_>], size: Size) -
 }
 
 fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y: (Choice, &Axis)) {
-    let scale = |choice: Choice| view.scale(choice.workload, choice.metric).divisor;
-    let (x_ticks, y_ticks) = (x.1.labels(scale(x.0)), y.1.labels(scale(y.0)));
+    let (x_ticks, y_ticks) = (x.1.labels(divisor(view, x.0)), y.1.labels(divisor(view, y.0)));
     let left = |tick: f64| plot.left + plot.width() * x.1.at(tick);
     let top = |tick: f64| plot.bottom - plot.height() * y.1.at(tick);
     let lefts: Vec<f64> = x_ticks.iter().map(|(tick, _)| left(*tick)).collect();
     let tops: Vec<f64> = y_ticks.iter().map(|(tick, _)| top(*tick)).collect();
     svg.grid(plot, &lefts, &tops);
-    for ((_, label), left) in x_ticks.iter().zip(lefts) {
-        svg.text(Point::new(left, plot.bottom + 16.0), Anchor::Middle, "tick", label);
-    }
+    let x_labels: Vec<(f64, String)> =
+        lefts.into_iter().zip(x_ticks.into_iter().map(|(_, label)| label)).collect();
+    svg.labels_below(plot.bottom + 16.0, (plot.left - 20.0, plot.right + 12.0), &x_labels);
     for ((_, label), top) in y_ticks.iter().zip(tops) {
         svg.text(Point::new(plot.left - 7.0, top + 4.0), Anchor::End, "tick", label);
     }
@@ -136,6 +137,10 @@ fn draw_frame(svg: &mut Svg, view: &View<'_>, plot: Area, x: (Choice, &Axis), y:
     svg.text(Point::new(4.0, 16.0), Anchor::Start, "title", &title);
     let title = titled(&x.0.title(view), hint(x.0.metric, '←', '→'), room);
     svg.text(Point::new(plot.right, plot.bottom + 38.0), Anchor::End, "title", &title);
+}
+
+fn divisor(view: &View<'_>, choice: Choice) -> f64 {
+    view.scale(choice.workload, choice.metric).divisor
 }
 
 /// Which way along an axis is better, in words of falling length.
@@ -149,12 +154,11 @@ fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
 
 /// A title with as much of its hint as there is room for.
 fn titled(title: &str, hints: [String; 2], room: f64) -> String {
-    const FONT_SIZE: f64 = 14.5; // 13 of the style sheet, bold
     let [long, short] = hints;
-    if text_width(&format!("{title}{long}"), FONT_SIZE) <= room {
+    if text_width(&format!("{title}{long}"), TITLE_SIZE) <= room {
         return format!("{title}{long}");
     }
-    fitted(title, FONT_SIZE, room - text_width(&short, FONT_SIZE)) + &short
+    fitted(title, TITLE_SIZE, room - text_width(&short, TITLE_SIZE)) + &short
 }
 
 /// Four quarters, since an interval's ends need not be as far from the figure on both sides.

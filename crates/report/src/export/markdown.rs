@@ -25,10 +25,10 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
         let confidence = view.confidence();
         let _ = writeln!(text, "{marks}; ± is half the {confidence}.\n");
     }
-    for (title, lines) in crate::table::remarks(&view) {
-        let _ = writeln!(text, "## {title}\n");
-        for line in lines {
-            let _ = writeln!(text, "- {}", escaped(&line));
+    for remark in crate::remarks::remarks(&view) {
+        let _ = writeln!(text, "## {}\n\n{}\n", escaped(&remark.title), escaped(&remark.digest));
+        for line in &remark.full {
+            let _ = writeln!(text, "- {}", escaped(line));
         }
         text.push('\n');
     }
@@ -36,12 +36,14 @@ pub fn markdown(results: &Results, summary: &Summary) -> String {
 }
 
 fn recommendation(view: &View<'_>) -> String {
-    let Some(advice) = &view.summary.recommendation else { return String::new() };
-    let mut text = format!("**Recommended: {}**", escaped(&view.full_label(advice.setting)));
-    if let Some(objective) = view.objective() {
-        let _ = write!(text, ", {}", escaped(&objective));
-    }
-    let _ = writeln!(text, ".\nGoal: {}.\n", escaped(&advice.goal));
+    let (Some(advice), Some((verb, label))) = (&view.summary.recommendation, view.verdict()) else {
+        return String::new();
+    };
+    let mut text = format!(
+        "**Recommended: {verb} {}**\n\nGoal: {}.\n\n",
+        escaped(&label),
+        escaped(&advice.goal)
+    );
     let reason: Vec<String> = advice.reason.iter().map(|line| escaped(line)).collect();
     let _ = writeln!(text, "{}\n", reason.join(" "));
     for command in view.commands(advice.setting) {

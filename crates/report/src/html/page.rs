@@ -9,6 +9,7 @@ use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::format;
+use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, Command, View, rate_metric};
 
 /// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
@@ -33,7 +34,8 @@ pub(crate) struct Page {
     confidence: String,
     intervals: String,
     half_width: String,
-    remarks: Vec<Remarks>,
+    marks: Marks,
+    remarks: Vec<FoldedRemark>,
     settings: Vec<Named>,
     read_back: Vec<Named>,
     hosts: Vec<Named>,
@@ -42,15 +44,22 @@ pub(crate) struct Page {
     definitions: Vec<(String, String, String)>,
 }
 
+/// The marks that are in the tables, so that no other is explained.
+#[derive(Debug, Serialize)]
+struct Marks {
+    pareto: bool,
+    wide: bool,
+    failed: bool,
+}
+
 /// The recommendation.
 #[derive(Debug, Serialize)]
 struct Answer {
+    verb: &'static str,
     setting: String,
     goal: String,
-    objective: Option<String>,
-    proven: bool,
     /// Sentences cut into what is code, between backticks, and what is not.
-    reason: Vec<(bool, String)>,
+    reason: Vec<Vec<(bool, String)>>,
     commands: Vec<(String, String)>,
     is_lab: bool,
 }
@@ -85,11 +94,12 @@ struct CpuPanel {
     service_demand: String,
 }
 
-/// Remarks under one heading.
+/// One kind of trouble, with what is folded away below it.
 #[derive(Debug, Serialize)]
-struct Remarks {
-    title: &'static str,
-    lines: Vec<String>,
+struct FoldedRemark {
+    title: String,
+    digest: Vec<(bool, String)>,
+    full: Vec<Vec<(bool, String)>>,
 }
 
 /// A list of names and values with a heading.
@@ -137,10 +147,12 @@ impl Page {
             confidence: format::percent(results.confidence),
             intervals: view.confidence(),
             half_width: format::percent(results.half_width),
-            remarks: crate::table::remarks(view)
-                .into_iter()
-                .map(|(title, lines)| Remarks { title, lines })
-                .collect(),
+            marks: Marks {
+                pareto: view.settings().into_iter().any(|setting| view.is_pareto(setting)),
+                wide: view.summary.cells.iter().any(|cell| !cell.narrow_enough),
+                failed: !view.summary.failed_checks.is_empty(),
+            },
+            remarks: remarks(view).into_iter().map(folded).collect(),
             settings: settings(view),
             read_back: read_back(view),
             hosts: hosts(view),
@@ -153,16 +165,24 @@ impl Page {
 
 fn answer(view: &View<'_>) -> Option<Answer> {
     let advice = view.summary.recommendation.as_ref()?;
+    let (verb, setting) = view.verdict()?;
     let command = |Command { hosts, line }| (hosts, line);
     Some(Answer {
-        setting: view.full_label(advice.setting),
+        verb,
+        setting,
         goal: advice.goal.clone(),
-        objective: view.objective(),
-        proven: advice.proven,
-        reason: code_and_prose(&advice.reason.join(" ")),
+        reason: advice.reason.iter().map(|sentence| code_and_prose(sentence)).collect(),
         commands: view.commands(advice.setting).into_iter().map(command).collect(),
         is_lab: view.is_lab(),
     })
+}
+
+fn folded(remark: Remark) -> FoldedRemark {
+    FoldedRemark {
+        title: remark.title,
+        digest: code_and_prose(&remark.digest),
+        full: remark.full.iter().map(|line| code_and_prose(line)).collect(),
+    }
 }
 
 /// Every other piece between backticks is code.

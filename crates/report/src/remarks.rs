@@ -1,0 +1,157 @@
+//! What a reader must be careful about, in one line for each kind of trouble, with the full list
+//! behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_model::Cell;
+use latput_model::summary::{FailedCheck, Outlier};
+use latput_stats::Estimate;
+use latput_trial::Metric;
+
+use crate::format;
+use crate::view::{View, estimate, rate_metric};
+
+/// One kind of trouble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remark {
+    /// What it is about: `interval`, a check's name, `outliers`, `warning`, `note`.
+    pub(crate) title: String,
+    /// How often, and the worst of it.
+    pub(crate) digest: String,
+    /// All of it; empty where the digest says it all.
+    pub(crate) full: Vec<String>,
+}
+
+/// Outlier runs that a digest names.
+const WORST_OUTLIERS: usize = 2;
+
+/// All remarks on the results, the gravest kind first.
+pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
+    let plain = |title: &str, line: &String| Remark {
+        title: title.to_owned(),
+        digest: line.clone(),
+        full: Vec::new(),
+    };
+    let mut remarks: Vec<Remark> =
+        view.summary.warnings.iter().map(|line| plain("warning", line)).collect();
+    remarks.extend(too_wide(view));
+    remarks.extend(failed_checks(view));
+    remarks.extend(outliers(view));
+    remarks.extend(view.results.notes.iter().map(|line| plain("note", line)));
+    remarks
+}
+
+/// netperf's warning for all cells at once: what was asked, and the widest of what was reached.
+fn too_wide(view: &View<'_>) -> Option<Remark> {
+    let cells = &view.summary.cells;
+    let wide: Vec<&Cell> = cells.iter().filter(|cell| !cell.narrow_enough).collect();
+    let rate = |cell: &Cell| {
+        let metric = rate_metric(&view.traffic(cell.workload));
+        Some((metric, estimate(cell, metric)?.half_width_ratio()?))
+    };
+    let widest = wide.iter().filter_map(|cell| Some((cell, rate(cell)?)));
+    let widest = widest.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
+    if wide.is_empty() {
+        return None;
+    }
+    let cpu = |cell, metric| half_width_words(estimate(cell, metric));
+    let worst = widest.map_or_else(
+        || "none of them has an interval".to_owned(),
+        |(cell, (metric, half_width))| {
+            format!(
+                "the widest, {}: {} ±{}, CPU of the SUT {}, of the generator {}",
+                place(view, cell.setting, cell.workload),
+                format::short_name(metric),
+                format::rough_percent(half_width),
+                cpu(cell, Metric::SutCpuBusyRatio),
+                cpu(cell, Metric::GeneratorCpuBusyRatio),
+            )
+        },
+    );
+    let digest = format!(
+        "{} of {} not within the ±{} at {} that was asked for; {worst}",
+        wide.len(),
+        format::count(cells.len(), "cell"),
+        format::percent(view.results.half_width),
+        format::percent(view.results.confidence),
+    );
+    Some(Remark { title: "intervals".to_owned(), digest, full: view.summary.too_wide.clone() })
+}
+
+fn half_width_words(estimate: Option<&Estimate>) -> String {
+    let ratio = estimate.and_then(Estimate::half_width_ratio);
+    ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("±{}", format::rough_percent(ratio)))
+}
+
+/// One remark for each check that failed, with the cell in which it failed most often.
+fn failed_checks(view: &View<'_>) -> Vec<Remark> {
+    let mut by_name: BTreeMap<&str, Vec<&FailedCheck>> = BTreeMap::new();
+    for check in &view.summary.failed_checks {
+        by_name.entry(&check.name).or_default().push(check);
+    }
+    let remark = |(name, checks): (&str, Vec<&FailedCheck>)| {
+        let runs: usize = checks.iter().map(|check| check.runs).sum();
+        let most = checks.iter().rev().max_by_key(|check| check.runs)?;
+        let line = |check: &FailedCheck| {
+            let place = place(view, check.setting, check.workload);
+            format!("{place} ({}): {}", format::count(check.runs, "run"), check.detail)
+        };
+        let place = place(view, most.setting, most.workload);
+        let digest = format!(
+            "failed in {runs} of {}, in {}; such as {place}: {}",
+            format::count(view.results.rows.len(), "run"),
+            format::count(checks.len(), "cell"),
+            most.detail
+        );
+        let mut full: Vec<String> = checks.iter().map(|check| line(check)).collect();
+        if full.len() == 1 {
+            full.clear();
+        }
+        Some(Remark { title: name.to_owned(), digest, full })
+    };
+    by_name.into_iter().filter_map(remark).collect()
+}
+
+/// How many runs stand out, and the farthest of them.
+fn outliers(view: &View<'_>) -> Option<Remark> {
+    let outliers = &view.summary.outliers;
+    let runs: BTreeSet<(usize, usize, u32)> =
+        outliers.iter().map(|o| (o.setting, o.workload, o.block)).collect();
+    let distance = |outlier: &Outlier| {
+        let log = (outlier.value / outlier.median).ln().abs();
+        if log.is_nan() { 0.0 } else { log }
+    };
+    let line = |outlier: &Outlier| {
+        let traffic = view.traffic(outlier.workload);
+        let scale = format::Scale::of(outlier.metric, &traffic, outlier.value.max(outlier.median));
+        format!(
+            "{}, block {}: {} {}, median of its cell {}",
+            place(view, outlier.setting, outlier.workload),
+            outlier.block,
+            format::short_name(outlier.metric),
+            scale.with_unit(outlier.value),
+            scale.with_unit(outlier.median),
+        )
+    };
+    if outliers.is_empty() {
+        return None;
+    }
+    let mut farthest: Vec<&Outlier> = outliers.iter().collect();
+    farthest.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+    // A run that is far off in one figure is so in others: it is named once.
+    let mut named = BTreeSet::new();
+    farthest.retain(|o| named.insert((o.setting, o.workload, o.block)));
+    farthest.truncate(WORST_OUTLIERS);
+    let farthest: Vec<String> = farthest.into_iter().map(line).collect();
+    let digest = format!(
+        "{} of {} far from their cell's others; the farthest: {}",
+        runs.len(),
+        format::count(view.results.rows.len(), "run"),
+        farthest.join("; ")
+    );
+    Some(Remark { title: "outliers".to_owned(), digest, full: outliers.iter().map(line).collect() })
+}
+
+fn place(view: &View<'_>, setting: usize, workload: usize) -> String {
+    format!("{}, {}", view.label(setting), view.workload_name(workload))
+}
