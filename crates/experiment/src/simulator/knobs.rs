@@ -181,8 +181,11 @@ mod tests {
         [0, 1].map(|host| state(&scenario.hosts[host], &scenario.network))
     }
 
-    /// One with a pfifo, and CPUs 0 and 1.
+    /// One with a pfifo.
     fn profile() -> Profile {
-        super::super::system::profile("rx1620-e1000").unwrap()
+        let mut profile = super::super::system::profile("rx1620-e1000").unwrap();
+        profile.sut.machine.cores = 4;
+        profile.generator.as_mut().unwrap().machine.cores = 4;
+        profile
     }
 }
