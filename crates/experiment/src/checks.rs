@@ -38,9 +38,18 @@ pub fn of_trial(
         checks.extend(other_work(flow, host));
     }
     checks.extend(hosts.first().and_then(steady));
-    checks.extend(packets_per_transaction(traffic, flow, hosts));
-    checks.extend(retransmits(flow, hosts));
+    checks.extend(of_packets(traffic, flow, hosts));
     checks
+}
+
+/// The checks that hold in simulated trials as well.
+pub(crate) fn of_packets(
+    traffic: &Traffic,
+    flow: &TrafficObservation,
+    hosts: &[HostObservation],
+) -> Vec<Check> {
+    let bundling = packets_per_transaction(traffic, flow, hosts);
+    bundling.into_iter().chain(retransmits(flow, hosts)).collect()
 }
 
 /// Hosts that share a kernel are told apart by their CPUs; what the parts and the CPUs of nobody

@@ -15,7 +15,7 @@ use latput_trial::observation::Role;
 
 use crate::error::Error;
 use crate::protocol::{self, Answer, FailureKind, LineError, Open, Opened, Request, SCHEMA};
-use crate::testbed::{HostSpec, Testbed};
+use crate::testbed::HostSpec;
 
 /// How often a wait looks at the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -34,9 +34,8 @@ pub struct Crew {
 
 impl Crew {
     /// Starts an agent on every host.
-    pub fn start(testbed: &Testbed, will_set: bool, stop: &Stop) -> Result<Self, Error> {
-        let agents = testbed
-            .hosts
+    pub fn start(hosts: &[HostSpec], will_set: bool, stop: &Stop) -> Result<Self, Error> {
+        let agents = hosts
             .iter()
             .map(|host| Agent::start(host, will_set, stop))
             .collect::<Result<_, _>>()?;

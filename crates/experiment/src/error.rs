@@ -28,6 +28,17 @@ pub enum Error {
         /// Whether it was for want of privilege.
         permission: bool,
     },
+    /// The simulator cannot do what the plan asks.
+    #[error("{testbed}: {problem}")]
+    Simulator {
+        /// `sim:SYSTEM`.
+        testbed: String,
+        /// What it cannot do and how to mend it.
+        problem: String,
+    },
+    /// A thread of the simulator ended in its work.
+    #[error("the simulator ended in a trial: this is a fault of latput")]
+    SimulatorDied,
     /// An agent could not be started or spoken to.
     #[error("host `{host}`: {problem}")]
     Agent {
@@ -86,7 +97,7 @@ impl Error {
     /// What it means for the exit code.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Plan(_) | Self::TestbedFile { .. } => ErrorKind::Usage,
+            Self::Plan(_) | Self::TestbedFile { .. } | Self::Simulator { .. } => ErrorKind::Usage,
             Self::Lab { permission: true, .. } => ErrorKind::Permission,
             Self::Host { kind, .. } => match kind {
                 FailureKind::Failed => ErrorKind::Failed,

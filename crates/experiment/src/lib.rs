@@ -1,17 +1,20 @@
 //! Runs a plan on a testbed: agents over stdio, the order of trials, the stopping rule and the
 //! results file.
 //!
-//! Read [`runner`] first; then [`testbed`] and [`agent`] for the two ends of the control line,
-//! [`protocol`] for what goes over it, and [`archive`] for where finished trials are kept.
+//! Read [`runner`] first; then [`simulator`] for trials that are computed, or `crew` for trials on
+//! hosts with [`controller`] and [`agent`], the two ends of the control line, [`protocol`] for what goes
+//! over it, and [`archive`] for where finished trials are kept.
 
 pub mod agent;
 pub mod archive;
 pub mod checks;
 pub mod controller;
+mod crew;
 pub mod error;
 pub mod host;
 pub mod protocol;
 pub mod runner;
+pub mod simulator;
 pub mod testbed;
 
 pub use archive::Archive;

@@ -2,25 +2,76 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use latput_load::{Key, Stop};
-use latput_trial::observation::{HostObservation, Role};
-use latput_trial::results::LabelledSetting;
-use latput_trial::{Check, Observation, Plan, Results, Row, Workload};
+use latput_load::Stop;
+use latput_trial::plan::Method;
+use latput_trial::results::{HostFacts, LabelledSetting};
+use latput_trial::{Observation, Plan, Results, Row, Workload};
 use latput_units::{Nanos, Rng};
 
 use crate::archive::Archive;
-use crate::checks;
-use crate::controller::Crew;
 use crate::error::Error;
-use crate::host::chain;
-use crate::protocol::{Answer, Finished, Request};
 use crate::testbed::Testbed;
 
-/// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
-const TRIAL_SLACK: Duration = Duration::from_secs(15);
+/// What a trial on hosts takes beyond its traffic, about.
+const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
 
-/// Ends that share this kernel are told an instant to start at, far enough ahead for both to get it.
-const START_AHEAD: Nanos = Nanos::from_ms(5);
+/// What runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
+pub trait TrialRunner {
+    /// What a reader must know of each host, in the order of every observation.
+    fn hosts(&self) -> Vec<HostFacts>;
+
+    /// A run is only resumed where this is the same.
+    fn machine(&self) -> String;
+
+    /// Remarks that belong to every result of this runner.
+    fn notes(&self) -> Vec<String>;
+
+    /// Whether time is simulated: it then passes as the method says, however long the trials take.
+    fn is_simulated(&self) -> bool;
+
+    /// Runs trials. `done` is told of each in this order, as soon as it and all before it are over.
+    fn trials(
+        &mut self,
+        todo: Vec<Trial>,
+        method: &Method,
+        stop: &Stop,
+        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+    ) -> Result<(), Error>;
+
+    /// Puts everything back after the last trial.
+    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error>;
+
+    /// Puts everything back whatever state the trials are in.
+    fn abandon(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// One trial to be run.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Which repetition of the whole plan, from 0.
+    pub block: u32,
+    /// Index of the setting in the plan's.
+    pub setting: usize,
+    /// Index of the workload in the plan's.
+    pub workload: usize,
+    /// The setting.
+    pub set: LabelledSetting,
+    /// The workload.
+    pub load: Workload,
+    /// Of whatever is random in the trial; its own, whatever the order of trials.
+    pub seed: u64,
+}
+
+/// A trial that was run.
+#[derive(Debug)]
+pub struct Done {
+    /// The trial.
+    pub trial: Trial,
+    /// When it began, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// What it measured.
+    pub observation: Observation,
+}
 
 /// Told how a run goes.
 pub trait Progress {
@@ -76,30 +127,34 @@ pub fn run(
     archive: &mut Archive,
     progress: &mut dyn Progress,
 ) -> Result<Ended, Error> {
-    let will_set = run.plan.factors.iter().any(|factor| !factor.levels.is_empty());
-    let crew = Crew::start(run.testbed, will_set, run.stop)?;
-    let machine: Vec<String> =
-        crew.opened().map(|opened| format!("{} {}", opened.facts.host, opened.boot_id)).collect();
-    let machine = format!("{}: {}", run.testbed.name, machine.join(", "));
+    let mut runner = run.testbed.open(run.plan, run.stop)?;
+    let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
         (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {
-        let header = header(run, &crew);
+        let header = header(run, &*runner);
         (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
-    let mut session = Session { run, crew, archive, progress, id, results, begun: Instant::now() };
-    let cause = session.blocks().err();
-    session.end(cause)
+    let mut session = Session {
+        run,
+        archive,
+        progress,
+        id,
+        resumed: results.rows.len(),
+        results,
+        begun: Instant::now(),
+        is_simulated: runner.is_simulated(),
+    };
+    let cause = session.blocks(&mut *runner).err();
+    session.end(runner, cause)
 }
 
-fn header(run: &Run<'_>, crew: &Crew) -> Results {
+fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
     let method = &run.plan.method;
     let mut notes = run.testbed.notes.clone();
-    for opened in crew.opened() {
-        notes.extend(opened.notes.iter().map(|note| format!("{}: {note}", opened.facts.host)));
-    }
+    notes.extend(runner.notes());
     Results {
         name: run.plan.name.clone(),
         goal: run.plan.goal.clone(),
@@ -108,7 +163,7 @@ fn header(run: &Run<'_>, crew: &Crew) -> Results {
         testbed: run.testbed.name.clone(),
         latput_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: method.seed.unwrap_or_else(unix_ms),
-        hosts: crew.opened().map(|opened| opened.facts.clone()).collect(),
+        hosts: runner.hosts(),
         settings: run.plan.settings(),
         workloads: run.plan.workloads.clone(),
         rows: Vec::new(),
@@ -120,88 +175,117 @@ fn header(run: &Run<'_>, crew: &Crew) -> Results {
 /// A run under way.
 struct Session<'a> {
     run: &'a Run<'a>,
-    crew: Crew,
     archive: &'a mut Archive,
     progress: &'a mut dyn Progress,
     id: i64,
+    /// Trials of earlier sessions.
+    resumed: usize,
     results: Results,
     begun: Instant,
+    is_simulated: bool,
 }
 
 impl Session<'_> {
     /// Every block of the plan, and more while intervals are too wide and the budget allows.
-    fn blocks(&mut self) -> Result<(), Error> {
+    fn blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
         let method = self.run.plan.method;
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
         for block in 0..method.repetitions_min {
-            self.block(block, &every)?;
+            self.block(runner, block, &every)?;
         }
         for block in method.repetitions_min..method.repetitions_max {
+            // What an earlier session began must not change which trials its block has.
+            let before = self.results.rows.partition_point(|row| row.block < block);
+            let begun = self.results.rows.split_off(before);
             let too_wide = latput_model::too_wide(&self.results);
+            self.results.rows.extend(begun);
             if too_wide.is_empty() {
                 return Ok(());
             }
-            if !self.fits_budget(too_wide.len()) {
+            let trials = too_wide.len() * self.results.settings.len();
+            if !self.fits_budget(before, trials) {
                 let note =
                     "stopped at the time budget, with some intervals wider than was asked for";
                 self.results.notes.push(note.to_owned());
                 return Ok(());
             }
-            self.results.planned_trials = self.results.rows.len() as u64
-                + (too_wide.len() * self.results.settings.len()) as u64;
-            self.block(block, &too_wide)?;
+            self.results.planned_trials = (before + trials) as u64;
+            self.block(runner, block, &too_wide)?;
         }
         Ok(())
     }
 
     /// One repetition of every setting under the given workloads, in random order.
-    fn block(&mut self, block: u32, workloads: &[usize]) -> Result<(), Error> {
+    fn block(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        block: u32,
+        workloads: &[usize],
+    ) -> Result<(), Error> {
         let mut order: Vec<(usize, usize)> = (0..self.results.settings.len())
             .flat_map(|setting| workloads.iter().map(move |workload| (setting, *workload)))
             .collect();
         Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
-        for (setting, workload) in order {
-            let is_done =
-                |row: &Row| (row.block, row.setting, row.workload) == (block, setting, workload);
-            if self.results.rows.iter().any(is_done) {
-                continue;
-            }
-            let started_unix_ms = unix_ms();
-            let observation = self.trial(setting, workload)?;
-            let row = Row { block, setting, workload, started_unix_ms, observation };
-            self.archive.append(self.id, &self.results, &row)?;
-            self.results.rows.push(row);
-            self.tell(setting, workload);
-        }
+        let is_done = |(setting, workload): &(usize, usize)| {
+            let of_trial = |row: &Row| (row.block, row.setting, row.workload);
+            self.results.rows.iter().any(|row| of_trial(row) == (block, *setting, *workload))
+        };
+        order.retain(|trial| !is_done(trial));
+        let todo = order.iter().map(|&(setting, workload)| Trial {
+            block,
+            setting,
+            workload,
+            set: self.results.settings[setting].clone(),
+            load: self.results.workloads[workload].clone(),
+            seed: trial_seed(self.results.seed, block, setting, workload),
+        });
+        let todo = todo.collect();
+        let Run { plan, stop, .. } = self.run;
+        runner.trials(todo, &plan.method, stop, &mut |done| self.keep(done))
+    }
+
+    /// Stores a finished trial, then tells of it.
+    fn keep(&mut self, done: Done) -> Result<(), Error> {
+        let Trial { block, setting, workload, .. } = done.trial;
+        let Done { started_unix_ms, observation, .. } = done;
+        let row = Row { block, setting, workload, started_unix_ms, observation };
+        self.archive.append(self.id, &self.results, &row)?;
+        self.results.rows.push(row);
+        self.tell(setting, workload);
         Ok(())
     }
 
-    fn trial(&mut self, setting: usize, workload: usize) -> Result<Observation, Error> {
-        let labelled = self.results.settings[setting].clone();
-        let workload = self.results.workloads[workload].clone();
-        set_hosts(&mut self.crew, &labelled, self.run.stop)?;
-        let finished = traffic(&mut self.crew, &workload, self.run)?;
-        let boot_ids: Vec<String> =
-            self.crew.opened().map(|opened| opened.boot_id.clone()).collect();
-        observation(&workload, finished, &boot_ids)
-    }
-
-    fn fits_budget(&self, workloads: usize) -> bool {
+    /// Whether so many trials more end within the budget, after those `before` them.
+    fn fits_budget(&self, before: usize, trials: usize) -> bool {
         let Some(budget) = self.run.plan.method.budget else { return true };
-        let trials = u32::try_from(workloads * self.results.settings.len()).unwrap_or(u32::MAX);
-        self.begun.elapsed() + self.trial_time() * trials <= budget.as_duration()
+        let spent = if self.is_simulated {
+            self.trial_time() * count(before)
+        } else {
+            self.begun.elapsed()
+        };
+        spent + self.trial_time() * count(trials) <= budget.as_duration()
     }
 
-    /// What a trial takes: its traffic, and what the trials of this session took beyond it.
+    /// What a trial takes: its traffic, and on hosts what the trials of this session took beyond it.
     fn trial_time(&self) -> Duration {
         let method = &self.run.plan.method;
-        (method.warmup + method.duration).as_duration() + Duration::from_millis(150)
+        let traffic = (method.warmup + method.duration).as_duration();
+        if self.is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }
+    }
+
+    /// How long somebody waits for `trials` more.
+    fn wait(&self, trials: u32) -> Duration {
+        let done = count(self.results.rows.len() - self.resumed);
+        if !self.is_simulated || done == 0 {
+            return self.trial_time() * trials;
+        }
+        (self.begun.elapsed() / done) * trials
     }
 
     fn tell(&mut self, setting: usize, workload: usize) {
         let finished = self.results.rows.len() as u64;
         let planned = self.results.planned_trials.max(finished);
-        let left = self.trial_time() * u32::try_from(planned - finished).unwrap_or(u32::MAX);
+        let left = self.wait(u32::try_from(planned - finished).unwrap_or(u32::MAX));
         let what = format!(
             "{}, {}",
             self.results.workloads[workload].name, self.results.settings[setting].label
@@ -212,13 +296,13 @@ impl Session<'_> {
 
     /// Puts the hosts back and closes the books. A host that could not be put back is worse than
     /// whatever ended the run.
-    fn end(self, cause: Option<Error>) -> Result<Ended, Error> {
+    fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
         let cause = match cause {
-            None => self.crew.close(self.run.stop).err(),
+            None => runner.close(self.run.stop).err(),
             // Some agent may be busy or gone. One that could not put its host back is worse than
             // what ended the run.
-            Some(cause) => Some(self.crew.abandon().err().unwrap_or(cause)),
+            Some(cause) => Some(runner.abandon().err().unwrap_or(cause)),
         };
         if cause.is_none() {
             self.archive.finish(self.id, &self.results)?;
@@ -230,91 +314,19 @@ impl Session<'_> {
     }
 }
 
-/// Brings every host to its part of a setting.
-fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<(), Error> {
-    for agent in crew.agents() {
-        let Some(setting) = setting.by_role.get(&agent.spec.role) else { continue };
-        match agent.ask(&Request::Set { setting: setting.clone() }, stop)? {
-            Answer::Set { .. } => {}
-            other => return Err(agent.unexpected(other)),
-        }
-    }
-    Ok(())
+/// The same for the same place in the plan, whatever was run before.
+fn trial_seed(seed: u64, block: u32, setting: usize, workload: usize) -> u64 {
+    [u64::from(block), setting as u64, workload as u64]
+        .into_iter()
+        .fold(seed, |seed, part| Rng::split(seed, part).next_u64())
 }
 
-/// Lets the traffic flow once; both hosts start on one word and keep their own windows.
-fn traffic(crew: &mut Crew, workload: &Workload, run: &Run<'_>) -> Result<Vec<Finished>, Error> {
-    let stop = run.stop;
-    let key = Key::generate().map_err(|error| Error::Traffic {
-        workload: workload.name.clone(),
-        problem: chain(&error),
-    })?;
-    let receive = Request::Receive { traffic: workload.traffic, key: key.clone() };
-    let sut = crew.of_role(Role::Sut);
-    let peer = sut.spec.address;
-    let port = match sut.ask(&receive, stop)? {
-        Answer::Listening { port } => port,
-        other => return Err(sut.unexpected(other)),
-    };
-    let generator = crew.of_role(Role::Generator);
-    let send = Request::Send { traffic: workload.traffic, probe: workload.probe, key, peer, port };
-    match generator.ask(&send, stop)? {
-        Answer::Connected => {}
-        other => return Err(generator.unexpected(other)),
-    }
-    let method = &run.plan.method;
-    let at = crew.shares_this_kernel().then(|| latput_load::now() + START_AHEAD);
-    let go = Request::Go { at, warmup: method.warmup, duration: method.duration };
-    for agent in crew.agents() {
-        agent.send(&go)?;
-    }
-    let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
-    crew.agents()
-        .iter_mut()
-        .map(|agent| match agent.receive(within, stop)? {
-            Answer::Finished(finished) => Ok(*finished),
-            other => Err(agent.unexpected(other)),
-        })
-        .collect()
+fn count(trials: usize) -> u32 {
+    u32::try_from(trials).unwrap_or(u32::MAX)
 }
 
-/// Joins what the hosts saw, and checks it.
-fn observation(
-    workload: &Workload,
-    finished: Vec<Finished>,
-    boot_ids: &[String],
-) -> Result<Observation, Error> {
-    let missing = |end: &str| Error::Traffic {
-        workload: workload.name.clone(),
-        problem: format!("the {end}'s figures are missing"),
-    };
-    let mut sender = None;
-    let mut receiver = None;
-    let mut drift = Vec::new();
-    let mut hosts: Vec<HostObservation> = Vec::new();
-    for mut part in finished {
-        sender = sender.or(part.sender.take());
-        receiver = receiver.or(part.receiver.take());
-        drift.extend(part.drift.iter().map(|change| format!("{}: {change}", part.host.host)));
-        hosts.push(part.host);
-    }
-    let sender = sender.ok_or_else(|| missing("sender"))?;
-    let receiver = receiver.ok_or_else(|| missing("receiver"))?;
-    let (traffic, probe, mut checks) = latput_load::combine(&sender, &receiver);
-    checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, boot_ids));
-    checks.push(Check {
-        name: "knob-drift".to_owned(),
-        passed: drift.is_empty(),
-        detail: if drift.is_empty() {
-            "no knob changed during the trial".to_owned()
-        } else {
-            drift.join("; ")
-        },
-    });
-    Ok(Observation { traffic, probe, hosts, checks })
-}
-
-fn unix_ms() -> u64 {
+/// Now, milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -1,4 +1,5 @@
-//! Testbeds: which hosts there are, how to reach them, and the lab that latput makes itself.
+//! Testbeds: which hosts there are, how to reach them, the lab that latput makes itself, and the
+//! simulator.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,13 +9,18 @@ use std::path::{Path, PathBuf};
 
 use latput_linux::lab::{self, Lab, LabOptions};
 use latput_linux::process::{self, Capability};
+use latput_load::Stop;
+use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuId, CpuSet};
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
+use crate::controller::Crew;
 use crate::error::Error;
 use crate::host::{chain, state_dir};
+use crate::runner::TrialRunner;
+use crate::simulator::Simulator;
 
 /// Inside the state folder: where the agents of a lab keep their checkpoints.
 pub const LAB_STATE: &str = "lab";
@@ -24,12 +30,21 @@ pub const LAB_STATE: &str = "lab";
 pub struct Testbed {
     /// As it is called in results.
     pub name: String,
-    /// The hosts; exactly one system under test and one generator.
-    pub hosts: Vec<HostSpec>,
+    /// What runs them.
+    pub kind: Kind,
     /// Remarks that belong to every result from here.
     pub notes: Vec<String>,
     /// Lives as long as the testbed does, and vanishes with it.
     _lab: Option<(LabLock, Lab)>,
+}
+
+/// What runs the trials of a testbed.
+#[derive(Debug)]
+pub enum Kind {
+    /// Agents on hosts; exactly one system under test and one generator.
+    Hosts(Vec<HostSpec>),
+    /// Nothing but arithmetic.
+    Simulator(Simulator),
 }
 
 /// One host of a testbed.
@@ -55,6 +70,29 @@ pub struct HostSpec {
 }
 
 impl Testbed {
+    /// Makes ready to run the trials of a plan; nothing is changed yet.
+    pub(crate) fn open(&self, plan: &Plan, stop: &Stop) -> Result<Box<dyn TrialRunner>, Error> {
+        match &self.kind {
+            Kind::Hosts(hosts) => {
+                let will_set = plan.factors.iter().any(|factor| !factor.levels.is_empty());
+                Ok(Box::new(Crew::start(hosts, will_set, stop)?))
+            }
+            Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
+        }
+    }
+
+    /// The simulator of `system`, a profile's name or file; refuses a plan that it cannot run.
+    pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
+        let simulator = Simulator::of(system)?;
+        simulator.check(plan)?;
+        Ok(Self {
+            name: simulator.name(),
+            kind: Kind::Simulator(simulator),
+            notes: Vec::new(),
+            _lab: None,
+        })
+    }
+
     /// The lab: two namespaces and a veth pair that exist only while this value does.
     pub fn lab() -> Result<Self, Error> {
         let permitted = Capability::SysAdmin
@@ -63,7 +101,9 @@ impl Testbed {
         permitted.map_err(|error| Error::Lab {
             permission: true,
             problem: format!(
-                "{error}; without root, `latput measure loopback` measures this host as it is"
+                "{error}; without root, `latput measure loopback` measures this host as it is, and \
+                 `--on sim:{}` simulates one",
+                Simulator::EXAMPLE
             ),
         })?;
         let lock = LabLock::take()?;
@@ -101,7 +141,12 @@ impl Testbed {
         let shared =
             "both hosts of the lab share the only CPU: their CPU time cannot be told apart";
         let notes = if lab.shares_cpus() { vec![shared.to_owned()] } else { Vec::new() };
-        Ok(Self { name: "lab".to_owned(), hosts, notes, _lab: Some((lock, lab)) })
+        Ok(Self {
+            name: "lab".to_owned(),
+            kind: Kind::Hosts(hosts),
+            notes,
+            _lab: Some((lock, lab)),
+        })
     }
 
     /// Both ends on this host's loopback, each on its own CPUs where there are two: needs no root and
@@ -130,7 +175,7 @@ impl Testbed {
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
-        Self { name: "loopback".to_owned(), hosts, notes, _lab: None }
+        Self { name: "loopback".to_owned(), kind: Kind::Hosts(hosts), notes, _lab: None }
     }
 
     /// The hosts that a testbed file names.
@@ -138,7 +183,7 @@ impl Testbed {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| Error::TestbedFile {
             file: file.clone(),
-            problem: format!("{error}: name `lab`, `loopback` or a testbed file"),
+            problem: format!("{error}: name `lab`, `loopback`, `sim:SYSTEM` or a testbed file"),
         })?;
         Self::parse(&file, &text)
     }
@@ -180,7 +225,7 @@ impl Testbed {
         if let Some(host) = hosts.iter().find(|h| h.cpus.as_ref().is_some_and(CpuSet::is_empty)) {
             return Err(error(format!("host `{}`: `cpus` names no CPU", host.name)));
         }
-        Ok(Self { name: file.to_owned(), hosts, notes: Vec::new(), _lab: None })
+        Ok(Self { name: file.to_owned(), kind: Kind::Hosts(hosts), notes: Vec::new(), _lab: None })
     }
 }
 
@@ -282,7 +327,8 @@ mod tests {
     #[test]
     fn a_testbed_file_names_hosts_and_how_to_reach_them() {
         let testbed = Testbed::parse("rack.toml", GOOD).unwrap();
-        let sut = &testbed.hosts[1];
+        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let sut = &hosts[1];
         assert_eq!((sut.name.as_str(), sut.program.as_str()), ("sut", "latput"));
         assert_eq!(sut.via, ["ssh", "root@sut"]);
         assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
@@ -292,7 +338,7 @@ mod tests {
     fn the_example_is_a_testbed() {
         let example = include_str!("../../../examples/testbeds/rack.toml");
         let testbed = Testbed::parse("examples/testbeds/rack.toml", example).unwrap();
-        assert_eq!(testbed.hosts.len(), 2);
+        assert!(matches!(&testbed.kind, Kind::Hosts(hosts) if hosts.len() == 2));
     }
 
     #[test]

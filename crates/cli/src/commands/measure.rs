@@ -30,7 +30,7 @@ Fields: tcp_rr      request_bytes response_bytes burst connections nodelay
 
 Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
 pub(crate) struct Args {
-    /// `loopback`, `lab`, or a testbed file that names hosts.
+    /// `loopback`, `lab`, `sim:SYSTEM`, or a testbed file that names hosts.
     target: String,
     /// The kind of traffic: `tcp_rr`, `tcp_stream` or `udp_stream`.
     #[arg(long, value_name = "KIND")]
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let plan = self.plan()?;
-        let testbed = run::open_testbed(&self.target)?;
+        let testbed = run::open_testbed(&self.target, &plan)?;
         // Without -o the runs are only wanted now: SQLite's own temporary database keeps them.
         let file = self.output.clone().unwrap_or_default();
         let mut archive = match &self.output {

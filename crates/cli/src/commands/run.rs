@@ -14,19 +14,24 @@ use crate::exit::{Code, Failure};
 use crate::output;
 use crate::progress::Shown;
 
+/// Before the name of a system to simulate.
+const SIMULATED: &str = "sim:";
+
 /// Run every trial of a plan; a file that was cut short is gone on with.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   latput run examples/built-in.toml                   on the lab of this machine, needs root
   latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
+  latput run plan.toml --on sim:server-10g            in the simulator, needs no root
   latput run plan.toml --check                        only check the plan
 
 After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
 pub(crate) struct Args {
     /// The plan file.
     plan: PathBuf,
-    /// Where trials run: `lab`, or a testbed file that names hosts.
+    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
+    /// file that names hosts.
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
     /// The results file; runs are added to it.
@@ -46,6 +51,9 @@ impl Args {
         let text = read_plan(&self.plan)?;
         let plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         if self.check {
+            if self.on.starts_with(SIMULATED) {
+                open_testbed(&self.on, &plan)?; // says what it cannot do; nothing is made
+            }
             let method = &plan.method;
             let text = format!(
                 "{}: {} settings x {} workloads x {} to {} repetitions, at least {} trials of {} + {}\n",
@@ -61,7 +69,7 @@ impl Args {
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (testbed, mut archive) = open(&self.on, &self.output)?;
+        let (testbed, mut archive) = open(&self.on, &plan, &self.output)?;
         let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
@@ -104,20 +112,23 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
 
 /// The testbed and the results file. A file that is no results file is refused before anything is
 /// made, and no file is made for a testbed that cannot be.
-pub(crate) fn open(on: &str, output: &Path) -> Result<(Testbed, Archive), Failure> {
+pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, Archive), Failure> {
     if output.metadata().is_ok_and(|meta| meta.len() > 0) {
         Archive::open(output)?;
     }
-    let testbed = open_testbed(on)?;
+    let testbed = open_testbed(on, plan)?;
     Ok((testbed, Archive::create(output)?))
 }
 
-/// The testbed of `--on`.
-pub(crate) fn open_testbed(name: &str) -> Result<Testbed, Failure> {
+/// The testbed of `--on`, for this plan.
+pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, Failure> {
     match name {
         "lab" => Ok(Testbed::lab()?),
         "loopback" => Ok(Testbed::loopback()),
-        file => Ok(Testbed::from_file(Path::new(file))?),
+        name => match name.strip_prefix(SIMULATED) {
+            Some(system) => Ok(Testbed::simulator(system, plan)?),
+            None => Ok(Testbed::from_file(Path::new(name))?),
+        },
     }
 }
 

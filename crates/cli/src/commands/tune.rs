@@ -18,6 +18,7 @@ use crate::output;
 Examples:
   latput tune                                the built-in plan on the lab: about 4 minutes, needs root
   latput tune --goal cpu                     the same trials, judged for least CPU
+  latput tune --on sim:server-10g            the same in the simulator: needs no root, sets nothing
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
 
 The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
@@ -25,7 +26,8 @@ machine is touched. The setting is recommended, not applied: the command that ap
 pub(crate) struct Args {
     /// The plan file; without it the built-in plan.
     plan: Option<PathBuf>,
-    /// Where trials run: `lab`, or a testbed file that names hosts.
+    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
+    /// file that names hosts.
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
     /// What is wanted: `latency`, `throughput`, `cpu`, `balanced`, or in words
@@ -47,7 +49,7 @@ impl Args {
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
         let plan = run::checked_plan(&file, &text, self.goal)?;
-        let (testbed, mut archive) = run::open(&self.on, &self.output)?;
+        let (testbed, mut archive) = run::open(&self.on, &plan, &self.output)?;
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);

@@ -1,9 +1,7 @@
 //! Everything a person or a disk can get wrong: the error names the thing and the mend, and nothing
 //! is touched.
 
-use std::os::unix::fs::MetadataExt;
-
-use crate::{Place, Ran};
+use crate::Place;
 
 #[test]
 fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
@@ -80,13 +78,7 @@ fn help_tells_of_every_command_and_exit_code() {
 #[test]
 fn tune_without_root_says_what_it_needs() {
     let place = Place::new();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(place.path(""), mode).unwrap();
-    let is_root = place.path("").metadata().unwrap().uid() == 0;
-    let nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all"];
-    let before = if is_root { nobody.as_slice() } else { &[] };
-    let ran = Ran::from(place.wrapped(before, &["tune"]).output().unwrap());
-    ran.expect(3, &["root"]);
+    place.run_without_root(&["tune"]).expect(3, &["root", "--on sim:server-10g"]);
 }
 
 /// `text` follows two lines of a good plan.

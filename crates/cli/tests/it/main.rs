@@ -9,8 +9,10 @@ mod json;
 mod loopback;
 mod root_runs;
 mod root_settings;
+mod simulated;
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,6 +66,16 @@ impl Place {
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::from(self.command(args).output().unwrap())
+    }
+
+    /// Runs as nobody where the test itself is root.
+    pub(crate) fn run_without_root(&self, args: &[&str]) -> Ran {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(self.path(""), mode).unwrap();
+        let is_root = self.path("").metadata().unwrap().uid() == 0;
+        let nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all"];
+        let before = if is_root { nobody.as_slice() } else { &[] };
+        Ran::from(self.wrapped(before, args).output().unwrap())
     }
 
     /// Starts the binary with its output kept in files.

@@ -1,0 +1,241 @@
+//! The simulator as a testbed: trials are computed packet by packet, on every core of this machine.
+//!
+//! The figures depend on the plan, its seed and the profile alone: each trial has a seed of its own, and
+//! trials are handed on in the plan's order whichever thread computed them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use latput_load::Stop;
+use latput_sim::validate::Invalid;
+use latput_sim::{Profile, Scenario};
+use latput_trial::observation::HostObservation;
+use latput_trial::plan::Method;
+use latput_trial::results::{HostFacts, LabelledSetting};
+use latput_trial::{Observation, Plan, Workload};
+
+use crate::checks;
+use crate::error::Error;
+use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+
+mod knobs;
+mod system;
+
+/// In commands that a report prints: there is no interface whose setting was measured.
+const INTERFACE: &str = "IFACE";
+
+/// How often a wait looks at the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A simulated system under test and its generator.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    /// The profile's name or file, as it was asked for.
+    from: String,
+    profile: Arc<Profile>,
+}
+
+impl Simulator {
+    /// A system that every latput knows.
+    pub const EXAMPLE: &str = "server-10g";
+
+    /// The simulator of a system: the name of a shipped profile, or the path of a profile.
+    pub fn of(system: &str) -> Result<Self, Error> {
+        let profile = Arc::new(system::profile(system)?);
+        Ok(Self { from: system.to_owned(), profile })
+    }
+
+    /// As results call it: `sim:SYSTEM`.
+    pub fn name(&self) -> String {
+        format!("sim:{}", self.profile.name)
+    }
+
+    /// Refuses a plan with a knob, a value or a workload that cannot be simulated; names the first.
+    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
+        for set in plan.settings() {
+            for load in &plan.workloads {
+                self.scenario(&set, load, &plan.method, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One trial, described.
+    fn scenario(
+        &self,
+        set: &LabelledSetting,
+        load: &Workload,
+        method: &Method,
+        seed: u64,
+    ) -> Result<Scenario, Error> {
+        let refused = |problem: String| Error::Simulator { testbed: self.name(), problem };
+        let mut profile = (*self.profile).clone();
+        knobs::apply(&set.by_role, &mut profile).map_err(refused)?;
+        let impossible = |invalid: Invalid| {
+            let (load, set) = (&load.name, &set.label);
+            let why = plain(&invalid);
+            refused(format!("workload `{load}` cannot be simulated under `{set}`: {why}"))
+        };
+        let mut scenario = profile.scenario(load, seed, method.duration).map_err(impossible)?;
+        scenario.warmup = method.warmup;
+        scenario.check().map_err(impossible)?;
+        Ok(scenario)
+    }
+
+    fn observe(&self, trial: &Trial, method: &Method) -> Result<Observation, Error> {
+        let scenario = self.scenario(&trial.set, &trial.load, method, trial.seed)?;
+        let outcome = latput_sim::run(&scenario).map_err(|invalid| Error::Simulator {
+            testbed: self.name(),
+            problem: format!("workload `{}`: {invalid}", trial.load.name),
+        })?;
+        let mut observation = outcome.observation(&scenario, 0);
+        for (host, described) in observation.hosts.iter_mut().zip(&scenario.hosts) {
+            host.state = knobs::state(described, &scenario.network);
+        }
+        without_those_in_flight(&mut observation);
+        let flow = &observation.traffic;
+        let checks = checks::of_packets(&trial.load.traffic, flow, &observation.hosts);
+        observation.checks.extend(checks);
+        Ok(observation)
+    }
+}
+
+impl TrialRunner for Simulator {
+    fn hosts(&self) -> Vec<HostFacts> {
+        system::hosts(&self.from, &self.profile)
+    }
+
+    /// The whole profile: whoever changes a cost begins anew.
+    fn machine(&self) -> String {
+        serde_json::to_string(&*self.profile).unwrap_or_else(|error| error.to_string())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![format!(
+            "simulated, no host was measured; the costs of {} are: {}",
+            self.profile.name, self.profile.source
+        )]
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
+    fn trials(
+        &mut self,
+        todo: Vec<Trial>,
+        method: &Method,
+        stop: &Stop,
+        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let block = Arc::new(Block {
+            simulator: self.clone(),
+            method: *method,
+            trials: todo,
+            next: AtomicUsize::new(0),
+        });
+        let (to, from) = mpsc::channel();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..cores.min(block.trials.len()) {
+            let (block, to) = (Arc::clone(&block), to.clone());
+            // Not joined: one that is stopped may be far from the end of its trial, and leaves nothing.
+            thread::spawn(move || block.work(&to));
+        }
+        drop(to);
+        in_order(&from, block.trials.len(), stop, done)
+    }
+
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn abandon(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Trials that threads take in turn.
+struct Block {
+    simulator: Simulator,
+    method: Method,
+    trials: Vec<Trial>,
+    next: AtomicUsize,
+}
+
+type Finished = (usize, Result<Done, Error>);
+
+impl Block {
+    /// Until no trial is left, or nobody listens any more.
+    fn work(&self, to: &Sender<Finished>) {
+        loop {
+            let idx = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(trial) = self.trials.get(idx) else { return };
+            let started_unix_ms = unix_ms();
+            let done = self.simulator.observe(trial, &self.method).map(|observation| Done {
+                trial: trial.clone(),
+                started_unix_ms,
+                observation,
+            });
+            if to.send((idx, done)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Hands finished trials on in the order of their numbers, whatever the order they come in.
+fn in_order(
+    from: &Receiver<Finished>,
+    count: usize,
+    stop: &Stop,
+    done: &mut dyn FnMut(Done) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut early = BTreeMap::new();
+    let mut due = 0;
+    while due < count {
+        if stop.is_raised() {
+            return Err(Error::Interrupted);
+        }
+        match from.recv_timeout(LOOK_EVERY) {
+            Ok((idx, finished)) => {
+                early.insert(idx, finished);
+            }
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::SimulatorDied),
+        }
+        while let Some(finished) = early.remove(&due) {
+            done(finished?)?;
+            due += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The simulation ends with its window. What was sent shortly before and has not arrived is under way,
+/// and not lost: no more can be lost than was dropped somewhere.
+fn without_those_in_flight(observation: &mut Observation) {
+    let dropped = |host: &HostObservation| {
+        let counters = &host.interface;
+        counters.rx_dropped + counters.tx_dropped + host.udp_receive_buffer_errors
+    };
+    let dropped: u64 = observation.hosts.iter().map(dropped).sum();
+    if let Some(datagrams) = &mut observation.traffic.datagrams {
+        datagrams.lost = datagrams.lost.min(dropped);
+        datagrams.received = datagrams.sent - datagrams.lost;
+    }
+    if let Some(probe) = &mut observation.probe {
+        let lost = probe.sent.saturating_sub(probe.received).min(dropped);
+        probe.received = probe.sent - lost;
+    }
+}
+
+/// An error in the words of plans: a trial has one load and, beside it, the probe.
+fn plain(invalid: &Invalid) -> String {
+    let Invalid { key, found, wanted } = invalid;
+    let key = key.strip_prefix("load.0.").unwrap_or(key);
+    format!("its {key} is {found}, must be {wanted}")
+}

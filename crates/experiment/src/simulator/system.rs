@@ -1,0 +1,210 @@
+//! Systems to simulate: the shipped profiles, profiles in files, and what results say of them.
+
+use std::io::Read;
+use std::path::Path;
+
+use latput_sim::Profile;
+use latput_sim::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
+use latput_sim::profile::HostProfile;
+use latput_sim::validate::Invalid;
+use latput_sim::vector::{Delay, Throttle};
+use latput_trial::observation::Role;
+use latput_trial::results::HostFacts;
+use latput_trial::{Traffic, Workload};
+use latput_units::{Bytes, Nanos};
+
+use super::INTERFACE;
+use crate::error::Error;
+
+/// The shipped profiles, by name.
+const SHIPPED: &[(&str, &str)] = &[
+    ("bl25p-tg3", include_str!("../../../../data/systems/bl25p-tg3.toml")),
+    ("rx1620-e1000", include_str!("../../../../data/systems/rx1620-e1000.toml")),
+    ("server-10g", include_str!("../../../../data/systems/server-10g.toml")),
+];
+
+/// No honest profile is longer.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The profile of a system: the name of a shipped one, or the path of a file.
+pub(super) fn profile(system: &str) -> Result<Profile, Error> {
+    let shipped = SHIPPED.iter().find(|(name, _)| *name == system);
+    if let Some((name, text)) = shipped {
+        return parse(name, text);
+    }
+    let is_path = system.contains('/') || Path::new(system).extension().is_some();
+    if !is_path {
+        let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        return Err(Error::Simulator {
+            testbed: format!("sim:{system}"),
+            problem: format!(
+                "no such system: there are {}; or name a profile, as in sim:./mine.toml",
+                names.join(", ")
+            ),
+        });
+    }
+    let error = |problem: String| Error::TestbedFile { file: system.to_owned(), problem };
+    let file = std::fs::File::open(system).map_err(|e| error(e.to_string()))?;
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text).map_err(|e| error(e.to_string()))?;
+    if text.len() as u64 == MOST_BYTES {
+        return Err(error(format!("a profile is shorter than {MOST_BYTES} bytes")));
+    }
+    parse(system, &text)
+}
+
+fn parse(file: &str, text: &str) -> Result<Profile, Error> {
+    let error = |problem: String| Error::TestbedFile { file: file.to_owned(), problem };
+    let profile: Profile = toml::from_str(text).map_err(|e| error(e.to_string()))?;
+    let is_word = |name: &str| (1..=40).contains(&name.len()) && !name.contains(char::is_control);
+    if !is_word(&profile.name) {
+        return Err(error(String::from("name must have 1 to 40 printable characters")));
+    }
+    // Any workload shows whether the rest is possible.
+    let traffic = Traffic::UdpStream {
+        datagram_bytes: Bytes::new(64),
+        rate: latput_units::BitsPerSecond::new(1_000),
+    };
+    let workload = Workload { name: String::new(), traffic, probe: None };
+    profile.scenario(&workload, 0, Nanos::from_ms(1)).map_err(|invalid| {
+        let Invalid { key, found, wanted } = &invalid;
+        let key = key_of_profile(&profile, key);
+        error(format!("{key} is {found}, must be {wanted}"))
+    })?;
+    Ok(profile)
+}
+
+/// A scenario's key as profiles call it.
+fn key_of_profile(profile: &Profile, key: &str) -> String {
+    let generator = if profile.generator.is_some() { "generator." } else { "sut." };
+    let unit = match key {
+        "network.rate" => "_bps",
+        "network.latency" => "_ns",
+        "network.mtu" => "_bytes",
+        _ => "",
+    };
+    key.replace("host.0.", generator).replace("host.1.", "sut.") + unit
+}
+
+/// Both hosts, in the order of observations.
+pub(super) fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
+    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+    [(Role::Generator, generator), (Role::Sut, &profile.sut)]
+        .map(|(role, host)| HostFacts {
+            host: role.name().to_owned(),
+            role,
+            interface: INTERFACE.to_owned(),
+            facts: facts(from, profile, host),
+        })
+        .to_vec()
+}
+
+fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, String)> {
+    let HostProfile { machine, nic, stack } = host;
+    let network = &profile.network;
+    [
+        ("simulated", "no host was measured: these are figures of a model".to_owned()),
+        ("simulator", format!("latput {}", env!("CARGO_PKG_VERSION"))),
+        ("profile", profile.name.clone()),
+        ("profile from", from.to_owned()),
+        ("source of its figures", profile.source.clone()),
+        ("cpu cores", machine.cores.to_string()),
+        ("cpu costs", costs(machine)),
+        ("nic", nic_in_words(nic)),
+        ("interrupt moderation", moderation(nic)),
+        ("network stack", stack_in_words(stack)),
+        ("link", format!("{}, {} one way, MTU {}", network.rate, network.latency, network.mtu)),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+fn costs(machine: &Machine) -> String {
+    let named = machine.costs.named().into_iter().filter(|(_, cost)| *cost > Nanos::ZERO);
+    let costs: Vec<String> = named.map(|(name, cost)| format!("{name} {}", cost.as_ns())).collect();
+    let jitter = machine.costs.jitter_ratio * 100.0;
+    if costs.is_empty() { "none".to_owned() } else { format!("{} ±{jitter}%", costs.join(", ")) }
+}
+
+fn nic_in_words(nic: &Nic) -> String {
+    let driver = match nic.driver {
+        Driver::Napi => "NAPI",
+        Driver::Interrupt => "an interrupt handler without NAPI",
+        Driver::Polling => "FreeBSD's device polling",
+    };
+    format!(
+        "{driver}; queues: {}, each with {} receive and {} transmit descriptors",
+        nic.queues, nic.rx_ring, nic.tx_ring
+    )
+}
+
+fn moderation(nic: &Nic) -> String {
+    let coalescing = &nic.coalescing;
+    let throttle = match coalescing.throttle {
+        Throttle::None => "no throttle".to_owned(),
+        Throttle::HoldOff { interval } => format!("at least {interval} between interrupts"),
+        Throttle::Gate { interval } => format!("interrupts at ticks of {interval}"),
+    };
+    let delay = |name: &str, delay: &Delay| {
+        let start = if delay.restarts { "last" } else { "first" };
+        format!("{name}: {} from the {start} packet, {} frames", delay.delay, delay.frames)
+    };
+    format!("{throttle}; {}; {}", delay("rx", &coalescing.rx), delay("tx", &coalescing.tx))
+}
+
+fn stack_in_words(stack: &Stack) -> String {
+    let qdisc = match stack.qdisc {
+        Qdisc::Pfifo { limit_packets } => format!("pfifo of {limit_packets} packets"),
+        Qdisc::FqCodel { limit_packets, target, interval } => {
+            format!("fq_codel of {limit_packets} packets, target {target}, interval {interval}")
+        }
+    };
+    let congestion = match stack.congestion {
+        Congestion::Reno => "reno",
+        Congestion::Cubic => "cubic",
+    };
+    format!("{qdisc}; TCP {congestion}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulator::Simulator;
+
+    #[test]
+    fn every_profile_of_the_tree_is_shipped_under_its_name() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().display().to_string())
+            .collect();
+        files.sort();
+        let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+        assert_eq!(files, names);
+        for name in names {
+            assert_eq!(profile(name).unwrap().name, name);
+            assert_eq!(Simulator::of(name).unwrap().name(), format!("sim:{name}"));
+        }
+        assert!(profile(Simulator::EXAMPLE).is_ok());
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_is_refused_with_file_key_and_range() {
+        check("cores = 4", "cores = 0", "sut.machine.cores is 0, must be 1 to 1024");
+        check("cores = 4", "cores = -4", "-4");
+        check("wake_ns = 900", "wake_us = 1", "wake_us");
+        check("latency_ns = 5000", "latency_ns = 99000000000000", "network.latency_ns is ");
+        check("schema = 1", "schema = 9", "schema is 9, must be 1");
+        check("[network]", "[net]", "net");
+        check("name = \"server-10g\"", "name = \"\"", "name must have");
+        check("schema = 1", "schema = ", "line 3");
+    }
+
+    #[track_caller]
+    fn check(from: &str, to: &str, expected: &str) {
+        let (_, good) = SHIPPED.iter().find(|(name, _)| *name == "server-10g").unwrap();
+        assert!(good.contains(from));
+        let problem = parse("mine.toml", &good.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(problem.contains(expected) && problem.starts_with("mine.toml: "), "{problem}");
+    }
+}
