@@ -11,6 +11,7 @@ use crate::scenario::Spacing;
 use crate::task::{Item, Program, Protocol};
 
 impl World {
+    /// The next group of a source: now if it is due, otherwise at its time if the core can be kept for it.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     pub(super) fn begin_emit(
         &mut self,
@@ -20,6 +21,9 @@ impl World {
         next_at: f64,
     ) -> Option<(Item, Time, Time)> {
         let at = next_at as Time;
+        if at >= self.tasks[task].stop {
+            return None;
+        }
         if at > self.now {
             if !self.reserve(core, at) {
                 let slot = self.tasks[task].slot.expect("every source has a timer");
@@ -34,6 +38,7 @@ impl World {
         Some((Item::Emit, costs.syscall + group * each, group * costs.user))
     }
 
+    /// One receive call of a sink: what waits, up to its batch.
     pub(super) fn begin_drain(
         &mut self,
         core: usize,
