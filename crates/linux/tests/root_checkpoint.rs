@@ -85,11 +85,24 @@ fn a_full_or_read_only_disk_stops_the_change_before_it_begins() {
             std::fs::write(&filler, [0; 4096]).unwrap();
             check_untouched(folder.path(), "No space left");
             std::fs::remove_file(&filler).unwrap();
-            rustix::mount::mount_remount(folder.path(), MountFlags::RDONLY, "").unwrap();
+            make_read_only(folder.path());
             check_untouched(folder.path(), "Read-only");
             rustix::mount::unmount(folder.path(), UnmountFlags::empty()).unwrap();
         })
         .unwrap();
+}
+
+/// A process that another test is just starting may hold our open files for a moment.
+fn make_read_only(folder: &Path) {
+    for _ in 0..500 {
+        match rustix::mount::mount_remount(folder, MountFlags::RDONLY, "") {
+            Err(rustix::io::Errno::BUSY) => {
+                std::thread::sleep(std::time::Duration::from_millis(10))
+            }
+            other => return other.unwrap(),
+        }
+    }
+    panic!("{} stayed busy", folder.display());
 }
 
 #[track_caller]
