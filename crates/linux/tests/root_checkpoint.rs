@@ -97,7 +97,7 @@ fn make_read_only(folder: &Path) {
     for _ in 0..500 {
         match rustix::mount::mount_remount(folder, MountFlags::RDONLY, "") {
             Err(rustix::io::Errno::BUSY) => {
-                std::thread::sleep(std::time::Duration::from_millis(10))
+                std::thread::sleep(std::time::Duration::from_millis(10));
             }
             other => return other.unwrap(),
         }
