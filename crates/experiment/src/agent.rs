@@ -116,7 +116,7 @@ enum Outcome {
 impl Service<'_> {
     fn answer(&mut self, request: Request) -> Result<Answer, Failure> {
         match request {
-            Request::Set { setting } => Ok(Answer::Set { state: self.host.set(&setting)? }),
+            Request::Set { setting } => self.host.set(&setting).map(|()| Answer::Set),
             Request::Receive { traffic, key } => self.receive(traffic, key),
             Request::Send { traffic, probe, key, peer, port } => {
                 self.send(traffic, probe, key, (peer, port))

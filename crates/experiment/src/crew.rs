@@ -75,7 +75,7 @@ fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<
     for agent in crew.agents() {
         let Some(setting) = setting.by_role.get(&agent.spec.role) else { continue };
         match agent.ask(&Request::Set { setting: setting.clone() }, stop)? {
-            Answer::Set { .. } => {}
+            Answer::Set => {}
             other => return Err(agent.unexpected(other)),
         }
     }

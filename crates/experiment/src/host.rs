@@ -32,7 +32,7 @@ pub fn checkpoints_dir() -> PathBuf {
 }
 
 /// Every knob that an interface has, with its values. Knobs it does not have are absent.
-pub fn read_state(kernel: &LinuxKernel, interface: &str) -> State {
+fn read_state(kernel: &LinuxKernel, interface: &str) -> State {
     let mut state = State::default();
     for &knob in Knob::ALL {
         if let Ok(values) = kernel.read(interface, knob) {
@@ -98,8 +98,8 @@ impl Host {
         &self.cpus
     }
 
-    /// Brings the interface to a setting, and gives every knob as it is then.
-    pub(crate) fn set(&mut self, setting: &Setting) -> Result<State, Failure> {
+    /// Brings the interface to a setting.
+    pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Failure> {
         let interface = &self.open.interface;
         let broken = |error: latput_linux::Error| failed(chain(&error));
         if let Some(session) = &mut self.session {
@@ -116,7 +116,7 @@ impl Host {
         } else if !setting.is_empty() {
             return Err(failed("the session was opened for reading only"));
         }
-        Ok(read_state(&self.kernel, interface))
+        Ok(())
     }
 
     /// Counts over the window, and which knobs changed meanwhile.

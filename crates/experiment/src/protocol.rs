@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Write};
 
-use latput_knobs::{Setting, State};
+use latput_knobs::Setting;
 use latput_load::{Key, ReceiverOutcome, SenderOutcome};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::HostFacts;
@@ -94,11 +94,8 @@ pub struct Open {
 pub enum Answer {
     /// To [`Request::Open`].
     Opened(Opened),
-    /// To [`Request::Set`].
-    Set {
-        /// Every knob of the interface, read back.
-        state: State,
-    },
+    /// To [`Request::Set`]: every value was read back.
+    Set,
     /// To [`Request::Receive`].
     Listening {
         /// The data port.

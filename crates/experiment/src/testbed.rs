@@ -12,7 +12,7 @@ use latput_linux::process::{self, Capability};
 use latput_load::Stop;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
-use latput_units::{CpuId, CpuSet};
+use latput_units::CpuSet;
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
@@ -153,24 +153,19 @@ impl Testbed {
     /// sets nothing.
     pub fn loopback() -> Self {
         let program = own_program();
-        let cpus: Vec<CpuId> =
-            process::allowed_cpus().map(|cpus| cpus.iter().collect()).unwrap_or_default();
-        let (first, second) = cpus.split_at(cpus.len() / 2);
+        let [generator, sut] = lab::split(&process::allowed_cpus().unwrap_or_default());
         let mut notes = Vec::new();
-        let (generator, sut) = if first.is_empty() {
+        if generator == sut {
             notes.push("both ends share the only CPU: its time cannot be told apart".to_owned());
-            (second, second)
-        } else {
-            (first, second)
-        };
-        let host = |name: &str, role, cpus: &[CpuId]| HostSpec {
+        }
+        let host = |name: &str, role, cpus| HostSpec {
             name: name.to_owned(),
             role,
             via: Vec::new(),
             program: program.clone(),
             interface: "lo".to_owned(),
             address: IpAddr::from([127, 0, 0, 1]),
-            cpus: Some(cpus.iter().copied().collect()),
+            cpus: Some(cpus),
             binds_napi_threads: false,
         };
         let hosts =

@@ -17,8 +17,6 @@ use crate::error::Error;
 use crate::namespace::Namespace;
 use crate::process;
 
-/// Where checkpoints are kept if nothing else is said.
-pub const DEFAULT_FOLDER: &str = "/run/latput/checkpoints";
 /// A file that is longer is no checkpoint of ours (thousands of queues make some 100 kB).
 const MAX_FILE_BYTES: u64 = 16 << 20;
 

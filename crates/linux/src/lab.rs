@@ -202,7 +202,8 @@ impl LabHost {
         self.run_in(|| pin_napi_threads(self.interface, &self.cpus))?
     }
 
-    fn pin_name(&self) -> String {
+    /// What its namespace is called when it is pinned: `latput-a`.
+    pub fn pin_name(&self) -> String {
         format!("{PIN_PREFIX}{}", self.name)
     }
 
@@ -269,7 +270,7 @@ fn ignore_missing_ipv6(error: Error) -> Result<(), Error> {
 }
 
 /// The first half of the CPUs, rounded down, and the rest. A single CPU goes to both.
-fn split(cpus: &CpuSet) -> [CpuSet; 2] {
+pub fn split(cpus: &CpuSet) -> [CpuSet; 2] {
     if cpus.len() < 2 {
         return [cpus.clone(), cpus.clone()];
     }

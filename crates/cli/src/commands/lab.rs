@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use latput_experiment::host::state_dir;
 use latput_experiment::testbed::{LAB_STATE, LabLock};
-use latput_linux::lab::{Lab, LabOptions, PIN_PREFIX};
+use latput_linux::lab::{Lab, LabOptions};
 use latput_linux::{Namespace, process};
 use latput_units::CpuSet;
 
@@ -76,7 +76,7 @@ fn up(context: &Context) -> Result<ExitCode, Failure> {
         let hosts = lab.hosts().map(|host| {
             serde_json::json!({
                 "name": host.name,
-                "namespace": format!("{PIN_PREFIX}{}", host.name),
+                "namespace": host.pin_name(),
                 "interface": host.interface,
                 "address": host.address,
                 "cpus": host.cpus,
@@ -87,8 +87,12 @@ fn up(context: &Context) -> Result<ExitCode, Failure> {
     }
     for host in lab.hosts() {
         output::print(&format!(
-            "{}: namespace {PIN_PREFIX}{}, {} {}, CPUs {}\n",
-            host.name, host.name, host.interface, host.address, host.cpus
+            "{}: namespace {}, {} {}, CPUs {}\n",
+            host.name,
+            host.pin_name(),
+            host.interface,
+            host.address,
+            host.cpus
         ))?;
     }
     Ok(ExitCode::SUCCESS)

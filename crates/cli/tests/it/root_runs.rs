@@ -83,10 +83,7 @@ fn a_run_that_was_killed_goes_on_with_the_next_trial_and_leaves_nothing() {
     assert_eq!(namespaces.len(), 2);
     kill(child.id());
     child.wait().unwrap();
-    wait_until("the agents to end", || {
-        let in_use = namespaces_in_use();
-        namespaces.iter().all(|namespace| !in_use.contains(namespace))
-    });
+    wait_until_gone(&namespaces);
     let kept = place.trials("kept.db");
     assert!((4..TRIALS).contains(&kept), "{kept}");
     place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["resuming run 1", "short"]);
@@ -113,10 +110,7 @@ fn an_agent_that_is_killed_in_a_trial_ends_the_run_with_every_finished_trial_kep
     assert!(said.contains("host `") && said.contains("signal: 9"), "{said}");
     assert!(said.contains("run the same command again"), "{said}");
     assert!(place.trials("kept.db") >= 2);
-    wait_until("the other agent to end", || {
-        let in_use = namespaces_in_use();
-        namespaces.iter().all(|namespace| !in_use.contains(namespace))
-    });
+    wait_until_gone(&namespaces);
     place.run(&["run", "plan.toml", "-o", "kept.db"]).expect(0, &["resuming"]);
     assert_eq!(place.trials("kept.db"), TRIALS);
 }
@@ -135,10 +129,7 @@ fn ctrl_c_in_a_trial_keeps_the_finished_ones_and_ends_soon() {
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("interrupted"), "{said}");
-    wait_until("the agents to end", || {
-        let in_use = namespaces_in_use();
-        namespaces.iter().all(|namespace| !in_use.contains(namespace))
-    });
+    wait_until_gone(&namespaces);
     assert!((2..TRIALS).contains(&place.trials("latput-results.db")));
 }
 
@@ -266,6 +257,15 @@ fn place() -> Place {
     let place = Place::new();
     place.write("plan.toml", PLAN);
     place
+}
+
+/// Waits until no process is in any of these namespaces.
+#[track_caller]
+fn wait_until_gone(namespaces: &[std::path::PathBuf]) {
+    wait_until("the agents to end", || {
+        let in_use = namespaces_in_use();
+        namespaces.iter().all(|namespace| !in_use.contains(namespace))
+    });
 }
 
 /// The namespaces that the agents of a latput are in.
