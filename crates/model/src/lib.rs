@@ -8,6 +8,7 @@ pub mod labels;
 mod pareto;
 mod recommend;
 mod runs;
+pub mod search;
 pub mod summary;
 #[cfg(test)]
 mod synthetic;
@@ -16,4 +17,5 @@ mod words;
 
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
+pub use search::Search;
 pub use summary::{Cell, Recommendation, Summary, too_wide};

@@ -6,6 +6,7 @@ pub mod bootstrap;
 pub mod estimate;
 pub mod histogram;
 pub mod mean;
+pub mod normal;
 pub mod order;
 pub mod outlier;
 pub mod paired;
