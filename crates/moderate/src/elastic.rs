@@ -31,15 +31,16 @@ const SLOT_MOST: Nanos = Nanos::from_ms(6);
 /// A slot's rate should scatter by no more than this: slots of restless loads are longer, up to
 /// [`LONGER`] times.
 const STEADY: f64 = 0.02;
-const LONGER: f64 = 24.0;
+const LONGER: f64 = 8.0;
 /// After this long without a full slot the load is as good as gone.
 const IDLE: Nanos = Nanos::from_ms(40);
 /// Polls after a change that belong to the old delay.
 const SETTLING_POLLS: u32 = 3;
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
 const JUMP: f64 = 0.18;
-/// Slots that a sequential test may take.
-const LONGEST_TEST: u32 = 16;
+/// Slots that a sequential test may take. What it cannot decide is accepted: a closed loop tells in two
+/// slots, and what scatters more does not wait for each delay.
+const LONGEST_TEST: u32 = 6;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
@@ -240,14 +241,14 @@ impl Elastic {
         let error = self.scatter * (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
         let allowed = self.bounds.loss_ratio;
         let is_over = slots >= LONGEST_TEST;
-        if loss + error < allowed || (is_over && loss <= allowed + 0.5 * error) {
+        if loss + error < allowed || (is_over && loss <= allowed + error) {
             if high + 1 <= self.highest() && self.rungs[high + 1].slots == 0 {
                 self.walk = Walk::Test { low: high, high: high + 1, slots: 0 };
                 return self.go(high + 1, "the rate did not fall: a longer delay");
             }
             return self.settle(high, "the rate does not fall with this delay");
         }
-        if loss - error > allowed || is_over {
+        if loss - 2.0 * error > allowed || is_over {
             return self.settle(low, "the rate falls with more delay");
         }
         self.go(if self.rung == low { high } else { low }, "a look at a neighbouring delay")

@@ -140,6 +140,7 @@ fn host() -> Host {
                 user: Nanos::from_ns(200),
                 copy_per_kib: Nanos::from_ns(60),
                 wake: Nanos::from_ns(1000),
+                jitter_ratio: 0.2,
                 ..Costs::default()
             },
             ..Machine::default()
