@@ -139,10 +139,11 @@ impl Generator {
                 outcome.sent_bytes =
                     stream::send_all(link, limits::size(message_bytes), &mut meter)?;
             }
-            Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
+            Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
                 let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
-                let flow = udp::Flow { datagram: datagram_bytes, rate, tag: self.tag };
-                let sent = udp::send(link, socket, &flow, &mut meter)?;
+                let flows = [udp::Flow { socket, tag: self.tag }];
+                let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
+                let sent = udp::send(link, &flows, &stream, &mut meter)?;
                 outcome.sent_bytes = sent.sent * datagram_bytes.get();
                 outcome.datagrams = Some(sent);
             }

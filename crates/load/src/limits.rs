@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use latput_trial::{Direction, Probe, Traffic};
-use latput_units::Bytes;
+use latput_units::{BitsPerSecond, Bytes};
 
 use crate::error::Error;
 
@@ -40,13 +40,12 @@ pub(crate) fn check(traffic: &Traffic) -> Result<(), Error> {
             within(message_bytes.get(), 1..=LARGEST_MESSAGE, ("message_bytes", MESSAGE))?;
             within(connections.into(), 1..=1000, CONNECTIONS)
         }
-        Traffic::UdpStream {
-            datagram_bytes, rate: Some(rate), connections: 1, threads: 1, ..
-        } => {
+        Traffic::UdpStream { datagram_bytes, rate, connections: 1, threads: 1, .. } => {
             // 65507 = 65535 - 20 (IPv4 header) - 8 (UDP header).
             let datagram = ("datagram_bytes", "18B (sequence number and time) to 65507B");
             within(datagram_bytes.get(), 18..=65_507, datagram)?;
-            within(rate.get(), 1..=1_000_000_000_000, ("rate", "1bps to 1000Gbps"))
+            let rate = rate.map_or(1, BitsPerSecond::get);
+            within(rate, 1..=1_000_000_000_000, ("rate", "1bps to 1000Gbps"))
         }
         _ => Err(Error::BadTraffic { what: "the traffic", allowed: NOT_YET }),
     }
@@ -82,8 +81,6 @@ fn within(
 
 #[cfg(test)]
 mod tests {
-    use latput_units::BitsPerSecond;
-
     use super::*;
 
     #[test]

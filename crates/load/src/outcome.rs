@@ -16,16 +16,52 @@ pub struct SenderOutcome {
     pub sent_bytes: u64,
     /// Completed transactions, of a request/response load.
     pub transactions: Option<u64>,
-    /// Their round-trip times.
+    /// Their round-trip times; of an open loop, from when a request was due.
     pub latency: Option<Histogram>,
+    /// Of an open loop, the round-trip times from when a request was really sent.
+    pub latency_raw: Option<Histogram>,
+    /// Of an open loop, how far the schedule was kept.
+    pub schedule: Option<ScheduleKept>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
     /// CPU time of the traffic thread.
     pub cpu: Nanos,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsSent>,
+    /// Requests and responses, of a datagram load that is made of them.
+    pub exchange: Option<DatagramsExchanged>,
     /// The probe beside the traffic, if there was one.
     pub probe: Option<ProbeOutcome>,
+}
+
+/// How far an open loop kept its schedule in its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleKept {
+    /// Requests that were due.
+    pub due: u64,
+    /// Requests that were handed to the kernel.
+    pub sent: u64,
+    /// Requests that were due and not yet handed over when the window ended.
+    pub backlog: u64,
+}
+
+/// Requests sent in the sender's window, and what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramsExchanged {
+    /// Requests that the kernel took.
+    pub sent: u64,
+    /// Of those, answered in time.
+    pub answered: u64,
+    /// Of those, not answered in time.
+    pub lost: u64,
+    /// Responses that came after their request had counted as lost.
+    pub late: u64,
+    /// Responses to a request that was answered before.
+    pub duplicates: u64,
+    /// Datagrams from the reflector's port that were no response of this run.
+    pub foreign: u64,
 }
 
 /// What the sender of datagrams did in its window.
@@ -36,16 +72,18 @@ pub struct DatagramsSent {
     pub sent: u64,
     /// Payload of each.
     pub bytes: Bytes,
-    /// The rate that was asked for.
-    pub offered: BitsPerSecond,
+    /// The rate that was asked for; `None`: as fast as it goes.
+    pub offered: Option<BitsPerSecond>,
     /// How many were sent together: 1 up to one in 50 us, then more.
     pub group: u64,
+    /// How many the kernel cut from one send at most; 1: it cut none.
+    pub cut: u64,
     /// Datagrams left out because the sender was held up for longer than it makes up for.
     pub skipped: u64,
 }
 
 /// What the receiver counted of the datagrams that were sent in the sender's window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramsReceived {
     /// Different datagrams.
@@ -55,13 +93,64 @@ pub struct DatagramsReceived {
     /// Received after a later one (RFC 4737, section 3.3).
     pub reordered: u64,
     /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds, of the
-    /// instants at which the application got them.
+    /// instants at which the application got them; over several flows, their mean by datagrams.
     pub jitter_ns: f64,
     /// Datagrams that this host's kernel dropped because the socket's buffer was full, since the
     /// warm-up; `None` where it does not tell.
     pub dropped_by_kernel: Option<u64>,
     /// Datagrams from the generator's port that were not of this run.
     pub foreign: u64,
+}
+
+impl DatagramsSent {
+    /// Adds what another thread sent of the same load.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.skipped += other.skipped;
+        self.group = self.group.max(other.group);
+        self.cut = self.cut.min(other.cut);
+        self.offered = self.offered.zip(other.offered).map(|(one, other)| {
+            BitsPerSecond::new(one.get().saturating_add(other.get()))
+        });
+    }
+}
+
+impl DatagramsReceived {
+    /// Adds what was counted of other flows.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let (ours, theirs) = (self.received as f64, other.received as f64);
+        if theirs > 0.0 {
+            self.jitter_ns =
+                (self.jitter_ns * ours + other.jitter_ns * theirs) / (ours + theirs);
+        }
+        self.received += other.received;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        let dropped = self.dropped_by_kernel.zip(other.dropped_by_kernel);
+        self.dropped_by_kernel = dropped.map(|(one, other)| one + other);
+        self.foreign += other.foreign;
+    }
+}
+
+impl DatagramsExchanged {
+    /// Adds what another thread exchanged.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.lost += other.lost;
+        self.late += other.late;
+        self.duplicates += other.duplicates;
+        self.foreign += other.foreign;
+    }
+}
+
+impl ScheduleKept {
+    /// Adds how far another thread kept its part.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.due += other.due;
+        self.sent += other.sent;
+        self.backlog += other.backlog;
+    }
 }
 
 /// What came of the probe in the generator's window.
@@ -115,9 +204,11 @@ pub fn combine(
         received_bytes: receiver.received_bytes,
         transactions: sender.transactions,
         latency: sender.latency.clone(),
+        latency_raw: sender.latency_raw.clone(),
         datagrams: datagrams(sender, receiver),
         retransmits: sender.retransmits.zip(receiver.retransmits).map(|(a, b)| a + b),
-        offered_bps: sender.datagrams.map(|datagrams| datagrams.offered.get() as f64),
+        offered_bps: sender.datagrams.and_then(|it| it.offered).map(|rate| rate.get() as f64),
+        offered_per_s: sender.schedule.and_then(|it| per_s(it.due, sender.window)),
         sender_cpu: sender.cpu,
         receiver_cpu: receiver.cpu,
     };
@@ -126,8 +217,9 @@ pub fn combine(
         received: probe.received,
         rtt: probe.rtt.clone(),
     });
-    let mut checks = vec![wrong_keys(receiver)];
-    checks.extend(sender.datagrams.map(|datagrams| offered_rate_kept(sender, &datagrams)));
+    let mut checks = vec![wrong_keys(sender, receiver)];
+    checks.extend(sender.datagrams.and_then(|datagrams| offered_rate_kept(sender, &datagrams)));
+    checks.extend(sender.schedule.map(|schedule| schedule_kept(sender, &schedule)));
     checks.extend(receiver.datagrams.and_then(receive_buffer));
     checks.extend(sender.probe.as_ref().map(probe_on_schedule));
     if sender.transactions.is_some() {
@@ -138,6 +230,16 @@ pub fn combine(
 
 /// Loss is what was sent in the sender's window and never came; both ends mean the same datagrams.
 fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<DatagramObservation> {
+    if let Some(exchange) = sender.exchange {
+        return Some(DatagramObservation {
+            sent: exchange.sent,
+            received: exchange.answered,
+            lost: exchange.lost,
+            late: exchange.late,
+            duplicates: exchange.duplicates,
+            ..DatagramObservation::default()
+        });
+    }
     let (sent, received) = sender.datagrams.zip(receiver.datagrams)?;
     Some(DatagramObservation {
         sent: sent.sent,
@@ -146,12 +248,14 @@ fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<Datag
         reordered: received.reordered,
         duplicates: received.duplicates,
         jitter_ns: received.jitter_ns,
+        ..DatagramObservation::default()
     })
 }
 
-fn wrong_keys(receiver: &ReceiverOutcome) -> Check {
+fn wrong_keys(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
     let connections = receiver.wrong_keys;
-    let foreign = receiver.datagrams.map_or(0, |datagrams| datagrams.foreign);
+    let foreign = receiver.datagrams.map_or(0, |datagrams| datagrams.foreign)
+        + sender.exchange.map_or(0, |exchange| exchange.foreign);
     check(
         "wrong-keys",
         connections == 0 && foreign == 0,
@@ -161,20 +265,44 @@ fn wrong_keys(receiver: &ReceiverOutcome) -> Check {
     )
 }
 
-fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Check {
-    let DatagramsSent { sent, bytes, offered, group, skipped } = *datagrams;
-    let wanted =
-        offered.get() as f64 * sender.window.as_secs_f64() / (bytes.get().max(1) as f64 * 8.0);
+/// `None` for a sender that was to go as fast as it could.
+fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Option<Check> {
+    let DatagramsSent { sent, bytes, offered, group, skipped, .. } = *datagrams;
+    let offered = offered?.get() as f64;
+    let wanted = offered * sender.window.as_secs_f64() / (bytes.get().max(1) as f64 * 8.0);
     // A group may fall on either side of an end of the window.
     let kept = (sent + group) as f64 >= wanted.floor() * KEPT;
-    check(
+    Some(check(
         "offered-rate-kept",
         kept,
         format!(
             "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the sending thread was busy {:.1} % of the time",
             100.0 * busy(sender)
         ),
+    ))
+}
+
+fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
+    let ScheduleKept { due, sent, backlog } = *schedule;
+    let answered = sender.transactions.unwrap_or(0);
+    // One request may be under way at each end of the window.
+    let is_kept = |count: u64| (count + 1) as f64 >= due as f64 * KEPT;
+    let rate = |count| per_s(count, sender.window).unwrap_or(0.0);
+    check(
+        "offered-rate-kept",
+        is_kept(sent) && is_kept(answered),
+        format!(
+            "{:.0} requests per second were due, {:.0} sent, {:.0} answered; {backlog} were due and not sent at the end of the window; the sending thread was busy {:.1} % of the time",
+            rate(due),
+            rate(sent),
+            rate(answered),
+            100.0 * busy(sender)
+        ),
     )
+}
+
+fn per_s(count: u64, window: Nanos) -> Option<f64> {
+    (window > Nanos::ZERO).then(|| count as f64 / window.as_secs_f64())
 }
 
 fn receive_buffer(datagrams: DatagramsReceived) -> Option<Check> {
@@ -232,6 +360,57 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_as_fast_as_it_goes_has_no_rate_to_keep() {
+        let mut flood = sender(10, 0);
+        flood.datagrams.as_mut().unwrap().offered = None;
+        check_failed(&flood, &receiver(10, 0), &[]);
+        assert_eq!(combine(&flood, &receiver(10, 0)).0.offered_bps, None);
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_rate_only_if_what_was_due_was_answered() {
+        let open = |due, sent, answered| SenderOutcome {
+            window: Nanos::from_s(2),
+            transactions: Some(answered),
+            schedule: Some(ScheduleKept { due, sent, backlog: due - sent }),
+            ..SenderOutcome::default()
+        };
+        check_failed(&open(1000, 1000, 1000), &ReceiverOutcome::default(), &[]);
+        check_failed(&open(1000, 989, 989), &ReceiverOutcome::default(), &[]);
+        check_failed(&open(1000, 1000, 980), &ReceiverOutcome::default(), &["offered-rate-kept"]);
+        check_failed(&open(1000, 980, 980), &ReceiverOutcome::default(), &["offered-rate-kept"]);
+        let (traffic, ..) = combine(&open(1000, 1000, 1000), &ReceiverOutcome::default());
+        assert_eq!(traffic.offered_per_s, Some(500.0));
+    }
+
+    #[test]
+    fn losses_of_an_exchange_are_in_the_observation() {
+        let exchange =
+            DatagramsExchanged { sent: 10, answered: 7, lost: 3, late: 2, duplicates: 1, foreign: 0 };
+        let sender = SenderOutcome { exchange: Some(exchange), ..SenderOutcome::default() };
+        let (traffic, ..) = combine(&sender, &ReceiverOutcome::default());
+        let seen = traffic.datagrams.unwrap();
+        assert_eq!((seen.sent, seen.received, seen.lost), (10, 7, 3));
+        assert_eq!((seen.late, seen.duplicates), (2, 1));
+    }
+
+    #[test]
+    fn flows_add_up_and_their_jitter_is_the_mean_by_datagrams() {
+        let flow = |received, jitter_ns| DatagramsReceived {
+            received,
+            jitter_ns,
+            dropped_by_kernel: Some(1),
+            ..DatagramsReceived::default()
+        };
+        let mut total = flow(100, 10.0);
+        total.add(&flow(300, 50.0));
+        assert_eq!((total.received, total.dropped_by_kernel), (400, Some(2)));
+        assert!((total.jitter_ns - 40.0).abs() < 1e-9);
+        total.add(&DatagramsReceived::default());
+        assert!((total.jitter_ns - 40.0).abs() < 1e-9 && total.dropped_by_kernel.is_none());
+    }
+
+    #[test]
     fn what_the_receiver_dropped_or_did_not_know_is_said() {
         check_failed(&sender(1000, 0), &receiver(900, 100), &["udp-receive-buffer"]);
         let mut foreign = receiver(1000, 0);
@@ -266,8 +445,8 @@ mod tests {
 
     /// A second of 125 byte at 1 Mbit/s: 1000 datagrams.
     fn sender(sent: u64, skipped: u64) -> SenderOutcome {
-        let (bytes, offered) = (Bytes::new(125), BitsPerSecond::new(1_000_000));
-        let datagrams = DatagramsSent { sent, bytes, offered, group: 1, skipped };
+        let (bytes, offered) = (Bytes::new(125), Some(BitsPerSecond::new(1_000_000)));
+        let datagrams = DatagramsSent { sent, bytes, offered, group: 1, cut: 1, skipped };
         SenderOutcome {
             window: Nanos::from_s(1),
             datagrams: Some(datagrams),

@@ -104,7 +104,7 @@ impl Reflector {
                 prepare(link, false)?;
                 outcome.received_bytes = stream::receive_all(link, &mut meter)?;
             }
-            Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
+            Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
                 prepare(link, true)?;
                 let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
                 // From here on the kernel takes datagrams only from whom the key was shown by.
@@ -112,8 +112,9 @@ impl Reflector {
                 socket.connect(SocketAddr::new(link.peer.ip(), hello.udp_port)).map_err(
                     |source| Error::io("direct the UDP socket to the generator", source),
                 )?;
-                let flow = udp::Flow { datagram: datagram_bytes, rate, tag: hello.tag };
-                let received = udp::receive(link, socket, &flow, &mut meter)?;
+                let flows = [udp::Flow { socket, tag: hello.tag }];
+                let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
+                let received = udp::receive(link, &flows, &stream, &mut meter)?;
                 outcome.received_bytes = received.received * datagram_bytes.get();
                 outcome.datagrams = Some(received);
             }
@@ -130,7 +131,7 @@ fn bind_both(bind: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
     let mut attempt = 1;
     loop {
         let bound = TcpListener::bind(bind).and_then(|listener| {
-            let socket = UdpSocket::bind(listener.local_addr()?)?;
+            let socket = socket::bind_datagrams(listener.local_addr()?)?;
             Ok((listener, socket))
         });
         match bound {

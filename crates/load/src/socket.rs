@@ -1,19 +1,17 @@
 //! The socket options and calls that neither `std`, `socket2` nor `rustix` has.
 #![allow(
     unsafe_code,
-    reason = "TCP_INFO, SO_MEMINFO, IP_MTU_DISCOVER and recvmmsg(2) have no safe wrapper"
+    reason = "TCP_INFO, SO_MEMINFO, IP_MTU_DISCOVER and UDP_SEGMENT have no safe wrapper"
 )]
 
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::net::{TcpStream, UdpSocket};
+use std::mem::size_of;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::null_mut;
 use std::time::Duration;
 
-use libc::{c_int, c_uint, iovec, mmsghdr, socklen_t};
-use rustix::io::Errno;
-use socket2::{SockRef, TcpKeepalive};
+use libc::{c_int, socklen_t};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
 
@@ -60,6 +58,26 @@ pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
     write_option(socket.as_raw_fd(), level, name, value).map_err(failed)
 }
 
+/// A UDP socket at `address` that shares the port with its siblings of this process and user: each is
+/// then connected to its own peer, so that the kernel sorts the flows.
+pub(crate) fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Lets the kernel cut each send into datagrams of `bytes` (`UDP_SEGMENT`, Linux 4.18); whether it can.
+pub(crate) fn segment_sends(socket: &UdpSocket, bytes: u16) -> bool {
+    let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+    write_option(socket.as_raw_fd(), level, name, bytes.into()).is_ok()
+}
+
+/// Lets the kernel join datagrams of one flow and size on receipt (`UDP_GRO`, Linux 5.0); whether it can.
+pub(crate) fn join_receipts(socket: &UdpSocket) -> bool {
+    write_option(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+}
+
 /// Segments that this end of the connection sent again since it was opened; `None` where the kernel
 /// does not tell.
 ///
@@ -97,89 +115,6 @@ fn write_option(socket: RawFd, level: c_int, name: c_int, value: c_int) -> io::R
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Datagrams that go to or come from the kernel in one system call.
-pub(crate) struct Batch {
-    payload: Box<[u8]>,
-    slot_bytes: usize,
-    lengths: Box<[usize]>,
-    vectors: Box<[iovec]>,
-    headers: Box<[mmsghdr]>,
-}
-
-impl Batch {
-    /// Room for `slots` datagrams of `slot_bytes`.
-    pub(crate) fn new(slots: usize, slot_bytes: usize) -> Self {
-        let vector = iovec { iov_base: null_mut(), iov_len: slot_bytes };
-        // SAFETY: an mmsghdr is integers and pointers, for which zero (null, length 0) is valid.
-        let header: mmsghdr = unsafe { zeroed() };
-        Self {
-            payload: vec![0; slots * slot_bytes].into(),
-            slot_bytes,
-            lengths: vec![0; slots].into(),
-            vectors: vec![vector; slots].into(),
-            headers: vec![header; slots].into(),
-        }
-    }
-
-    /// The bytes of slot `idx`, to be sent.
-    pub(crate) fn slot_mut(&mut self, idx: usize) -> &mut [u8] {
-        &mut self.payload[idx * self.slot_bytes..][..self.slot_bytes]
-    }
-
-    /// The datagram that was last received into slot `idx`; cut to the slot if it was longer.
-    pub(crate) fn received(&self, idx: usize) -> &[u8] {
-        &self.payload[idx * self.slot_bytes..][..self.lengths[idx].min(self.slot_bytes)]
-    }
-
-    /// Sends the first `count` slots; returns how many the kernel took.
-    pub(crate) fn send(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
-        let (headers, count) = self.headers(count);
-        // SAFETY: each header names one vector, and each vector a slot of `payload`, all owned by
-        // `self`, which stays borrowed until the call returns.
-        let sent =
-            unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count, libc::MSG_NOSIGNAL as _) };
-        completed(sent)
-    }
-
-    /// Waits for a datagram and takes those that are there, up to the number of slots; returns how many.
-    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> Result<usize, Errno> {
-        let (headers, count) = self.headers(self.lengths.len());
-        // SAFETY: as in `send`; the kernel writes at most `iov_len` bytes to each slot, and no address
-        // or control data since the headers have no room for them.
-        let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers,
-                count,
-                libc::MSG_WAITFORONE as _,
-                null_mut(),
-            )
-        };
-        let received = completed(received)?;
-        for (length, header) in self.lengths.iter_mut().zip(&self.headers[..received]) {
-            *length = header.msg_len as usize;
-        }
-        Ok(received)
-    }
-
-    /// Points the first `count` headers at their slots.
-    fn headers(&mut self, count: usize) -> (*mut mmsghdr, c_uint) {
-        let slots = self.payload.chunks_exact_mut(self.slot_bytes).take(count);
-        for ((slot, vector), header) in slots.zip(&mut self.vectors).zip(&mut self.headers) {
-            vector.iov_base = slot.as_mut_ptr().cast();
-            header.msg_hdr.msg_iov = vector;
-            header.msg_hdr.msg_iovlen = 1;
-        }
-        let count = count.min(self.headers.len());
-        (self.headers.as_mut_ptr(), c_uint::try_from(count).expect("a batch has few slots"))
-    }
-}
-
-fn completed(answer: c_int) -> Result<usize, Errno> {
-    usize::try_from(answer)
-        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
@@ -205,34 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn batches_carry_datagrams_and_the_kernel_counts_those_it_drops() {
-        let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        sender.connect(receiver.local_addr().unwrap()).unwrap();
-        receiver.set_read_timeout(Some(DATAGRAM_WAIT)).unwrap();
-        let mut outgoing = Batch::new(3, 4);
-        for idx in 0..3 {
-            outgoing.slot_mut(idx).fill(u8::try_from(idx).unwrap());
-        }
-        assert_eq!(outgoing.send(&sender, 3), Ok(3));
-        let mut incoming = Batch::new(8, 3);
-        assert_eq!(incoming.receive(&receiver), Ok(3));
-        assert_eq!(incoming.received(1), [1, 1, 1], "longer than its slot");
-        assert_eq!(incoming.receive(&receiver), Err(Errno::AGAIN));
-
-        assert_eq!(dropped_datagrams(&receiver), Some(0));
-        SockRef::from(&receiver).set_recv_buffer_size(1).unwrap();
-        let mut large = Batch::new(32, 4096);
-        assert_eq!(large.send(&sender, 32), Ok(32));
-        assert!(dropped_datagrams(&receiver) > Some(0));
-    }
-
-    #[test]
     fn a_datagram_larger_than_the_mtu_is_refused() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         prepare_datagrams(&socket).unwrap();
         socket.connect(socket.local_addr().unwrap()).unwrap();
         // Loopback's MTU is 65536: with its headers this is one byte too long for it in every case.
-        assert_eq!(Batch::new(1, 65_508).send(&socket, 1), Err(Errno::MSGSIZE));
+        assert_eq!(socket.send(&[0; 65_508]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
     }
 }

@@ -32,6 +32,28 @@ fn a_rate_that_no_host_can_make_is_said_not_to_be_kept() {
 }
 
 #[test]
+fn a_flood_is_accounted_for_whether_the_kernel_cuts_it_or_not() {
+    for segmentation in [true, false] {
+        let datagram_bytes = Bytes::new(1470);
+        let flood = Traffic::UdpStream {
+            datagram_bytes,
+            rate: None,
+            connections: 1,
+            threads: 1,
+            segmentation,
+        };
+        let (sent, received) = run(V4, flood);
+        let (ours, theirs) = (sent.datagrams.unwrap(), received.datagrams.unwrap());
+        assert_eq!(ours.cut, if segmentation { 44 } else { 1 });
+        assert_eq!(ours.offered, None);
+        assert!(theirs.received > 1000 && theirs.received <= ours.sent, "{ours:?} {theirs:?}");
+        assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
+        let lost = ours.sent - theirs.received;
+        assert!(lost <= theirs.dropped_by_kernel.unwrap() * ours.cut, "{ours:?} {theirs:?}");
+    }
+}
+
+#[test]
 fn datagrams_of_others_are_not_counted() {
     let (reflector, generator) = connect(V4, udp(100, 1_000_000));
     let port = reflector.port();

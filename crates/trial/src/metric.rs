@@ -28,6 +28,11 @@ pub enum Metric {
     LatencyNsP999,
     /// The longest.
     LatencyNsMax,
+    /// Of an open loop, round-trip time from when a request was really sent and not from when it was
+    /// due: half do not exceed it.
+    LatencyRawNsP50,
+    /// 99 % do not exceed it.
+    LatencyRawNsP99,
     /// Probe (ICMP echo) round-trip time, nanoseconds: the shortest.
     ProbeNsMin,
     /// Its mean.
@@ -99,6 +104,8 @@ impl Metric {
         Self::LatencyNsP99,
         Self::LatencyNsP999,
         Self::LatencyNsMax,
+        Self::LatencyRawNsP50,
+        Self::LatencyRawNsP99,
         Self::ProbeNsMin,
         Self::ProbeNsMean,
         Self::ProbeNsP99,
@@ -130,6 +137,8 @@ impl Metric {
             Self::LatencyNsP99 => "latency_ns_p99",
             Self::LatencyNsP999 => "latency_ns_p999",
             Self::LatencyNsMax => "latency_ns_max",
+            Self::LatencyRawNsP50 => "latency_raw_ns_p50",
+            Self::LatencyRawNsP99 => "latency_raw_ns_p99",
             Self::ProbeNsMin => "probe_ns_min",
             Self::ProbeNsMean => "probe_ns_mean",
             Self::ProbeNsP99 => "probe_ns_p99",
@@ -170,6 +179,8 @@ impl Metric {
             | Self::LatencyNsP99
             | Self::LatencyNsP999
             | Self::LatencyNsMax
+            | Self::LatencyRawNsP50
+            | Self::LatencyRawNsP99
             | Self::ProbeNsMin
             | Self::ProbeNsP99
             | Self::ProbeNsMax
@@ -185,6 +196,8 @@ impl Metric {
         let flow = &observation.traffic;
         let latency =
             |quantile: f64| flow.latency.as_ref()?.quantile(quantile).map(|t| t.as_ns() as f64);
+        let raw =
+            |quantile: f64| Some(flow.latency_raw.as_ref()?.quantile(quantile)?.as_ns() as f64);
         let probe = observation.probe.as_ref();
         let rtt = probe.map(|probe| &probe.rtt);
         let datagrams = flow.datagrams.as_ref();
@@ -203,6 +216,8 @@ impl Metric {
             Self::LatencyNsP99 => latency(0.99),
             Self::LatencyNsP999 => latency(0.999),
             Self::LatencyNsMax => flow.latency.as_ref()?.max().map(|t| t.as_ns() as f64),
+            Self::LatencyRawNsP50 => raw(0.5),
+            Self::LatencyRawNsP99 => raw(0.99),
             Self::ProbeNsMin => rtt?.min().map(|t| t.as_ns() as f64),
             Self::ProbeNsMean => rtt?.mean_ns(),
             Self::ProbeNsP99 => rtt?.quantile(0.99).map(|t| t.as_ns() as f64),
@@ -212,6 +227,8 @@ impl Metric {
                 rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
             }
             Self::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
+            // Requests and responses have neither an order nor a jitter of their own.
+            Self::ReorderedRatio | Self::JitterNs if traffic.is_transactional() => None,
             Self::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
             Self::JitterNs => Some(datagrams?.jitter_ns),
             Self::RetransmitsPerS => {

@@ -33,21 +33,28 @@ pub struct TrafficObservation {
     pub received_bytes: u64,
     /// Completed request/response transactions.
     pub transactions: Option<u64>,
-    /// Round-trip time of every transaction.
+    /// Round-trip time of every transaction; of an open loop, from when its request was due
+    /// (corrected: a stall counts for every request that it held up).
     pub latency: Option<Histogram>,
+    /// Of an open loop, the round-trip times from when each request was really sent.
+    #[serde(default)]
+    pub latency_raw: Option<Histogram>,
     /// Datagram bookkeeping at the receiver.
     pub datagrams: Option<DatagramObservation>,
     /// TCP segments that the connections sent again (`tcpi_total_retrans`, both ends).
     pub retransmits: Option<u64>,
     /// The offered rate, where the workload has one.
     pub offered_bps: Option<f64>,
+    /// Requests per second that were due, of an open loop.
+    #[serde(default)]
+    pub offered_per_s: Option<f64>,
     /// CPU time of the traffic threads themselves, sender's end.
     pub sender_cpu: Nanos,
     /// CPU time of the traffic threads themselves, receiver's end.
     pub receiver_cpu: Nanos,
 }
 
-/// Datagrams by sequence number, at the receiver.
+/// Datagrams by sequence number, at the receiver; of `udp_rr`, requests and their responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramObservation {
     /// Sent in the window.
@@ -60,6 +67,9 @@ pub struct DatagramObservation {
     pub reordered: u64,
     /// Received again.
     pub duplicates: u64,
+    /// Responses that came after their request had counted as lost.
+    #[serde(default)]
+    pub late: u64,
     /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds.
     pub jitter_ns: f64,
 }
