@@ -6,6 +6,9 @@ use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficOb
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Window;
+use crate::schedule::Schedule;
+
 /// The generator's half of a trial, over its window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -145,6 +148,22 @@ impl DatagramsExchanged {
 }
 
 impl ScheduleKept {
+    /// Enters a request that was due at `due` and sent at `sent_at`.
+    pub(crate) fn enter(&mut self, window: Window, due: Nanos, sent_at: Nanos) {
+        let is_in_window = |instant| instant >= window.start() && instant < window.end();
+        self.due += u64::from(is_in_window(due));
+        self.sent += u64::from(is_in_window(sent_at));
+        self.backlog += u64::from(due < window.end() && sent_at >= window.end());
+    }
+
+    /// Enters what was due in the window and never taken from the schedule.
+    pub(crate) fn close(&mut self, window: Window, mut schedule: Schedule) {
+        while let Some(due) = schedule.take_before(window.end()) {
+            self.due += u64::from(due >= window.start());
+            self.backlog += 1;
+        }
+    }
+
     /// Adds how far another thread kept its part.
     pub(crate) fn add(&mut self, other: &Self) {
         self.due += other.due;

@@ -7,7 +7,7 @@
 //! end of the run.
 
 mod arrivals;
-mod batch;
+pub(crate) mod batch;
 mod pace;
 
 use std::net::UdpSocket;

@@ -20,7 +20,6 @@ const EVENTS: usize = 256;
 const COARSE: Nanos = Nanos::from_ms(5);
 
 /// Sockets that are watched, each by a number.
-#[derive(Debug)]
 pub(crate) struct Waiter {
     poll: OwnedFd,
     events: Vec<Event>,

@@ -1,0 +1,119 @@
+//! The answering end: every request of the run is answered to the address that showed the key, and
+//! nothing else is.
+
+use rustix::io::Errno;
+
+use super::{BATCH, Exchange, HEADER, LONGEST_WAIT, decode, encode};
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::supervise::Link;
+use crate::udp::Flow;
+use crate::udp::batch::{Incoming, Outgoing};
+use crate::wait::{Waiter, number};
+
+/// What the end that answers saw in its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answered {
+    pub(crate) requests: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) foreign: u64,
+}
+
+/// Answers on `flows` until the other end closes.
+pub(crate) fn answer(
+    link: &Link<'_>,
+    flows: &[Flow<'_>],
+    exchange: &Exchange,
+    meter: &mut Meter<'_>,
+) -> Result<Answered, Error> {
+    const _: () = assert!(HEADER <= 32, "the smallest message has room for it");
+    let mut server = Server {
+        flows,
+        incoming: Incoming::new(BATCH, exchange.request + 1),
+        outgoing: Outgoing::new(BATCH, exchange.response),
+        request: exchange.request,
+        answered: Answered::default(),
+    };
+    let mut waiter = match flows {
+        [_] => None,
+        flows => Some(Waiter::reading(flows.iter().map(|flow| flow.socket))?),
+    };
+    let mut next_look = now() + LONGEST_WAIT;
+    loop {
+        match &mut waiter {
+            None => server.turn(0, true, meter)?,
+            Some(waiter) => {
+                for event in waiter.wait(now() + LONGEST_WAIT)? {
+                    server.turn(number(&event), false, meter)?;
+                }
+            }
+        }
+        let now = now();
+        // The marks of the window are taken also when nothing comes.
+        meter.phase(now);
+        if now >= next_look {
+            next_look = now + LONGEST_WAIT;
+            if link.is_ending() || link.peer_closed() {
+                return link.closed(None).map(|()| server.answered);
+            }
+        }
+    }
+}
+
+struct Server<'a> {
+    flows: &'a [Flow<'a>],
+    incoming: Incoming,
+    outgoing: Outgoing,
+    request: usize,
+    answered: Answered,
+}
+
+impl Server<'_> {
+    /// Takes the requests of one flow and answers them.
+    fn turn(&mut self, flow: usize, may_wait: bool, meter: &mut Meter<'_>) -> Result<(), Error> {
+        let Flow { socket, tag } = self.flows[flow];
+        let count = match self.incoming.receive(socket, may_wait) {
+            Ok(count) => count,
+            Err(Errno::INTR | Errno::AGAIN | Errno::CONNREFUSED) => return Ok(()),
+            Err(errno) => return Err(Error::io("receive requests", errno)),
+        };
+        let mut answers = 0;
+        let mut foreign = 0;
+        for request in (0..count).flat_map(|idx| self.incoming.datagrams(idx)) {
+            match decode(request, self.request, tag) {
+                Some(number) => {
+                    encode(self.outgoing.slot_mut(answers), tag, number);
+                    answers += 1;
+                }
+                None => foreign += 1,
+            }
+        }
+        if answers > 0 {
+            match self.outgoing.send(socket, answers) {
+                // What cannot be sent is lost; the other end counts it.
+                Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CONNREFUSED) => {}
+                Err(Errno::MSGSIZE) => {
+                    let bytes = latput_units::Bytes::new(self.outgoing.slot_mut(0).len() as u64);
+                    return Err(Error::DatagramTooBig { bytes });
+                }
+                Err(errno) => return Err(Error::io("send responses", errno)),
+            }
+        }
+        self.answered.foreign += foreign;
+        if meter.phase(now()) == Phase::Window {
+            self.answered.requests += answers as u64;
+            self.answered.received_bytes += (answers * self.request) as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Answered {
+    /// Adds what another thread answered.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.received_bytes += other.received_bytes;
+        self.foreign += other.foreign;
+    }
+}
