@@ -1,10 +1,12 @@
 //! What each end brings home, and how the two halves become an observation.
 
 use latput_stats::Histogram;
-use latput_trial::Check;
 use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
+use latput_trial::{Check, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
+
+use crate::meter::Usage;
 
 /// The generator's half of a trial, over its window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,14 +16,20 @@ pub struct SenderOutcome {
     pub window: Nanos,
     /// Payload bytes that the kernel took.
     pub sent_bytes: u64,
-    /// Completed transactions, of a request/response load.
+    /// Payload bytes that the application got.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Completed transactions, of a request/response load; objects of a `fetch`.
     pub transactions: Option<u64>,
     /// Their round-trip times.
     pub latency: Option<Histogram>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
-    /// CPU time of the traffic thread.
+    /// CPU time of the traffic threads.
     pub cpu: Nanos,
+    /// CPU time of that thread which used most.
+    #[serde(default)]
+    pub busiest_cpu: Nanos,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsSent>,
     /// The probe beside the traffic, if there was one.
@@ -86,11 +94,14 @@ pub struct ReceiverOutcome {
     pub window: Nanos,
     /// Payload bytes that the application got.
     pub received_bytes: u64,
+    /// Payload bytes that the kernel took.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// Requests that came in whole, of a request/response load.
     pub requests: Option<u64>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
-    /// CPU time of the traffic thread.
+    /// CPU time of the traffic threads.
     pub cpu: Nanos,
     /// Connections that showed another key, or none in time, since the port was opened.
     pub wrong_keys: u64,
@@ -103,11 +114,57 @@ const KEPT: f64 = 0.99;
 /// The share of its window that a thread may compute before it, and not the network, sets the rate.
 const SATURATED: f64 = 0.97;
 
-/// Joins the two halves, and checks what can be checked from them.
+impl SenderOutcome {
+    /// Adds what another thread of the same end brought home.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.transactions = sum(self.transactions, other.transactions);
+        self.retransmits = sum(self.retransmits, other.retransmits);
+        self.cpu = self.cpu + other.cpu;
+        self.busiest_cpu = self.busiest_cpu.max(other.busiest_cpu);
+        match (&mut self.latency, other.latency) {
+            (Some(all), Some(one)) => all.merge(&one),
+            (all, one) => *all = all.take().or(one),
+        }
+        self.datagrams = self.datagrams.or(other.datagrams);
+    }
+
+    /// With what the thread used.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { cpu: usage.cpu, busiest_cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+    }
+}
+
+impl ReceiverOutcome {
+    /// Adds what another thread of the same end brought home.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.requests = sum(self.requests, other.requests);
+        self.retransmits = sum(self.retransmits, other.retransmits);
+        self.cpu = self.cpu + other.cpu;
+        self.datagrams = self.datagrams.or(other.datagrams);
+    }
+
+    /// With what the thread used.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+    }
+}
+
+/// Of two threads' figures; what one of them could not tell, their sum cannot.
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.zip(other).map(|(one, other)| one + other)
+}
+
+/// Joins the two halves of `workload`, and checks what can be checked from them.
 pub fn combine(
+    workload: &Workload,
     sender: &SenderOutcome,
     receiver: &ReceiverOutcome,
 ) -> (TrafficObservation, Option<ProbeObservation>, Vec<Check>) {
+    let _ = workload;
     let traffic = TrafficObservation {
         sender_window: sender.window,
         receiver_window: receiver.window,
@@ -171,7 +228,7 @@ fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Check
         "offered-rate-kept",
         kept,
         format!(
-            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the sending thread was busy {:.1} % of the time",
+            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the busiest sending thread was busy {:.1} % of the time",
             100.0 * busy(sender)
         ),
     )
@@ -196,14 +253,15 @@ fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
 
 fn sender_saturated(sender: &SenderOutcome) -> Check {
     let busy = busy(sender);
-    let detail = format!("the generator's thread was busy {:.1} % of the time", 100.0 * busy);
+    let detail =
+        format!("the generator's busiest thread was busy {:.1} % of the time", 100.0 * busy);
     check("sender-saturated", busy < SATURATED, detail)
 }
 
-/// The share of the window that the sending thread was on a CPU.
+/// The share of the window that the busiest sending thread was on a CPU.
 fn busy(sender: &SenderOutcome) -> f64 {
     let window = sender.window.as_secs_f64();
-    if window > 0.0 { sender.cpu.as_secs_f64() / window } else { 0.0 }
+    if window > 0.0 { sender.busiest_cpu.as_secs_f64() / window } else { 0.0 }
 }
 
 fn check(name: &str, passed: bool, detail: String) -> Check {
@@ -212,15 +270,17 @@ fn check(name: &str, passed: bool, detail: String) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Traffic;
+
     use super::*;
 
     #[test]
     fn loss_is_what_was_sent_and_never_came() {
-        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(990, 0));
+        let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(990, 0));
         let datagrams = traffic.datagrams.unwrap();
         assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (1000, 990, 10));
         // A receiver that claims more than was sent makes no negative loss.
-        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(2000, 0));
+        let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(2000, 0));
         assert_eq!(traffic.datagrams.unwrap().lost, 0);
     }
 
@@ -246,7 +306,7 @@ mod tests {
         let busy = |cpu_ms| SenderOutcome {
             window: Nanos::from_s(1),
             transactions: Some(1),
-            cpu: Nanos::from_ms(cpu_ms),
+            busiest_cpu: Nanos::from_ms(cpu_ms),
             ..SenderOutcome::default()
         };
         check_failed(&busy(960), &ReceiverOutcome::default(), &[]);
@@ -262,6 +322,11 @@ mod tests {
         let longer = text.replacen('{', "{\"surprise\":1,", 1);
         assert!(serde_json::from_str::<ReceiverOutcome>(&text).is_ok());
         assert!(serde_json::from_str::<ReceiverOutcome>(&longer).is_err());
+    }
+
+    fn workload() -> Workload {
+        let rate = BitsPerSecond::new(1_000_000);
+        Workload::plain("test", Traffic::udp_stream(Bytes::new(125), rate))
     }
 
     /// A second of 125 byte at 1 Mbit/s: 1000 datagrams.
@@ -289,7 +354,7 @@ mod tests {
 
     #[track_caller]
     fn check_failed(sender: &SenderOutcome, receiver: &ReceiverOutcome, failed: &[&str]) {
-        let (_, _, checks) = combine(sender, receiver);
+        let (_, _, checks) = combine(&workload(), sender, receiver);
         let names: Vec<&str> =
             checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect();
         assert_eq!(names, failed, "{checks:?}");

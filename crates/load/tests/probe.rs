@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 
 use latput_load::{Error, ErrorKind, Generator, Key, Reflector, Stop, Window, combine, now};
-use latput_trial::{Probe, Traffic};
+use latput_trial::{Probe, Traffic, Workload};
 use latput_units::{Bytes, CpuSet, Nanos};
 
 #[test]
@@ -27,14 +27,18 @@ fn a_probe_that_never_or_too_often_sends_is_refused() {
     }
 }
 
+fn workload(rate_hz: u32) -> Workload {
+    let probe = Some(Probe { rate_hz });
+    Workload { probe, ..Workload::plain("test", Traffic::tcp_stream(Bytes::new(1024), 1)) }
+}
+
 fn connect(address: IpAddr, rate_hz: u32) -> Result<(Reflector, Generator), Error> {
     let key = Key::generate()?;
-    let traffic = Traffic::tcp_stream(Bytes::new(1024), 1);
+    let workload = workload(rate_hz);
     let bind = SocketAddr::new(address, 0);
-    let reflector = Reflector::open(bind, key.clone(), traffic, CpuSet::new())?;
-    let probe = Some(Probe { rate_hz });
+    let reflector = Reflector::open(bind, key.clone(), &workload, CpuSet::new())?;
     let port = reflector.port();
-    let generator = Generator::connect(address, port, &key, traffic, probe, CpuSet::new())?;
+    let generator = Generator::connect(address, port, &key, &workload, CpuSet::new())?;
     Ok((reflector, generator))
 }
 
@@ -59,7 +63,7 @@ fn check_probe(address: IpAddr) {
     assert_eq!(outcome.received, outcome.sent);
     assert_eq!(outcome.rtt.count(), outcome.received);
     assert!(outcome.rtt.min() > Some(Nanos::ZERO));
-    let (_, probe, checks) = combine(&sent, &received);
+    let (_, probe, checks) = combine(&workload(500), &sent, &received);
     assert_eq!(probe.unwrap().rtt, outcome.rtt);
     let check = checks.iter().find(|check| check.name == "probe-on-schedule").unwrap();
     assert_eq!(check.passed, outcome.skipped == 0);

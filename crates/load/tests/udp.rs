@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use latput_load::{
     Error, Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window, combine, now,
 };
-use latput_trial::Traffic;
+use latput_trial::{Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -24,8 +24,9 @@ fn every_datagram_of_the_window_is_accounted_for() {
 
 #[test]
 fn a_rate_that_no_host_can_make_is_said_not_to_be_kept() {
-    let (sent, received) = run(V4, udp(18, 1_000_000_000_000));
-    let (_, _, checks) = combine(&sent, &received);
+    let impossible = udp(18, 1_000_000_000_000);
+    let (sent, received) = run(V4, impossible);
+    let (_, _, checks) = combine(&plain(impossible), &sent, &received);
     let kept = checks.iter().find(|check| check.name == "offered-rate-kept").unwrap();
     assert!(!kept.passed, "{kept:?}");
     assert!(sent.datagrams.unwrap().skipped > 0);
@@ -108,6 +109,10 @@ fn udp(bytes: u64, bits_per_second: u64) -> Traffic {
     Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(bits_per_second))
 }
 
+fn plain(traffic: Traffic) -> Workload {
+    Workload::plain("test", traffic)
+}
+
 fn window() -> Window {
     Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(300)).unwrap()
 }
@@ -119,9 +124,10 @@ fn long() -> Window {
 fn connect(address: IpAddr, traffic: Traffic) -> (Reflector, Generator) {
     let key = Key::generate().unwrap();
     let bind = SocketAddr::new(address, 0);
-    let reflector = Reflector::open(bind, key.clone(), traffic, CpuSet::new()).unwrap();
+    let reflector = Reflector::open(bind, key.clone(), &plain(traffic), CpuSet::new()).unwrap();
     let generator =
-        Generator::connect(address, reflector.port(), &key, traffic, None, CpuSet::new()).unwrap();
+        Generator::connect(address, reflector.port(), &key, &plain(traffic), CpuSet::new())
+            .unwrap();
     (reflector, generator)
 }
 
@@ -151,7 +157,7 @@ fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
     assert_eq!(received.received_bytes, theirs.received * bytes);
     assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
     assert_eq!(sent.retransmits, None);
-    let (traffic, _, _) = combine(&sent, &received);
+    let (traffic, _, _) = combine(&plain(udp(bytes, bits_per_second)), &sent, &received);
     let datagrams = traffic.datagrams.unwrap();
     assert_eq!(datagrams.sent, datagrams.received + datagrams.lost);
     // Loopback loses nothing but what a full buffer drops.
