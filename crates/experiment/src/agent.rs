@@ -135,7 +135,7 @@ impl Service<'_> {
     fn receive(&mut self, workload: &Workload, key: Key) -> Result<Answer, Failure> {
         self.prepared = Prepared::Nothing; // a port of a trial that never ran is closed first
         let any_port = (self.host.address(), 0).into();
-        let reflector = Reflector::open(any_port, key, workload.traffic, self.host.cpus().clone())
+        let reflector = Reflector::open(any_port, key, workload, self.host.cpus().clone())
             .map_err(|error| traffic_failed(&error))?;
         let port = reflector.port();
         self.prepared = Prepared::Receiver(Box::new(reflector));
@@ -150,8 +150,7 @@ impl Service<'_> {
     ) -> Result<Answer, Failure> {
         self.prepared = Prepared::Nothing;
         let cpus = self.host.cpus().clone();
-        let (traffic, probe) = (workload.traffic, workload.probe);
-        let generator = Generator::connect(peer, port, &key, traffic, probe, cpus)
+        let generator = Generator::connect(peer, port, &key, workload, cpus)
             .map_err(|error| traffic_failed(&error))?;
         self.prepared = Prepared::Sender(Box::new(generator));
         Ok(Answer::Connected)

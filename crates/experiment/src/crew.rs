@@ -143,7 +143,7 @@ fn observation(
     }
     let sender = sender.ok_or_else(|| missing("sender"))?;
     let receiver = receiver.ok_or_else(|| missing("receiver"))?;
-    let (traffic, probe, mut checks) = latput_load::combine(&sender, &receiver);
+    let (traffic, probe, mut checks) = latput_load::combine(workload, &sender, &receiver);
     checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, boot_ids));
     checks.push(Check {
         name: "knob-drift".to_owned(),

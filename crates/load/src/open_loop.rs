@@ -95,7 +95,7 @@ pub(crate) fn ask(
             }
         }
     }
-    client.asked.schedule.close(link.window, schedule);
+    client.asked.schedule.close(link.window_so_far(), schedule);
     Ok(client.asked)
 }
 
@@ -156,6 +156,7 @@ impl Client<'_> {
         connection.partial_in += bytes;
         let responses = connection.partial_in / self.exchange.response;
         connection.partial_in %= self.exchange.response;
+        meter.done(now, responses as u64);
         for _ in 0..responses {
             // The peer may send more than was asked for; that is no round trip.
             let Some((due, sent_at)) = connection.in_flight.pop_front() else { break };
@@ -258,14 +259,110 @@ impl<'a> Connection<'a> {
     }
 }
 
-impl Asked {
-    /// Adds what another thread asked.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
-        self.transactions += other.transactions;
-        self.latency.merge(&other.latency);
-        self.latency_raw.merge(&other.latency_raw);
-        self.schedule.add(&other.schedule);
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use latput_trial::Distribution;
+
+    use super::*;
+    use crate::clock::Window;
+    use crate::progress::Progress;
+    use crate::rr;
+    use crate::supervise::Run;
+
+    const STALL: Duration = Duration::from_millis(50);
+    const RATE: u32 = 2000;
+
+    /// 100 requests are due while the peer stands still; four in five of them wait longer than 10 ms.
+    /// A closed loop asks once meanwhile and sees one slow answer.
+    #[test]
+    fn a_stall_counts_for_every_request_that_was_due_in_it() {
+        let share = Share { thread: 0, connections: 1, of: 1 };
+        let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
+        let exchange = Exchange { request: 1, response: 1, separate: true, arrivals, share };
+        let asked = with_stalling_peer(|link| ask(link, &exchange, &mut Meter::leading(link)));
+        let slow = slower_than_10_ms(&asked.latency);
+        // A busy machine makes it more, never fewer.
+        assert!(slow >= 70, "{slow} of {}", asked.transactions);
+        assert!(slow >= slower_than_10_ms(&asked.latency_raw));
+        // 400 ms, and one may be under way at each end.
+        assert_eq!(asked.schedule.due, 800);
+        assert!(asked.schedule.sent + asked.schedule.backlog >= 799, "{:?}", asked.schedule);
+        assert_eq!(asked.latency.count(), asked.transactions);
+
+        let side = rr::Side { incoming: 1, outgoing: 1, in_flight: 1, separate: true, leads: true };
+        let closed = with_stalling_peer(|link| rr::run(link, &side, &mut Meter::leading(link)));
+        assert!((1..=slow / 4).contains(&slower_than_10_ms(&closed.latency.unwrap())));
+    }
+
+    /// The peer reads nothing until the window is over: the buffers fill, and what could not be sent
+    /// stays due.
+    #[test]
+    fn what_does_not_fit_the_buffers_is_the_backlog() {
+        let share = Share { thread: 0, connections: 1, of: 1 };
+        let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
+        let request = 1 << 16;
+        let exchange = Exchange { request, response: 1, separate: true, arrivals, share };
+        let asked = run(
+            |mut socket| {
+                thread::sleep(Duration::from_millis(600));
+                while socket.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {}
+            },
+            |link| ask(link, &exchange, &mut Meter::leading(link)),
+        );
+        let ScheduleKept { due, sent, backlog } = asked.schedule;
+        assert_eq!((due, asked.transactions), (800, 0));
+        assert!(sent < 700 && backlog >= 100, "{:?}", asked.schedule);
+    }
+
+    fn slower_than_10_ms(latency: &Histogram) -> u64 {
+        let slow = latency.buckets().filter(|(value, _)| *value > Nanos::from_ms(10));
+        slow.map(|(_, count)| count).sum()
+    }
+
+    /// Answers each byte with one, and stands still once, in the middle of the window.
+    fn with_stalling_peer<T: Send>(work: impl FnOnce(&Link<'_>) -> Result<T, Error>) -> T {
+        let peer = |mut socket: TcpStream| {
+            let stall_at = now() + Nanos::from_ms(250);
+            let mut stalled = false;
+            let mut buffer = [0; 4096];
+            loop {
+                let Ok(bytes @ 1..) = socket.read(&mut buffer) else { return };
+                if !stalled && now() >= stall_at {
+                    stalled = true;
+                    thread::sleep(STALL);
+                }
+                if socket.write_all(&buffer[..bytes]).is_err() {
+                    return;
+                }
+            }
+        };
+        run(peer, work)
+    }
+
+    /// Runs `work` for a window of 400 ms, 50 ms from now, against `peer`.
+    fn run<T: Send>(
+        peer: impl FnOnce(TcpStream) + Send,
+        work: impl FnOnce(&Link<'_>) -> Result<T, Error>,
+    ) -> T {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let sockets = [TcpStream::connect(address).unwrap()];
+        sockets[0].set_nodelay(true).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nodelay(true).unwrap();
+        let window = Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(400)).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| peer(socket));
+            let progress = Progress::new(1);
+            let run = Run::new(&sockets, address, window, true, None, progress);
+            let result = work(&run.thread(0, 1)).unwrap();
+            sockets[0].shutdown(std::net::Shutdown::Both).unwrap();
+            result
+        })
     }
 }

@@ -1,12 +1,13 @@
 //! What each end brings home, and how the two halves become an observation.
 
 use latput_stats::Histogram;
-use latput_trial::Check;
 use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
+use latput_trial::{Check, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Window;
+use crate::meter::Usage;
 use crate::schedule::Schedule;
 
 /// The generator's half of a trial, over its window.
@@ -17,7 +18,10 @@ pub struct SenderOutcome {
     pub window: Nanos,
     /// Payload bytes that the kernel took.
     pub sent_bytes: u64,
-    /// Completed transactions, of a request/response load.
+    /// Payload bytes that the application got.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Completed transactions, of a request/response load; objects of a `fetch`.
     pub transactions: Option<u64>,
     /// Their round-trip times; of an open loop, from when a request was due.
     pub latency: Option<Histogram>,
@@ -27,8 +31,11 @@ pub struct SenderOutcome {
     pub schedule: Option<ScheduleKept>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
-    /// CPU time of the traffic thread.
+    /// CPU time of the traffic threads.
     pub cpu: Nanos,
+    /// CPU time of that thread which used most.
+    #[serde(default)]
+    pub busiest_cpu: Nanos,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsSent>,
     /// Requests and responses, of a datagram load that is made of them.
@@ -112,9 +119,10 @@ impl DatagramsSent {
         self.skipped += other.skipped;
         self.group = self.group.max(other.group);
         self.cut = self.cut.min(other.cut);
-        self.offered = self.offered.zip(other.offered).map(|(one, other)| {
-            BitsPerSecond::new(one.get().saturating_add(other.get()))
-        });
+        self.offered = self
+            .offered
+            .zip(other.offered)
+            .map(|(one, other)| BitsPerSecond::new(one.get().saturating_add(other.get())));
     }
 }
 
@@ -123,8 +131,7 @@ impl DatagramsReceived {
     pub(crate) fn add(&mut self, other: &Self) {
         let (ours, theirs) = (self.received as f64, other.received as f64);
         if theirs > 0.0 {
-            self.jitter_ns =
-                (self.jitter_ns * ours + other.jitter_ns * theirs) / (ours + theirs);
+            self.jitter_ns = (self.jitter_ns * ours + other.jitter_ns * theirs) / (ours + theirs);
         }
         self.received += other.received;
         self.duplicates += other.duplicates;
@@ -156,10 +163,10 @@ impl ScheduleKept {
         self.backlog += u64::from(due < window.end() && sent_at >= window.end());
     }
 
-    /// Enters what was due in the window and never taken from the schedule.
-    pub(crate) fn close(&mut self, window: Window, mut schedule: Schedule) {
-        while let Some(due) = schedule.take_before(window.end()) {
-            self.due += u64::from(due >= window.start());
+    /// Enters what was due in the window from `start` to `end` and never taken from the schedule.
+    pub(crate) fn close(&mut self, (start, end): (Nanos, Nanos), mut schedule: Schedule) {
+        while let Some(due) = schedule.take_before(end) {
+            self.due += u64::from(due >= start);
             self.backlog += 1;
         }
     }
@@ -194,16 +201,22 @@ pub struct ReceiverOutcome {
     pub window: Nanos,
     /// Payload bytes that the application got.
     pub received_bytes: u64,
+    /// Payload bytes that the kernel took.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// Requests that came in whole, of a request/response load.
     pub requests: Option<u64>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
-    /// CPU time of the traffic thread.
+    /// CPU time of the traffic threads.
     pub cpu: Nanos,
     /// Connections that showed another key, or none in time, since the port was opened.
     pub wrong_keys: u64,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsReceived>,
+    /// Datagrams in the window that were no request of this run, of a load that is made of them.
+    #[serde(default)]
+    pub foreign: u64,
 }
 
 /// The share of the offered rate that counts as having kept it.
@@ -211,11 +224,71 @@ const KEPT: f64 = 0.99;
 /// The share of its window that a thread may compute before it, and not the network, sets the rate.
 const SATURATED: f64 = 0.97;
 
-/// Joins the two halves, and checks what can be checked from them.
+impl SenderOutcome {
+    /// Adds what another thread of the same end brought home.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.transactions = sum(self.transactions, other.transactions);
+        self.retransmits = sum(self.retransmits, other.retransmits);
+        self.cpu = self.cpu + other.cpu;
+        self.busiest_cpu = self.busiest_cpu.max(other.busiest_cpu);
+        match (&mut self.latency, other.latency) {
+            (Some(all), Some(one)) => all.merge(&one),
+            (all, one) => *all = all.take().or(one),
+        }
+        match (&mut self.latency_raw, other.latency_raw) {
+            (Some(all), Some(one)) => all.merge(&one),
+            (all, one) => *all = all.take().or(one),
+        }
+        both(&mut self.schedule, other.schedule, ScheduleKept::add);
+        both(&mut self.datagrams, other.datagrams, DatagramsSent::add);
+        both(&mut self.exchange, other.exchange, DatagramsExchanged::add);
+    }
+
+    /// With what the thread used.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { cpu: usage.cpu, busiest_cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+    }
+}
+
+impl ReceiverOutcome {
+    /// Adds what another thread of the same end brought home.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.requests = sum(self.requests, other.requests);
+        self.retransmits = sum(self.retransmits, other.retransmits);
+        self.cpu = self.cpu + other.cpu;
+        both(&mut self.datagrams, other.datagrams, DatagramsReceived::add);
+        self.foreign += other.foreign;
+    }
+
+    /// With what the thread used.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+    }
+}
+
+/// Adds what another thread has of a part that every thread has, or none.
+fn both<T>(ours: &mut Option<T>, theirs: Option<T>, add: impl Fn(&mut T, &T)) {
+    if let (Some(ours), Some(theirs)) = (ours, theirs) {
+        add(ours, &theirs);
+    }
+}
+
+/// Of two threads' figures; what one of them could not tell, their sum cannot.
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.zip(other).map(|(one, other)| one + other)
+}
+
+/// Joins the two halves of `workload`, and checks what can be checked from them.
 pub fn combine(
+    workload: &Workload,
     sender: &SenderOutcome,
     receiver: &ReceiverOutcome,
 ) -> (TrafficObservation, Option<ProbeObservation>, Vec<Check>) {
+    let _ = workload;
     let traffic = TrafficObservation {
         sender_window: sender.window,
         receiver_window: receiver.window,
@@ -273,7 +346,7 @@ fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<Datag
 
 fn wrong_keys(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
     let connections = receiver.wrong_keys;
-    let foreign = receiver.datagrams.map_or(0, |datagrams| datagrams.foreign)
+    let foreign = receiver.datagrams.map_or(receiver.foreign, |datagrams| datagrams.foreign)
         + sender.exchange.map_or(0, |exchange| exchange.foreign);
     check(
         "wrong-keys",
@@ -295,7 +368,7 @@ fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Optio
         "offered-rate-kept",
         kept,
         format!(
-            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the sending thread was busy {:.1} % of the time",
+            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the busiest sending thread was busy {:.1} % of the time",
             100.0 * busy(sender)
         ),
     ))
@@ -343,14 +416,15 @@ fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
 
 fn sender_saturated(sender: &SenderOutcome) -> Check {
     let busy = busy(sender);
-    let detail = format!("the generator's thread was busy {:.1} % of the time", 100.0 * busy);
+    let detail =
+        format!("the generator's busiest thread was busy {:.1} % of the time", 100.0 * busy);
     check("sender-saturated", busy < SATURATED, detail)
 }
 
-/// The share of the window that the sending thread was on a CPU.
+/// The share of the window that the busiest sending thread was on a CPU.
 fn busy(sender: &SenderOutcome) -> f64 {
     let window = sender.window.as_secs_f64();
-    if window > 0.0 { sender.cpu.as_secs_f64() / window } else { 0.0 }
+    if window > 0.0 { sender.busiest_cpu.as_secs_f64() / window } else { 0.0 }
 }
 
 fn check(name: &str, passed: bool, detail: String) -> Check {
@@ -359,15 +433,17 @@ fn check(name: &str, passed: bool, detail: String) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::Traffic;
+
     use super::*;
 
     #[test]
     fn loss_is_what_was_sent_and_never_came() {
-        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(990, 0));
+        let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(990, 0));
         let datagrams = traffic.datagrams.unwrap();
         assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (1000, 990, 10));
         // A receiver that claims more than was sent makes no negative loss.
-        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(2000, 0));
+        let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(2000, 0));
         assert_eq!(traffic.datagrams.unwrap().lost, 0);
     }
 
@@ -383,7 +459,7 @@ mod tests {
         let mut flood = sender(10, 0);
         flood.datagrams.as_mut().unwrap().offered = None;
         check_failed(&flood, &receiver(10, 0), &[]);
-        assert_eq!(combine(&flood, &receiver(10, 0)).0.offered_bps, None);
+        assert_eq!(combine(&workload(), &flood, &receiver(10, 0)).0.offered_bps, None);
     }
 
     #[test]
@@ -398,16 +474,23 @@ mod tests {
         check_failed(&open(1000, 989, 989), &ReceiverOutcome::default(), &[]);
         check_failed(&open(1000, 1000, 980), &ReceiverOutcome::default(), &["offered-rate-kept"]);
         check_failed(&open(1000, 980, 980), &ReceiverOutcome::default(), &["offered-rate-kept"]);
-        let (traffic, ..) = combine(&open(1000, 1000, 1000), &ReceiverOutcome::default());
+        let (traffic, ..) =
+            combine(&workload(), &open(1000, 1000, 1000), &ReceiverOutcome::default());
         assert_eq!(traffic.offered_per_s, Some(500.0));
     }
 
     #[test]
     fn losses_of_an_exchange_are_in_the_observation() {
-        let exchange =
-            DatagramsExchanged { sent: 10, answered: 7, lost: 3, late: 2, duplicates: 1, foreign: 0 };
+        let exchange = DatagramsExchanged {
+            sent: 10,
+            answered: 7,
+            lost: 3,
+            late: 2,
+            duplicates: 1,
+            foreign: 0,
+        };
         let sender = SenderOutcome { exchange: Some(exchange), ..SenderOutcome::default() };
-        let (traffic, ..) = combine(&sender, &ReceiverOutcome::default());
+        let (traffic, ..) = combine(&workload(), &sender, &ReceiverOutcome::default());
         let seen = traffic.datagrams.unwrap();
         assert_eq!((seen.sent, seen.received, seen.lost), (10, 7, 3));
         assert_eq!((seen.late, seen.duplicates), (2, 1));
@@ -444,7 +527,7 @@ mod tests {
         let busy = |cpu_ms| SenderOutcome {
             window: Nanos::from_s(1),
             transactions: Some(1),
-            cpu: Nanos::from_ms(cpu_ms),
+            busiest_cpu: Nanos::from_ms(cpu_ms),
             ..SenderOutcome::default()
         };
         check_failed(&busy(960), &ReceiverOutcome::default(), &[]);
@@ -460,6 +543,11 @@ mod tests {
         let longer = text.replacen('{', "{\"surprise\":1,", 1);
         assert!(serde_json::from_str::<ReceiverOutcome>(&text).is_ok());
         assert!(serde_json::from_str::<ReceiverOutcome>(&longer).is_err());
+    }
+
+    fn workload() -> Workload {
+        let rate = BitsPerSecond::new(1_000_000);
+        Workload::plain("test", Traffic::udp_stream(Bytes::new(125), rate))
     }
 
     /// A second of 125 byte at 1 Mbit/s: 1000 datagrams.
@@ -487,7 +575,7 @@ mod tests {
 
     #[track_caller]
     fn check_failed(sender: &SenderOutcome, receiver: &ReceiverOutcome, failed: &[&str]) {
-        let (_, _, checks) = combine(sender, receiver);
+        let (_, _, checks) = combine(&workload(), sender, receiver);
         let names: Vec<&str> =
             checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect();
         assert_eq!(names, failed, "{checks:?}");

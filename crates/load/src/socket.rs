@@ -7,10 +7,13 @@
 use std::io;
 use std::mem::size_of;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use latput_trial::SocketOptions;
+use latput_units::Bytes;
 use libc::{c_int, socklen_t};
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
@@ -26,7 +29,7 @@ const SO_MEMINFO: c_int = 55;
 
 /// Sets what every data connection has: prompt small segments if wanted, and an end to waiting when
 /// the other host vanishes without a word.
-pub(crate) fn prepare(socket: &TcpStream, nodelay: bool) -> Result<(), Error> {
+pub(crate) fn prepare(socket: &impl AsFd, nodelay: bool) -> Result<(), Error> {
     let keepalive = TcpKeepalive::new()
         .with_time(UNACKNOWLEDGED)
         .with_interval(Duration::from_secs(1))
@@ -37,6 +40,81 @@ pub(crate) fn prepare(socket: &TcpStream, nodelay: bool) -> Result<(), Error> {
         .and_then(|()| options.set_tcp_user_timeout(Some(UNACKNOWLEDGED)))
         .and_then(|()| options.set_tcp_keepalive(&keepalive))
         .map_err(|source| Error::io("set the options of a TCP connection", source))
+}
+
+/// Sets what the workload asks of its sockets: before they connect or listen, since the window that TCP
+/// announces follows from the receive buffer. What is accepted inherits it.
+pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), Error> {
+    let fd = socket.as_fd();
+    if let Some(asked) = options.send_buffer {
+        let names = ("SO_SNDBUF", "net.core.wmem_max");
+        buffer(fd, asked, (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), names)?;
+    }
+    if let Some(asked) = options.receive_buffer {
+        let names = ("SO_RCVBUF", "net.core.rmem_max");
+        buffer(fd, asked, (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), names)?;
+    }
+    if let Some(name) = &options.congestion {
+        congestion(fd, name)?;
+    }
+    if let Some(time) = options.busy_poll {
+        let micros = c_int::try_from(time.as_ns().div_ceil(1000)).unwrap_or(c_int::MAX);
+        let otherwise = ", or raise the sysctl net.core.busy_read to as much";
+        set_permitted(fd, libc::SO_BUSY_POLL, micros, ("SO_BUSY_POLL", otherwise))?;
+    }
+    if options.prefer_busy_poll {
+        let option = libc::SO_PREFER_BUSY_POLL;
+        set_permitted(fd, option, 1, ("SO_PREFER_BUSY_POLL", ""))?;
+    }
+    Ok(())
+}
+
+/// The kernel cuts what is over its limit without a word, and doubles what it grants (socket(7)).
+fn buffer(
+    fd: BorrowedFd<'_>,
+    asked: Bytes,
+    (forced, plain): (c_int, c_int),
+    (option, sysctl): (&'static str, &'static str),
+) -> Result<(), Error> {
+    let failed = |source| Error::io("set the size of a socket's buffers", source);
+    let bytes = c_int::try_from(asked.get()).unwrap_or(c_int::MAX);
+    let raw = fd.as_raw_fd();
+    write_option(raw, libc::SOL_SOCKET, forced, bytes)
+        .or_else(|_| write_option(raw, libc::SOL_SOCKET, plain, bytes))
+        .map_err(failed)?;
+    let granted = read_words::<1>(raw, libc::SOL_SOCKET, plain, 0).unwrap_or(u64::MAX) / 2;
+    if granted < asked.get() {
+        return Err(Error::BufferTooLarge { option, asked, granted: Bytes::new(granted), sysctl });
+    }
+    Ok(())
+}
+
+fn congestion(fd: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
+    match rustix::net::sockopt::set_tcp_congestion(fd, name) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT | Errno::INVAL) => {
+            Err(Error::NoCongestionControl { name: name.to_owned() })
+        }
+        Err(Errno::PERM) => Err(Error::OptionPermission {
+            option: "this TCP congestion control",
+            otherwise: ", or add it to the sysctl net.ipv4.tcp_allowed_congestion_control",
+        }),
+        Err(errno) => Err(Error::io("set a socket's congestion control", errno)),
+    }
+}
+
+fn set_permitted(
+    fd: BorrowedFd<'_>,
+    option: c_int,
+    value: c_int,
+    (name, otherwise): (&'static str, &'static str),
+) -> Result<(), Error> {
+    let set = write_option(fd.as_raw_fd(), libc::SOL_SOCKET, option, value);
+    set.map_err(|source| match Errno::from_io_error(&source) {
+        Some(Errno::PERM) => Error::OptionPermission { option: name, otherwise },
+        Some(Errno::NOPROTOOPT) => Error::NoOption { option: name },
+        _ => Error::io("set a socket's busy polling", source),
+    })
 }
 
 /// Sets what a datagram socket has: large buffers, calls that come back, and no fragmentation, so that
@@ -119,6 +197,8 @@ fn write_option(socket: RawFd, level: c_int, name: c_int, value: c_int) -> io::R
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
+    use latput_units::Nanos;
+
     use super::*;
 
     #[test]
@@ -128,6 +208,38 @@ mod tests {
         prepare(&socket, true).unwrap();
         assert_eq!(retransmits(&socket), Some(0));
         assert!(socket.nodelay().unwrap());
+    }
+
+    #[test]
+    fn options_are_set_or_refused_by_name() {
+        let socket = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let buffers = SocketOptions {
+            send_buffer: Some(Bytes::new(100_000)),
+            receive_buffer: Some(Bytes::new(65_536)),
+            congestion: Some("reno".to_owned()),
+            ..SocketOptions::default()
+        };
+        let listener = socket();
+        apply(&listener, &buffers).unwrap();
+        let options = SockRef::from(&listener);
+        assert_eq!(options.send_buffer_size().unwrap(), 200_000);
+        assert_eq!(options.recv_buffer_size().unwrap(), 131_072);
+        let unknown =
+            SocketOptions { congestion: Some("nosuch".to_owned()), ..SocketOptions::default() };
+        let error = apply(&socket(), &unknown).unwrap_err();
+        assert!(matches!(error, Error::NoCongestionControl { .. }), "{error}");
+        let polls = SocketOptions {
+            busy_poll: Some(Nanos::from_us(50)),
+            prefer_busy_poll: true,
+            ..SocketOptions::default()
+        };
+        match apply(&socket(), &polls) {
+            Ok(()) => {}
+            Err(error) => assert!(
+                matches!(error, Error::OptionPermission { .. } | Error::NoOption { .. }),
+                "{error}"
+            ),
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::limits;
 use crate::meter::{Meter, Phase};
 use crate::outcome::{DatagramsReceived, DatagramsSent};
+use crate::schedule::Share;
 use crate::socket::{dropped_datagrams, join_receipts, segment_sends};
 use crate::supervise::Link;
 
@@ -65,6 +66,12 @@ pub(crate) struct Stream {
     pub(crate) segmentation: bool,
 }
 
+/// A thread's share of a rate, by its flows.
+pub(crate) fn share_of(rate: BitsPerSecond, share: Share) -> BitsPerSecond {
+    let bits = u128::from(rate.get()) * share.connections as u128 / share.of.max(1) as u128;
+    BitsPerSecond::new(u64::try_from(bits).unwrap_or(u64::MAX).max(1))
+}
+
 /// Sends on `flows` in turn until the meter says that it is over.
 pub(crate) fn send(
     link: &Link<'_>,
@@ -95,12 +102,13 @@ pub(crate) fn send(
         if phase == Phase::Over {
             break;
         }
-        if now >= next_look {
+        let looks = now >= next_look;
+        if looks {
             next_look = now + LONGEST_SLEEP;
-            if link.is_ending() || link.peer_closed() {
-                link.closed(None)?;
-                break;
-            }
+        }
+        if link.is_ending() || (looks && link.peer_closed()) {
+            link.closed(None)?;
+            break;
         }
         let count = match pace.as_mut().map(|pace| pace.due(now)) {
             None => sender.burst,
@@ -124,6 +132,7 @@ pub(crate) fn send(
             pace.sent(taken);
         }
         sent += if in_window { taken } else { 0 };
+        meter.done(now, taken);
     }
     let skipped = skipped_after.unwrap_or(pace.as_ref().map_or(0, Pace::skipped));
     Ok(DatagramsSent {
@@ -155,7 +164,8 @@ impl<'a> Sender<'a> {
         if !(may_cut && flows.iter().all(|flow| segment_sends(flow.socket, size))) {
             most = 1;
         }
-        let slots = usize::try_from(LARGEST_GROUP).expect("a small constant").max(most * LARGE_SENDS);
+        let slots =
+            usize::try_from(LARGEST_GROUP).expect("a small constant").max(most * LARGE_SENDS);
         let mut batch = Outgoing::new(slots, datagram);
         batch.set_per_message(most);
         Self { flows, next_sequences: vec![0; flows.len()], turn: 0, batch, burst: slots }
@@ -300,10 +310,12 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// What the kernel dropped before this instant is not of the window.
+    /// What the kernel dropped before this instant is not of the window; nor is what came to the wrong
+    /// socket before all flows had theirs.
     fn mark(&mut self) {
         if self.dropped_before.is_none() {
             self.dropped_before = Some(self.dropped());
+            self.foreign = 0;
         }
     }
 

@@ -8,7 +8,7 @@ mod books;
 mod server;
 
 use latput_stats::Histogram;
-use latput_trial::Arrivals;
+use latput_trial::{Arrivals, Traffic};
 use latput_units::Nanos;
 use rustix::io::Errno;
 
@@ -16,6 +16,7 @@ use self::books::{Books, Meaning, Request};
 pub(crate) use self::server::answer;
 use crate::clock::now;
 use crate::error::Error;
+use crate::limits;
 use crate::meter::{Meter, Phase};
 use crate::outcome::{DatagramsExchanged, ScheduleKept};
 use crate::schedule::{Schedule, Share};
@@ -41,6 +42,25 @@ pub(crate) struct Exchange {
     pub(crate) timeout: Nanos,
     pub(crate) arrivals: Option<Arrivals>,
     pub(crate) share: Share,
+}
+
+impl Exchange {
+    /// That of `traffic`, if it is one, for a thread with `share` of it.
+    pub(crate) fn of(traffic: &Traffic, share: Share) -> Option<Self> {
+        let Traffic::UdpRr { request_bytes, response_bytes, burst, timeout, arrivals, .. } =
+            *traffic
+        else {
+            return None;
+        };
+        Some(Self {
+            request: limits::size(request_bytes),
+            response: limits::size(response_bytes),
+            in_flight: burst + 1,
+            timeout,
+            arrivals,
+            share,
+        })
+    }
 }
 
 /// What the end that asks saw in the window.
@@ -87,12 +107,13 @@ pub(crate) fn ask(
         if phase == Phase::Over {
             break;
         }
-        if now >= next_look {
+        let looks = now >= next_look;
+        if looks {
             next_look = now + LONGEST_WAIT;
-            if link.is_ending() || link.peer_closed() {
-                link.closed(None)?;
-                break;
-            }
+        }
+        if link.is_ending() || (looks && link.peer_closed()) {
+            link.closed(None)?;
+            break;
         }
         client.expire(now);
         match &mut schedule {
@@ -182,7 +203,7 @@ impl<'a> Client<'a> {
         };
         let now = now();
         let phase = meter.phase(now);
-        let mut answers = 0;
+        let mut answers: u32 = 0;
         for idx in 0..count {
             for response in self.incoming.datagrams(idx) {
                 let Some(number) = decode(response, self.response, tag) else {
@@ -195,6 +216,7 @@ impl<'a> Client<'a> {
                 self.asked.enter(meaning, now, phase);
             }
         }
+        meter.done(now, answers.into());
         if self.asked.schedule.is_none() && answers > 0 && phase != Phase::Over {
             self.owed[flow] += answers;
             self.pay(flow, phase)?;
@@ -224,12 +246,7 @@ impl<'a> Client<'a> {
     }
 
     /// Sends what is due by `now`; what takes long to send makes the next ones late, which shows.
-    fn send_due(
-        &mut self,
-        schedule: &mut Schedule,
-        now: Nanos,
-        phase: Phase,
-    ) -> Result<(), Error> {
+    fn send_due(&mut self, schedule: &mut Schedule, now: Nanos, phase: Phase) -> Result<(), Error> {
         // A bound, so that responses are read meanwhile.
         for _ in 0..BATCH {
             let Some(due) = schedule.take_before(now) else { break };
@@ -293,7 +310,7 @@ impl<'a> Client<'a> {
             self.lose(Some(request));
         }
         if let (Some(kept), Some(schedule)) = (&mut self.asked.schedule, schedule) {
-            kept.close(self.link.window, schedule);
+            kept.close(self.link.window_so_far(), schedule);
         }
         self.asked
     }
@@ -315,19 +332,6 @@ impl Asked {
             Meaning::Late(request) => self.exchange.late += u64::from(request.in_window),
             Meaning::Duplicate(request) => self.exchange.duplicates += u64::from(request.in_window),
             Meaning::Unknown => self.exchange.late += u64::from(phase == Phase::Window),
-        }
-    }
-
-    /// Adds what another thread asked.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.exchange.add(&other.exchange);
-        self.transactions += other.transactions;
-        self.latency.merge(&other.latency);
-        if let (Some(ours), Some(theirs)) = (&mut self.latency_raw, &other.latency_raw) {
-            ours.merge(theirs);
-        }
-        if let (Some(ours), Some(theirs)) = (&mut self.schedule, &other.schedule) {
-            ours.add(theirs);
         }
     }
 }

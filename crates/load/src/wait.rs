@@ -51,7 +51,8 @@ impl Waiter {
     /// Waits until something is ready, or at most until `until`; it may return earlier with nothing.
     pub(crate) fn wait(&mut self, until: Nanos) -> Result<Drain<'_, Event>, Error> {
         let left = until.saturating_sub(now());
-        let coarse = if left >= COARSE { Nanos::from_ms(left.as_ns() / 1_000_000) } else { Nanos::ZERO };
+        let coarse =
+            if left >= COARSE { Nanos::from_ms(left.as_ns() / 1_000_000) } else { Nanos::ZERO };
         self.take(coarse)?;
         if self.events.is_empty() && left > Nanos::ZERO && left < COARSE {
             let mut fds = [PollFd::new(&self.poll, PollFlags::IN)];

@@ -134,6 +134,7 @@ impl Exchange<'_, '_, '_> {
             let latency = self.tally.latency.as_mut().filter(|_| phase == Phase::Window);
             connection.in_flight.answered(now, messages, latency);
         }
+        meter.done(now, u64::from(messages));
         connection.owe(now, messages);
         self.write(connection, phase).err().map(|errno| End::Closed(Some(errno)))
     }

@@ -34,7 +34,13 @@ impl Outgoing {
     /// Room for `slots` datagrams of `datagram` bytes, each a message of its own.
     pub(crate) fn new(slots: usize, datagram: usize) -> Self {
         let (vectors, headers) = messages(slots);
-        Self { payload: vec![0; slots * datagram].into(), datagram, per_message: 1, vectors, headers }
+        Self {
+            payload: vec![0; slots * datagram].into(),
+            datagram,
+            per_message: 1,
+            vectors,
+            headers,
+        }
     }
 
     /// How many datagrams of `datagram` bytes fit a message that the kernel cuts.
@@ -126,9 +132,8 @@ impl Incoming {
         // SAFETY: every header names one vector, a slot of `payload`, and one control buffer, with
         // their true lengths, all owned by `self`, which stays borrowed until the call returns; there
         // is room for no address.
-        let received = unsafe {
-            libc::recvmmsg(socket.as_raw_fd(), headers, count, flags as _, null_mut())
-        };
+        let received =
+            unsafe { libc::recvmmsg(socket.as_raw_fd(), headers, count, flags as _, null_mut()) };
         let received = completed(received)?;
         for (shape, header) in self.shapes.iter_mut().zip(&self.headers[..received]) {
             let bytes = (header.msg_len as usize).min(self.slot_bytes);

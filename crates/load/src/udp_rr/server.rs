@@ -100,20 +100,11 @@ impl Server<'_> {
                 Err(errno) => return Err(Error::io("send responses", errno)),
             }
         }
-        self.answered.foreign += foreign;
         if meter.phase(now()) == Phase::Window {
+            self.answered.foreign += foreign;
             self.answered.requests += answers as u64;
             self.answered.received_bytes += (answers * self.request) as u64;
         }
         Ok(())
-    }
-}
-
-impl Answered {
-    /// Adds what another thread answered.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.received_bytes += other.received_bytes;
-        self.foreign += other.foreign;
     }
 }
