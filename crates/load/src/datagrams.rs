@@ -46,19 +46,18 @@ pub(crate) fn direct(
 ) -> Result<Vec<UdpSocket>, Error> {
     let failed = |source| Error::io("direct a UDP socket to the generator", source);
     let here = reserved.local_addr().map_err(failed)?;
-    let mut reserved = Some(reserved);
-    let open = |(shown_on, hello): (&TcpStream, &Hello)| {
+    // The one that holds the port is connected last: until then there is a socket for every datagram,
+    // and no generator is told that the port is closed.
+    let others = (1..hellos.len()).map(|_| socket::bind_datagrams(here).map_err(failed));
+    let mut directed = others.collect::<Result<Vec<_>, _>>()?;
+    directed.push(reserved);
+    for ((socket, shown_on), hello) in directed.iter().zip(sockets).zip(hellos) {
         let peer = shown_on.peer_addr().map_err(failed)?.ip();
-        let socket = match reserved.take() {
-            Some(socket) => socket,
-            None => socket::bind_datagrams(here).map_err(failed)?,
-        };
-        socket::prepare_datagrams(&socket)?;
-        socket::apply(&socket, options)?;
+        socket::prepare_datagrams(socket)?;
+        socket::apply(socket, options)?;
         socket.connect(SocketAddr::new(peer, hello.udp_port)).map_err(failed)?;
-        Ok(socket)
-    };
-    sockets.iter().zip(hellos).map(open).collect()
+    }
+    Ok(directed)
 }
 
 /// A thread's flows at the generator, where the tag of the run's first flow is `tag`.

@@ -183,8 +183,10 @@ fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
     let (ours, theirs) = (sent.datagrams.unwrap(), received.datagrams.unwrap());
     let offered = bits_per_second as f64 * sent.window.as_secs_f64() / 8.0 / bytes as f64;
     let off = ours.sent as f64 - offered;
-    // More than offered never; less by what a busy machine held up, which is then said.
-    assert!(off <= 50.0, "{ours:?} of {offered}");
+    // More than offered only by what is made up for in 10 ms; less by what a busy machine held up,
+    // which is then said.
+    let made_up = bits_per_second as f64 / 8.0 / bytes as f64 / 100.0;
+    assert!(off <= 50.0 + made_up, "{ours:?} of {offered}");
     assert!(off >= -50.0 - ours.skipped as f64, "{ours:?} of {offered}");
     assert_eq!(sent.sent_bytes, ours.sent * bytes);
     assert_eq!(received.received_bytes, theirs.received * bytes);
