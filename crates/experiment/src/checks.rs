@@ -1,5 +1,7 @@
 //! The checks on every trial. One that fails marks the trial; it never drops it.
 
+mod phase_lock;
+
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
@@ -38,6 +40,7 @@ pub fn of_trial(
         checks.extend(other_work(flow, host));
     }
     checks.extend(hosts.first().and_then(steady));
+    checks.extend(phase_lock::check(traffic, flow, hosts));
     checks.extend(of_packets(traffic, flow, hosts));
     checks
 }
