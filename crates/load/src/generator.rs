@@ -9,6 +9,7 @@ use latput_trial::{Traffic, Workload};
 use latput_units::{CpuSet, Nanos};
 
 use crate::clock::{COOL_DOWN, Window};
+use crate::crr;
 use crate::descriptors;
 use crate::dial::{dial, unreachable};
 use crate::error::Error;
@@ -19,7 +20,8 @@ use crate::meter::Meter;
 use crate::outcome::SenderOutcome;
 use crate::probe::Prober;
 use crate::progress::Progress;
-use crate::rr;
+use crate::rpc;
+use crate::rr::{self, Tally};
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
@@ -35,7 +37,8 @@ pub struct Generator {
     sockets: Vec<TcpStream>,
     /// For each connection of a datagram load, the socket of its flow.
     datagrams: Vec<UdpSocket>,
-    tag: u32,
+    /// What every connection shows first, but for its number and port.
+    hello: Hello,
     prober: Option<Prober>,
     peer: SocketAddr,
     workload: Workload,
@@ -60,7 +63,7 @@ impl Generator {
         let cpus = limits::cpus(cpus, workload.binding.generator.as_ref())?;
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
-        descriptors::provide(connections, threads)?;
+        descriptors::provide(limits::descriptors(&traffic), threads)?;
         let prober = workload.probe.map(|probe| Prober::open(peer, probe)).transpose()?;
         let peer = SocketAddr::new(peer, port);
         let datagrams = match traffic {
@@ -71,14 +74,15 @@ impl Generator {
         };
         let tag = u32::from_ne_bytes(random()?);
         let hellos = hellos(key, tag, connections, &datagrams)?;
-        let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
+        let nodelay = limits::nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
             socket::apply(socket, &workload.sockets)
         })?;
         let progress = Progress::new(threads);
         let workload = workload.clone();
-        Ok(Self { sockets, datagrams, tag, prober, peer, workload, threads, cpus, progress })
+        let hello = hellos.first().copied().expect("there is at least one connection");
+        Ok(Self { sockets, datagrams, hello, prober, peer, workload, threads, cpus, progress })
     }
 
     /// A look at how far the traffic has come, also while it runs.
@@ -122,11 +126,15 @@ impl Generator {
         parts.for_each(|part| outcome.merge(part));
         outcome.window = run.window_length();
         // At a low offered rate no datagram may be due in the window; TCP always has something to do.
-        let nothing = outcome.sent_bytes + outcome.received_bytes == 0;
-        if (nothing || outcome.transactions == Some(0)) && outcome.datagrams.is_none() {
+        let bytes = match self.workload.traffic {
+            Traffic::TcpBulk { .. } => outcome.sent_bytes + outcome.received_bytes,
+            _ => outcome.received_bytes,
+        };
+        if bytes == 0 && outcome.datagrams.is_none() {
             return Err(Error::Stalled { peer: self.peer });
         }
-        outcome.retransmits = outcome.retransmits.filter(|_| outcome.datagrams.is_none());
+        outcome.retransmits =
+            outcome.retransmits.filter(|_| limits::keeps_connections(&self.workload.traffic));
         Ok(outcome)
     }
 
@@ -143,19 +151,39 @@ impl Generator {
                     separate: nodelay,
                     leads: true,
                 };
-                let tally = rr::run(link, &side, &mut meter)?;
-                outcome.sent_bytes = tally.sent_bytes;
-                outcome.received_bytes = tally.received_bytes;
-                outcome.transactions = Some(tally.messages);
-                outcome.latency = tally.latency;
+                outcome = exchanged(rr::run(link, &side, &mut meter)?);
             }
-            Traffic::TcpBulk { message_bytes, .. } => {
-                outcome.sent_bytes =
-                    stream::send_all(link, limits::size(message_bytes), &mut meter)?;
+            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
+                let exchange =
+                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
+                let options = &self.workload.sockets;
+                let tally = crr::call(link, &exchange, options, &self.hello, &mut meter)?;
+                outcome = exchanged(tally);
+            }
+            Traffic::Fetch { object_bytes, .. } => {
+                let side = rr::Side {
+                    incoming: limits::size(object_bytes),
+                    outgoing: rr::FETCH_BYTES,
+                    in_flight: 1,
+                    separate: true,
+                    leads: true,
+                };
+                outcome = exchanged(rr::run(link, &side, &mut meter)?);
+            }
+            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
+                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
+                outcome = exchanged(rpc::call(link, &reads, &mut meter)?);
+            }
+            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+                let message = limits::size(message_bytes);
+                let bulk = stream::Bulk { direction, message, rate };
+                let moved = stream::run(link, &bulk, &mut meter)?;
+                outcome.sent_bytes = moved.sent;
+                outcome.received_bytes = moved.received;
             }
             Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
                 let socket = &self.datagrams[link.places.start];
-                let flow = udp::Flow { datagram: datagram_bytes, rate, tag: self.tag };
+                let flow = udp::Flow { datagram: datagram_bytes, rate, tag: self.hello.tag };
                 let sent = udp::send(link, socket, &flow, &mut meter)?;
                 outcome.sent_bytes = sent.sent * datagram_bytes.get();
                 outcome.datagrams = Some(sent);
@@ -166,6 +194,17 @@ impl Generator {
     }
 }
 
+/// The figures of requests and responses.
+fn exchanged(tally: Tally) -> SenderOutcome {
+    SenderOutcome {
+        sent_bytes: tally.sent_bytes,
+        received_bytes: tally.received_bytes,
+        transactions: Some(tally.messages),
+        latency: tally.latency,
+        ..SenderOutcome::default()
+    }
+}
+
 /// What is said first on each of `connections`, with the port of its datagrams if there are such.
 fn hellos(
     key: &Key,
@@ -173,9 +212,9 @@ fn hellos(
     connections: usize,
     datagrams: &[UdpSocket],
 ) -> Result<Vec<Hello>, Error> {
-    (0..)
-        .zip(0..connections)
-        .map(|(connection, idx)| {
+    (0..connections)
+        .zip(0..)
+        .map(|(idx, connection)| {
             let udp_port = match datagrams.get(idx) {
                 Some(socket) => socket
                     .local_addr()

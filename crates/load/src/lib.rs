@@ -7,6 +7,7 @@
 //! level-triggered epoll for many.
 
 mod clock;
+mod crr;
 mod descriptors;
 mod dial;
 mod door;
@@ -17,9 +18,11 @@ mod key;
 mod limits;
 mod meter;
 mod outcome;
+mod poll;
 mod probe;
 mod progress;
 mod reflector;
+mod rpc;
 mod rr;
 mod socket;
 mod stop;

@@ -8,6 +8,7 @@ use latput_units::{CpuSet, Nanos};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::Window;
+use crate::crr;
 use crate::descriptors;
 use crate::door::{Door, Guest};
 use crate::error::Error;
@@ -17,7 +18,8 @@ use crate::limits;
 use crate::meter::Meter;
 use crate::outcome::ReceiverOutcome;
 use crate::progress::Progress;
-use crate::rr;
+use crate::rpc;
+use crate::rr::{self, Tally};
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
@@ -35,6 +37,7 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug)]
 pub struct Reflector {
     door: Door,
+    key: Key,
     datagrams: Option<UdpSocket>,
     workload: Workload,
     threads: usize,
@@ -56,7 +59,7 @@ impl Reflector {
         let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
-        descriptors::provide(connections, threads)?;
+        descriptors::provide(limits::descriptors(&traffic), threads)?;
         let (listener, datagrams) = match traffic {
             Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => {
                 let (listener, datagrams) = listen_on_both(bind, workload)?;
@@ -64,8 +67,9 @@ impl Reflector {
             }
             _ => (listen(bind, workload)?, None),
         };
-        let door = Door::open(listener, key, connections)?;
-        Ok(Self { door, datagrams, workload: workload.clone(), threads, cpus })
+        let hands_over = matches!(traffic, Traffic::TcpCrr { .. });
+        let door = Door::open(listener, key.clone(), connections, hands_over)?;
+        Ok(Self { door, key, datagrams, workload: workload.clone(), threads, cpus })
     }
 
     /// The port that the generator connects to.
@@ -96,7 +100,9 @@ impl Reflector {
         }
         Ok(ReceiverOutcome {
             window: run.window_length(),
-            retransmits: outcome.retransmits.filter(|_| outcome.datagrams.is_none()),
+            retransmits: outcome
+                .retransmits
+                .filter(|_| limits::keeps_connections(&self.workload.traffic)),
             wrong_keys: self.door.wrong_keys(),
             ..outcome
         })
@@ -115,13 +121,36 @@ impl Reflector {
                     separate: nodelay,
                     leads: false,
                 };
-                let tally = rr::run(link, &side, &mut meter)?;
-                outcome.received_bytes = tally.received_bytes;
-                outcome.sent_bytes = tally.sent_bytes;
-                outcome.requests = Some(tally.messages);
+                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
             }
-            Traffic::TcpBulk { .. } => {
-                outcome.received_bytes = stream::receive_all(link, &mut meter)?;
+            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
+                let exchange =
+                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
+                let (listener, wrong_keys) = (self.door.listener(), self.door.wrong_keys_count());
+                let guard = crr::Guard { listener, key: &self.key, wrong_keys };
+                outcome = exchanged(&crr::serve(link, &exchange, guard, &mut meter)?);
+            }
+            Traffic::Fetch { object_bytes, .. } => {
+                let side = rr::Side {
+                    incoming: rr::FETCH_BYTES,
+                    outgoing: limits::size(object_bytes),
+                    in_flight: 1,
+                    separate: true,
+                    leads: false,
+                };
+                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
+            }
+            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
+                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
+                let seed = hellos.first().map_or(0, |hello| hello.tag.into());
+                outcome = exchanged(&rpc::serve(link, &reads, seed, &mut meter)?);
+            }
+            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+                let message = limits::size(message_bytes);
+                let bulk = stream::Bulk { direction, message, rate };
+                let moved = stream::run(link, &bulk, &mut meter)?;
+                outcome.sent_bytes = moved.sent;
+                outcome.received_bytes = moved.received;
             }
             Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
                 let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
@@ -142,6 +171,16 @@ impl Reflector {
     }
 }
 
+/// The figures of requests and responses.
+fn exchanged(tally: &Tally) -> ReceiverOutcome {
+    ReceiverOutcome {
+        sent_bytes: tally.sent_bytes,
+        received_bytes: tally.received_bytes,
+        requests: Some(tally.messages),
+        ..ReceiverOutcome::default()
+    }
+}
+
 /// The connections as the generator numbered them, which is what its threads are divided by.
 fn in_order(mut guests: Vec<Guest>) -> Result<(Vec<TcpStream>, Vec<Hello>, SocketAddr), Error> {
     guests.sort_by_key(|guest| guest.hello.connection);
@@ -155,14 +194,9 @@ fn in_order(mut guests: Vec<Guest>) -> Result<(Vec<TcpStream>, Vec<Hello>, Socke
 
 /// Listens on `bind` with the options that what is accepted inherits.
 fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
-    let nodelay = match workload.traffic {
-        Traffic::TcpRr { nodelay, .. } | Traffic::TcpCrr { nodelay, .. } => nodelay,
-        Traffic::RpcRead { .. } | Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => true,
-        Traffic::TcpBulk { .. } | Traffic::Fetch { .. } | Traffic::Ping { .. } => false,
-    };
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
-    socket::prepare(&socket, nodelay)?;
+    socket::prepare(&socket, limits::nodelay(&workload.traffic))?;
     socket::apply(&socket, &workload.sockets)?;
     socket
         .set_reuse_address(true)
