@@ -52,7 +52,7 @@ pub(crate) fn of_packets(
     hosts: &[HostObservation],
 ) -> Vec<Check> {
     let bundling = packets_per_transaction(traffic, flow, hosts);
-    bundling.into_iter().chain(retransmits(flow, hosts)).collect()
+    bundling.into_iter().chain(retransmits(traffic, flow, hosts)).collect()
 }
 
 /// Hosts that share a kernel are told apart by their CPUs; what the parts and the CPUs of nobody
@@ -172,7 +172,9 @@ fn packets_per_transaction(
     flow: &TrafficObservation,
     hosts: &[HostObservation],
 ) -> Option<Check> {
-    let Traffic::TcpRr { request_bytes, response_bytes, nodelay: true, .. } = traffic else {
+    let Traffic::TcpRr { request_bytes, response_bytes, nodelay: true, arrivals: None, .. } =
+        traffic
+    else {
         return None;
     };
     let is_one_packet = |bytes: u64| bytes <= 1000;
@@ -199,8 +201,16 @@ fn window_ratio(flow: &TrafficObservation, host: &HostObservation) -> f64 {
     flow.sender_window.as_secs_f64() / host.window.as_secs_f64().max(1e-9)
 }
 
-fn retransmits(flow: &TrafficObservation, hosts: &[HostObservation]) -> Option<Check> {
-    let retransmits = flow.retransmits?;
+/// What the connections sent again; where they come and go, what the hosts did.
+fn retransmits(
+    traffic: &Traffic,
+    flow: &TrafficObservation,
+    hosts: &[HostObservation],
+) -> Option<Check> {
+    let retransmits = match traffic {
+        Traffic::TcpCrr { .. } => hosts.iter().map(|host| host.tcp_retransmitted).sum(),
+        _ => flow.retransmits?,
+    };
     let packets: u64 = hosts.iter().map(|host| host.interface.tx_packets).sum();
     let share = retransmits as f64 / (packets.max(1)) as f64;
     Some(Check {
@@ -217,7 +227,7 @@ fn share(part: Nanos, whole: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use latput_trial::observation::{CpuObservation, CpuTime, InterfaceCounters};
-    use latput_units::{Bytes, CpuId};
+    use latput_units::CpuId;
 
     use super::*;
 

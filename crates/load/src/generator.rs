@@ -9,6 +9,7 @@ use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, CpuSet, Nanos};
 
 use crate::clock::{COOL_DOWN, Window};
+use crate::crr;
 use crate::datagrams;
 use crate::descriptors;
 use crate::dial::dial;
@@ -22,7 +23,8 @@ use crate::outcome::SenderOutcome;
 use crate::ping;
 use crate::probe::Prober;
 use crate::progress::Progress;
-use crate::rr;
+use crate::rpc;
+use crate::rr::{self, Tally};
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
@@ -42,7 +44,8 @@ pub struct Generator {
     sockets: Vec<TcpStream>,
     /// For each connection of a datagram load, the socket of its flow.
     datagrams: Vec<UdpSocket>,
-    tag: u32,
+    /// What every connection shows first, but for its number and port.
+    hello: Hello,
     /// Of the probe beside the traffic.
     prober: Option<Prober>,
     /// Of traffic that is ICMP echo itself.
@@ -70,7 +73,7 @@ impl Generator {
         let cpus = limits::cpus(cpus, workload.binding.generator.as_ref())?;
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
-        descriptors::provide(connections + limits::flows(&traffic), threads)?;
+        descriptors::provide(limits::descriptors(&traffic), threads)?;
         let probe = workload.probe.map(|probe| Prober::open(peer, probe.rate_hz, PROBE_PAYLOAD));
         let prober = probe.transpose()?;
         let pinger = match traffic {
@@ -83,17 +86,18 @@ impl Generator {
         let datagrams = datagrams::open(peer, limits::flows(&traffic), &workload.sockets)?;
         let tag = u32::from_ne_bytes(random()?);
         let hellos = hellos(key, tag, connections, &datagrams)?;
-        let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
+        let nodelay = limits::nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
             socket::apply(socket, &workload.sockets)
         })?;
         let progress = Progress::new(threads);
         let workload = workload.clone();
+        let hello = hellos.first().copied().expect("there is at least one connection");
         Ok(Self {
             sockets,
             datagrams,
-            tag,
+            hello,
             prober,
             pinger,
             peer,
@@ -150,14 +154,15 @@ impl Generator {
         outcome.window = run.window_length();
         // At a low offered rate nothing may be due in the window; otherwise there is always something.
         let nothing_due = outcome.schedule.is_some_and(|schedule| schedule.due == 0);
-        let nothing = outcome.sent_bytes + outcome.received_bytes == 0;
-        if !nothing_due
-            && (nothing || outcome.transactions == Some(0))
-            && outcome.datagrams.is_none()
-        {
+        let bytes = match self.workload.traffic {
+            Traffic::TcpBulk { .. } => outcome.sent_bytes + outcome.received_bytes,
+            _ => outcome.received_bytes,
+        };
+        if bytes == 0 && !nothing_due && outcome.datagrams.is_none() {
             return Err(Error::Stalled { peer: self.peer });
         }
-        outcome.retransmits = outcome.retransmits.filter(|_| outcome.datagrams.is_none());
+        outcome.retransmits =
+            outcome.retransmits.filter(|_| limits::keeps_connections(&self.workload.traffic));
         Ok(outcome)
     }
 
@@ -180,13 +185,7 @@ impl Generator {
                     arrivals,
                     share: self.share(link),
                 };
-                let asked = open_loop::ask(link, &exchange, &mut meter)?;
-                outcome.sent_bytes = asked.sent_bytes;
-                outcome.received_bytes = asked.received_bytes;
-                outcome.transactions = Some(asked.transactions);
-                outcome.latency = Some(asked.latency);
-                outcome.latency_raw = Some(asked.latency_raw);
-                outcome.schedule = Some(asked.schedule);
+                outcome = open_loop::ask(link, &exchange, &mut meter)?.into();
             }
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
                 let side = rr::Side {
@@ -196,15 +195,35 @@ impl Generator {
                     separate: nodelay,
                     leads: true,
                 };
-                let tally = rr::run(link, &side, &mut meter)?;
-                outcome.sent_bytes = tally.sent_bytes;
-                outcome.received_bytes = tally.received_bytes;
-                outcome.transactions = Some(tally.messages);
-                outcome.latency = tally.latency;
+                outcome = exchanged(rr::run(link, &side, &mut meter)?);
             }
-            Traffic::TcpBulk { message_bytes, .. } => {
-                outcome.sent_bytes =
-                    stream::send_all(link, limits::size(message_bytes), &mut meter)?;
+            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
+                let exchange =
+                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
+                let options = &self.workload.sockets;
+                let tally = crr::call(link, &exchange, options, &self.hello, &mut meter)?;
+                outcome = exchanged(tally);
+            }
+            Traffic::Fetch { object_bytes, .. } => {
+                let side = rr::Side {
+                    incoming: limits::size(object_bytes),
+                    outgoing: rr::FETCH_BYTES,
+                    in_flight: 1,
+                    separate: true,
+                    leads: true,
+                };
+                outcome = exchanged(rr::run(link, &side, &mut meter)?);
+            }
+            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
+                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
+                outcome = exchanged(rpc::call(link, &reads, &mut meter)?);
+            }
+            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+                let message = limits::size(message_bytes);
+                let bulk = stream::Bulk { direction, message, rate };
+                let moved = stream::run(link, &bulk, &mut meter)?;
+                outcome.sent_bytes = moved.sent;
+                outcome.received_bytes = moved.received;
             }
             Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
                 let rate = rate.map(|rate| udp::share_of(rate, self.share(link)));
@@ -213,22 +232,15 @@ impl Generator {
                 outcome.sent_bytes = sent.sent * datagram_bytes.get();
                 outcome.datagrams = Some(sent);
             }
-            Traffic::UdpRr { request_bytes, response_bytes, .. } => {
-                let exchange = self.exchange(link);
-                let asked = udp_rr::ask(link, &self.flows(link), &exchange, &mut meter)?;
-                outcome.sent_bytes = asked.exchange.sent * request_bytes.get();
-                outcome.received_bytes = asked.transactions * response_bytes.get();
-                outcome.transactions = Some(asked.transactions);
-                outcome.latency = Some(asked.latency);
-                outcome.latency_raw = asked.latency_raw;
-                outcome.schedule = asked.schedule;
-                outcome.exchange = Some(asked.exchange);
+            Traffic::UdpRr { .. } => {
+                let exchange = udp_rr::Exchange::of(&self.workload.traffic, self.share(link))
+                    .expect("this traffic is one");
+                outcome = udp_rr::ask(link, &self.flows(link), &exchange, &mut meter)?;
             }
             Traffic::Ping { payload_bytes, .. } => {
                 let pinger = self.pinger.as_ref().expect("opened for this traffic");
                 outcome = ping::ask(link, pinger, payload_bytes, &mut meter)?;
             }
-            _ => unreachable!("refused by `limits::check`"),
         }
         Ok(outcome.with_usage(meter.finish()))
     }
@@ -238,14 +250,20 @@ impl Generator {
         Share { thread: link.thread, connections: link.places.len(), of: self.sockets.len() }
     }
 
-    fn exchange(&self, link: &Link<'_>) -> udp_rr::Exchange {
-        udp_rr::Exchange::of(&self.workload.traffic, self.share(link))
-            .expect("only called for traffic that is one")
-    }
-
     /// A thread's flows of datagrams.
     fn flows(&self, link: &Link<'_>) -> Vec<udp::Flow<'_>> {
-        datagrams::flows(&self.datagrams[link.places.clone()], link.places.start, self.tag)
+        datagrams::flows(&self.datagrams[link.places.clone()], link.places.start, self.hello.tag)
+    }
+}
+
+/// The figures of requests and responses.
+fn exchanged(tally: Tally) -> SenderOutcome {
+    SenderOutcome {
+        sent_bytes: tally.sent_bytes,
+        received_bytes: tally.received_bytes,
+        transactions: Some(tally.messages),
+        latency: tally.latency,
+        ..SenderOutcome::default()
     }
 }
 
@@ -256,9 +274,9 @@ fn hellos(
     connections: usize,
     datagrams: &[UdpSocket],
 ) -> Result<Vec<Hello>, Error> {
-    (0..)
-        .zip(0..connections)
-        .map(|(connection, idx)| {
+    (0..connections)
+        .zip(0..)
+        .map(|(idx, connection)| {
             let udp_port = datagrams::port(datagrams.get(idx))?;
             let tag = datagrams::tag_of(tag, idx);
             Ok(Hello { key: *key.bytes(), udp_port, tag, connection })

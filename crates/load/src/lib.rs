@@ -7,6 +7,7 @@
 //! level-triggered epoll for many.
 
 mod clock;
+mod crr;
 mod datagrams;
 mod descriptors;
 mod dial;
@@ -20,9 +21,11 @@ mod meter;
 mod open_loop;
 mod outcome;
 mod ping;
+mod poll;
 mod probe;
 mod progress;
 mod reflector;
+mod rpc;
 mod rr;
 mod schedule;
 mod socket;

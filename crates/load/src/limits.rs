@@ -21,7 +21,6 @@ const MOST_THREADS: u64 = 256;
 pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
     const CONNECTIONS: (&str, &str) = ("the number of connections", "1 to 10000");
     const THREADS: (&str, &str) = ("the number of threads", "1 to 256");
-    const NOT_YET: &str = "a closed tcp_rr, a tcp_stream or a paced udp_stream on one thread";
     const MESSAGE: &str = "1B to 16MiB";
     let message = |bytes: Bytes, what| within(bytes.get(), 1..=LARGEST_MESSAGE, (what, MESSAGE));
     let spread = |connections: u32, threads: u32| {
@@ -45,15 +44,27 @@ pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
             within(burst.into(), 0..=65_535, ("burst", "0 to 65535"))?;
             spread(connections, threads)
         }
-        Traffic::TcpBulk {
-            direction: Direction::ToSut,
-            message_bytes,
-            connections,
-            threads,
-            rate: None,
-        } => {
-            message(message_bytes, "message_bytes")?;
+        Traffic::TcpCrr { request_bytes, response_bytes, connections, threads, .. } => {
+            message(request_bytes, "request_bytes")?;
+            message(response_bytes, "response_bytes")?;
             spread(connections, threads)
+        }
+        Traffic::TcpBulk { message_bytes, connections, threads, rate, .. } => {
+            message(message_bytes, "message_bytes")?;
+            let rate = rate.map_or(1, BitsPerSecond::get);
+            within(rate, 1..=1_000_000_000_000, ("rate", "1bps to 1000Gbps"))?;
+            spread(connections, threads)
+        }
+        Traffic::Fetch { object_bytes, connections, threads } => {
+            let object = ("object_bytes", "1B to 1TiB");
+            within(object_bytes.get(), 1..=1 << 40, object)?;
+            spread(connections, threads)
+        }
+        Traffic::RpcRead { clients, outstanding, read_bytes, think } => {
+            message(read_bytes, "read_bytes")?;
+            within(clients.into(), 1..=MOST_THREADS, ("the number of clients", "1 to 256"))?;
+            within(outstanding.into(), 1..=1024, ("outstanding", "1 to 1024"))?;
+            within(think.mean.as_ns(), 0..=1_000_000_000, ("think", "0s to 1s"))
         }
         Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
             let datagram = ("datagram_bytes", "18B (sequence number and time) to 65507B");
@@ -86,7 +97,6 @@ pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
             let payload = ("payload_bytes", "16B (what tells an echo from others) to 65507B");
             within(payload_bytes.get(), 16..=LARGEST_DATAGRAM, payload)
         }
-        _ => Err(Error::BadTraffic { what: "the traffic", allowed: NOT_YET }),
     }
 }
 
@@ -98,6 +108,15 @@ fn check_probe(probe: Probe) -> Result<(), Error> {
 /// Refuses an open loop that never sends.
 fn check_arrivals(arrivals: Arrivals) -> Result<(), Error> {
     within(arrivals.rate_per_s.into(), 1..=100_000_000, ("rate_per_s", "1 to 100000000"))
+}
+
+/// Whether a trial in which nothing came to the reflector's application may be sound.
+pub(crate) fn may_be_silent(traffic: &Traffic) -> bool {
+    match traffic {
+        Traffic::UdpStream { .. } | Traffic::Ping { .. } => true,
+        Traffic::TcpRr { arrivals, .. } | Traffic::UdpRr { arrivals, .. } => arrivals.is_some(),
+        _ => false,
+    }
 }
 
 /// How many flows of datagrams there are, each with a socket at both ends.
@@ -124,6 +143,42 @@ pub(crate) fn connections(traffic: &Traffic) -> usize {
         Traffic::RpcRead { clients, .. } => clients as usize,
         Traffic::TcpCrr { .. } => threads(traffic),
         Traffic::Ping { .. } => 1,
+    }
+}
+
+/// Whether `TCP_NODELAY` is set: nothing that waits for an answer should wait for Nagle's algorithm,
+/// unless the workload says so.
+pub(crate) fn nodelay(traffic: &Traffic) -> bool {
+    match *traffic {
+        Traffic::TcpRr { nodelay, .. } | Traffic::TcpCrr { nodelay, .. } => nodelay,
+        Traffic::RpcRead { .. }
+        | Traffic::Fetch { .. }
+        | Traffic::UdpStream { .. }
+        | Traffic::UdpRr { .. } => true,
+        Traffic::TcpBulk { .. } | Traffic::Ping { .. } => false,
+    }
+}
+
+/// Whether the traffic flows on the connections that showed the key, so that what they sent again is
+/// what it sent again.
+pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {
+    matches!(
+        traffic,
+        Traffic::TcpRr { .. }
+            | Traffic::TcpBulk { .. }
+            | Traffic::Fetch { .. }
+            | Traffic::RpcRead { .. }
+    )
+}
+
+/// How many connections an end may have open at once.
+pub(crate) fn descriptors(traffic: &Traffic) -> usize {
+    match *traffic {
+        // A client's next connection may come before its last is seen to be over.
+        Traffic::TcpCrr { connections, .. } => 2 * connections as usize + MOST_THREADS as usize,
+        // Each flow has a socket beside the connection that shows the key.
+        Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => 2 * connections(traffic),
+        _ => connections(traffic),
     }
 }
 
@@ -167,6 +222,9 @@ fn within(
 
 #[cfg(test)]
 mod tests {
+    use latput_trial::{Distribution, Think};
+    use latput_units::Nanos;
+
     use super::*;
 
     #[test]
@@ -182,8 +240,24 @@ mod tests {
         check_udp(17, 1, Some("datagram_bytes"));
         check_udp(65_508, 1, Some("datagram_bytes"));
         check_udp(1470, 0, Some("rate"));
-        let stream = Traffic::tcp_stream(Bytes::new(0), 1);
-        check_refused(stream, Some("message_bytes"));
+        check_refused(Traffic::tcp_stream(Bytes::new(0), 1), Some("message_bytes"));
+        let fetch = |object_bytes, threads| Traffic::Fetch {
+            object_bytes: Bytes::new(object_bytes),
+            connections: 10_000,
+            threads,
+        };
+        check_refused(fetch(1 << 40, 256), None);
+        check_refused(fetch(0, 1), Some("object_bytes"));
+        check_refused(fetch(1, 257), Some("the number of threads"));
+        let read = |outstanding, mean| Traffic::RpcRead {
+            clients: 3,
+            outstanding,
+            read_bytes: Bytes::new(32_768),
+            think: Think { mean, distribution: Distribution::Fixed },
+        };
+        check_refused(read(1024, Nanos::from_s(1)), None);
+        check_refused(read(0, Nanos::ZERO), Some("outstanding"));
+        check_refused(read(1, Nanos::from_s(2)), Some("think"));
     }
 
     #[test]

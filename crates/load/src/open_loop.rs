@@ -17,7 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
-use crate::outcome::ScheduleKept;
+use crate::outcome::{ScheduleKept, SenderOutcome};
 use crate::schedule::{Schedule, Share};
 use crate::supervise::Link;
 use crate::udp::sharpen_sleep;
@@ -53,6 +53,20 @@ pub(crate) struct Asked {
     /// From when it was sent.
     pub(crate) latency_raw: Histogram,
     pub(crate) schedule: ScheduleKept,
+}
+
+impl From<Asked> for SenderOutcome {
+    fn from(asked: Asked) -> Self {
+        Self {
+            sent_bytes: asked.sent_bytes,
+            received_bytes: asked.received_bytes,
+            transactions: Some(asked.transactions),
+            latency: Some(asked.latency),
+            latency_raw: Some(asked.latency_raw),
+            schedule: Some(asked.schedule),
+            ..Self::default()
+        }
+    }
 }
 
 /// Asks until the meter says that it is over, or the other end closes.

@@ -1,8 +1,10 @@
 //! What each end brings home, and how the two halves become an observation.
 
 use latput_stats::Histogram;
-use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
-use latput_trial::{Check, Workload};
+use latput_trial::observation::{
+    DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
+};
+use latput_trial::{Check, Direction, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -288,18 +290,25 @@ pub fn combine(
     sender: &SenderOutcome,
     receiver: &ReceiverOutcome,
 ) -> (TrafficObservation, Option<ProbeObservation>, Vec<Check>) {
-    let _ = workload;
+    let paced = match workload.traffic {
+        Traffic::TcpBulk { rate, .. } => rate,
+        _ => sender.datagrams.and_then(|datagrams| datagrams.offered),
+    };
     let traffic = TrafficObservation {
         sender_window: sender.window,
         receiver_window: receiver.window,
         sent_bytes: sender.sent_bytes,
         received_bytes: receiver.received_bytes,
+        reverse: flows_back(&workload.traffic).then_some(FlowObservation {
+            sent_bytes: receiver.sent_bytes,
+            received_bytes: sender.received_bytes,
+        }),
         transactions: sender.transactions,
         latency: sender.latency.clone(),
         latency_raw: sender.latency_raw.clone(),
         datagrams: datagrams(sender, receiver),
         retransmits: sender.retransmits.zip(receiver.retransmits).map(|(a, b)| a + b),
-        offered_bps: sender.datagrams.and_then(|it| it.offered).map(|rate| rate.get() as f64),
+        offered_bps: paced.map(|rate| rate.get() as f64),
         offered_per_s: sender.schedule.and_then(|it| per_s(it.due, sender.window)),
         sender_cpu: sender.cpu,
         receiver_cpu: receiver.cpu,
@@ -314,7 +323,8 @@ pub fn combine(
     checks.extend(sender.schedule.map(|schedule| schedule_kept(sender, &schedule)));
     checks.extend(receiver.datagrams.and_then(receive_buffer));
     checks.extend(sender.probe.as_ref().map(probe_on_schedule));
-    if sender.transactions.is_some() {
+    checks.extend(bulk_rate_kept(&workload.traffic, sender, receiver));
+    if sender.transactions.is_some() && workload.traffic.is_transactional() {
         checks.push(sender_saturated(sender));
     }
     (traffic, probe, checks)
@@ -397,6 +407,44 @@ fn per_s(count: u64, window: Nanos) -> Option<f64> {
     (window > Nanos::ZERO).then(|| count as f64 / window.as_secs_f64())
 }
 
+/// Whether bulk flows from the system under test to the generator.
+fn flows_back(traffic: &Traffic) -> bool {
+    match traffic {
+        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
+        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
+        _ => false,
+    }
+}
+
+/// Bulk at a rate: each end that sends must have got rid of what was offered.
+fn bulk_rate_kept(
+    traffic: &Traffic,
+    sender: &SenderOutcome,
+    receiver: &ReceiverOutcome,
+) -> Option<Check> {
+    let Traffic::TcpBulk { direction, message_bytes, rate: Some(rate), connections, .. } = *traffic
+    else {
+        return None;
+    };
+    let wanted = |window: Nanos| rate.get() as f64 / 8.0 * window.as_secs_f64();
+    // A message of each connection may fall on either side of an end of the window.
+    let slack = message_bytes.get() as f64 * f64::from(connections);
+    let mut kept = true;
+    let mut shares = Vec::new();
+    for (sends, sent, window, end) in [
+        (direction != Direction::FromSut, sender.sent_bytes, sender.window, "generator"),
+        (direction != Direction::ToSut, receiver.sent_bytes, receiver.window, "sut"),
+    ] {
+        if sends {
+            let wanted = wanted(window);
+            kept &= sent as f64 + slack >= wanted * KEPT;
+            let share = 100.0 * sent as f64 / wanted.max(1.0);
+            shares.push(format!("the {end} sent {share:.1} % of what was offered"));
+        }
+    }
+    Some(check("offered-rate-kept", kept, shares.join(", ")))
+}
+
 fn receive_buffer(datagrams: DatagramsReceived) -> Option<Check> {
     let dropped = datagrams.dropped_by_kernel?;
     let detail = format!("the receiver's kernel dropped {dropped} datagrams for want of buffer");
@@ -433,8 +481,6 @@ fn check(name: &str, passed: bool, detail: String) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::Traffic;
-
     use super::*;
 
     #[test]
@@ -524,17 +570,55 @@ mod tests {
 
     #[test]
     fn a_thread_that_never_rests_and_a_late_probe_are_said() {
+        let workload = Workload::plain("test", Traffic::tcp_rr(0));
+        let check_failed = |sender: &SenderOutcome, failed: &[&str]| {
+            let (_, _, checks) = combine(&workload, sender, &ReceiverOutcome::default());
+            check_names(&checks, failed);
+        };
         let busy = |cpu_ms| SenderOutcome {
             window: Nanos::from_s(1),
             transactions: Some(1),
             busiest_cpu: Nanos::from_ms(cpu_ms),
             ..SenderOutcome::default()
         };
-        check_failed(&busy(960), &ReceiverOutcome::default(), &[]);
-        check_failed(&busy(980), &ReceiverOutcome::default(), &["sender-saturated"]);
+        check_failed(&busy(960), &[]);
+        check_failed(&busy(980), &["sender-saturated"]);
         let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, rtt: Histogram::new() };
         let late = SenderOutcome { probe: Some(probe), ..busy(0) };
-        check_failed(&late, &ReceiverOutcome::default(), &["probe-on-schedule"]);
+        check_failed(&late, &["probe-on-schedule"]);
+    }
+
+    #[test]
+    fn bulk_both_ways_is_counted_at_each_receiver_and_its_rate_checked() {
+        let traffic = Traffic::TcpBulk {
+            direction: Direction::Both,
+            message_bytes: Bytes::new(1000),
+            connections: 1,
+            threads: 1,
+            rate: Some(BitsPerSecond::new(8_000_000)),
+        };
+        let workload = Workload::plain("test", traffic);
+        let window = Nanos::from_s(1);
+        let sender = SenderOutcome {
+            window,
+            sent_bytes: 1_000_000,
+            received_bytes: 900_000,
+            ..SenderOutcome::default()
+        };
+        let receiver = |sent_bytes| ReceiverOutcome {
+            window,
+            sent_bytes,
+            received_bytes: 990_000,
+            ..ReceiverOutcome::default()
+        };
+        let kept = |sent_bytes| {
+            let (observed, _, checks) = combine(&workload, &sender, &receiver(sent_bytes));
+            assert_eq!(observed.goodput_bps(&traffic), Some(8.0 * 1_890_000.0));
+            assert_eq!(observed.offered_bps, Some(8e6));
+            checks.iter().find(|check| check.name == "offered-rate-kept").unwrap().passed
+        };
+        assert!(kept(995_000));
+        assert!(!kept(900_000));
     }
 
     #[test]
@@ -576,6 +660,11 @@ mod tests {
     #[track_caller]
     fn check_failed(sender: &SenderOutcome, receiver: &ReceiverOutcome, failed: &[&str]) {
         let (_, _, checks) = combine(&workload(), sender, receiver);
+        check_names(&checks, failed);
+    }
+
+    #[track_caller]
+    fn check_names(checks: &[Check], failed: &[&str]) {
         let names: Vec<&str> =
             checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect();
         assert_eq!(names, failed, "{checks:?}");

@@ -8,6 +8,7 @@ use latput_units::{CpuSet, Nanos};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::Window;
+use crate::crr;
 use crate::datagrams;
 use crate::descriptors;
 use crate::door::{Door, Guest};
@@ -19,7 +20,8 @@ use crate::meter::Meter;
 use crate::outcome::ReceiverOutcome;
 use crate::ping;
 use crate::progress::Progress;
-use crate::rr;
+use crate::rpc;
+use crate::rr::{self, Tally};
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
@@ -39,6 +41,7 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug)]
 pub struct Reflector {
     door: Door,
+    key: Key,
     datagrams: Option<UdpSocket>,
     workload: Workload,
     threads: usize,
@@ -60,7 +63,7 @@ impl Reflector {
         let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
-        descriptors::provide(connections + limits::flows(&traffic), threads)?;
+        descriptors::provide(limits::descriptors(&traffic), threads)?;
         let (listener, datagrams) = match traffic {
             Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => {
                 let (listener, datagrams) = listen_on_both(bind, workload)?;
@@ -68,8 +71,9 @@ impl Reflector {
             }
             _ => (listen(bind, workload)?, None),
         };
-        let door = Door::open(listener, key, connections)?;
-        Ok(Self { door, datagrams, workload: workload.clone(), threads, cpus })
+        let hands_over = matches!(traffic, Traffic::TcpCrr { .. });
+        let door = Door::open(listener, key.clone(), connections, hands_over)?;
+        Ok(Self { door, key, datagrams, workload: workload.clone(), threads, cpus })
     }
 
     /// The port that the generator connects to.
@@ -83,10 +87,10 @@ impl Reflector {
     }
 
     /// Takes part in the traffic until the generator ends it, and counts what came in `window`.
-    pub fn run(self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
+    pub fn run(mut self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
         self.door.wait_full(Nanos::ZERO)?;
         let (sockets, hellos, peer) = in_order(self.door.take_guests())?;
-        let datagrams = match self.datagrams {
+        let datagrams = match self.datagrams.take() {
             Some(reserved) => {
                 datagrams::direct(reserved, &sockets, &hellos, &self.workload.sockets)?
             }
@@ -98,73 +102,105 @@ impl Reflector {
         let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
         let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
         let work = |link: &Link<'_>| {
-            take_part(&self.workload.traffic, link, flows.get(link.places.clone()).unwrap_or(&[]))
+            let flows = flows.get(link.places.clone()).unwrap_or(&[]);
+            self.take_part(link, &hellos[link.places.clone()], flows)
         };
         let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut parts = parts.into_iter();
         let mut outcome = parts.next().expect("there is at least one thread");
         parts.for_each(|part| outcome.merge(part));
-        // Of datagrams, all may be lost, and echo requests go to the kernel; else it is no measurement.
-        let may_be_silent = matches!(self.workload.traffic, Traffic::Ping { .. });
-        if !may_be_silent
-            && outcome.received_bytes + outcome.sent_bytes == 0
-            && outcome.datagrams.is_none()
-        {
+        // Of datagrams, all may be lost, an open loop may have nothing due, and echo requests go to the
+        // kernel; else it is no measurement.
+        let may_be_silent = limits::may_be_silent(&self.workload.traffic);
+        if outcome.received_bytes + outcome.sent_bytes == 0 && !may_be_silent {
             return Err(Error::Stalled { peer });
         }
         Ok(ReceiverOutcome {
             window: run.window_length(),
-            retransmits: outcome.retransmits.filter(|_| outcome.datagrams.is_none()),
+            retransmits: outcome
+                .retransmits
+                .filter(|_| limits::keeps_connections(&self.workload.traffic)),
             wrong_keys: self.door.wrong_keys(),
             ..outcome
         })
     }
+
+    /// One thread's share of the traffic; `hellos` are what its connections said first, `flows` its
+    /// flows of datagrams.
+    fn take_part(
+        &self,
+        link: &Link<'_>,
+        hellos: &[Hello],
+        flows: &[udp::Flow<'_>],
+    ) -> Result<ReceiverOutcome, Error> {
+        let mut meter = Meter::following(link);
+        let mut outcome = ReceiverOutcome::default();
+        match self.workload.traffic {
+            Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
+                let side = rr::Side {
+                    incoming: limits::size(request_bytes),
+                    outgoing: limits::size(response_bytes),
+                    in_flight: burst + 1,
+                    separate: nodelay,
+                    leads: false,
+                };
+                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
+            }
+            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
+                let exchange =
+                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
+                let (listener, wrong_keys) = (self.door.listener(), self.door.wrong_keys_count());
+                let guard = crr::Guard { listener, key: &self.key, wrong_keys };
+                outcome = exchanged(&crr::serve(link, &exchange, guard, &mut meter)?);
+            }
+            Traffic::Fetch { object_bytes, .. } => {
+                let side = rr::Side {
+                    incoming: rr::FETCH_BYTES,
+                    outgoing: limits::size(object_bytes),
+                    in_flight: 1,
+                    separate: true,
+                    leads: false,
+                };
+                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
+            }
+            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
+                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
+                let seed = hellos.first().map_or(0, |hello| hello.tag.into());
+                outcome = exchanged(&rpc::serve(link, &reads, seed, &mut meter)?);
+            }
+            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+                let message = limits::size(message_bytes);
+                let bulk = stream::Bulk { direction, message, rate };
+                let moved = stream::run(link, &bulk, &mut meter)?;
+                outcome.sent_bytes = moved.sent;
+                outcome.received_bytes = moved.received;
+            }
+            Traffic::UdpStream { datagram_bytes, segmentation, .. } => {
+                let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
+                let received = udp::receive(link, flows, &stream, &mut meter)?;
+                outcome.received_bytes = received.received * datagram_bytes.get();
+                outcome.datagrams = Some(received);
+            }
+            Traffic::UdpRr { .. } => {
+                let share = Share { thread: 0, connections: flows.len(), of: flows.len() };
+                let exchange = udp_rr::Exchange::of(&self.workload.traffic, share)
+                    .expect("this traffic is one");
+                outcome = udp_rr::answer(link, flows, &exchange, &mut meter)?;
+            }
+            Traffic::Ping { .. } => ping::wait(link, &mut meter)?,
+        }
+        Ok(outcome.with_usage(meter.finish()))
+    }
 }
 
-/// One thread's share of the traffic; `flows` are its flows of datagrams.
-fn take_part(
-    traffic: &Traffic,
-    link: &Link<'_>,
-    flows: &[udp::Flow<'_>],
-) -> Result<ReceiverOutcome, Error> {
-    let mut meter = Meter::following(link);
-    let mut outcome = ReceiverOutcome::default();
-    match *traffic {
-        Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
-            let side = rr::Side {
-                incoming: limits::size(request_bytes),
-                outgoing: limits::size(response_bytes),
-                in_flight: burst + 1,
-                separate: nodelay,
-                leads: false,
-            };
-            let tally = rr::run(link, &side, &mut meter)?;
-            outcome.received_bytes = tally.received_bytes;
-            outcome.sent_bytes = tally.sent_bytes;
-            outcome.requests = Some(tally.messages);
-        }
-        Traffic::TcpBulk { .. } => {
-            outcome.received_bytes = stream::receive_all(link, &mut meter)?;
-        }
-        Traffic::UdpStream { datagram_bytes, segmentation, .. } => {
-            let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
-            let received = udp::receive(link, flows, &stream, &mut meter)?;
-            outcome.received_bytes = received.received * datagram_bytes.get();
-            outcome.datagrams = Some(received);
-        }
-        Traffic::UdpRr { response_bytes, .. } => {
-            let share = Share { thread: 0, connections: flows.len(), of: flows.len() };
-            let exchange = udp_rr::Exchange::of(traffic, share).expect("this traffic is one");
-            let answered = udp_rr::answer(link, flows, &exchange, &mut meter)?;
-            outcome.received_bytes = answered.received_bytes;
-            outcome.sent_bytes = answered.requests * response_bytes.get();
-            outcome.requests = Some(answered.requests);
-            outcome.foreign = answered.foreign;
-        }
-        Traffic::Ping { .. } => ping::wait(link, &mut meter)?,
-        _ => unreachable!("refused by `limits::check`"),
+/// The figures of requests and responses.
+fn exchanged(tally: &Tally) -> ReceiverOutcome {
+    ReceiverOutcome {
+        sent_bytes: tally.sent_bytes,
+        received_bytes: tally.received_bytes,
+        requests: Some(tally.messages),
+        ..ReceiverOutcome::default()
     }
-    Ok(outcome.with_usage(meter.finish()))
 }
 
 /// The connections as the generator numbered them, which is what its threads are divided by.
@@ -180,14 +216,9 @@ fn in_order(mut guests: Vec<Guest>) -> Result<(Vec<TcpStream>, Vec<Hello>, Socke
 
 /// Listens on `bind` with the options that what is accepted inherits.
 fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
-    let nodelay = match workload.traffic {
-        Traffic::TcpRr { nodelay, .. } | Traffic::TcpCrr { nodelay, .. } => nodelay,
-        Traffic::RpcRead { .. } | Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => true,
-        Traffic::TcpBulk { .. } | Traffic::Fetch { .. } | Traffic::Ping { .. } => false,
-    };
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
-    socket::prepare(&socket, nodelay)?;
+    socket::prepare(&socket, limits::nodelay(&workload.traffic))?;
     socket::apply(&socket, &workload.sockets)?;
     socket
         .set_reuse_address(true)

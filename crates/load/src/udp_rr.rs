@@ -18,7 +18,7 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::limits;
 use crate::meter::{Meter, Phase};
-use crate::outcome::{DatagramsExchanged, ScheduleKept};
+use crate::outcome::{DatagramsExchanged, ScheduleKept, SenderOutcome};
 use crate::schedule::{Schedule, Share};
 use crate::supervise::Link;
 use crate::udp::batch::{Incoming, Outgoing};
@@ -65,14 +65,14 @@ impl Exchange {
 
 /// What the end that asks saw in the window.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) exchange: DatagramsExchanged,
+struct Asked {
+    exchange: DatagramsExchanged,
     /// Responses that came in time.
-    pub(crate) transactions: u64,
-    pub(crate) latency: Histogram,
+    transactions: u64,
+    latency: Histogram,
     /// Of an open loop.
-    pub(crate) latency_raw: Option<Histogram>,
-    pub(crate) schedule: Option<ScheduleKept>,
+    latency_raw: Option<Histogram>,
+    schedule: Option<ScheduleKept>,
 }
 
 /// Asks on `flows` until the meter says that it is over.
@@ -81,7 +81,7 @@ pub(crate) fn ask(
     flows: &[Flow<'_>],
     exchange: &Exchange,
     meter: &mut Meter<'_>,
-) -> Result<Asked, Error> {
+) -> Result<SenderOutcome, Error> {
     let mut client = Client::new(link, flows, exchange)?;
     if exchange.arrivals.is_some() {
         sharpen_sleep();
@@ -121,7 +121,17 @@ pub(crate) fn ask(
             Some(schedule) => client.send_due(schedule, now, phase)?,
         }
     }
-    Ok(client.close(schedule))
+    let asked = client.close(schedule);
+    Ok(SenderOutcome {
+        sent_bytes: asked.exchange.sent * exchange.request as u64,
+        received_bytes: asked.transactions * exchange.response as u64,
+        transactions: Some(asked.transactions),
+        latency: Some(asked.latency),
+        latency_raw: asked.latency_raw,
+        schedule: asked.schedule,
+        exchange: Some(asked.exchange),
+        ..SenderOutcome::default()
+    })
 }
 
 /// The asking end of one thread.

@@ -12,7 +12,7 @@ use crate::workload::Traffic;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Goodput at the receiver, bit/s of payload.
+    /// Goodput at the receiver, bit/s of payload; of bulk both ways, the sum.
     ThroughputBps,
     /// Completed transactions per second.
     TransactionsPerS,
@@ -205,7 +205,7 @@ impl Metric {
         match self {
             Self::ThroughputBps => match traffic {
                 _ if traffic.is_transactional() => None,
-                _ => rate(flow.received_bytes as f64 * 8.0, flow.receiver_window.as_secs_f64()),
+                _ => flow.goodput_bps(traffic),
             },
             Self::TransactionsPerS => {
                 rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
@@ -236,9 +236,9 @@ impl Metric {
             }
             Self::SutCpuBusyRatio => host(Role::Sut)?.busy_ratio(),
             Self::GeneratorCpuBusyRatio => host(Role::Generator)?.busy_ratio(),
-            Self::SutServiceDemandUs => service_demand_us(observation, host(Role::Sut)?),
+            Self::SutServiceDemandUs => service_demand_us(traffic, observation, host(Role::Sut)?),
             Self::GeneratorServiceDemandUs => {
-                service_demand_us(observation, host(Role::Generator)?)
+                service_demand_us(traffic, observation, host(Role::Generator)?)
             }
             Self::SutPollsPerS => {
                 let host = host(Role::Sut)?;
@@ -265,13 +265,17 @@ impl Metric {
 ///
 /// netperf: utilisation [%] x 10000 / throughput x CPUs, which is busy microseconds per second over
 /// units per second; here the same quotient from the times themselves.
-fn service_demand_us(observation: &Observation, host: &HostObservation) -> Option<f64> {
+fn service_demand_us(
+    traffic: &Traffic,
+    observation: &Observation,
+    host: &HostObservation,
+) -> Option<f64> {
     let flow = &observation.traffic;
     let busy_us_per_s = rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64())?;
-    let units_per_s = match flow.transactions {
-        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
-        None => rate(flow.received_bytes as f64 / 1024.0, flow.receiver_window.as_secs_f64()),
-    }?;
+    let units_per_s = match flow.transactions.filter(|_| traffic.is_transactional()) {
+        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64())?,
+        None => flow.goodput_bps(traffic)? / 8.0 / 1024.0,
+    };
     rate(busy_us_per_s, units_per_s)
 }
 

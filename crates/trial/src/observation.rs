@@ -7,6 +7,8 @@ use latput_stats::Histogram;
 use latput_units::{CpuId, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::workload::Traffic;
+
 /// What one trial measured, over the measurement window after the warm-up was cut.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -31,7 +33,10 @@ pub struct TrafficObservation {
     pub sent_bytes: u64,
     /// Payload bytes that the receiving application got: goodput.
     pub received_bytes: u64,
-    /// Completed request/response transactions.
+    /// The other way, from the system under test to the generator, where bulk flows that way.
+    #[serde(default)]
+    pub reverse: Option<FlowObservation>,
+    /// Completed request/response transactions; objects of a `fetch`.
     pub transactions: Option<u64>,
     /// Round-trip time of every transaction; of an open loop, from when its request was due
     /// (corrected: a stall counts for every request that it held up).
@@ -43,7 +48,7 @@ pub struct TrafficObservation {
     pub datagrams: Option<DatagramObservation>,
     /// TCP segments that the connections sent again (`tcpi_total_retrans`, both ends).
     pub retransmits: Option<u64>,
-    /// The offered rate, where the workload has one.
+    /// The offered rate (each way), where the workload has one.
     pub offered_bps: Option<f64>,
     /// Requests per second that were due, of an open loop.
     #[serde(default)]
@@ -52,6 +57,34 @@ pub struct TrafficObservation {
     pub sender_cpu: Nanos,
     /// CPU time of the traffic threads themselves, receiver's end.
     pub receiver_cpu: Nanos,
+}
+
+/// One way of the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowObservation {
+    /// Payload bytes that the sending end handed to its kernel, in its window.
+    pub sent_bytes: u64,
+    /// Payload bytes that the receiving application got, in its window.
+    pub received_bytes: u64,
+}
+
+impl TrafficObservation {
+    /// Payload bits per second that receiving applications got, both ways together; requests for
+    /// objects are not payload. `None` where no time passed.
+    pub fn goodput_bps(&self, traffic: &Traffic) -> Option<f64> {
+        let per_second = |bytes: u64, window: Nanos| {
+            let seconds = window.as_secs_f64();
+            (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+        };
+        let reverse = match &self.reverse {
+            Some(reverse) => per_second(reverse.received_bytes, self.sender_window)?,
+            None => 0.0,
+        };
+        match traffic {
+            Traffic::Fetch { .. } => Some(reverse),
+            _ => Some(reverse + per_second(self.received_bytes, self.receiver_window)?),
+        }
+    }
 }
 
 /// Datagrams by sequence number, at the receiver; of `udp_rr`, requests and their responses.

@@ -7,18 +7,11 @@ use super::{BATCH, Exchange, HEADER, LONGEST_WAIT, decode, encode};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
+use crate::outcome::ReceiverOutcome;
 use crate::supervise::Link;
 use crate::udp::Flow;
 use crate::udp::batch::{Incoming, Outgoing};
 use crate::wait::{Waiter, number};
-
-/// What the end that answers saw in its window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answered {
-    pub(crate) requests: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) foreign: u64,
-}
 
 /// Answers on `flows` until the other end closes.
 pub(crate) fn answer(
@@ -26,14 +19,15 @@ pub(crate) fn answer(
     flows: &[Flow<'_>],
     exchange: &Exchange,
     meter: &mut Meter<'_>,
-) -> Result<Answered, Error> {
+) -> Result<ReceiverOutcome, Error> {
     const _: () = assert!(HEADER <= 32, "the smallest message has room for it");
     let mut server = Server {
         flows,
         incoming: Incoming::new(BATCH, exchange.request + 1),
         outgoing: Outgoing::new(BATCH, exchange.response),
         request: exchange.request,
-        answered: Answered::default(),
+        requests: 0,
+        foreign: 0,
     };
     let mut waiter = match flows {
         [_] => None,
@@ -55,7 +49,14 @@ pub(crate) fn answer(
         if now >= next_look {
             next_look = now + LONGEST_WAIT;
             if link.is_ending() || link.peer_closed() {
-                return link.closed(None).map(|()| server.answered);
+                link.closed(None)?;
+                return Ok(ReceiverOutcome {
+                    requests: Some(server.requests),
+                    received_bytes: server.requests * exchange.request as u64,
+                    sent_bytes: server.requests * exchange.response as u64,
+                    foreign: server.foreign,
+                    ..ReceiverOutcome::default()
+                });
             }
         }
     }
@@ -66,7 +67,9 @@ struct Server<'a> {
     incoming: Incoming,
     outgoing: Outgoing,
     request: usize,
-    answered: Answered,
+    /// In the window.
+    requests: u64,
+    foreign: u64,
 }
 
 impl Server<'_> {
@@ -101,9 +104,8 @@ impl Server<'_> {
             }
         }
         if meter.phase(now()) == Phase::Window {
-            self.answered.foreign += foreign;
-            self.answered.requests += answers as u64;
-            self.answered.received_bytes += (answers * self.request) as u64;
+            self.foreign += foreign;
+            self.requests += answers as u64;
         }
         Ok(())
     }
