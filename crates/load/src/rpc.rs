@@ -1,8 +1,8 @@
 //! Reads as of NFS: each client keeps reads outstanding, the server thinks about each by itself and
 //! answers in whatever order it is done.
 //!
-//! A call and the head of its reply are of 128 byte, about what an NFSv3 READ call and its reply take
-//! beside the data (RFC 1813, section 3.3.6, on RFC 5531 with `AUTH_SYS`); both begin with the call's
+//! A call and the head of its reply are of 128 byte, about what a READ call of NFS version 3 and its reply
+//! take beside the data (RFC 1813, section 3.3.6, on RFC 5531 with `AUTH_SYS`); both begin with the call's
 //! number, as RPC's transaction id does. The data follows the head.
 
 mod client;
