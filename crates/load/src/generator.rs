@@ -225,24 +225,40 @@ impl Generator {
                 outcome.sent_bytes = moved.sent;
                 outcome.received_bytes = moved.received;
             }
-            Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
-                let rate = rate.map(|rate| udp::share_of(rate, self.share(link)));
-                let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
-                let sent = udp::send(link, &self.flows(link), &stream, &mut meter)?;
-                outcome.sent_bytes = sent.sent * datagram_bytes.get();
-                outcome.datagrams = Some(sent);
-            }
-            Traffic::UdpRr { .. } => {
-                let exchange = udp_rr::Exchange::of(&self.workload.traffic, self.share(link))
-                    .expect("this traffic is one");
-                outcome = udp_rr::ask(link, &self.flows(link), &exchange, &mut meter)?;
-            }
-            Traffic::Ping { payload_bytes, .. } => {
-                let pinger = self.pinger.as_ref().expect("opened for this traffic");
-                outcome = ping::ask(link, pinger, payload_bytes, &mut meter)?;
+            Traffic::UdpStream { .. } | Traffic::UdpRr { .. } | Traffic::Ping { .. } => {
+                outcome = self.take_datagram_part(link, &mut meter)?;
             }
         }
         Ok(outcome.with_usage(meter.finish()))
+    }
+
+    /// The same of the kinds that are not made of connections.
+    fn take_datagram_part(
+        &self,
+        link: &Link<'_>,
+        meter: &mut Meter<'_>,
+    ) -> Result<SenderOutcome, Error> {
+        match self.workload.traffic {
+            Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
+                let rate = rate.map(|rate| udp::share_of(rate, self.share(link)));
+                let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
+                let sent = udp::send(link, &self.flows(link), &stream, meter)?;
+                Ok(SenderOutcome {
+                    sent_bytes: sent.sent * datagram_bytes.get(),
+                    datagrams: Some(sent),
+                    ..SenderOutcome::default()
+                })
+            }
+            Traffic::Ping { payload_bytes, .. } => {
+                let pinger = self.pinger.as_ref().expect("opened for this traffic");
+                ping::ask(link, pinger, payload_bytes, meter)
+            }
+            ref traffic => {
+                let exchange = udp_rr::Exchange::of(traffic, self.share(link))
+                    .expect("no other kind is called for");
+                udp_rr::ask(link, &self.flows(link), &exchange, meter)
+            }
+        }
     }
 
     /// A thread's part of the load.

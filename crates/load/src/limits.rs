@@ -19,14 +19,8 @@ const MOST_THREADS: u64 = 256;
 
 /// Refuses a workload that cannot be made. The bounds also keep a plan from taking all memory.
 pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
-    const CONNECTIONS: (&str, &str) = ("the number of connections", "1 to 10000");
-    const THREADS: (&str, &str) = ("the number of threads", "1 to 256");
     const MESSAGE: &str = "1B to 16MiB";
     let message = |bytes: Bytes, what| within(bytes.get(), 1..=LARGEST_MESSAGE, (what, MESSAGE));
-    let spread = |connections: u32, threads: u32| {
-        within(connections.into(), 1..=MOST_CONNECTIONS, CONNECTIONS)?;
-        within(threads.into(), 1..=MOST_THREADS, THREADS)
-    };
     workload.probe.map_or(Ok(()), check_probe)?;
     match workload.traffic {
         Traffic::TcpRr {
@@ -66,6 +60,21 @@ pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
             within(outstanding.into(), 1..=1024, ("outstanding", "1 to 1024"))?;
             within(think.mean.as_ns(), 0..=1_000_000_000, ("think", "0s to 1s"))
         }
+        Traffic::UdpStream { .. } | Traffic::UdpRr { .. } | Traffic::Ping { .. } => {
+            check_datagrams(&workload.traffic)
+        }
+    }
+}
+
+fn spread(connections: u32, threads: u32) -> Result<(), Error> {
+    let of_connections = ("the number of connections", "1 to 10000");
+    within(connections.into(), 1..=MOST_CONNECTIONS, of_connections)?;
+    within(threads.into(), 1..=MOST_THREADS, ("the number of threads", "1 to 256"))
+}
+
+/// The same of the kinds that are not made of connections.
+fn check_datagrams(traffic: &Traffic) -> Result<(), Error> {
+    match *traffic {
         Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
             let datagram = ("datagram_bytes", "18B (sequence number and time) to 65507B");
             within(datagram_bytes.get(), 18..=LARGEST_DATAGRAM, datagram)?;
@@ -97,6 +106,7 @@ pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
             let payload = ("payload_bytes", "16B (what tells an echo from others) to 65507B");
             within(payload_bytes.get(), 16..=LARGEST_DATAGRAM, payload)
         }
+        _ => Ok(()),
     }
 }
 

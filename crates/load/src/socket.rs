@@ -257,6 +257,6 @@ mod tests {
         prepare_datagrams(&socket).unwrap();
         socket.connect(socket.local_addr().unwrap()).unwrap();
         // Loopback's MTU is 65536: with its headers this is one byte too long for it in every case.
-        assert_eq!(socket.send(&[0; 65_508]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
+        assert_eq!(socket.send(&vec![0; 65_508]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
     }
 }

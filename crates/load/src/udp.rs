@@ -258,8 +258,9 @@ struct Receiver<'a> {
     size: usize,
     /// `None` for a single flow, which blocks.
     poll: Option<OwnedFd>,
-    /// Datagrams that the kernel had dropped when the window began.
-    dropped_before: Option<Option<u64>>,
+    /// Whether the window has begun, and what the kernel had dropped by then.
+    marked: bool,
+    dropped_before: Option<u64>,
     foreign: u64,
     messages: u64,
 }
@@ -287,7 +288,17 @@ impl<'a> Receiver<'a> {
             Incoming::new(RECEIVE_BATCH, size + 1)
         };
         let books = flows.iter().map(|_| Arrivals::among(flows.len())).collect();
-        Ok(Self { flows, books, batch, size, poll, dropped_before: None, foreign: 0, messages: 0 })
+        Ok(Self {
+            flows,
+            books,
+            batch,
+            size,
+            poll,
+            marked: false,
+            dropped_before: None,
+            foreign: 0,
+            messages: 0,
+        })
     }
 
     /// Enters what one flow has.
@@ -313,8 +324,9 @@ impl<'a> Receiver<'a> {
     /// What the kernel dropped before this instant is not of the window; nor is what came to the wrong
     /// socket before all flows had theirs.
     fn mark(&mut self) {
-        if self.dropped_before.is_none() {
-            self.dropped_before = Some(self.dropped());
+        if !self.marked {
+            self.marked = true;
+            self.dropped_before = self.dropped();
             self.foreign = 0;
         }
     }
@@ -324,7 +336,7 @@ impl<'a> Receiver<'a> {
     }
 
     fn close(self) -> DatagramsReceived {
-        let dropped = self.dropped().zip(self.dropped_before.flatten());
+        let dropped = self.dropped().zip(self.dropped_before);
         let mut received = DatagramsReceived {
             dropped_by_kernel: dropped.map(|(after, before)| after.saturating_sub(before)),
             foreign: self.foreign,

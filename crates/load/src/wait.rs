@@ -1,5 +1,5 @@
-//! Waiting for many sockets until an instant that is exact to microseconds: epoll_wait(2) itself counts
-//! milliseconds.
+//! Waiting for many sockets until an instant that is exact to microseconds, where `epoll_wait(2)`
+//! itself counts milliseconds.
 
 use std::os::fd::AsFd;
 use std::vec::Drain;

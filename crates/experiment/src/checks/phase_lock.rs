@@ -43,10 +43,10 @@ pub(super) fn check(
 
 /// Of a closed loop, by Little's law: what is in flight over the rate.
 fn round_trip(traffic: &Traffic, flow: &TrafficObservation) -> Option<Nanos> {
-    let (burst, connections) = match *traffic {
-        Traffic::TcpRr { burst, connections, arrivals: None, .. }
-        | Traffic::UdpRr { burst, connections, arrivals: None, .. } => (burst, connections),
-        _ => return None,
+    let (Traffic::TcpRr { burst, connections, arrivals: None, .. }
+    | Traffic::UdpRr { burst, connections, arrivals: None, .. }) = *traffic
+    else {
+        return None;
     };
     let in_flight = (f64::from(burst) + 1.0) * f64::from(connections);
     let transactions = flow.transactions.filter(|count| *count > 0)? as f64;

@@ -159,14 +159,16 @@ fn joined_size(header: &mmsghdr) -> Option<usize> {
     if control.is_null() {
         return None;
     }
-    // SAFETY: not null, so a whole control header is there; the kernel puts an int behind one of this
-    // kind (udp_cmsg_recv in net/ipv4/udp.c), read without assuming its alignment.
-    let size = unsafe {
-        let is_size =
-            (*control).cmsg_level == libc::SOL_UDP && (*control).cmsg_type == libc::UDP_GRO;
-        is_size.then(|| libc::CMSG_DATA(control).cast::<c_int>().read_unaligned())
-    };
-    size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0)
+    // SAFETY: not null, so a whole control header is there.
+    let kind = unsafe { control.read() };
+    if (kind.cmsg_level, kind.cmsg_type) != (libc::SOL_UDP, libc::UDP_GRO) {
+        return None;
+    }
+    // SAFETY: the header is followed by what belongs to it.
+    let data = unsafe { libc::CMSG_DATA(control) };
+    // SAFETY: for this kind that is an int (udp_cmsg_recv in net/ipv4/udp.c), inside the buffer.
+    let size = unsafe { data.cast::<c_int>().read_unaligned() };
+    usize::try_from(size).ok().filter(|&size| size > 0)
 }
 
 fn messages(count: usize) -> (Box<[iovec]>, Box<[mmsghdr]>) {
