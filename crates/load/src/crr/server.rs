@@ -221,7 +221,8 @@ impl Visit {
         let whole = Hello::BYTES + exchange.request;
         while self.received < whole {
             let bytes = match recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-                Ok((0, _)) if self.is_known => return Turn::Gone,
+                // At the end of the traffic the client leaves before it says anything.
+                Ok((0, _)) if self.is_known || self.received == 0 => return Turn::Gone,
                 Ok((0, _)) => return Turn::WrongKey,
                 Ok((bytes, _)) => bytes,
                 Err(Errno::INTR) => continue,
