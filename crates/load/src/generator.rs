@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use latput_trial::{Traffic, Workload};
-use latput_units::{Bytes, CpuSet, Nanos};
+use latput_units::{CpuSet, Nanos};
 
 use crate::clock::{COOL_DOWN, Window};
 use crate::crr;
@@ -29,14 +29,12 @@ use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
-use crate::supervise::{Link, Run, bind_to, supervise};
+use crate::supervise::{Link, Run, supervise};
 use crate::udp;
 use crate::udp_rr;
 
 /// When traffic that hangs in a blocked call is ended after its time.
 const OVERTIME: Nanos = Nanos::from_ms(20);
-/// Payload of an echo request beside traffic: what `ping` sends.
-const PROBE_PAYLOAD: Bytes = Bytes::new(56);
 
 /// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
 #[derive(Debug)]
@@ -74,11 +72,10 @@ impl Generator {
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
         descriptors::provide(limits::descriptors(&traffic), threads)?;
-        let probe = workload.probe.map(|probe| Prober::open(peer, probe.rate_hz, PROBE_PAYLOAD));
-        let prober = probe.transpose()?;
+        let prober = workload.probe.map(|probe| Prober::open(peer, probe)).transpose()?;
         let pinger = match traffic {
             Traffic::Ping { rate_hz, payload_bytes } => {
-                Some(Prober::open(peer, rate_hz, payload_bytes)?)
+                Some(Prober::with_payload(peer, rate_hz, payload_bytes)?)
             }
             _ => None,
         };
@@ -121,10 +118,7 @@ impl Generator {
             let probing = self.prober.as_ref().map(|prober| {
                 thread::Builder::new()
                     .name("latput-probe".to_owned())
-                    .spawn_scoped(scope, || {
-                        bind_to(&self.cpus)?;
-                        prober.run(window, is_ending)
-                    })
+                    .spawn_scoped(scope, || prober.run(window, &self.cpus, is_ending))
                     .map_err(|source| Error::io("start the probe's thread", source))
             });
             let probing = probing.transpose()?;
@@ -261,9 +255,15 @@ impl Generator {
         }
     }
 
+    /// Tells generators apart, the same way in every trial.
+    fn address(&self) -> Option<IpAddr> {
+        self.sockets.first()?.local_addr().ok().map(|address| address.ip())
+    }
+
     /// A thread's part of the load.
     fn share(&self, link: &Link<'_>) -> Share {
-        Share { thread: link.thread, connections: link.places.len(), of: self.sockets.len() }
+        let (connections, of) = (link.places.len(), self.sockets.len());
+        Share { thread: link.thread, connections, of, generator: self.address() }
     }
 
     /// A thread's flows of datagrams.

@@ -43,6 +43,7 @@ pub use key::Key;
 pub use outcome::{
     DatagramsReceived, DatagramsSent, ProbeOutcome, ReceiverOutcome, SenderOutcome, combine,
 };
+pub use probe::Prober;
 pub use progress::Progress;
 pub use reflector::Reflector;
 pub use stop::Stop;

@@ -111,7 +111,7 @@ fn check_datagrams(traffic: &Traffic) -> Result<(), Error> {
 }
 
 /// Refuses a probe that cannot be sent.
-fn check_probe(probe: Probe) -> Result<(), Error> {
+pub(crate) fn check_probe(probe: Probe) -> Result<(), Error> {
     within(probe.rate_hz.into(), 1..=10_000, ("the probe's rate_hz", "1 to 10000"))
 }
 

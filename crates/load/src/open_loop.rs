@@ -295,7 +295,7 @@ mod tests {
     /// A closed loop asks once meanwhile and sees one slow answer.
     #[test]
     fn a_stall_counts_for_every_request_that_was_due_in_it() {
-        let share = Share { thread: 0, connections: 1, of: 1 };
+        let share = Share { thread: 0, connections: 1, of: 1, generator: None };
         let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
         let exchange = Exchange { request: 1, response: 1, separate: true, arrivals, share };
         let asked = with_stalling_peer(|link| ask(link, &exchange, &mut Meter::leading(link)));
@@ -317,7 +317,7 @@ mod tests {
     /// stays due.
     #[test]
     fn what_does_not_fit_the_buffers_is_the_backlog() {
-        let share = Share { thread: 0, connections: 1, of: 1 };
+        let share = Share { thread: 0, connections: 1, of: 1, generator: None };
         let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
         let request = 1 << 16;
         let exchange = Exchange { request, response: 1, separate: true, arrivals, share };

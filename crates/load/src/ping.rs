@@ -1,7 +1,7 @@
 //! ICMP echo as the whole load: the same prober as beside traffic, and a connection that says when it
 //! is over.
 
-use latput_units::{Bytes, Nanos};
+use latput_units::{Bytes, CpuSet, Nanos};
 
 use crate::clock::{now, sleep_until};
 use crate::error::Error;
@@ -23,7 +23,7 @@ pub(crate) fn ask(
     meter.phase(now());
     // After the window only answers are waited for, which the supervisor need not.
     let is_ending = || now() < link.window.end() && (link.is_ending() || link.peer_closed());
-    let probe = match prober.run(link.window, is_ending) {
+    let probe = match prober.run(link.window, &CpuSet::new(), is_ending) {
         Err(Error::Stopped) => return Err(link.closed(None).err().unwrap_or(Error::Stopped)),
         probe => probe?,
     };

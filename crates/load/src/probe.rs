@@ -9,7 +9,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use latput_stats::Histogram;
-use latput_units::{Bytes, Nanos};
+use latput_trial::Probe;
+use latput_units::{Bytes, CpuSet, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::key::random;
 use crate::limits;
 use crate::outcome::ProbeOutcome;
+use crate::supervise::bind_to;
 use crate::udp::sharpen_sleep;
 
 /// How long after the window answers are waited for at most.
@@ -30,12 +32,14 @@ const SHORTEST_DRAIN: Nanos = Nanos::from_ms(100);
 const DRAIN_ROUND_TRIPS: u64 = 8;
 /// Longest wait without a look whether the run should end.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
+/// Payload of an echo request beside traffic: what `ping` sends.
+const PROBE_PAYLOAD: Bytes = Bytes::new(56);
 /// Requests that a held-up prober makes up for; the others it leaves out, and says so.
 const CATCH_UP: u64 = 10;
 
 /// An open echo socket.
 #[derive(Debug)]
-pub(crate) struct Prober {
+pub struct Prober {
     socket: Socket,
     version: Version,
     with_ip_header: bool,
@@ -46,8 +50,14 @@ pub(crate) struct Prober {
 }
 
 impl Prober {
+    /// Opens an echo socket toward `peer`.
+    pub fn open(peer: IpAddr, probe: Probe) -> Result<Self, Error> {
+        limits::check_probe(probe)?;
+        Self::with_payload(peer, probe.rate_hz, PROBE_PAYLOAD)
+    }
+
     /// Opens an echo socket toward `peer`, for `rate_hz` requests a second with `payload` each.
-    pub(crate) fn open(peer: IpAddr, rate_hz: u32, payload: Bytes) -> Result<Self, Error> {
+    pub(crate) fn with_payload(peer: IpAddr, rate_hz: u32, payload: Bytes) -> Result<Self, Error> {
         let (version, domain, protocol) = match peer {
             IpAddr::V4(_) => (Version::V4, Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Version::V6, Domain::IPV6, Protocol::ICMPV6),
@@ -77,11 +87,13 @@ impl Prober {
 
     /// Sends requests through `window` and takes answers for a while after it, on the calling
     /// thread; ends early when `is_ending`.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         window: Window,
+        cpus: &CpuSet,
         is_ending: impl Fn() -> bool,
     ) -> Result<ProbeOutcome, Error> {
+        bind_to(cpus)?;
         sharpen_sleep();
         let mut books = Books::new(self.interval);
         let mut due = window.start();

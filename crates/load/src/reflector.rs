@@ -182,7 +182,8 @@ impl Reflector {
                 outcome.datagrams = Some(received);
             }
             Traffic::UdpRr { .. } => {
-                let share = Share { thread: 0, connections: flows.len(), of: flows.len() };
+                let share =
+                    Share { thread: 0, connections: flows.len(), of: flows.len(), generator: None };
                 let exchange = udp_rr::Exchange::of(&self.workload.traffic, share)
                     .expect("this traffic is one");
                 outcome = udp_rr::answer(link, flows, &exchange, &mut meter)?;

@@ -1,5 +1,7 @@
 //! When the requests of an open loop are due: decided beforehand, whatever comes back. Pure.
 
+use std::net::IpAddr;
+
 use latput_trial::{Arrivals, Distribution};
 use latput_units::{Nanos, Rng};
 
@@ -15,6 +17,8 @@ pub(crate) struct Share {
     pub(crate) connections: usize,
     /// The connections of all threads.
     pub(crate) of: usize,
+    /// Where this generator sends from: with several, each has gaps of its own.
+    pub(crate) generator: Option<IpAddr>,
 }
 
 /// One thread's requests. They are taken in the order of their times, which no delay moves.
@@ -40,7 +44,7 @@ impl Schedule {
                 Self { start, gap_ns, next_ns, rng: None }
             }
             Distribution::Exponential => {
-                let rng = Some(Rng::split(SEED, share.thread as u64));
+                let rng = Some(Rng::split(SEED ^ salt(share.generator), share.thread as u64));
                 let mut schedule = Self { start, gap_ns, next_ns: 0.0, rng };
                 schedule.advance();
                 schedule
@@ -75,6 +79,18 @@ impl Schedule {
     }
 }
 
+/// The bytes of an address, folded.
+fn salt(generator: Option<IpAddr>) -> u64 {
+    let bytes = match generator {
+        Some(IpAddr::V4(address)) => u128::from(address.to_bits()),
+        Some(IpAddr::V6(address)) => address.to_bits(),
+        None => 0,
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+    let folded = (bytes >> 64) as u64 ^ bytes as u64;
+    folded
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +121,11 @@ mod tests {
         let of = |thread| times(Distribution::Exponential, 1000, share(thread, 1, 2), 1);
         assert_eq!(of(0), of(0));
         assert_ne!(of(0), of(1));
+        let from =
+            |last| Share { generator: Some(IpAddr::from([198, 18, 0, last])), ..share(0, 1, 1) };
+        let of = |last| times(Distribution::Exponential, 1000, from(last), 1);
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
     }
 
     #[test]
@@ -127,7 +148,7 @@ mod tests {
     }
 
     fn share(thread: usize, connections: usize, of: usize) -> Share {
-        Share { thread, connections, of }
+        Share { thread, connections, of, generator: None }
     }
 
     fn times(gaps: Distribution, rate_per_s: u32, share: Share, seconds: u64) -> Vec<u64> {
