@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use latput_load::Stop;
-use latput_trial::plan::Method;
+use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_trial::plan::{Design, Method};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Results, Row, Workload};
 use latput_units::{Nanos, Rng};
@@ -147,12 +148,19 @@ pub fn run(
         begun: Instant::now(),
         is_simulated: runner.is_simulated(),
     };
-    let cause = session.blocks(&mut *runner).err();
+    let cause = match run.plan.method.design {
+        Design::Grid => session.blocks(&mut *runner).err(),
+        Design::Search => session.search(&mut *runner).err(),
+    };
     session.end(runner, cause)
 }
 
 fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
     let method = &run.plan.method;
+    let mut settings = run.plan.settings();
+    if method.design == Design::Search {
+        settings.truncate(1); // the others come as they are tried
+    }
     let mut notes = run.testbed.notes.clone();
     notes.extend(runner.notes());
     Results {
@@ -164,11 +172,12 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
         latput_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: method.seed.unwrap_or_else(unix_ms),
         hosts: runner.hosts(),
-        settings: run.plan.settings(),
+        settings,
         workloads: run.plan.workloads.clone(),
         rows: Vec::new(),
         planned_trials: run.plan.trials_per_block() * u64::from(method.repetitions_min),
         notes,
+        confirmed_from: None,
     }
 }
 
@@ -189,9 +198,10 @@ impl Session<'_> {
     /// Every block of the plan, and more while intervals are too wide and the budget allows.
     fn blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
         let method = self.run.plan.method;
+        let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
         for block in 0..method.repetitions_min {
-            self.block(runner, block, &every)?;
+            self.block(runner, block, &settings, &every)?;
         }
         for block in method.repetitions_min..method.repetitions_max {
             // What an earlier session began must not change which trials its block has.
@@ -210,20 +220,71 @@ impl Session<'_> {
                 return Ok(());
             }
             self.results.planned_trials = (before + trials) as u64;
-            self.block(runner, block, &too_wide)?;
+            self.block(runner, block, &settings, &too_wide)?;
         }
         Ok(())
     }
 
-    /// One repetition of every setting under the given workloads, in random order.
+    /// Block by block what promises most, then the winner and today's setting afresh.
+    fn search(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let search = PlanSearch::new(self.run.plan).map_err(|problem| Error::Search { problem })?;
+        let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
+        let budget = self.search_budget(&search);
+        let most = budget + 2 * search.confirmations() as usize;
+        self.results.planned_trials = (most * workloads.len()) as u64;
+        let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
+        for block in first.. {
+            // Only whole blocks count: what an earlier session began of this one must not change it.
+            let before = self.results.rows.partition_point(|row| row.block < block);
+            let begun = self.results.rows.split_off(before);
+            let next = search.next(&self.results, budget);
+            self.results.rows.extend(begun);
+            let settings = match next {
+                Next::Done(note) => {
+                    self.results.notes.push(note);
+                    break;
+                }
+                Next::Explore(settings) => settings,
+                Next::Confirm(settings) => {
+                    self.results.confirmed_from.get_or_insert(block);
+                    settings.to_vec()
+                }
+            };
+            let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
+            self.archive.update(self.id, &self.results)?;
+            self.block(runner, block, &settings, &workloads)?;
+        }
+        self.results.planned_trials = self.results.rows.len() as u64;
+        Ok(())
+    }
+
+    /// How many runs of settings the plan's budget allows for exploring.
+    fn search_budget(&self, search: &PlanSearch) -> usize {
+        let Some(budget) = self.run.plan.method.budget else { return search.usual_budget() };
+        let run = self.trial_time() * count(self.results.workloads.len());
+        let runs = budget.as_duration().as_secs_f64() / run.as_secs_f64().max(1e-9);
+        (runs as usize).saturating_sub(2 * search.confirmations() as usize)
+    }
+
+    fn index_of(&mut self, setting: LabelledSetting) -> usize {
+        let settings = &mut self.results.settings;
+        settings.iter().position(|known| *known == setting).unwrap_or_else(|| {
+            settings.push(setting);
+            settings.len() - 1
+        })
+    }
+
+    /// One repetition of the given settings under the given workloads, in random order.
     fn block(
         &mut self,
         runner: &mut dyn TrialRunner,
         block: u32,
+        settings: &[usize],
         workloads: &[usize],
     ) -> Result<(), Error> {
-        let mut order: Vec<(usize, usize)> = (0..self.results.settings.len())
-            .flat_map(|setting| workloads.iter().map(move |workload| (setting, *workload)))
+        let mut order: Vec<(usize, usize)> = settings
+            .iter()
+            .flat_map(|&setting| workloads.iter().map(move |workload| (setting, *workload)))
             .collect();
         Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
         let is_done = |(setting, workload): &(usize, usize)| {

@@ -22,6 +22,7 @@ use self::space::Space;
 use self::surrogate::{Belief, Sample, Scales, Surrogate};
 use crate::goal::{Bound, Reference};
 
+pub mod of_plan;
 pub mod space;
 mod surrogate;
 

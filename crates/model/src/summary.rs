@@ -119,9 +119,16 @@ impl Summary {
             runs.cells().map(|(at, runs_of_cell)| cell(results, &runs, at, runs_of_cell)).collect();
         let recommendation = results.goal.as_ref().and_then(|text| {
             let goal = Goal::parse(text).map_err(|error| error.to_string());
-            goal.and_then(|goal| recommend(results, &runs, &goal))
-                .map_err(|why| warnings.push(format!("no recommendation: {why}")))
-                .ok()
+            goal.and_then(|goal| match confirmation(results) {
+                None => recommend(results, &runs, &goal),
+                Some((fresh, winner)) => {
+                    let judged = recommend(&fresh, &Runs::of(&fresh), &goal)?;
+                    let setting = if judged.setting == 0 { 0 } else { winner };
+                    Ok(Recommendation { setting, ..judged })
+                }
+            })
+            .map_err(|why| warnings.push(format!("no recommendation: {why}")))
+            .ok()
         });
         Self {
             pareto: pareto::front(results, &cells),
@@ -133,6 +140,17 @@ impl Summary {
             cells,
         }
     }
+}
+
+/// Of a search, today's setting and the winner with their fresh runs alone, and the winner's index.
+fn confirmation(results: &Results) -> Option<(Results, usize)> {
+    let from = results.confirmed_from?;
+    let fresh = || results.rows.iter().filter(|row| row.block >= from);
+    let winner = fresh().map(|row| row.setting).find(|setting| *setting != 0)?;
+    let settings = [0, winner].map(|idx| results.settings.get(idx).cloned());
+    let settings = settings.into_iter().collect::<Option<Vec<_>>>()?;
+    let rows = fresh().cloned().map(|row| Row { setting: usize::from(row.setting != 0), ..row });
+    Some((Results { settings, rows: rows.collect(), ..results.clone() }, winner))
 }
 
 /// The workloads with a setting whose rate has a wider interval than was asked for, or none at all,

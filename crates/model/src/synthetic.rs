@@ -53,6 +53,7 @@ pub(crate) fn results(
         planned_trials: rows.len() as u64,
         rows,
         notes: Vec::new(),
+        confirmed_from: None,
     }
 }
 

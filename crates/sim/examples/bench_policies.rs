@@ -12,7 +12,10 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 const WINDOW: Nanos = Nanos::from_ms(600);
 
 fn main() {
-    println!("{:<22} {:<9} {:>10} {:>9} {:>9} {:>8}", "load", "policy", "rate", "p99 us", "cpu %", "irq/s");
+    println!(
+        "{:<22} {:<9} {:>10} {:>9} {:>9} {:>8}",
+        "load", "policy", "rate", "p99 us", "cpu %", "irq/s"
+    );
     for gbps in [1, 10] {
         for (name, loads) in loads() {
             if std::env::args().nth(1).is_some_and(|wanted| !wanted.split(',').any(|w| w == name)) {
@@ -21,7 +24,16 @@ fn main() {
             let name = format!("{name} {gbps}G");
             let fixed: Vec<(u64, Figures)> = LADDER_US
                 .iter()
-                .map(|&us| (us, figures(&loads, gbps, &Policy::Fixed(Moderation::delay(Nanos::from_us(us))))))
+                .map(|&us| {
+                    (
+                        us,
+                        figures(
+                            &loads,
+                            gbps,
+                            &Policy::Fixed(Moderation::delay(Nanos::from_us(us))),
+                        ),
+                    )
+                })
                 .collect();
             let best_rate = fixed.iter().map(|(_, f)| f.rate).fold(0.0, f64::max);
             let oracle = fixed
@@ -48,7 +60,10 @@ struct Figures {
 }
 
 fn show(load: &str, policy: &str, f: &Figures) {
-    println!("{load:<22} {policy:<9} {:>10.0} {:>9.1} {:>9.2} {:>8.0}", f.rate, f.p99, f.cpu, f.interrupts);
+    println!(
+        "{load:<22} {policy:<9} {:>10.0} {:>9.1} {:>9.2} {:>8.0}",
+        f.rate, f.p99, f.cpu, f.interrupts
+    );
 }
 
 fn policies() -> Vec<(&'static str, Policy)> {
@@ -65,16 +80,21 @@ fn policies() -> Vec<(&'static str, Policy)> {
 
 fn loads() -> Vec<(String, Vec<Load>)> {
     let rr = |burst, connections| {
-        Load::new(0, 1, Traffic::RequestResponse {
-            transport: Transport::Tcp { nodelay: true },
-            request: Bytes::new(1),
-            response: Bytes::new(1),
-            burst,
-            connections,
-            think: Nanos::ZERO,
-        })
+        Load::new(
+            0,
+            1,
+            Traffic::RequestResponse {
+                transport: Transport::Tcp { nodelay: true },
+                request: Bytes::new(1),
+                response: Bytes::new(1),
+                burst,
+                connections,
+                think: Nanos::ZERO,
+            },
+        )
     };
-    let bulk = |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
+    let bulk =
+        |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
     let mut loads = Vec::new();
     for burst in [0, 4, 16, 64, 128] {
         loads.push((format!("rr b{burst}"), vec![rr(burst, 1)]));
@@ -82,13 +102,20 @@ fn loads() -> Vec<(String, Vec<Load>)> {
     loads.push(("rr b16 x8".into(), (0..8).map(|_| rr(16, 1)).collect()));
     loads.push(("bulk 1".into(), vec![bulk(1)]));
     loads.push(("bulk 10".into(), vec![bulk(10)]));
-    loads.push(("udp".into(), vec![Load::new(0, 1, Traffic::Datagrams {
-        size: Bytes::new(1470),
-        rate_pps: 50_000.0,
-        spacing: Spacing::Poisson,
-        group: 1,
-        receive_batch: 32,
-    })]));
+    loads.push((
+        "udp".into(),
+        vec![Load::new(
+            0,
+            1,
+            Traffic::Datagrams {
+                size: Bytes::new(1470),
+                rate_pps: 50_000.0,
+                spacing: Spacing::Poisson,
+                group: 1,
+                receive_batch: 32,
+            },
+        )],
+    ));
     loads.push(("rr + bulk".into(), vec![rr(0, 1), bulk(1)]));
     loads
 }
@@ -100,7 +127,8 @@ fn figures(loads: &[Load], gbps: u64, policy: &Policy) -> Figures {
         let out = latput_sim::run(&scenario(loads, gbps, policy, seed)).expect("a sound scenario");
         let load = out.loads.last().expect("a load");
         let first = out.loads.first().expect("a load");
-        let rate: f64 = out.loads.iter().map(|l| out.per_second(l.received_bytes.max(l.received))).sum();
+        let rate: f64 =
+            out.loads.iter().map(|l| out.per_second(l.received_bytes.max(l.received))).sum();
         let _ = load;
         sum.rate += rate / seeds as f64;
         sum.p99 += first.latency.quantile(0.99).map_or(0.0, |t| t.as_us_f64()) / seeds as f64;
@@ -113,14 +141,21 @@ fn figures(loads: &[Load], gbps: u64, policy: &Policy) -> Figures {
 
 fn scenario(loads: &[Load], gbps: u64, policy: &Policy, seed: u64) -> Scenario {
     let mut sut = host();
-    sut.nic.coalescing = Coalescing { throttle: Throttle::HoldOff { interval: Nanos::ZERO }, ..Coalescing::default() };
+    sut.nic.coalescing = Coalescing {
+        throttle: Throttle::HoldOff { interval: Nanos::ZERO },
+        ..Coalescing::default()
+    };
     sut.adaptive.throttle = Some(policy.clone());
     Scenario {
         seed,
         warmup: Nanos::from_ms(100),
         duration: WINDOW,
         hosts: vec![host(), sut],
-        network: Network { rate: BitsPerSecond::new(gbps * 1_000_000_000), latency: Nanos::from_us(8), ..Network::default() },
+        network: Network {
+            rate: BitsPerSecond::new(gbps * 1_000_000_000),
+            latency: Nanos::from_us(8),
+            ..Network::default()
+        },
         loads: loads.to_vec(),
     }
 }

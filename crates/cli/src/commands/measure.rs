@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::Archive;
 use latput_model::Summary;
 use latput_trial::Plan;
-use latput_trial::plan::Method;
+use latput_trial::plan::{Design, Method};
 use latput_trial::workload;
 use latput_units::Nanos;
 
@@ -119,6 +119,7 @@ impl Args {
             factors: Vec::new(),
             workloads: vec![workload],
             method: Method {
+                design: Design::Grid,
                 repetitions_min,
                 repetitions_max,
                 warmup: self.warmup,
