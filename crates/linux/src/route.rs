@@ -2,6 +2,8 @@
 //!
 //! Numbers: `include/uapi/linux/{rtnetlink,if_link,if_addr,neighbour,veth}.h`.
 
+pub mod qdisc;
+
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 

@@ -11,31 +11,33 @@ use crate::checkpoints::MemoryCheckpoints;
 /// No interface is called this.
 const NOBODY: &str = "nobody-has-this"; // 15 bytes, the longest name
 
-/// Sets every knob of `interface` that can be set, one by one and then all at once, reads it back and
-/// restores it; panics where the kernel does not do what was asked. Gives back the knobs it has set,
+/// Sets every knob of `interface` that can be set to another value, one by one and then all at once,
+/// reads it back and restores it; panics where the kernel does not do what was asked. Gives back the knobs it has set,
 /// so that the caller can check that they are those it expects.
 ///
 /// The interface must be one that may be disturbed, with a queue at least and values of its own.
 #[track_caller]
 pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
     let before = read_all(kernel, interface);
-    let settable: Vec<Knob> = Knob::ALL
+    let wanted: Setting = Knob::ALL
         .iter()
-        .copied()
-        .filter(|knob| matches!(kernel.capability(interface, *knob), Capability::Settable(_)))
-        .collect();
-    let wanted: Setting = settable
-        .iter()
-        .map(|knob| (*knob, another_value(&before, kernel.limits(interface, *knob), *knob)))
+        .filter(|knob| matches!(kernel.capability(interface, **knob), Capability::Settable(_)))
+        .filter_map(|knob| {
+            let value = another_value(&before, kernel.limits(interface, *knob), *knob)?;
+            Some((*knob, value))
+        })
         .collect();
     for (&knob, value) in &wanted {
         set_and_restore(kernel, interface, &Setting::from([(knob, value.clone())]), |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");
     }
+    // What other offloads need (`netdev_fix_features` in `net/core/dev.c`) is not taken from them.
+    let needed = [Knob::RxChecksum, Knob::TxChecksum, Knob::Sg];
+    let together = wanted.iter().filter(|(knob, _)| !needed.contains(knob));
     // GRO may take the NAPIs and their knobs away, so it is not set with them but over them: its
     // restoration must bring back what they then hold.
     let (gro, others): (Setting, Setting) =
-        wanted.iter().map(|(k, v)| (*k, v.clone())).partition(|(knob, _)| *knob == Knob::Gro);
+        together.map(|(k, v)| (*k, v.clone())).partition(|(knob, _)| *knob == Knob::Gro);
     set_and_restore(kernel, interface, &others, |kernel| {
         let held = read_all(kernel, interface);
         if !gro.is_empty() {
@@ -48,7 +50,7 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
         check_refusals(kernel, interface, knob, value);
     }
     assert_eq!(read_all(kernel, interface), before, "a refused write left something");
-    settable
+    wanted.into_keys().collect()
 }
 
 /// Every value that can be read; checks that each answer could be true.
@@ -74,14 +76,12 @@ fn read_all(kernel: &dyn KernelWrite, interface: &str) -> State {
     state
 }
 
-/// An allowed value that no place of the knob has.
-fn another_value(state: &State, limits: Limits, knob: Knob) -> Value {
+/// An allowed value that no place of the knob has; `None` where the interface allows but one.
+fn another_value(state: &State, limits: Limits, knob: Knob) -> Option<Value> {
     let found: Vec<&Value> =
         state.0.iter().filter(|((k, _), _)| *k == knob).map(|(_, value)| value).collect();
     let taken = |value: &Value| found.iter().any(|found| knob.spec().takes(value, found));
-    let candidates = candidates(knob, limits, found.first().copied());
-    let first = candidates.first().expect("every kind has candidates").clone();
-    candidates.into_iter().find(|value| !taken(value)).unwrap_or(first)
+    candidates(knob, limits, found.first().copied()).into_iter().find(|value| !taken(value))
 }
 
 /// Values that kernels allow, as different from each other as a knob's rounding needs.
@@ -113,7 +113,7 @@ fn candidates(knob: Knob, limits: Limits, found: Option<&Value>) -> Vec<Value> {
             };
             let (min, max) = (limits.min.unwrap_or(spec.min), limits.max.unwrap_or(spec.max));
             let allowed = numbers.into_iter().filter(|number| (min..=max).contains(number));
-            allowed.map(Value::Count).chain([Value::Count(max.min(64))]).collect()
+            allowed.map(Value::Count).collect()
         }
     }
 }
