@@ -1,6 +1,6 @@
 //! The points between which the kernel's adaptive moderation (DIM) moves.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use latput_units::Nanos;
@@ -46,7 +46,7 @@ impl fmt::Display for Profile {
             let delay = number(point.delay.map(|delay| delay.as_ns() / 1_000));
             let mut text = format!("{delay},{}", number(point.packets.map(u64::from)));
             if let Some(completions) = point.completions {
-                text.push_str(&format!(",{completions}"));
+                let _ = write!(text, ",{completions}");
             }
             text
         };

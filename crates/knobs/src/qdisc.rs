@@ -13,7 +13,7 @@ const DEFAULT: &str = "default";
 const OPAQUE: &str = "other:";
 /// The longest name that the kernel has (`IFNAMSIZ`).
 const NAME_MAX: usize = 16;
-/// Times are kept in units of 1024 ns (CoDel) or 64 ns (netem, tbf): nearer than this is equal.
+/// Times are kept in units of 1024 ns (`codel`) or 64 ns (`netem`, `tbf`): nearer than this is equal.
 const TIME_SLACK: Nanos = Nanos::from_ns(2_048);
 
 /// The queue disciplines that latput can set, with the parameters that it can set of each.
@@ -127,10 +127,11 @@ pub enum Parameter {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Qdisc {
-    kind: String,
+    kind: Box<str>,
     is_default: bool,
     is_opaque: bool,
-    parameters: BTreeMap<String, Parameter>,
+    #[expect(clippy::box_collection, reason = "values of knobs are part of every error")]
+    parameters: Box<BTreeMap<String, Parameter>>,
 }
 
 impl Qdisc {
@@ -139,7 +140,7 @@ impl Qdisc {
     pub fn of_kind(kind: &str) -> Self {
         let is_opaque = known(kind).is_none();
         let kind: String = kind.chars().take(NAME_MAX).filter(|c| !c.is_whitespace()).collect();
-        Self { kind, is_default: false, is_opaque, parameters: BTreeMap::new() }
+        Self { kind: kind.into(), is_default: false, is_opaque, parameters: Box::default() }
     }
 
     /// The same, attached by the kernel itself.
@@ -274,7 +275,7 @@ impl fmt::Display for Qdisc {
         if self.is_opaque {
             words.push(format!("{OPAQUE}{}", self.kind));
         } else if !self.kind.is_empty() {
-            words.push(self.kind.clone());
+            words.push(self.kind.to_string());
         }
         // In the order of the table, which is that of the manual pages.
         let order = known(&self.kind).unwrap_or_default().iter().map(|(name, _)| *name);
@@ -345,7 +346,7 @@ impl FromStr for Qdisc {
             }
         }
         let lacks = |name: &&str| !qdisc.parameters.contains_key(*name);
-        if qdisc.kind == "tbf" && ["rate", "burst", "limit"].iter().any(lacks) {
+        if &*qdisc.kind == "tbf" && ["rate", "burst", "limit"].iter().any(lacks) {
             return Err(wrong(QdiscProblem::Incomplete));
         }
         Ok(qdisc)

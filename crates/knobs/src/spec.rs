@@ -2,7 +2,7 @@
 
 mod table;
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use latput_units::Nanos;
 
@@ -258,7 +258,7 @@ impl KnobSpec {
             ValueKind::Profile => "five points USECS,PACKETS[,COMPLETIONS]".to_owned(),
         };
         if let Some(named) = self.named {
-            text.push_str(&format!(", or `{named}`"));
+            let _ = write!(text, ", or `{named}`");
         }
         text
     }

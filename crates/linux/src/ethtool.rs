@@ -119,6 +119,11 @@ fn put_bit(bit: &mut Vec<u8>, name: &str, on: bool) {
     }
 }
 
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(attributes: &[u8]) {
+    let _ = parse_features(attributes);
+}
+
 fn parse_features(attributes: &[u8]) -> Result<Features, Malformed> {
     let mut features = Features::new();
     let mut fixed = Vec::new();

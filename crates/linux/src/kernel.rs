@@ -20,6 +20,7 @@ use latput_knobs::{
     State, Tier, Value,
 };
 
+pub use self::device::InterruptRoute;
 use self::failure::Failure;
 use self::features::obstacle;
 use self::read::{Reading, Values};

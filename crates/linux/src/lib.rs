@@ -13,6 +13,8 @@ pub mod checkpoint;
 pub mod counters;
 pub mod ethtool;
 pub mod facts;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod lab;
 pub mod namespace;
 pub mod netdev;
@@ -28,7 +30,7 @@ pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
 pub use counters::{Glance, Sample, Sampler};
 pub use error::Error;
-pub use kernel::{LinuxKernel, Surveyed};
+pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;
 pub use process::{Capability, OsClock};

@@ -153,6 +153,11 @@ fn assign_rx_queues(napis: &mut [Napi], queues: &[RxQueue]) {
     napis.sort_by_key(|napi| (napi.rx_queue.is_none(), napi.rx_queue, napi.id));
 }
 
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(attributes: &[u8]) {
+    let _ = (parse_napi(attributes), parse_rx_queue(attributes));
+}
+
 fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
     let mut napi = Napi::default();
     let mut id = None;

@@ -285,6 +285,11 @@ fn parse(request: &Request, payload: &[u8]) -> Result<Link, Error> {
     Ok(parse_link(payload).map_err(|source| at(request, source))?)
 }
 
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(payload: &[u8]) {
+    let _ = (parse_link(payload), parse_counters(payload));
+}
+
 fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
     let Some((header, attributes)) = payload.split_first_chunk::<16>() else {
         return Err(malformed("a link header is cut short"));

@@ -178,8 +178,7 @@ fn put_profile(attributes: &mut Vec<u8>, attribute: u16, profile: &Profile) {
 }
 
 /// For the fuzzer: whatever a kernel might answer.
-#[doc(hidden)]
-pub fn parse_any(attributes: &[u8]) {
+pub(crate) fn parse_any(attributes: &[u8]) {
     for table in [Table::Rings, Table::Channels, Table::Coalesce, Table::Pause, Table::Eee] {
         let _ = parse_parameters(attributes, table);
     }

@@ -1,6 +1,7 @@
 //! What belongs to the device behind an interface: its interrupts, their CPUs, and its driver.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
@@ -16,7 +17,53 @@ use crate::error::Error;
 /// show in sysfs (`E1000_PARAM`, `drivers/net/ethernet/intel/e1000*/`).
 const SILENT_DRIVERS: [&str; 2] = ["e1000", "e1000e"];
 
+/// An interrupt of an interface: for which queue, on which CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterruptRoute {
+    /// Its number.
+    pub irq: u32,
+    /// The names of its handlers: `eth0-rx-0`.
+    pub names: Vec<String>,
+    /// The receive queue whose NAPI it starts, where the driver tells.
+    pub rx_queue: Option<u32>,
+    /// The CPUs that may take it, and those that do, as the kernel lists them.
+    pub cpus: String,
+    /// The CPUs that the interrupt controller was given.
+    pub effective_cpus: String,
+}
+
+impl fmt::Display for InterruptRoute {
+    /// `27 eth0-rx-0 (rx-0): cpus 0-3, effective 2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.irq, self.names.join("+"))?;
+        if let Some(queue) = self.rx_queue {
+            write!(f, " (rx-{queue})")?;
+        }
+        write!(f, ": cpus {}, effective {}", self.cpus, self.effective_cpus)
+    }
+}
+
 impl LinuxKernel {
+    /// Which interrupt of an interface serves which queue on which CPUs.
+    pub fn interrupt_routes(&self, interface: &str) -> Result<Vec<InterruptRoute>, Error> {
+        let interrupts =
+            self.interrupts(interface).map_err(|failure| Error::Other(failure.reason))?;
+        let index = self.route.link(interface)?.index;
+        let netdev = self.netdev.as_ref().and_then(|netdev| netdev.napis(index).ok());
+        let napis = netdev.unwrap_or_default();
+        let cpus = |irq: u32, file: &str| {
+            self.proc.read(&format!("irq/{irq}/{file}")).unwrap_or_else(|_| "unreadable".to_owned())
+        };
+        let route = |irq: u32| InterruptRoute {
+            irq,
+            names: self.interrupt_names(irq),
+            rx_queue: napis.iter().find(|n| n.irq == Some(irq)).and_then(|napi| napi.rx_queue),
+            cpus: cpus(irq, "smp_affinity_list"),
+            effective_cpus: cpus(irq, "effective_affinity_list"),
+        };
+        Ok(interrupts.into_iter().map(route).collect())
+    }
+
     /// The interrupts of the device, in ascending order.
     pub(super) fn interrupts(&self, interface: &str) -> Result<Vec<u32>, Failure> {
         let device = self.sysfs.path(interface, "device");

@@ -144,8 +144,7 @@ fn header(interface_index: u32, handle: u32, parent: u32) -> Vec<u8> {
 }
 
 /// For the fuzzer: whatever a kernel might answer.
-#[doc(hidden)]
-pub fn parse_any(payload: &[u8]) {
+pub(crate) fn parse_any(payload: &[u8]) {
     let _ = parse_qdisc(payload);
 }
 
