@@ -56,20 +56,21 @@ mod tests {
 
     use super::*;
 
+    const LETTERS: &[u8] = b"0123456789abcdfx,.-= %:nqueltosmkGMKBip_";
+
     #[test]
     fn random_bytes_and_texts_never_panic() {
         let mut rng = Rng::from_seed(6);
-        let mut random = |length: usize, below| -> Vec<u8> {
+        let mut random = |length: usize, below: usize| -> Vec<u8> {
             (0..length).map(|_| u8::try_from(rng.below(below)).expect("a byte")).collect()
         };
-        const LETTERS: &[u8] = b"0123456789abcdfx,.-= %:nqueltosmkGMKBip_";
         for length in 0..80 {
             for below in [4, 32, 256] {
                 netlink(&random(length, below));
                 files(&random(length, below));
             }
             for _ in 0..200 {
-                let letters = u64::try_from(LETTERS.len()).expect("few");
+                let letters = LETTERS.len();
                 let text: Vec<u8> = random(length, letters)
                     .into_iter()
                     .map(|idx| LETTERS[usize::from(idx)])

@@ -80,9 +80,9 @@ impl LinuxKernel {
         let reading = Reading::of(self, interface);
         let survey = |&knob: &Knob| Surveyed {
             knob,
-            values: self.read_through(&reading, knob),
+            values: read_through(&reading, knob),
             capability: self.capability_through(&reading, knob),
-            limits: self.limits_of(&reading, knob).unwrap_or_default(),
+            limits: limits_of(&reading, knob).unwrap_or_default(),
         };
         Knob::ALL.iter().map(survey).collect()
     }
@@ -92,12 +92,6 @@ impl LinuxKernel {
             Failure::unsupported(
                 "the kernel has no ethtool netlink family (Linux 5.6 or later has)",
             )
-        })
-    }
-
-    fn read_through(&self, reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError> {
-        reading.read(knob).map_err(|failure| {
-            failure.into_error(reading.name, knob, format!("read {}", knob.spec().lives))
         })
     }
 
@@ -161,23 +155,6 @@ impl LinuxKernel {
         })
     }
 
-    fn limits_of(&self, reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
-        Ok(match source_of(knob) {
-            Source::Mtu => {
-                let (min, max) = reading.link()?.mtu_range;
-                Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
-            }
-            Source::Number(number) => {
-                let max = match number.max {
-                    Some(attribute) => reading.table(number.table)?.number(attribute),
-                    None => None,
-                };
-                Limits { min: None, max }
-            }
-            _ => Limits::default(),
-        })
-    }
-
     fn resolve_at(
         &self,
         interface: &str,
@@ -188,7 +165,7 @@ impl LinuxKernel {
         match (named, place) {
             (Named::Hint, Place::Interrupt(rank)) => self.affinity_hint(interface, rank),
             (Named::Max, _) => {
-                let max = self.limits_of(&Reading::of(self, interface), knob)?.max;
+                let max = limits_of(&Reading::of(self, interface), knob)?.max;
                 max.map(Value::Count).ok_or_else(|| {
                     Failure::unsupported("the driver does not tell the largest value")
                 })
@@ -196,6 +173,29 @@ impl LinuxKernel {
             _ => Err(Failure::unsupported(format!("there is no {named} at {place}"))),
         }
     }
+}
+
+fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError> {
+    reading.read(knob).map_err(|failure| {
+        failure.into_error(reading.name, knob, format!("read {}", knob.spec().lives))
+    })
+}
+
+fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
+    Ok(match source_of(knob) {
+        Source::Mtu => {
+            let (min, max) = reading.link()?.mtu_range;
+            Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
+        }
+        Source::Number(number) => {
+            let max = match number.max {
+                Some(attribute) => reading.table(number.table)?.number(attribute),
+                None => None,
+            };
+            Limits { min: None, max }
+        }
+        _ => Limits::default(),
+    })
 }
 
 /// What is known of one knob of an interface.
@@ -222,7 +222,7 @@ impl Surveyed {
 
 impl KernelRead for LinuxKernel {
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
-        self.read_through(&Reading::of(self, interface), knob)
+        read_through(&Reading::of(self, interface), knob)
     }
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
@@ -230,7 +230,7 @@ impl KernelRead for LinuxKernel {
     }
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
-        self.limits_of(&Reading::of(self, interface), knob).unwrap_or_default()
+        limits_of(&Reading::of(self, interface), knob).unwrap_or_default()
     }
 
     fn resolve(

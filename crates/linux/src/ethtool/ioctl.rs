@@ -44,6 +44,14 @@ pub enum QueueField {
 #[derive(Debug)]
 pub struct EthtoolIoctl(OwnedFd);
 
+/// `struct ifreq`: 16 bytes of name, and a union of 24 bytes whose member here is a pointer.
+#[repr(C)]
+struct Request {
+    name: [u8; 16],
+    data: *mut u32,
+    rest: [u8; 16],
+}
+
 /// What a driver says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverInfo {
@@ -156,14 +164,6 @@ impl EthtoolIoctl {
     /// write to.
     fn call(&self, interface: &str, operation: &str, words: &mut [u32]) -> Result<(), Error> {
         check_interface_name(interface)?;
-        // struct ifreq: 16 bytes of name, and a union of 24 bytes whose first member here is a
-        // pointer.
-        #[repr(C)]
-        struct Request {
-            name: [u8; 16],
-            data: *mut u32,
-            rest: [u8; 16],
-        }
         let mut request = Request { name: [0; 16], data: words.as_mut_ptr(), rest: [0; 16] };
         request.name[..interface.len()].copy_from_slice(interface.as_bytes());
         // SAFETY: the descriptor is open; the request has the layout of struct ifreq and outlives the

@@ -127,7 +127,7 @@ impl Ethtool {
         profile: &Profile,
     ) -> Result<(), Error> {
         self.set(interface, Table::Coalesce, |attributes| {
-            put_profile(attributes, attribute, profile)
+            put_profile(attributes, attribute, profile);
         })
     }
 

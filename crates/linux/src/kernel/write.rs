@@ -125,11 +125,10 @@ impl LinuxKernel {
         value: &Value,
         number: Option<u64>,
     ) -> Result<(), Failure> {
-        let queue = match (place, file.direction) {
-            (Place::RxQueue(queue), Direction::Rx) | (Place::TxQueue(queue), Direction::Tx) => {
-                queue
-            }
-            _ => return Err(Failure::refused(format!("there is no value of it at {place}"))),
+        let ((Place::RxQueue(queue), Direction::Rx) | (Place::TxQueue(queue), Direction::Tx)) =
+            (place, file.direction)
+        else {
+            return Err(Failure::refused(format!("there is no value of it at {place}")));
         };
         let text = match (value, number) {
             (Value::Cpus(cpus), _) => cpus.to_hex_mask(),

@@ -1,6 +1,6 @@
 //! The parameters of each queue discipline, in the kernel's layouts and units.
 //!
-//! `include/uapi/linux/pkt_sched.h`. CoDel's and fq's times are in microseconds unless said otherwise,
+//! `include/uapi/linux/pkt_sched.h`. The times of codel and fq are in microseconds unless said otherwise,
 //! rates in bytes a second; tbf and netem keep some times in scheduler ticks of 64 ns
 //! (`PSCHED_SHIFT`, `include/net/pkt_sched.h`).
 
@@ -26,8 +26,11 @@ enum Field {
     Log2,
 }
 
+/// The attributes of a discipline, with the names of their parameters.
+type Fields = &'static [(u16, &'static str, Field)];
+
 /// Disciplines whose options are attributes of one number each.
-const FLAT: &[(&str, &[(u16, &str, Field)])] = &[
+const FLAT: &[(&str, Fields)] = &[
     (
         "codel",
         &[
@@ -73,8 +76,8 @@ const FLAT: &[(&str, &[(u16, &str, Field)])] = &[
     ),
 ];
 
-/// fq's "no threshold" of 64 bits, in microseconds and cut to 32 bits by its dump.
-const FQ_NO_THRESHOLD_US: u32 = (u64::MAX / 1_000) as u32;
+/// fq's "no threshold": 2^64 - 1 ns in microseconds, cut to 32 bits by its dump.
+const FQ_NO_THRESHOLD_US: u32 = 0x4bc6_a7ef;
 /// Scheduler ticks are this many bits below nanoseconds.
 const TICK_SHIFT: u32 = 6;
 /// `TC_LINKLAYER_ETHERNET`: the kernel computes the time of a packet itself and needs no table.
