@@ -262,8 +262,10 @@ impl Session<'_> {
     fn search_budget(&self, search: &PlanSearch) -> usize {
         let Some(budget) = self.run.plan.method.budget else { return search.usual_budget() };
         let run = self.trial_time() * count(self.results.workloads.len());
-        let runs = budget.as_duration().as_secs_f64() / run.as_secs_f64().max(1e-9);
-        (runs as usize).saturating_sub(2 * search.confirmations() as usize)
+        let runs = budget.as_duration().as_nanos() / run.as_nanos().max(1);
+        usize::try_from(runs)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(2 * search.confirmations() as usize)
     }
 
     fn index_of(&mut self, setting: LabelledSetting) -> usize {

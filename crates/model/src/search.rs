@@ -1,6 +1,6 @@
 //! Search: which settings to try next, when there are more than can be tried.
 //!
-//! The caller runs what [`Search::next`] asks for, block by block, and gives the figures back. A few
+//! The caller runs what [`Search::step`] asks for, block by block, and gives the figures back. A few
 //! settings spread over the space come first, today's among them; from then on each block holds the
 //! settings that promise most by what is believed so far (`surrogate`), tried before or not, so bad
 //! ones are dropped after a run or two and leaders are repeated. It ends when it is unlikely that any
@@ -143,7 +143,7 @@ impl Search {
     }
 
     /// What to do next.
-    pub fn next(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         let start = self.start_size();
         if self.tried.len() < start {
             let mut first = self.space.spread(self.today, start - 1, &mut self.rng);

@@ -19,8 +19,8 @@ use crate::goal::{Direction, Goal};
 const BLOCK: usize = 4;
 /// Fewest fresh runs of the winner and of today's setting.
 const FEWEST_CONFIRMATIONS: u32 = 6;
-/// The share of all settings that is tried where no budget is given.
-const SHARE: f64 = 0.15;
+/// One in so many of all settings is tried where no budget is given: 15 %.
+const ONE_IN: (usize, usize) = (3, 20);
 /// The smallest effect that matters, as a ratio less 1.
 const SMALLEST_EFFECT: f64 = 0.03;
 /// When to stop: the chance that something is better by more than that.
@@ -67,9 +67,9 @@ impl PlanSearch {
 
     /// Runs of settings (each with every workload) that exploring takes where no budget says so.
     pub fn usual_budget(&self) -> usize {
-        let share = (SHARE * self.space.size() as f64).ceil();
+        let share = (self.space.size() * ONE_IN.0).div_ceil(ONE_IN.1);
         // Enough for the spread start and two blocks.
-        (share as usize).max(self.space.axes().len() + 3 + 2 * BLOCK)
+        share.max(self.space.axes().len() + 3 + 2 * BLOCK)
     }
 
     /// Fresh blocks that confirm a winner.
@@ -80,10 +80,12 @@ impl PlanSearch {
     /// What comes after the blocks in `results`, all of which must be complete; exploring takes at most
     /// `budget` runs of settings.
     pub fn next(&self, results: &Results, budget: usize) -> Next {
-        let explored = |row: &&Row| results.confirmed_from.is_none_or(|from| row.block < from);
+        let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
+        let confirmed_from = results.confirmed_from.filter(|from| blocks >= *from);
+        let explored = |row: &&Row| confirmed_from.is_none_or(|from| row.block < from);
         let rows: Vec<&Row> = results.rows.iter().filter(explored).collect();
         let mut search = self.search(results, &rows, budget);
-        if let Some(from) = results.confirmed_from {
+        if let Some(from) = confirmed_from {
             let fresh: BTreeSet<u32> =
                 results.rows.iter().map(|row| row.block).filter(|block| *block >= from).collect();
             let Some(leader) = search.leader() else {
@@ -99,7 +101,7 @@ impl PlanSearch {
         let step = if attempts.len() >= budget.saturating_mul(2) {
             Step::Stop(Ending::Budget) // many runs gave no figure
         } else {
-            search.next()
+            search.step()
         };
         match step {
             // Trials that never give a figure must not be tried for ever.
@@ -176,8 +178,7 @@ impl PlanSearch {
         let mut sum = 0.0;
         for wanted in &self.goal.objective {
             // Of all workloads that could have the figure, those that do.
-            let logs: Vec<f64> =
-                wanted.of(&results.workloads).iter().filter_map(|cell| figure(cell)).collect();
+            let logs: Vec<f64> = wanted.of(&results.workloads).iter().filter_map(figure).collect();
             if logs.is_empty() {
                 return None;
             }

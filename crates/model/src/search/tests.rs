@@ -59,7 +59,7 @@ fn a_budget_is_kept_and_the_leader_told() {
 fn runs_without_figures_are_left_out() {
     let mut search = Search::new(grid(&[4, 4]), 0, Vec::new(), options(1, 50));
     assert_eq!(search.leader(), None);
-    let Step::Try(first) = search.next() else { panic!() };
+    let Step::Try(first) = search.step() else { panic!() };
     search.record(first.iter().map(|&setting| Tried {
         setting,
         block: 0,
@@ -67,7 +67,7 @@ fn runs_without_figures_are_left_out() {
         figures_log: Vec::new(),
     }));
     assert_eq!(search.runs(), 0);
-    assert!(matches!(search.next(), Step::Try(_)));
+    assert!(matches!(search.step(), Step::Try(_)));
 }
 
 fn bowl(x: &[f64]) -> f64 {
@@ -107,7 +107,7 @@ fn run(system: &System, limits: &[Limit], seed: u64, budget: usize) -> (Leader, 
     let mut search = Search::new(system.space.clone(), 0, limits.to_vec(), options(seed, budget));
     let mut rng = Rng::split(seed, 1);
     let mut block = 0;
-    while let Step::Try(settings) = search.next() {
+    while let Step::Try(settings) = search.step() {
         let drift = 0.03 * rng.normal();
         let tried: Vec<Tried> = settings
             .into_iter()
