@@ -242,7 +242,7 @@ impl Elastic {
         let allowed = self.bounds.loss_ratio;
         let is_over = slots >= LONGEST_TEST;
         if loss + error < allowed || (is_over && loss <= allowed + error) {
-            if high + 1 <= self.highest() && self.rungs[high + 1].slots == 0 {
+            if high < self.highest() && self.rungs[high + 1].slots == 0 {
                 self.walk = Walk::Test { low: high, high: high + 1, slots: 0 };
                 return self.go(high + 1, "the rate did not fall: a longer delay");
             }
