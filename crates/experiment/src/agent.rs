@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::{
-    Generator, Key, ProbeOutcome, Prober, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window,
+    Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
+    Stop, Window,
 };
 use latput_trial::{Probe, Workload};
 use latput_units::CpuSet;
@@ -189,13 +190,14 @@ impl Service<'_> {
             )));
         }
         let prepared = std::mem::take(&mut self.prepared);
+        let progress = prepared.progress();
         let (stop, cpus) = (self.stop, self.host.cpus().clone());
         let (outcome, observed) = thread::scope(|scope| {
             let traffic = thread::Builder::new()
                 .name("traffic".to_owned())
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
-            let observed = self.host.observe(window, stop);
+            let observed = self.host.observe(window, stop, &progress);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, observed))
         })?;
@@ -207,6 +209,12 @@ impl Service<'_> {
 }
 
 impl Prepared {
+    /// A look at each part of the traffic.
+    fn progress(&self) -> Vec<Progress> {
+        let receivers = self.receivers.iter().map(Reflector::progress);
+        receivers.chain(self.sender.iter().map(Generator::progress)).collect()
+    }
+
     /// Each part in a thread of its own; the first error counts.
     fn run(self, window: Window, cpus: &CpuSet, stop: &Stop) -> Result<Outcome, Failure> {
         let Self { receivers, sender, prober } = self;

@@ -24,12 +24,18 @@ Examples:
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
   latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
 
-Fields: tcp_rr      request_bytes response_bytes burst connections nodelay
-        tcp_stream  message_bytes connections
-        udp_stream  datagram_bytes rate (or max) connections threads segmentation
-        udp_rr      request_bytes response_bytes burst connections threads timeout
+Fields: tcp_rr      request_bytes response_bytes burst nodelay
+        tcp_crr     request_bytes response_bytes nodelay (a connection to each transaction)
+        tcp_stream, tcp_maerts (from the system under test), tcp_bidir (both ways)
+                    message_bytes rate (or max)
+        fetch       object_bytes
+        rpc_read    clients outstanding read_bytes think think_distribution
+        udp_stream  datagram_bytes rate (or max) segmentation
+        udp_rr      request_bytes response_bytes burst timeout
         ping        rate_hz payload_bytes
         tcp_rr, udp_rr  rate_per_s gaps: requests leave when due (an open loop)
+        TCP and UDP connections threads count sut_cpus generator_cpus
+                    send_buffer_bytes receive_buffer_bytes congestion busy_poll prefer_busy_poll
         any         probe_hz (ICMP echo beside it)
 
 Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
