@@ -86,6 +86,9 @@ impl Generator {
         let nodelay = limits::nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
+            if limits::flows_back(&traffic) {
+                socket::reset_on_close(socket)?;
+            }
             socket::apply(socket, &workload.sockets)
         })?;
         let progress = Progress::new(threads, workload.count);

@@ -9,6 +9,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Window;
+use crate::limits;
 use crate::meter::Usage;
 use crate::schedule::Schedule;
 
@@ -299,7 +300,7 @@ pub fn combine(
         receiver_window: receiver.window,
         sent_bytes: sender.sent_bytes,
         received_bytes: receiver.received_bytes,
-        reverse: flows_back(&workload.traffic).then_some(FlowObservation {
+        reverse: limits::flows_back(&workload.traffic).then_some(FlowObservation {
             sent_bytes: receiver.sent_bytes,
             received_bytes: sender.received_bytes,
         }),
@@ -405,15 +406,6 @@ fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
 
 fn per_s(count: u64, window: Nanos) -> Option<f64> {
     (window > Nanos::ZERO).then(|| count as f64 / window.as_secs_f64())
-}
-
-/// Whether bulk flows from the system under test to the generator.
-fn flows_back(traffic: &Traffic) -> bool {
-    match traffic {
-        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
-        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
-        _ => false,
-    }
 }
 
 /// Bulk at a rate: each end that sends must have got rid of what was offered.

@@ -226,6 +226,9 @@ fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
     socket::prepare(&socket, limits::nodelay(&workload.traffic))?;
+    if matches!(workload.traffic, Traffic::TcpBulk { .. }) {
+        socket::reset_on_close(&socket)?;
+    }
     socket::apply(&socket, &workload.sockets)?;
     socket
         .set_reuse_address(true)

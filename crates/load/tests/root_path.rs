@@ -61,7 +61,7 @@ fn check_cut(workload: &Workload) {
 fn check_datagram(bytes: u64, fits: bool) {
     let workload = parsed(&format!("kind=udp_stream rate=10Mbps datagram_bytes={bytes}"));
     let (_reflector, generator) = connect(&workload);
-    let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(50)).unwrap();
+    let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(500)).unwrap();
     let result = generator.run(window, &Stop::new());
     if fits {
         assert!(result.unwrap().sent_bytes > 0);

@@ -365,10 +365,24 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
     }
 }
 
-/// What tells a workload from another of its kind, each with its unit in its name.
+/// What tells a workload from another of its kind, each with its unit in its name. What is no number
+/// (a congestion control, CPUs) is in the workload's name.
 pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str, u64)> {
+    let sockets = &workload.sockets;
+    let mut parameters = of_traffic(&workload.traffic);
+    parameters.extend(sockets.send_buffer.map(|size| ("send_buffer_bytes", size.get())));
+    parameters.extend(sockets.receive_buffer.map(|size| ("receive_buffer_bytes", size.get())));
+    parameters.extend(sockets.busy_poll.map(|time| ("busy_poll_ns", time.as_ns())));
+    parameters.extend(sockets.prefer_busy_poll.then_some(("prefer_busy_poll", 1)));
+    parameters.extend(workload.count.map(|count| ("end_count", count)));
+    parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
+    parameters
+}
+
+#[expect(clippy::too_many_lines, reason = "a table: one arm to a kind")]
+fn of_traffic(traffic: &latput_trial::Traffic) -> Vec<(&'static str, u64)> {
     use latput_trial::Traffic;
-    let mut parameters = match workload.traffic {
+    match *traffic {
         Traffic::TcpRr {
             request_bytes,
             response_bytes,
@@ -445,9 +459,7 @@ pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str
         Traffic::Ping { rate_hz, payload_bytes } => {
             vec![("rate_hz", u64::from(rate_hz)), ("payload_bytes", payload_bytes.get())]
         }
-    };
-    parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
-    parameters
+    }
 }
 
 /// The offered rate of an open loop.
