@@ -3,6 +3,7 @@
 //!
 //! Pure: no I/O, no clock, no threads.
 
+pub mod compare;
 pub mod goal;
 pub mod labels;
 mod pareto;
@@ -14,6 +15,7 @@ mod synthetic;
 mod warning;
 mod words;
 
+pub use compare::{Comparison, compare};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
 pub use summary::{Cell, Recommendation, Summary, too_wide};

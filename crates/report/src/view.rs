@@ -295,9 +295,10 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
     own.iter().copied().chain([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]).collect()
 }
 
-/// Whether the interval of this figure is wider than was asked for: the plan asks it of rates only.
-pub(crate) fn is_too_wide(cell: &Cell, traffic: &Traffic, metric: Metric) -> bool {
-    !cell.narrow_enough && metric == rate_metric(traffic)
+/// Whether the interval of this figure is wider than was asked for; it is asked of the figures of the
+/// stopping rule only.
+pub(crate) fn is_too_wide(cell: &Cell, metric: Metric) -> bool {
+    cell.too_wide.contains(&metric)
 }
 
 /// An estimate with a figure in it.

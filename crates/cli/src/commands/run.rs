@@ -12,6 +12,7 @@ use crate::commands::report;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
+use crate::precision::Precision;
 use crate::progress::Shown;
 
 /// Before the name of a system to simulate.
@@ -24,6 +25,7 @@ Examples:
   latput run examples/built-in.toml                   on the lab of this machine, needs root
   latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
   latput run plan.toml --on sim:server-10g            in the simulator, needs no root
+  latput run plan.toml --half-width 5% --repetitions 3..30
   latput run plan.toml --check                        only check the plan
 
 After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
@@ -41,6 +43,8 @@ pub(crate) struct Args {
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
     #[arg(long)]
     goal: Option<String>,
+    #[command(flatten)]
+    precision: Precision,
     /// Only check the plan and say how many trials it has.
     #[arg(long)]
     check: bool,
@@ -49,7 +53,9 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let text = read_plan(&self.plan)?;
-        let plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
+        let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
+        self.precision.apply(&mut plan.method)?;
+        let text = text + &self.precision.plan_lines();
         if self.check {
             if self.on.starts_with(SIMULATED) {
                 open_testbed(&self.on, &plan)?; // says what it cannot do; nothing is made
