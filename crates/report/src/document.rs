@@ -12,7 +12,7 @@ use latput_model::{Cell, Summary};
 use latput_stats as stats;
 use latput_trial::observation::{HostObservation, Observation};
 use latput_trial::results::{LabelledSetting, Row};
-use latput_trial::{Metric, Results, metric};
+use latput_trial::{Metric, Results, Traffic, metric};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -477,7 +477,7 @@ fn run(results: &Results, row: &Row) -> Run {
         started_unix_ms: row.started_unix_ms,
         metrics: Metric::ALL.iter().filter_map(value).collect(),
         percentiles_within_run: percentiles(&row.observation, results.confidence),
-        hosts: run_hosts(&row.observation),
+        hosts: run_hosts(traffic.as_ref(), &row.observation),
         checks_passed: passed.iter().map(|check| check.name.clone()).collect(),
         checks_failed: failed
             .iter()
@@ -497,7 +497,10 @@ fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, E
     Metric::ALL.iter().filter_map(of).collect()
 }
 
-fn run_hosts(observation: &Observation) -> Vec<RunHost> {
+fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHost> {
+    let demand = |host: &HostObservation| {
+        metric::service_demand_us(traffic?, observation, [host]).and_then(finite)
+    };
     let cpu_ratio = |host: &HostObservation| {
         let shares = cpu_shares(&host.cpu()).into_iter().flatten();
         CPU_PARTS.iter().map(|part| (*part).to_owned()).zip(shares).collect()
@@ -520,7 +523,7 @@ fn run_hosts(observation: &Observation) -> Vec<RunHost> {
             role: host.role.name().to_owned(),
             window_ns: host.window.as_ns(),
             cpu_ratio: cpu_ratio(host),
-            service_demand_us: metric::service_demand_us(observation, [host]).and_then(finite),
+            service_demand_us: demand(host),
             sampling_cpu_ns: host.sampling_cpu.as_ns(),
             rx_packets_count: host.interface.rx_packets,
             tx_packets_count: host.interface.tx_packets,

@@ -129,11 +129,12 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
         let parts: Vec<String> =
             parts.map(|(part, share)| format!("{part} {}", format::rough_percent(share))).collect();
         let _ = write!(text, "CPU of the {name}: {}", parts.join(", "));
-        let of_host = |run| metric::service_demand_us(run, hosts_named(run, &facts.host));
+        let traffic = view.traffic(cell.1);
+        let of_host = |run| metric::service_demand_us(&traffic, run, hosts_named(run, &facts.host));
         let demands: Vec<f64> = runs().filter_map(of_host).collect();
         if let Some(demand) = order::median(&demands, 0.5) {
             let metric = Metric::SutServiceDemandUs;
-            let figure = format::figure(metric, &view.traffic(cell.1), demand.value);
+            let figure = format::figure(metric, &traffic, demand.value);
             let _ = write!(text, "; service demand {figure}");
         }
         text.push('\n');
