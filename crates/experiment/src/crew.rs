@@ -15,8 +15,9 @@ use crate::combine::{self, Start};
 use crate::controller::{ANSWER_WITHIN, Agent, Crew};
 use crate::error::Error;
 use crate::host::chain;
+use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, Part, Request};
-use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 use crate::share;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
@@ -53,13 +54,13 @@ impl TrialRunner for Crew {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
             let started_unix_ms = unix_ms();
             set_hosts(self, &trial.set, stop)?;
-            let observation = observe(self, &trial.load, method, stop)?;
-            done(Done { trial, started_unix_ms, observation })?;
+            let observation = observe(self, &trial.load, method, stop, tell)?;
+            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
         }
         Ok(())
     }
@@ -91,17 +92,26 @@ fn observe(
     workload: &Workload,
     method: &Method,
     stop: &Stop,
+    tell: &mut dyn FnMut(News) -> Result<(), Error>,
 ) -> Result<Observation, Error> {
     let parts = prepare(crew, workload, stop)?;
     let clocks = crew.clocks(stop)?;
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
+    let interval = crew.interval();
     for (agent, clock) in crew.agents().iter_mut().zip(&clocks) {
         let (warmup, duration) = (method.warmup, method.duration);
-        agent.send(&Request::Go { at: clock.there(at), warmup, duration })?;
+        agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval })?;
     }
+    let names = crew.agents().iter().map(|agent| agent.spec.name.clone()).collect();
+    let mut joiner = Joiner::new(names, &workload.traffic);
+    let mut heard = |host, line| {
+        for interval in joiner.enter(host, line) {
+            let _only_results_can_fail = tell(News::Interval(interval));
+        }
+    };
     let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
-    let finished = crew.finished(within, stop)?;
+    let finished = crew.finished(within, stop, &mut heard)?;
     let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
     let joined = Joined { workload, method, parts, clocks, boot_ids };
     joined.observation(finished)

@@ -121,25 +121,31 @@ impl Host {
         Ok(())
     }
 
-    /// Counts over the window, and which knobs changed meanwhile.
+    /// Counts over the window, and which knobs changed meanwhile. `watch` sees each glance at the
+    /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
         window: Window,
         stop: &Stop,
+        watch: &mut dyn FnMut(&Glance),
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = read_state(&self.kernel, &self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
         sleep_until(window.start(), stop);
         let first = self.sampler.sample().map_err(broken)?;
+        watch(&self.sampler.glance().map_err(broken)?);
         let mut glances = Vec::new();
         let mut at = window.start() + GLANCE_EVERY;
         while at < window.end() && !stop.is_raised() {
             sleep_until(at, stop);
-            glances.push(self.sampler.glance().map_err(broken)?);
+            let glance = self.sampler.glance().map_err(broken)?;
+            watch(&glance);
+            glances.push(glance);
             at = at + GLANCE_EVERY;
         }
         sleep_until(window.end(), stop);
         let last = self.sampler.sample().map_err(broken)?;
+        watch(&self.sampler.glance().map_err(broken)?);
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }

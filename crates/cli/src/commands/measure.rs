@@ -14,6 +14,7 @@ use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::precision::Precision;
+use crate::progress::Watch;
 
 /// Run one workload now, repeated until its rate and the CPU utilisation of both ends are known well
 /// enough: 3 to 10 times, to +/- 2.5 % at 99 %, unless told otherwise.
@@ -52,6 +53,8 @@ pub(crate) struct Args {
     warmup: Nanos,
     #[command(flatten)]
     precision: Precision,
+    #[command(flatten)]
+    watch: Watch,
     /// Keep the runs in this results file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -60,6 +63,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let plan = self.plan()?;
+        let interval = self.watch.interval()?;
         let testbed = run::open_testbed(&self.target, &plan)?;
         // Without -o the runs are only wanted now: SQLite's own temporary database keeps them.
         let file = self.output.clone().unwrap_or_default();
@@ -68,7 +72,7 @@ impl Args {
             None => Archive::in_memory()?,
         };
         let text = format!("{plan:?}");
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive, interval)?;
         drop(testbed);
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;

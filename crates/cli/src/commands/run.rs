@@ -7,13 +7,14 @@ use latput_experiment::runner::{self, Ended, Run};
 use latput_experiment::{Archive, Testbed};
 use latput_model::{Goal, Summary};
 use latput_trial::{Plan, Workload};
+use latput_units::Nanos;
 
 use crate::commands::report;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
 use crate::precision::Precision;
-use crate::progress::Shown;
+use crate::progress::{Shown, Watch};
 
 /// Before the name of a system to simulate.
 const SIMULATED: &str = "sim:";
@@ -45,6 +46,8 @@ pub(crate) struct Args {
     goal: Option<String>,
     #[command(flatten)]
     precision: Precision,
+    #[command(flatten)]
+    watch: Watch,
     /// Only check the plan and say how many trials it has.
     #[arg(long)]
     check: bool,
@@ -76,7 +79,8 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let (testbed, mut archive) = open(&self.on, &plan, &self.output)?;
-        let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        let ended =
+            run_plan(context, &plan, &text, &testbed, &mut archive, self.watch.interval()?)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
     }
@@ -145,8 +149,9 @@ pub(crate) fn run_plan(
     plan_text: &str,
     testbed: &Testbed,
     archive: &mut Archive,
+    interval: Option<Nanos>,
 ) -> Result<Ended, Failure> {
-    let run = Run { plan, plan_text, testbed, stop: &context.stop };
+    let run = Run { plan, plan_text, testbed, interval, stop: &context.stop };
     Ok(runner::run(&run, archive, &mut Shown::new())?)
 }
 
