@@ -116,12 +116,14 @@ impl Host {
     }
 
     /// Counts over the window, and which knobs changed meanwhile. The window is over early when
-    /// the `traffic` of this host has counted what it was to count.
+    /// the `traffic` of this host has counted what it was to count. `watch` sees each glance at the
+    /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
         window: Window,
         stop: &Stop,
         traffic: &[Progress],
+        watch: &mut dyn FnMut(&Glance),
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
@@ -133,15 +135,19 @@ impl Host {
         };
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
+        watch(&self.sampler.glance().map_err(broken)?);
         let mut glances = Vec::new();
         let mut at = window.start() + GLANCE_EVERY;
         while at < window.end() && !is_over() {
             sleep_until(at, piece, is_over);
-            glances.push(self.sampler.glance().map_err(broken)?);
+            let glance = self.sampler.glance().map_err(broken)?;
+            watch(&glance);
+            glances.push(glance);
             at = at + GLANCE_EVERY;
         }
         sleep_until(window.end(), piece, is_over);
         let last = self.sampler.sample().map_err(broken)?;
+        watch(&self.sampler.glance().map_err(broken)?);
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }

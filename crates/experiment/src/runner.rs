@@ -11,6 +11,7 @@ use latput_units::{Nanos, Rng};
 
 use crate::archive::Archive;
 use crate::error::Error;
+use crate::interval::Interval;
 use crate::testbed::Testbed;
 
 /// What a trial on hosts takes beyond its traffic, about.
@@ -30,13 +31,14 @@ pub trait TrialRunner {
     /// Whether time is simulated: it then passes as the method says, however long the trials take.
     fn is_simulated(&self) -> bool;
 
-    /// Runs trials. `done` is told of each in this order, as soon as it and all before it are over.
+    /// Runs trials. `tell` hears of each in this order, as soon as it and all before it are over, and of
+    /// intervals of the one that runs.
     fn trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
     /// Puts everything back after the last trial.
@@ -63,6 +65,15 @@ pub struct Trial {
     pub seed: u64,
 }
 
+/// What a runner of trials tells.
+#[derive(Debug)]
+pub enum News {
+    /// A trial is over.
+    Done(Box<Done>),
+    /// What the running trial did in an interval; in no result.
+    Interval(Interval),
+}
+
 /// A trial that was run.
 #[derive(Debug)]
 pub struct Done {
@@ -78,6 +89,8 @@ pub struct Done {
 pub trait Progress {
     /// Something a person should know.
     fn remark(&mut self, text: &str);
+    /// What the running trial did in an interval.
+    fn interval(&mut self, interval: &Interval);
     /// One more trial is done.
     fn trial(&mut self, done: &TrialDone<'_>);
     /// Nothing more will come.
@@ -106,6 +119,8 @@ pub struct Run<'a> {
     pub plan_text: &'a str,
     /// What runs the trials.
     pub testbed: &'a Testbed,
+    /// Tell of every so much of a running trial; `None`: only of finished ones.
+    pub interval: Option<Nanos>,
     /// Set to end after the present moment.
     pub stop: &'a Stop,
 }
@@ -128,7 +143,7 @@ pub fn run(
     archive: &mut Archive,
     progress: &mut dyn Progress,
 ) -> Result<Ended, Error> {
-    let mut runner = run.testbed.open(run.plan, run.stop)?;
+    let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
@@ -304,7 +319,13 @@ impl Session<'_> {
         });
         let todo = todo.collect();
         let Run { plan, stop, .. } = self.run;
-        runner.trials(todo, &plan.method, stop, &mut |done| self.keep(done))
+        runner.trials(todo, &plan.method, stop, &mut |news| match news {
+            News::Done(done) => self.keep(*done),
+            News::Interval(interval) => {
+                self.progress.interval(&interval);
+                Ok(())
+            }
+        })
     }
 
     /// Stores a finished trial, then tells of it.

@@ -3,6 +3,7 @@
 //!
 //! Pure: no I/O, no clock, no threads.
 
+pub mod compare;
 pub mod goal;
 pub mod labels;
 mod pareto;
@@ -15,6 +16,7 @@ mod synthetic;
 mod warning;
 mod words;
 
+pub use compare::{Comparison, compare};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
 pub use search::Search;

@@ -12,6 +12,7 @@ pub mod outlier;
 pub mod paired;
 #[cfg(test)]
 mod testing;
+pub mod unpaired;
 
 pub use estimate::{Estimate, Method};
 pub use histogram::Histogram;
