@@ -3,6 +3,7 @@
 use crate::agenda::{NEVER, Time};
 use crate::core::Work;
 use crate::fifo::Fifo;
+use crate::frame::Frame;
 use crate::recorder::Recorder;
 use crate::scenario::Spacing;
 use crate::tcp::Tcp;
@@ -115,12 +116,76 @@ impl Task {
 /// What a socket speaks.
 #[derive(Debug)]
 pub(crate) enum Protocol {
-    /// Datagrams that wait for the process: when they were sent, and how large they are.
-    Datagrams {
-        waiting: Fifo<(Time, u32)>,
-        limit: usize,
-    },
+    /// Datagrams wait for the process.
+    Datagrams(Inbox),
     Tcp(Box<Tcp>),
+}
+
+/// Datagrams that wait in a socket.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    waiting: Fifo<Datagrams>,
+    len: u32,
+    limit: u32,
+}
+
+/// Datagrams that are alike: when they were sent, and how large each is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Datagrams {
+    pub(crate) sent_at: Time,
+    pub(crate) payload: u32,
+    pub(crate) count: u32,
+}
+
+impl Inbox {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self { waiting: Fifo::with_capacity(16), len: 0, limit }
+    }
+
+    /// How many wait.
+    #[inline]
+    pub(crate) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Payload of the first that waits.
+    #[inline]
+    pub(crate) fn first_payload(&self) -> Option<u32> {
+        self.waiting.front().map(|first| first.payload)
+    }
+
+    /// Puts as many packets of a train into the socket as there is room for; gives how many.
+    #[inline]
+    pub(crate) fn put(&mut self, frame: &Frame) -> u32 {
+        let count = frame.count().min(self.limit - self.len);
+        if count == 0 {
+            return 0;
+        }
+        self.len += count;
+        match self.waiting.back_mut() {
+            Some(last) if last.sent_at == frame.sent_at && last.payload == frame.payload => {
+                last.count += count;
+            }
+            _ => {
+                let Frame { sent_at, payload, .. } = *frame;
+                self.waiting.push(Datagrams { sent_at, payload, count });
+            }
+        }
+        count
+    }
+
+    /// The first ones that are alike, at most `most`.
+    #[inline]
+    pub(crate) fn take(&mut self, most: u32) -> Option<Datagrams> {
+        let first = self.waiting.front_mut()?;
+        if first.count <= most {
+            self.len -= first.count;
+            return self.waiting.pop();
+        }
+        self.len -= most;
+        first.count -= most;
+        Some(Datagrams { count: most, ..*first })
+    }
 }
 
 /// A socket; its peer is the one with the last bit of the index flipped.
@@ -151,8 +216,8 @@ impl End {
     /// Bytes (or, of datagrams, whole messages' bytes) that can be read at once.
     pub(crate) fn readable(&self) -> u64 {
         match &self.protocol {
-            Protocol::Datagrams { waiting, .. } => {
-                waiting.front().map_or(0, |(_, payload)| u64::from((*payload).max(1)))
+            Protocol::Datagrams(inbox) => {
+                inbox.first_payload().map_or(0, |payload| u64::from(payload.max(1)))
             }
             Protocol::Tcp(tcp) => tcp.readable(),
         }
@@ -196,15 +261,23 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A datagram reached its process.
-    pub(crate) fn datagram(&mut self, sent_at: Time, payload: u32, now: Time, window_from: Time) {
+    /// Datagrams reached their process.
+    pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window_from: Time) {
+        let Datagrams { sent_at, payload, count } = *datagrams;
         let transit = now.saturating_sub(sent_at);
-        self.received += 1;
-        self.received_bytes += u64::from(payload);
-        self.matched += u64::from(sent_at >= window_from);
-        self.latency.record(transit);
+        let many = u64::from(count);
+        self.received += many;
+        self.received_bytes += many * u64::from(payload);
+        self.matched += if sent_at >= window_from { many } else { 0 };
+        self.latency.record(transit, many);
         if let Some(last) = self.last_transit {
             self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;
+        }
+        // The others were under way for as long as the first.
+        if self.jitter_ns > 0.0 {
+            for _ in 1..count {
+                self.jitter_ns -= self.jitter_ns / 16.0;
+            }
         }
         self.last_transit = Some(transit);
     }

@@ -328,6 +328,7 @@ impl Tcp {
             end: 0,
             payload: u32::try_from(bytes).expect("a chunk is at most 64 KiB"),
             window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
+            more: 0,
             kind: Kind::Tcp,
         }
     }

@@ -263,7 +263,7 @@ impl World {
 fn retransmits(end: &End) -> u64 {
     match &end.protocol {
         crate::task::Protocol::Tcp(tcp) => tcp.retransmits,
-        crate::task::Protocol::Datagrams { .. } => 0,
+        crate::task::Protocol::Datagrams(_) => 0,
     }
 }
 

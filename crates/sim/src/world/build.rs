@@ -15,7 +15,7 @@ use crate::narrow::{id, size};
 use crate::port::{Far, Feed, Port};
 use crate::queue::{Queue, Wire};
 use crate::scenario::{Load, Scenario, Spacing, Traffic, Transport};
-use crate::task::{End, Program, Protocol, Tally, Task};
+use crate::task::{End, Inbox, Program, Protocol, Tally, Task};
 use crate::tcp::{Options, Tcp};
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
@@ -306,8 +306,7 @@ impl<'a> Builder<'a> {
             _ => 64,
         };
         let buffer = self.hosts[host].stack.receive_buffer.get();
-        let limit = (size(buffer / (payload + DATAGRAM_OVERHEAD)) as usize).max(1);
-        Protocol::Datagrams { waiting: Fifo::with_capacity(16), limit }
+        Protocol::Datagrams(Inbox::new(size(buffer / (payload + DATAGRAM_OVERHEAD)).max(1)))
     }
 
     fn tcp(&self, host: usize, peer: usize, nodelay: bool) -> Protocol {
@@ -328,24 +327,30 @@ impl<'a> Builder<'a> {
         most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
     }
 
-    /// Frames of a host with one queue leave at times known in advance, if nobody can pause it and jitter
-    /// is not drawn when a frame leaves.
-    fn foresee_ports(&mut self) {
+    /// The only queue of a host that any socket uses.
+    fn only_queue(&self, host: usize) -> Option<usize> {
+        let mut used = self.ends.iter().filter(|end| end.host == host).map(|end| end.queue);
+        let first = used.next().unwrap_or(self.hosts[host].first_queue);
+        used.all(|queue| queue == first).then_some(first)
+    }
+
+    /// Frames of a host that uses one queue leave at times known in advance, if nobody can pause it and
+    /// jitter is not drawn when a frame leaves.
+    fn foresee_ports(&mut self, only: &[Option<usize>]) {
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let has_jitter = self.scenario.network.latency_jitter_ratio > 0.0;
-        for (host, port) in self.hosts.iter().zip(&mut self.ports) {
-            port.is_foreseen = !pauses && !has_jitter && host.queues == 1;
+        for (only, port) in only.iter().zip(&mut self.ports) {
+            port.foreseen = if pauses || has_jitter { None } else { *only };
         }
     }
 
-    /// For each port the queue at its far end, where [`is_quiet`] holds.
-    fn quiet_queues(&self) -> Vec<Option<usize>> {
+    /// For each port the queue at its far end, if arrivals there may wait to be seen: one queue is used,
+    /// and there is no buffer in front of its ring.
+    fn quiet_queues(&self, only: &[Option<usize>]) -> Vec<Option<usize>> {
         // Pause frames come by the same wires and must be heeded at once.
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let far_queue = |port: &Port| match port.far {
-            Far::Host(host) if !pauses && is_quiet(&self.hosts[host]) => {
-                Some(self.hosts[host].first_queue)
-            }
+            Far::Host(host) if !pauses && self.hosts[host].fifo_bytes == 0 => only[host],
             Far::Host(_) | Far::Switch => None,
         };
         self.ports.iter().map(far_queue).collect()
@@ -382,8 +387,9 @@ impl<'a> Builder<'a> {
         }
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
-        let quiet_queues = self.quiet_queues();
-        self.foresee_ports();
+        let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();
+        let quiet_queues = self.quiet_queues(&only);
+        self.foresee_ports(&only);
         for (port, queue) in quiet_queues.iter().enumerate() {
             if let Some(queue) = queue {
                 self.queues[*queue].quiet_wire = Some(port);
@@ -422,11 +428,6 @@ impl<'a> Builder<'a> {
 #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
 const fn spread(hash: u64, count: usize) -> usize {
     (hash % count as u64) as usize
-}
-
-/// Whether arrivals at a host may wait to be seen: one queue, and no buffer in front of its ring.
-fn is_quiet(host: &HostState) -> bool {
-    host.queues == 1 && host.fifo_bytes == 0
 }
 
 fn plain(costs: &machine::Costs) -> Costs {

@@ -6,7 +6,7 @@ use super::World;
 use super::process::copying;
 use crate::agenda::Time;
 use crate::frame::{Frame, Kind};
-use crate::narrow::id;
+use crate::narrow::{id, short};
 use crate::scenario::Spacing;
 use crate::task::{Item, Program, Protocol};
 
@@ -46,11 +46,11 @@ impl World {
         batch: u32,
     ) -> Option<(Item, Time, Time)> {
         let &end = self.tasks[task].ready.front()?;
-        let Protocol::Datagrams { waiting, .. } = &self.ends[end as usize].protocol else {
+        let Protocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
             unreachable!("a sink has a datagram socket");
         };
-        let count = id(waiting.len()).min(batch);
-        let size = waiting.front().map_or(0, |(_, payload)| *payload);
+        let count = inbox.len().min(batch);
+        let size = inbox.first_payload().unwrap_or(0);
         let costs = &self.hosts[self.tasks[task].host].costs;
         let user = u64::from(count) * costs.user;
         let copied = u64::from(count) * copying(costs.copy_per_kib, size);
@@ -77,12 +77,15 @@ impl World {
         let tally = &mut self.tallies[socket.load];
         tally.sent += u64::from(group);
         tally.sent_bytes += u64::from(group) * u64::from(size);
-        let frame =
-            Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
-        let queue = socket.queue;
-        for _ in 0..group {
-            self.transmit(queue, frame);
-        }
+        let frame = Frame {
+            sent_at: due_at,
+            end: id(end) ^ 1,
+            payload: size,
+            more: short(group - 1),
+            kind,
+            ..Frame::default()
+        };
+        self.transmit(socket.queue, frame);
     }
 
     /// A sink has received datagrams.
@@ -91,10 +94,12 @@ impl World {
         let (now, window_from) = (self.now, self.window_from);
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
-        if let Protocol::Datagrams { waiting, .. } = &mut socket.protocol {
-            for _ in 0..count {
-                let (sent_at, payload) = waiting.pop().expect("the item counted what waits");
-                tally.datagram(sent_at, payload, now, window_from);
+        if let Protocol::Datagrams(inbox) = &mut socket.protocol {
+            let mut left = count;
+            while left > 0 {
+                let alike = inbox.take(left).expect("the item counted what waits");
+                left -= alike.count;
+                tally.datagrams(&alike, now, window_from);
             }
         }
         self.next_ready(core, task, end);

@@ -22,8 +22,16 @@ impl World {
         let cost = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
         match frame.kind {
             Kind::Udp => {
-                self.deliver_datagram(core, end, frame);
-                cost
+                self.deliver_datagrams(core, end, &frame.first(1));
+                if frame.more == 0 {
+                    return cost;
+                }
+                // The first may have moved the process that the others find.
+                let rest = frame.after(1);
+                let costs = &self.hosts[self.cores[core].host].costs;
+                let each = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
+                self.deliver_datagrams(core, end, &rest);
+                cost + u64::from(rest.count()) * each
             }
             Kind::Tcp => cost + self.deliver_segment(core, end, frame),
             Kind::EchoRequest => {
@@ -34,7 +42,7 @@ impl World {
             Kind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
-                tally.latency.record(self.now - frame.sent_at);
+                tally.latency.record(self.now - frame.sent_at, 1);
                 cost
             }
             Kind::Pause => unreachable!("pause frames end at the NIC"),
@@ -50,17 +58,16 @@ impl World {
     }
 
     #[inline]
-    fn deliver_datagram(&mut self, core: usize, end: usize, frame: &Frame) {
+    fn deliver_datagrams(&mut self, core: usize, end: usize, frame: &Frame) {
         let socket = &mut self.ends[end];
-        let Protocol::Datagrams { waiting, limit } = &mut socket.protocol else {
+        let Protocol::Datagrams(inbox) = &mut socket.protocol else {
             unreachable!("a datagram for a TCP socket");
         };
-        if waiting.len() >= *limit {
-            self.tallies[socket.load].socket_dropped += 1;
-            return;
+        let kept = inbox.put(frame);
+        self.tallies[socket.load].socket_dropped += u64::from(frame.count() - kept);
+        if kept > 0 {
+            self.make_ready(core, end);
         }
-        waiting.push((frame.sent_at, frame.payload));
-        self.make_ready(core, end);
     }
 
     fn deliver_segment(&mut self, core: usize, end: usize, frame: &Frame) -> Time {

@@ -258,7 +258,7 @@ impl World {
         tally.sent_bytes += u64::from(bytes);
         let paid = self.hosts[socket.host].costs.tx_packet;
         match &mut socket.protocol {
-            Protocol::Datagrams { .. } => {
+            Protocol::Datagrams(_) => {
                 let frame = Frame {
                     sent_at: self.now,
                     end: id(end) ^ 1,
@@ -292,7 +292,7 @@ impl World {
                 let started = self.ends[end].starts.pop().expect("a response has its request");
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
-                tally.latency.record(self.now - started);
+                tally.latency.record(self.now - started, 1);
                 if self.now < self.tasks[task].stop {
                     cost += self.send_request(end, request);
                 }
@@ -337,8 +337,8 @@ impl World {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
         match &mut socket.protocol {
-            Protocol::Datagrams { waiting, .. } => {
-                waiting.pop().expect("the item saw a datagram");
+            Protocol::Datagrams(inbox) => {
+                inbox.take(1).expect("the item saw a datagram");
                 0
             }
             Protocol::Tcp(tcp) => {
