@@ -51,7 +51,8 @@ pub(crate) struct Port {
     /// The far end asked for silence until then (802.3x).
     pub(crate) paused_until: Time,
     per_byte: u64,
-    fraction: u64,
+    /// What is beyond the whole nanosecond, in 2^-20 ns.
+    fraction: u32,
     latency: Time,
     jitter: f64,
     last_arrival: Time,
@@ -129,64 +130,58 @@ impl Port {
     /// How long `frame` takes; what does not fill a nanosecond is carried over to the next.
     #[inline]
     pub(crate) fn serialize(&mut self, frame: &Frame) -> Time {
-        let total = self.step(frame.counted_bytes()) + self.fraction;
-        self.fraction = total & ((1 << FRACTION) - 1);
-        total >> FRACTION
+        let pace = Pace { at: 0, fraction: self.fraction };
+        let Pace { at, fraction } = pace.from(1, self.step(frame.counted_bytes()));
+        self.fraction = fraction;
+        at
     }
 
     /// Sends a train of a foreseen port: after all that it has, from now on at the earliest. Each packet
     /// ends a descriptor of `completes` bytes, if any.
     #[inline]
-    pub(crate) fn foresee(&mut self, frame: Frame, completes: Option<u32>, now: Time) {
-        let bytes = frame.counted_bytes();
-        let step = self.step(bytes);
-        let mut rest = frame;
-        loop {
-            let part = rest.first(rest.count().min(self.longest_train));
-            self.foresee_part(&part, bytes, step, completes, now);
-            if part.more == rest.more {
-                return;
-            }
-            rest = rest.after(part.count());
+    pub(crate) fn foresee(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
+        if frame.count() <= self.longest_train {
+            return self.foresee_part(frame, completes, now);
         }
+        let part = frame.first(self.longest_train);
+        self.foresee_part(&part, completes, now);
+        self.foresee(&frame.after(self.longest_train), completes, now);
     }
 
     #[inline]
-    fn foresee_part(
-        &mut self,
-        frame: &Frame,
-        bytes: u32,
-        step: u64,
-        completes: Option<u32>,
-        now: Time,
-    ) {
+    fn foresee_part(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
+        let bytes = frame.counted_bytes();
+        let step = self.step(bytes);
+        // What follows without a gap and is alike joins the last train, whose end is where this begins.
         let is_behind = self.busy_until >= now;
         let before = self.busy_until.max(now);
-        let pace = Pace { at: before, fraction: self.fraction as u32 }.from(1, step);
-        let last = pace.from(u32::from(frame.more), step);
-        (self.busy_until, self.fraction) = (last.at, u64::from(last.fraction));
-        let (longest, latency) = (self.longest_train, self.latency);
-        if is_behind
-            && let Some(last) = self.departures.back_mut()
-            && last.bytes == bytes
-            && last.completes == completes
-            && last.pace.from(last.count(), step) == pace
-            && last.count() + frame.count() <= longest
-        {
-            last.more += short(frame.count());
-        } else {
-            self.departures.push(Departures { pace, bytes, more: frame.more, completes });
+        let pace = Pace { at: before, fraction: self.fraction }.from(1, step);
+        let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
+        (self.busy_until, self.fraction) = (last.at, last.fraction);
+        let longest = self.longest_train - frame.count();
+        match self.departures.back_mut() {
+            Some(last)
+                if is_behind
+                    && last.bytes == bytes
+                    && last.completes == completes
+                    && last.count() <= longest =>
+            {
+                last.more += short(frame.count());
+            }
+            _ => self.departures.push(Departures { pace, bytes, more: frame.more, completes }),
         }
-        let pace = Pace { at: pace.at + latency, ..pace };
-        if is_behind
-            && let Some(last) = self.wire.back_mut()
-            && last.frame.is_followed_by(frame)
-            && last.pace.from(last.frame.count(), step) == pace
-            && last.frame.count() + frame.count() <= longest
-        {
-            last.frame.more += short(frame.count());
-        } else {
-            self.wire.push(Travelling { pace, frame: *frame });
+        match self.wire.back_mut() {
+            Some(last)
+                if is_behind
+                    && last.frame.is_followed_by(frame)
+                    && last.frame.count() <= longest =>
+            {
+                last.frame.more += short(frame.count());
+            }
+            _ => {
+                let pace = Pace { at: pace.at + self.latency, ..pace };
+                self.wire.push(Travelling { pace, frame: *frame });
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::task::{Program, Protocol};
+use crate::task::{Program, Protocol, State};
 
 /// Marks a timer that is an answer's, not TCP's.
 const ANSWER: u32 = 1 << 31;
@@ -22,10 +22,11 @@ impl World {
         let cost = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
         match frame.kind {
             Kind::Udp => {
-                self.deliver_datagrams(core, end, &frame.first(1));
                 if frame.more == 0 {
+                    self.deliver_datagrams(core, end, frame);
                     return cost;
                 }
+                self.deliver_datagrams(core, end, &frame.first(1));
                 // The first may have moved the process that the others find.
                 let rest = frame.after(1);
                 let costs = &self.hosts[self.cores[core].host].costs;
@@ -97,11 +98,13 @@ impl World {
         let Some(task) = self.ends[end].task else {
             return;
         };
-        if !self.ends[end].is_ready {
-            self.ends[end].is_ready = true;
-            self.tasks[task].ready.push(id(end));
+        let owner = &mut self.tasks[task];
+        if !std::mem::replace(&mut self.ends[end].is_ready, true) {
+            owner.ready.push(id(end));
         }
-        self.wake(task, core);
+        if owner.state == State::Asleep {
+            self.wake(task, core);
+        }
     }
 
     /// Sends what TCP may send now; gives the CPU time of it.

@@ -20,11 +20,11 @@ impl World {
         let mut rest = frame;
         if self.queues[queue].qdisc.is_empty() {
             let count = self.queues[queue].tx_admit(&frame);
-            if count > 0 {
-                self.put_on_port(queue, frame.first(count));
-            }
             if count == frame.count() {
-                return;
+                return self.put_on_port(queue, &frame);
+            }
+            if count > 0 {
+                self.put_on_port(queue, &frame.first(count));
             }
             rest = frame.after(count);
         }
@@ -44,19 +44,19 @@ impl World {
             self.queues[queue].counters.tx_dropped += dropped;
             if let Some(frame) = frame {
                 self.queues[queue].tx_admit(&frame);
-                self.put_on_port(queue, frame);
+                self.put_on_port(queue, &frame);
             }
         }
     }
 
     /// What has its descriptors goes to the port: on a foreseen one onto the wire, at its time.
     #[inline]
-    fn put_on_port(&mut self, queue: usize, frame: Frame) {
+    fn put_on_port(&mut self, queue: usize, frame: &Frame) {
         let port = self.queues[queue].port;
         if self.ports[port].foreseen.is_some() {
-            return self.foresee(port, &frame);
+            return self.foresee(port, frame);
         }
-        self.queues[queue].tx.push(frame);
+        self.queues[queue].tx.push(*frame);
         self.start_port(port);
     }
 
@@ -90,15 +90,15 @@ impl World {
         if frame.is_chunk(mss) {
             let full = (frame.payload - 1) / mss;
             let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
-            port.foresee(packets, None, now);
+            port.foresee(&packets, None, now);
             let last = Frame {
                 payload: frame.payload - full * mss,
                 seq: frame.seq + u64::from(full * mss),
                 ..*frame
             };
-            port.foresee(last, bytes, now);
+            port.foresee(&last, bytes, now);
         } else {
-            port.foresee(*frame, bytes, now);
+            port.foresee(frame, bytes, now);
         }
         if was_quiet {
             self.update_wire(idx);
@@ -216,7 +216,7 @@ impl World {
         let frame = self.ports[port].arrive();
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(_) => self.receive(frame, Pace { at: self.now, fraction: 0 }, 0),
+            Far::Host(_) => self.receive(&frame, Pace { at: self.now, fraction: 0 }, 0),
             Far::Switch => self.forward(frame),
         }
         self.update_wire(port);
@@ -245,7 +245,7 @@ impl World {
         };
         while let Some((pace, frame)) = self.ports[port].arrive_before(until, u32::MAX) {
             let step = self.ports[port].step(frame.counted_bytes());
-            self.receive(frame, pace, step);
+            self.receive(&frame, pace, step);
         }
     }
 
@@ -293,7 +293,7 @@ impl World {
 
     /// Packets reach a NIC, at this pace.
     #[inline]
-    fn receive(&mut self, frame: Frame, pace: Pace, step: u64) {
+    fn receive(&mut self, frame: &Frame, pace: Pace, step: u64) {
         let queue = self.ends[frame.end as usize].queue;
         let ring = &self.queues[queue];
         let free = id(ring.rx_limit - ring.rx.len());
@@ -302,21 +302,21 @@ impl World {
             return self.put_in_ring(queue, frame, pace, step);
         }
         if free > 0 {
-            self.put_in_ring(queue, frame.first(free), pace, step);
+            self.put_in_ring(queue, &frame.first(free), pace, step);
         }
         for idx in free..count {
-            let packet = if idx == 0 { frame } else { frame.after(idx) };
+            let packet = if idx == 0 { *frame } else { frame.after(idx) };
             self.receive_without_descriptor(queue, packet.first(1));
         }
     }
 
     #[inline]
-    fn put_in_ring(&mut self, queue: usize, frame: Frame, pace: Pace, step: u64) {
+    fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: Pace, step: u64) {
         let ring = &mut self.queues[queue];
         let count = frame.count();
         ring.counters.rx_packets += u64::from(count);
         ring.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
-        ring.rx.push(frame);
+        ring.rx.push(*frame);
         if !ring.vector.coalescing().status_block {
             ring.visible += count as usize;
         }
@@ -348,7 +348,7 @@ impl World {
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
             self.queues[queue].waiting_bytes -= u64::from(frame.wire_bytes());
-            self.put_in_ring(queue, frame, Pace { at: self.now, fraction: 0 }, 0);
+            self.put_in_ring(queue, &frame, Pace { at: self.now, fraction: 0 }, 0);
         }
         let host = self.queues[queue].host;
         if self.hosts[host].paused_peer

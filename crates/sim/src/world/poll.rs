@@ -143,7 +143,7 @@ impl World {
         let mut cost = 0;
         for _ in 0..rx {
             let frame = self.backlogs[core].frames.pop().expect("the poll counted the backlog");
-            cost += self.merge_or_deliver(core, &mut merger, frame);
+            cost += self.merge_or_deliver(core, &mut merger, &frame);
         }
         cost += self.flush(core, &mut merger);
         if self.backlogs[core].frames.is_empty() {
@@ -210,7 +210,7 @@ impl World {
             left -= frame.count();
             match self.ends[frame.end as usize].rps_core {
                 Some(other) if other != core => self.steer(other, frame),
-                _ => cost += self.merge_or_deliver(core, &mut merger, frame),
+                _ => cost += self.merge_or_deliver(core, &mut merger, &frame),
             }
         }
         if !self.queues[queue].waiting.is_empty() || self.hosts[self.queues[queue].host].paused_peer
@@ -222,15 +222,15 @@ impl World {
 
     /// GRO: appends to the segment at hand what follows on.
     #[inline]
-    fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: Frame) -> Time {
+    fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: &Frame) -> Time {
         self.delivered += u64::from(frame.count());
         if frame.kind != Kind::Tcp || frame.payload == 0 {
             let cost = self.flush(core, merger);
-            return cost + self.deliver(core, &frame);
+            return cost + self.deliver(core, frame);
         }
         let merges = self.hosts[self.cores[core].host].stack.gro;
         let mut cost = 0;
-        let mut rest = frame;
+        let mut rest = *frame;
         loop {
             if merges && let Some(held) = &mut merger.held {
                 let fits = held.room_for(&rest).min(rest.count());
