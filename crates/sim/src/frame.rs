@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     #[default]
     Udp,
     Tcp,
+    /// A TCP segment that opens or closes a connection; `seq` says which step.
+    Control,
     EchoRequest,
     EchoReply,
     /// 802.3x: the host `end` wants silence for `payload` quanta of 512 bit times.
@@ -52,7 +54,7 @@ pub(crate) struct Frame {
 impl Frame {
     const fn headers(&self) -> u32 {
         match self.kind {
-            Kind::Tcp => TCP_HEADERS,
+            Kind::Tcp | Kind::Control => TCP_HEADERS,
             Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => DATAGRAM_HEADERS,
         }
     }
@@ -121,7 +123,7 @@ impl Frame {
                         && self.window == next.window
                         && self.echo == next.echo
                 }
-                Kind::EchoRequest | Kind::EchoReply | Kind::Pause => false,
+                Kind::Control | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => false,
             }
     }
 
@@ -143,7 +145,7 @@ pub(crate) const fn on_wire(counted_bytes: u32) -> u32 {
 /// The most payload that fits a packet of `mtu` bytes.
 pub(crate) const fn most_payload(kind: Kind, mtu: u32) -> u32 {
     match kind {
-        Kind::Tcp => mtu - TCP_HEADERS,
+        Kind::Tcp | Kind::Control => mtu - TCP_HEADERS,
         Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => mtu - DATAGRAM_HEADERS,
     }
 }

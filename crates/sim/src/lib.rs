@@ -29,6 +29,7 @@ mod tcp;
 mod train;
 pub mod validate;
 pub mod vector;
+mod workload;
 mod world;
 
 use latput_units::Nanos;
@@ -62,8 +63,8 @@ impl Simulation {
     /// Goes on for `span` and gives what happened in it.
     pub fn advance(&mut self, span: Nanos) -> Outcome {
         let from = self.world.start_window();
-        self.now = self.now + span;
-        self.world.run_until(self.now.as_ns());
+        let until = self.now + span;
+        self.now = Nanos::from_ns(self.world.run_until(until.as_ns()));
         let to = self.world.snapshot();
         outcome::collect(&self.world, &self.scenario, &from, &to)
     }
@@ -97,5 +98,6 @@ impl Simulation {
 pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     simulation.advance(scenario.warmup);
+    simulation.world.stop_at_counts(scenario);
     Ok(simulation.advance(scenario.duration))
 }

@@ -10,7 +10,7 @@ use latput_units::{CpuId, Nanos};
 use crate::core::Spent;
 use crate::narrow::id;
 use crate::queue::Counters;
-use crate::scenario::{Scenario, Traffic};
+use crate::scenario::{Load, Scenario, Traffic};
 use crate::task::Tally;
 use crate::world::{Snapshot, World};
 
@@ -37,6 +37,11 @@ pub struct LoadOutcome {
     /// Round trips of transactions and probes; of datagrams the delay from when each was due to when the
     /// process had it.
     pub latency: Histogram,
+    /// Of an open loop: round trips from when requests were really sent; `latency` is from when they were
+    /// due.
+    pub raw_latency: Option<Histogram>,
+    /// Transactions given up after their timeout.
+    pub lost: u64,
     /// Datagrams or probes sent.
     pub sent: u64,
     /// Payload that processes handed over, both directions.
@@ -126,7 +131,8 @@ impl Outcome {
         let probe = scenario
             .loads
             .iter()
-            .position(|load| matches!(load.traffic, Traffic::Probe { .. }))
+            .enumerate()
+            .position(|(idx, probe)| idx != load && matches!(probe.traffic, Traffic::Probe { .. }))
             .map(|probe| self.probe(probe));
         Observation {
             traffic: self.traffic(scenario, load),
@@ -151,9 +157,14 @@ impl Outcome {
                 traffic.transactions = Some(load.received);
                 traffic.latency = Some(load.latency.clone());
             }
-            Traffic::Datagrams { size, rate_pps, .. } => {
+            Traffic::Probe { .. } => {
                 traffic.retransmits = None;
-                traffic.offered_bps = Some(size.get() as f64 * 8.0 * rate_pps);
+                traffic.transactions = Some(load.received);
+                traffic.latency = Some(load.latency.clone());
+            }
+            Traffic::Datagrams { .. } => {
+                traffic.retransmits = None;
+                traffic.offered_bps = scenario.offered_bps(idx);
                 traffic.datagrams = Some(DatagramObservation {
                     sent: load.sent,
                     received: load.matched,
@@ -163,7 +174,8 @@ impl Outcome {
                     jitter_ns: load.jitter_ns,
                 });
             }
-            Traffic::Stream { .. } | Traffic::Probe { .. } | Traffic::Compute => {}
+            Traffic::Stream { .. } => traffic.offered_bps = scenario.offered_bps(idx),
+            Traffic::Compute => {}
         }
         traffic
     }
@@ -221,6 +233,28 @@ impl Outcome {
     }
 }
 
+impl Scenario {
+    /// The payload rate that a load and those counted with it offer; `None` if that is as much as goes.
+    fn offered_bps(&self, load: usize) -> Option<f64> {
+        let parts = self.loads.iter().enumerate();
+        let of_load =
+            |(idx, part): &(usize, &Load)| *idx == load || part.counted_with == Some(load);
+        parts
+            .filter(of_load)
+            .map(|(_, part)| match part.traffic {
+                Traffic::Datagrams { .. } if part.form.floods => None,
+                Traffic::Datagrams { size, rate_pps, .. } => {
+                    Some(size.get() as f64 * 8.0 * rate_pps)
+                }
+                Traffic::Stream { message, .. } => {
+                    part.form.arrivals.map(|arrivals| message.get() as f64 * 8.0 * arrivals.rate_hz)
+                }
+                _ => None,
+            })
+            .sum()
+    }
+}
+
 /// The difference of two snapshots of a finished run.
 pub(crate) fn collect(
     world: &World,
@@ -261,6 +295,8 @@ pub(crate) fn collect(
 fn load(tally: &Tally) -> LoadOutcome {
     LoadOutcome {
         latency: tally.latency.histogram(),
+        raw_latency: tally.raw_latency.as_ref().map(|raw| raw.histogram()),
+        lost: tally.lost,
         sent: tally.sent,
         sent_bytes: tally.sent_bytes,
         received: tally.received,

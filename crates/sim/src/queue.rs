@@ -7,6 +7,7 @@ use crate::agenda::Time;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::Driver;
+use crate::narrow::id;
 use crate::qdisc::Qdisc;
 use crate::scenario::{Adaptive, Host};
 use crate::train::Trains;
@@ -73,6 +74,8 @@ pub(crate) struct Queue {
     pub(crate) done_bytes: u64,
     pub(crate) byte_limit: Option<ByteLimit>,
     pub(crate) qdisc: Qdisc,
+    /// Sources that wait until their send buffer of so many packets has room.
+    pub(crate) blocked: Vec<(u32, u32)>,
     adaptive: Adaptive,
     /// Decided, and in force from then on.
     pending: Option<(Time, Coalescing)>,
@@ -123,6 +126,7 @@ impl Queue {
             done_bytes: 0,
             byte_limit: host.stack.bql.map(|bql| ByteLimit::new(bql.least, bql.most)),
             qdisc: Qdisc::new(host.stack.qdisc, wire.mss),
+            blocked: Vec::new(),
             adaptive: host.adaptive.clone(),
             pending: None,
             wanted,
@@ -154,6 +158,12 @@ impl Queue {
         }
         self.tx_used += count;
         count
+    }
+
+    /// Packets (or chunks) that the stack handed over and that the driver has not taken back.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u32 {
+        self.tx_used + id(self.qdisc.len())
     }
 
     /// The driver takes back what was sent.

@@ -1,5 +1,7 @@
 //! Processes: what they do next, and where they are in doing it.
 
+use latput_units::Rng;
+
 use crate::agenda::{NEVER, Time};
 use crate::core::Work;
 use crate::fifo::Fifo;
@@ -21,14 +23,53 @@ pub(crate) enum Program {
     Sink { batch: u32 },
     /// Receives a stream, `message` bytes at a time.
     Reader { message: u32 },
-    /// Sends a request, awaits the response; `to_start` first requests are still to be sent.
-    Client { request: u32, response: u32, to_start: u32 },
+    /// Sends a request, awaits the response.
+    Client { request: u32, response: u32 },
     /// Answers requests, `think` after each.
-    Server { request: u32, response: u32, think: Time },
+    Server { request: u32, response: u32, think: Think },
     /// Sends without end.
     Writer { message: u32 },
     /// Computes without end.
     Compute,
+}
+
+/// How long a server takes before it answers, without using its CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Think {
+    pub(crate) mean: Time,
+    pub(crate) varies: bool,
+}
+
+/// Times at which a process has something to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) gap_ns: f64,
+    pub(crate) spacing: Spacing,
+    pub(crate) next_at: f64,
+}
+
+impl Schedule {
+    /// The time that is next, and from now on the one after it; `share` of a gap later if evenly spaced.
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(crate) fn take(&mut self, share: f64, rng: &mut Rng) -> Time {
+        let at = self.next_at as Time;
+        self.next_at += share
+            * match self.spacing {
+                Spacing::Even => self.gap_ns,
+                Spacing::Poisson => exponential(rng, self.gap_ns),
+            };
+        at
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(crate) const fn next(&self) -> Time {
+        self.next_at as Time
+    }
+}
+
+/// A draw from the exponential distribution.
+pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -(1.0 - rng.uniform()).ln() * mean
 }
 
 /// Whether a process runs.
@@ -54,8 +95,10 @@ pub(crate) enum Item {
     Drain { end: u32, count: u32 },
     /// Poll work of a process that waits for its socket.
     Spin(Work),
-    /// The first request of a connection.
-    Start { end: u32 },
+    /// A request that no response lets go: the first ones, and those of an open loop, `due` at a time.
+    Start { end: u32, due: Option<Time> },
+    /// A connection to be opened.
+    Connect { end: u32 },
     /// `bytes` read, which complete a message (and send the next) or not.
     Receive { end: u32, bytes: u32, completes: bool },
     /// An answer whose time has come.
@@ -86,6 +129,16 @@ pub(crate) struct Task {
     pub(crate) item: Item,
     /// The agenda slot of its timer, if it has one.
     pub(crate) slot: Option<usize>,
+    /// An open loop's times.
+    pub(crate) schedule: Option<Schedule>,
+    /// An open loop sends before it reads, then reads before it sends.
+    pub(crate) sent_last: bool,
+    /// Its first socket, how many it has, and which is next to send.
+    pub(crate) first_end: usize,
+    pub(crate) connections: usize,
+    pub(crate) turn: usize,
+    /// A source without a pace: how many packets its send buffer holds.
+    pub(crate) flood: Option<u32>,
 }
 
 impl Task {
@@ -109,6 +162,12 @@ impl Task {
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
             slot: None,
+            schedule: None,
+            sent_last: false,
+            first_end: 0,
+            connections: 1,
+            turn: 0,
+            flood: None,
         }
     }
 }
@@ -133,6 +192,8 @@ pub(crate) struct Inbox {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Datagrams {
     pub(crate) sent_at: Time,
+    /// Of a response: when its request was sent.
+    pub(crate) echo: Time,
     pub(crate) payload: u32,
     pub(crate) count: u32,
 }
@@ -163,12 +224,16 @@ impl Inbox {
         }
         self.len += count;
         match self.waiting.back_mut() {
-            Some(last) if last.sent_at == frame.sent_at && last.payload == frame.payload => {
+            Some(last)
+                if last.sent_at == frame.sent_at
+                    && last.payload == frame.payload
+                    && last.echo == frame.echo =>
+            {
                 last.count += count;
             }
             _ => {
-                let Frame { sent_at, payload, .. } = *frame;
-                self.waiting.push(Datagrams { sent_at, payload, count });
+                let Frame { sent_at, echo, payload, .. } = *frame;
+                self.waiting.push(Datagrams { sent_at, echo, payload, count });
             }
         }
         count
@@ -188,6 +253,28 @@ impl Inbox {
     }
 }
 
+/// A request in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// When it was to be sent.
+    pub(crate) due: Time,
+    /// When it was.
+    pub(crate) sent: Time,
+}
+
+/// How the connection of a socket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// Open from the start to the end of the run.
+    Lasting,
+    /// A connection to each transaction: none now.
+    Closed,
+    /// Asked for.
+    Connecting,
+    /// For the transaction under way.
+    Open,
+}
+
 /// A socket; its peer is the one with the last bit of the index flipped.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -204,10 +291,25 @@ pub(crate) struct End {
     pub(crate) is_ready: bool,
     /// Bytes read of the message under way.
     pub(crate) consumed: u32,
-    /// Answers whose time has come and that the process has not sent.
+    /// Of a client, requests to send without a response before; of a server, answers whose time has come.
     pub(crate) owed: u32,
-    /// When the requests in flight were sent.
-    pub(crate) starts: Fifo<Time>,
+    /// Of a client: requests in flight.
+    pub(crate) starts: Fifo<Start>,
+    /// Requests whose answer never came and that wait for their timeout.
+    pub(crate) missing: Fifo<Start>,
+    /// Of a server: requests that it answers now, or when it has thought.
+    pub(crate) answering: Fifo<Start>,
+    pub(crate) thinking: Vec<(Time, Start)>,
+    /// How its connection stands.
+    pub(crate) link: Link,
+    /// The number of the connection under way.
+    pub(crate) connection: u64,
+    /// When it was begun.
+    pub(crate) connect_at: Time,
+    /// When a lost transaction is looked for; [`NEVER`] if nothing is in flight.
+    pub(crate) lost_at: Time,
+    /// How long a transaction may take; 0: it is waited for.
+    pub(crate) timeout: Time,
     /// Its earliest entry in the host's timers.
     pub(crate) timer_at: Time,
 }
@@ -225,6 +327,20 @@ impl End {
 }
 
 impl End {
+    /// The datagram request that was sent at this time; earlier ones without an answer are missing.
+    pub(crate) fn take_start(&mut self, sent: Time) -> Option<Start> {
+        while let Some(start) = self.starts.front()
+            && start.sent <= sent
+        {
+            let start = self.starts.pop()?;
+            if start.sent == sent {
+                return Some(start);
+            }
+            self.missing.push(start);
+        }
+        None
+    }
+
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host,
@@ -237,6 +353,14 @@ impl End {
             consumed: 0,
             owed: 0,
             starts: Fifo::with_capacity(4),
+            missing: Fifo::with_capacity(0),
+            answering: Fifo::with_capacity(4),
+            thinking: Vec::new(),
+            link: Link::Lasting,
+            connection: 0,
+            connect_at: 0,
+            lost_at: NEVER,
+            timeout: 0,
             timer_at: NEVER,
         }
     }
@@ -247,6 +371,10 @@ impl End {
 pub(crate) struct Tally {
     /// Round trips of transactions and probes; one-way delay of datagrams, from when they were due.
     pub(crate) latency: Recorder,
+    /// Open loops: round trips from when requests were really sent.
+    pub(crate) raw_latency: Option<Box<Recorder>>,
+    /// Transactions given up.
+    pub(crate) lost: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received: u64,
@@ -261,9 +389,29 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Nothing yet; with `keeps_raw`, of an open loop.
+    pub(crate) fn new(keeps_raw: bool) -> Self {
+        Self { raw_latency: keeps_raw.then(Box::default), ..Self::default() }
+    }
+
+    /// Nothing yet, of the same load.
+    pub(crate) fn cleared(&self) -> Self {
+        Self::new(self.raw_latency.is_some())
+    }
+
+    /// A transaction is complete.
+    #[inline]
+    pub(crate) fn transaction(&mut self, start: Start, now: Time) {
+        self.received += 1;
+        self.latency.record(now - start.due, 1);
+        if let Some(raw) = &mut self.raw_latency {
+            raw.record(now - start.sent, 1);
+        }
+    }
+
     /// Datagrams reached their process.
     pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window_from: Time) {
-        let Datagrams { sent_at, payload, count } = *datagrams;
+        let Datagrams { sent_at, payload, count, .. } = *datagrams;
         let transit = now.saturating_sub(sent_at);
         let many = u64::from(count);
         self.received += many;

@@ -1,12 +1,14 @@
 //! The running simulation: all components in flat tables, and the loop that lets the earliest act.
 
 mod build;
+mod connect;
 mod cpu;
 mod datagrams;
 mod deliver;
 mod network;
 mod poll;
 mod process;
+mod transactions;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +23,7 @@ use crate::machine::{Driver, Placement, Stack};
 use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::{Counters, Queue};
-use crate::scenario::Scenario;
+use crate::scenario::{Load, Scenario, Traffic};
 use crate::task::{End, Tally, Task};
 use crate::vector::Coalescing;
 use latput_moderate::Polling;
@@ -146,6 +148,9 @@ pub(crate) struct World {
     tallies: Vec<Tally>,
     rng: Rng,
     window_from: Time,
+    /// The window ends once load `.0` has `.1` units, each `.2` received bytes or, if that is 0, one
+    /// received item.
+    quotas: Vec<(usize, u64, u64)>,
     /// Packets made by any stack, and those that reached one, for the conservation check.
     sent: u64,
     delivered: u64,
@@ -154,8 +159,10 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Runs until `until`; nothing after it has happened then.
-    pub(crate) fn run_until(&mut self, until: Time) {
+    /// Runs until `until`, or until a quota is reached; gives that time. Nothing after it has happened
+    /// then.
+    pub(crate) fn run_until(&mut self, until: Time) -> Time {
+        let mut until = until;
         loop {
             let (time, slot) = self.agenda.next();
             if time > until || time == NEVER {
@@ -165,6 +172,9 @@ impl World {
             self.now = time;
             self.events += 1;
             self.act(slot);
+            if !self.quotas.is_empty() && self.has_enough() {
+                until = self.now;
+            }
             #[cfg(test)]
             if self.events.is_multiple_of(64) {
                 self.check_conservation();
@@ -174,6 +184,27 @@ impl World {
         for queue in 0..self.queues.len() {
             self.settle(queue, until + 1);
         }
+        until
+    }
+
+    /// From now on the counts of loads end the run.
+    pub(crate) fn stop_at_counts(&mut self, scenario: &Scenario) {
+        let quota = |(idx, load): (usize, &Load)| {
+            let unit = match load.traffic {
+                Traffic::Stream { message, .. } => message.get(),
+                _ => 0,
+            };
+            load.form.count.map(|count| (idx, count, unit))
+        };
+        self.quotas = scenario.loads.iter().enumerate().filter_map(quota).collect();
+    }
+
+    fn has_enough(&self) -> bool {
+        self.quotas.iter().any(|&(load, count, unit)| {
+            let tally = &self.tallies[load];
+            let done = tally.received_bytes.checked_div(unit).unwrap_or(tally.received);
+            done >= count
+        })
     }
 
     #[inline]
@@ -198,7 +229,7 @@ impl World {
     /// Forgets what was counted so far: the warm-up is over.
     pub(crate) fn start_window(&mut self) -> Snapshot {
         self.window_from = self.now;
-        self.tallies = self.tallies.iter().map(|_| Tally::default()).collect();
+        self.tallies = self.tallies.iter().map(Tally::cleared).collect();
         self.snapshot()
     }
 

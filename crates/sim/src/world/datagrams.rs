@@ -1,14 +1,12 @@
 //! Processes that send and receive datagrams, some with each call.
 
-use latput_units::Rng;
-
 use super::World;
 use super::process::copying;
 use crate::agenda::Time;
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::scenario::Spacing;
-use crate::task::{Item, Program, Protocol};
+use crate::task::{Item, Program, Protocol, exponential};
 
 impl World {
     /// The next group of a source: now if it is due, otherwise at its time if the core can be kept for it.
@@ -20,7 +18,13 @@ impl World {
         (size, group): (u32, u32),
         next_at: f64,
     ) -> Option<(Item, Time, Time)> {
-        let at = next_at as Time;
+        let mut at = next_at as Time;
+        if let Some(limit) = self.tasks[task].flood {
+            if self.is_send_buffer_full(task, limit) {
+                return None;
+            }
+            at = self.now;
+        }
         if at >= self.tasks[task].stop {
             return None;
         }
@@ -36,6 +40,35 @@ impl World {
         let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
         let group = u64::from(group);
         Some((Item::Emit, costs.syscall + group * each, group * costs.user))
+    }
+
+    /// Whether a source that knows no pace must wait for its packets to leave; it is woken then.
+    fn is_send_buffer_full(&mut self, task: usize, limit: u32) -> bool {
+        let queue = self.ends[self.tasks[task].first_end].queue;
+        let ring = &mut self.queues[queue];
+        if ring.unsent() < limit {
+            return false;
+        }
+        ring.blocked.push((id(task), limit));
+        true
+    }
+
+    /// Packets have left: sources wake up whose send buffer is half empty.
+    pub(super) fn wake_blocked(&mut self, queue: usize) {
+        let ring = &mut self.queues[queue];
+        let used = u64::from(ring.unsent());
+        let mut woken = Vec::new();
+        ring.blocked.retain(|&(task, limit)| {
+            let stays = 2 * used > u64::from(limit);
+            if !stays {
+                woken.push(task as usize);
+            }
+            stays
+        });
+        let core = ring.core;
+        for task in woken {
+            self.wake(task, core);
+        }
     }
 
     /// One receive call of a sink: what waits, up to its batch.
@@ -61,11 +94,15 @@ impl World {
     /// A source sends its datagram and plans the next.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     pub(super) fn emit(&mut self, task: usize) {
+        let floods = self.tasks[task].flood.is_some();
         let Program::Source { end, size, group, gap_ns, spacing, next_at } =
             &mut self.tasks[task].program
         else {
             unreachable!("only sources emit");
         };
+        if floods {
+            *next_at = self.now as f64;
+        }
         let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
         *next_at += match spacing {
             Spacing::Even => *gap_ns,
@@ -104,8 +141,4 @@ impl World {
         }
         self.next_ready(core, task, end);
     }
-}
-
-fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    -(1.0 - rng.uniform()).ln() * mean
 }

@@ -197,6 +197,9 @@ impl World {
         if tx > 0 {
             self.queues[queue].reap(tx, self.now);
             self.drain_qdisc(queue);
+            if !self.queues[queue].blocked.is_empty() {
+                self.wake_blocked(queue);
+            }
         }
     }
 

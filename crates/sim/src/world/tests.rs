@@ -6,7 +6,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
 
 use crate::Scenario;
 use crate::machine::{Bql, Congestion, Costs, Driver, Placement, Qdisc};
-use crate::scenario::{Host, Load, Network, Spacing, Traffic, Transport};
+use crate::scenario::{Arrivals, Host, Load, Network, Spacing, Traffic, Transport};
 use crate::vector::{Coalescing, Delay, Throttle};
 
 #[test]
@@ -222,6 +222,24 @@ fn random_load(rng: &mut Rng, hosts: usize) -> Load {
             think: Nanos::from_us([0, 0, 50][rng.below(3)]),
         },
     };
-    let load = Load::new(from, to, traffic);
+    let mut load = Load::new(from, to, traffic);
+    let arrivals = Some(Arrivals { rate_hz: 1e5 * rng.uniform() + 1.0, spacing: Spacing::Poisson });
+    match (traffic, rng.below(4)) {
+        (Traffic::RequestResponse { transport: Transport::Udp, .. }, 0) => {
+            load.form.timeout = Nanos::from_ms(1);
+        }
+        (Traffic::RequestResponse { .. } | Traffic::Stream { .. }, 1) => {
+            load.form.arrivals = arrivals;
+        }
+        (Traffic::RequestResponse { transport: Transport::Tcp { .. }, .. }, 2) => {
+            load.form.connects = true;
+            if let Traffic::RequestResponse { burst, .. } = &mut load.traffic {
+                *burst = 0;
+            }
+        }
+        (Traffic::RequestResponse { .. }, 3) => load.form.think_varies = true,
+        (Traffic::Datagrams { .. }, 0) => load.form.floods = true,
+        _ => {}
+    }
     if rng.below(3) == 0 { load.between(Nanos::from_ms(3), Nanos::from_ms(12)) } else { load }
 }
