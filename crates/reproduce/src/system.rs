@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latput_sim::Profile;
 use serde::Deserialize;
 
+use crate::kind::Kind;
 use crate::row::{Row, RowError};
 use crate::setting::Throttling;
 
@@ -113,6 +114,16 @@ impl Systems {
             )
         })?;
         Ok((machine, self.named(&machine.profile)))
+    }
+
+    /// The name of the profile that a row of this kind uses.
+    pub fn profile_of(&self, kind: Kind, row: &Row<'_>) -> Result<&str, RowError> {
+        match kind {
+            Kind::FqCodel => Ok("hs22-ixgbe"),
+            Kind::PingIdle => Ok("dragonfly-em"),
+            Kind::DevicePolling => Ok("freebsd-em"),
+            _ => Ok(&self.of(row)?.0.profile),
+        }
     }
 
     /// The profile that stands for a file without columns for the machine.

@@ -1,6 +1,6 @@
 //! Bulk transfer, and the four workloads with processes bound to CPUs.
 
-use latput_sim::scenario::{Load, Traffic};
+use latput_sim::scenario::{Host, Load, Traffic};
 use latput_units::{Bytes, Nanos};
 
 use super::rr::requests;
@@ -11,6 +11,19 @@ use crate::system::Systems;
 /// Sockets of `-s 128K -S 128K`, which Linux doubles.
 const SOCKETS: u32 = 262_144;
 
+/// The share of a socket's receive buffer that becomes window (`tcp_adv_win_scale` 2).
+const RECEIVE_SHARE: f64 = 0.75;
+/// The share of a send buffer that is payload: a full segment of 1448 bytes is charged with its page and
+/// its `sk_buff`, about 2300 bytes.
+const SEND_SHARE: f64 = 0.63;
+
+/// Sockets of these sizes, as much of them as carries payload.
+fn set_sockets(host: &mut Host, receive: u32, send: u32) {
+    let usable = |size: u32, share: f64| Bytes::new((f64::from(size) * share) as u64);
+    host.stack.receive_buffer = usable(receive, RECEIVE_SHARE);
+    host.stack.send_buffer = usable(send, SEND_SHARE);
+}
+
 /// One TCP stream from the measured system to the other one.
 pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
@@ -19,8 +32,7 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let send = row.whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
     let mut hosts = hosts(row, machine, profile)?;
     for host in &mut hosts {
-        host.stack.receive_buffer = Bytes::new(u64::from(receive));
-        host.stack.send_buffer = Bytes::new(u64::from(send));
+        set_sockets(host, receive, send);
     }
     let message = Bytes::new(u64::from(message));
     let loads = vec![Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })];
@@ -43,8 +55,7 @@ pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Ro
     let is_large = words.contains("32K request");
     if is_stream || is_large {
         for host in &mut hosts {
-            host.stack.receive_buffer = Bytes::new(u64::from(SOCKETS));
-            host.stack.send_buffer = Bytes::new(u64::from(SOCKETS));
+            set_sockets(host, SOCKETS, SOCKETS);
         }
     }
     let load = if is_stream {
