@@ -123,6 +123,10 @@ fn hosts(row: &Row<'_>, machine: &Machine, profile: &Profile) -> Result<[Host; 2
     moderation.apply(&mut sut);
     if moderation.on_both.unwrap_or(machine.set_alike) {
         moderation.apply(&mut other);
+    } else if let Some(frames) = machine.others_rx_frames
+        && moderation.rx_delay.is_some_and(|delay| delay != profile.sut.nic.coalescing.rx.delay)
+    {
+        other.nic.coalescing.rx.frames = frames;
     }
     Ok([sut, other])
 }

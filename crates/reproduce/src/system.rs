@@ -47,6 +47,9 @@ pub struct Machine {
     /// Whether the other hosts have the setting of the measured one unless the text says otherwise.
     #[serde(default)]
     pub set_alike: bool,
+    /// `rx-frames` of the other hosts while the measured one has a receive delay of its own.
+    #[serde(default)]
+    pub others_rx_frames: Option<u32>,
     /// The driver's default `InterruptThrottleRate` where it is not the profile's.
     #[serde(default)]
     pub default_throttle: Option<u32>,

@@ -11,17 +11,14 @@ use crate::system::Systems;
 /// Sockets of `-s 128K -S 128K`, which Linux doubles.
 const SOCKETS: u32 = 262_144;
 
-/// The share of a socket's receive buffer that becomes window (`tcp_adv_win_scale` 2).
-const RECEIVE_SHARE: f64 = 0.75;
-/// The share of a send buffer that is payload: a full segment of 1448 bytes is charged with its page and
-/// its `sk_buff`, about 2300 bytes.
-const SEND_SHARE: f64 = 0.63;
-
-/// Sockets of these sizes, as much of them as carries payload.
+/// A profile's buffers say how much of sockets of [`SOCKETS`] carries payload; others have as large a
+/// share.
 fn set_sockets(host: &mut Host, receive: u32, send: u32) {
-    let usable = |size: u32, share: f64| Bytes::new((f64::from(size) * share) as u64);
-    host.stack.receive_buffer = usable(receive, RECEIVE_SHARE);
-    host.stack.send_buffer = usable(send, SEND_SHARE);
+    let usable = |of: Bytes, size: u32| {
+        Bytes::new((of.get() * u64::from(size) / u64::from(SOCKETS)).max(2_920))
+    };
+    host.stack.receive_buffer = usable(host.stack.receive_buffer, receive);
+    host.stack.send_buffer = usable(host.stack.send_buffer, send);
 }
 
 /// One TCP stream from the measured system to the other one.
