@@ -67,6 +67,14 @@ impl Experiment {
         Ok(self.read(&outcome))
     }
 
+    /// The same with a shorter run, for searches.
+    pub fn shortened(mut self, share: f64) -> Self {
+        let times = |span: Nanos| Nanos::from_secs_f64(span.as_secs_f64() * share);
+        self.scenario.warmup = times(self.scenario.warmup);
+        self.scenario.duration = times(self.scenario.duration);
+        self
+    }
+
     fn read(&self, outcome: &Outcome) -> Vec<Option<f64>> {
         let busy = |host: usize| busy_ratio(&outcome.hosts[host]);
         let cores = |host: usize| outcome.hosts[host].cores.len() as f64;
@@ -115,6 +123,10 @@ fn hosts(row: &Row<'_>, machine: &Machine, profile: &Profile) -> Result<[Host; 2
     moderation.apply(&mut sut);
     if moderation.on_both.unwrap_or(machine.set_alike) {
         moderation.apply(&mut other);
+    } else if let Some(frames) = machine.others_rx_frames
+        && moderation.rx_delay.is_some_and(|delay| delay != profile.sut.nic.coalescing.rx.delay)
+    {
+        other.nic.coalescing.rx.frames = frames;
     }
     Ok([sut, other])
 }

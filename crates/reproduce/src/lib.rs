@@ -3,6 +3,8 @@
 //! Pure: texts in, predictions out; running jobs in parallel is for the edge. No published figure is read
 //! when a prediction is made: a row says what was measured, the profile and the simulation say the rest.
 
+pub mod anomaly;
+pub mod calibrate;
 pub mod experiment;
 pub mod kind;
 pub mod predict;

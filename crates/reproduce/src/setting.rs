@@ -96,7 +96,7 @@ impl Moderation {
                 Throttling::Dynamic(mode) => {
                     let policy = Policy::E1000(E1000::new(mode));
                     let interval = policy.initial().delay;
-                    coalescing.throttle = Throttle::HoldOff { interval };
+                    coalescing.throttle = Throttle::Gate { interval };
                     host.adaptive.throttle = Some(policy);
                 }
             }

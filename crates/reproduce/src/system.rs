@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latput_sim::Profile;
 use serde::Deserialize;
 
+use crate::kind::Kind;
 use crate::row::{Row, RowError};
 use crate::setting::Throttling;
 
@@ -46,6 +47,9 @@ pub struct Machine {
     /// Whether the other hosts have the setting of the measured one unless the text says otherwise.
     #[serde(default)]
     pub set_alike: bool,
+    /// `rx-frames` of the other hosts while the measured one has a receive delay of its own.
+    #[serde(default)]
+    pub others_rx_frames: Option<u32>,
     /// The driver's default `InterruptThrottleRate` where it is not the profile's.
     #[serde(default)]
     pub default_throttle: Option<u32>,
@@ -113,6 +117,16 @@ impl Systems {
             )
         })?;
         Ok((machine, self.named(&machine.profile)))
+    }
+
+    /// The name of the profile that a row of this kind uses.
+    pub fn profile_of(&self, kind: Kind, row: &Row<'_>) -> Result<&str, RowError> {
+        match kind {
+            Kind::FqCodel => Ok("hs22-ixgbe"),
+            Kind::PingIdle => Ok("dragonfly-em"),
+            Kind::DevicePolling => Ok("freebsd-em"),
+            _ => Ok(&self.of(row)?.0.profile),
+        }
     }
 
     /// The profile that stands for a file without columns for the machine.

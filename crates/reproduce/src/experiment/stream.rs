@@ -1,6 +1,6 @@
 //! Bulk transfer, and the four workloads with processes bound to CPUs.
 
-use latput_sim::scenario::{Load, Traffic};
+use latput_sim::scenario::{Host, Load, Traffic};
 use latput_units::{Bytes, Nanos};
 
 use super::rr::requests;
@@ -11,6 +11,16 @@ use crate::system::Systems;
 /// Sockets of `-s 128K -S 128K`, which Linux doubles.
 const SOCKETS: u32 = 262_144;
 
+/// A profile's buffers say how much of sockets of [`SOCKETS`] carries payload; others have as large a
+/// share.
+fn set_sockets(host: &mut Host, receive: u32, send: u32) {
+    let usable = |of: Bytes, size: u32| {
+        Bytes::new((of.get() * u64::from(size) / u64::from(SOCKETS)).max(2_920))
+    };
+    host.stack.receive_buffer = usable(host.stack.receive_buffer, receive);
+    host.stack.send_buffer = usable(host.stack.send_buffer, send);
+}
+
 /// One TCP stream from the measured system to the other one.
 pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
@@ -19,8 +29,7 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let send = row.whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
     let mut hosts = hosts(row, machine, profile)?;
     for host in &mut hosts {
-        host.stack.receive_buffer = Bytes::new(u64::from(receive));
-        host.stack.send_buffer = Bytes::new(u64::from(send));
+        set_sockets(host, receive, send);
     }
     let message = Bytes::new(u64::from(message));
     let loads = vec![Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })];
@@ -43,8 +52,7 @@ pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Ro
     let is_large = words.contains("32K request");
     if is_stream || is_large {
         for host in &mut hosts {
-            host.stack.receive_buffer = Bytes::new(u64::from(SOCKETS));
-            host.stack.send_buffer = Bytes::new(u64::from(SOCKETS));
+            set_sockets(host, SOCKETS, SOCKETS);
         }
     }
     let load = if is_stream {
