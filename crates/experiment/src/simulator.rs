@@ -13,7 +13,6 @@ use std::time::Duration;
 use latput_load::Stop;
 use latput_sim::validate::Invalid;
 use latput_sim::{Profile, Scenario};
-use latput_trial::observation::HostObservation;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Workload};
@@ -96,7 +95,6 @@ impl Simulator {
         for (host, described) in observation.hosts.iter_mut().zip(&scenario.hosts) {
             host.state = knobs::state(described, &scenario.network);
         }
-        without_those_in_flight(&mut observation);
         let flow = &observation.traffic;
         let checks = checks::of_packets(&trial.load.traffic, flow, &observation.hosts);
         observation.checks.extend(checks);
@@ -213,24 +211,6 @@ fn in_order(
         }
     }
     Ok(())
-}
-
-/// The simulation ends with its window. What was sent shortly before and has not arrived is under way,
-/// and not lost: no more can be lost than was dropped somewhere.
-fn without_those_in_flight(observation: &mut Observation) {
-    let dropped = |host: &HostObservation| {
-        let counters = &host.interface;
-        counters.rx_dropped + counters.tx_dropped + host.udp_receive_buffer_errors
-    };
-    let dropped: u64 = observation.hosts.iter().map(dropped).sum();
-    if let Some(datagrams) = &mut observation.traffic.datagrams {
-        datagrams.lost = datagrams.lost.min(dropped);
-        datagrams.received = datagrams.sent - datagrams.lost;
-    }
-    if let Some(probe) = &mut observation.probe {
-        let lost = probe.sent.saturating_sub(probe.received).min(dropped);
-        probe.received = probe.sent - lost;
-    }
 }
 
 /// An error in the words of plans: a trial has one load and, beside it, the probe.

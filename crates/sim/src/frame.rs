@@ -111,7 +111,8 @@ impl Frame {
         let is_alike = self.kind == next.kind
             && self.end == next.end
             && self.payload == next.payload
-            && self.sent_at == next.sent_at;
+            && self.sent_at == next.sent_at
+            && self.echo == next.echo;
         is_alike
             && match self.kind {
                 Kind::Udp => true,
@@ -121,7 +122,6 @@ impl Frame {
                         && self.seq + follows == next.seq
                         && self.ack == next.ack
                         && self.window == next.window
-                        && self.echo == next.echo
                 }
                 Kind::Control | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => false,
             }

@@ -39,6 +39,11 @@ pub use scenario::Scenario;
 pub use validate::Invalid;
 use vector::Coalescing;
 
+/// What is under way at the end of a window has this long to arrive, as latput's own receiver waits.
+const LONGEST_DRAIN: Nanos = Nanos::from_ms(500);
+/// Between two looks whether all of it has.
+const DRAIN_STEP: Nanos = Nanos::from_us(200);
+
 /// A run that can be looked at, and changed, while it goes on.
 #[derive(Debug)]
 pub struct Simulation {
@@ -67,6 +72,21 @@ impl Simulation {
         self.now = Nanos::from_ns(self.world.run_until(until.as_ns()));
         let to = self.world.snapshot();
         outcome::collect(&self.world, &self.scenario, &from, &to)
+    }
+
+    /// Goes on until what was sent in the window has arrived or is lost, and counts it: datagrams and
+    /// echoes. Nothing else in `outcome` changes.
+    fn drain(&mut self, outcome: &mut Outcome) {
+        self.world.end_window();
+        let mut waited = Nanos::ZERO;
+        while waited < LONGEST_DRAIN && self.world.awaits_late() {
+            self.now = self.now + DRAIN_STEP;
+            waited = waited + DRAIN_STEP;
+            self.world.run_until(self.now.as_ns());
+        }
+        for (load, tally) in outcome.loads.iter_mut().zip(self.world.tallies()) {
+            load.late = tally.late;
+        }
     }
 
     /// Sets the moderation of every vector of a host, as `ethtool -C` does.
@@ -99,5 +119,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     simulation.advance(scenario.warmup);
     simulation.world.stop_at_counts(scenario);
-    Ok(simulation.advance(scenario.duration))
+    let mut outcome = simulation.advance(scenario.duration);
+    simulation.drain(&mut outcome);
+    Ok(outcome)
 }

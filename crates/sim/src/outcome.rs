@@ -52,8 +52,10 @@ pub struct LoadOutcome {
     pub received_bytes: u64,
     /// Datagrams dropped at a full socket.
     pub socket_dropped: u64,
-    /// Datagrams both sent and received in the window.
+    /// Datagrams or echoes both sent and received in the window.
     pub matched: u64,
+    /// Datagrams or echoes sent in the window and received after its end.
+    pub late: u64,
     /// Interarrival jitter at the end (RFC 3550, section 6.4.1), nanoseconds.
     pub jitter_ns: f64,
 }
@@ -167,8 +169,8 @@ impl Outcome {
                 traffic.offered_bps = scenario.offered_bps(idx);
                 traffic.datagrams = Some(DatagramObservation {
                     sent: load.sent,
-                    received: load.matched,
-                    lost: load.sent.saturating_sub(load.matched),
+                    received: load.matched + load.late,
+                    lost: load.sent.saturating_sub(load.matched + load.late),
                     reordered: 0,
                     duplicates: 0,
                     jitter_ns: load.jitter_ns,
@@ -182,7 +184,8 @@ impl Outcome {
 
     fn probe(&self, idx: usize) -> ProbeObservation {
         let load = &self.loads[idx];
-        ProbeObservation { sent: load.sent, received: load.received, rtt: load.latency.clone() }
+        let received = load.matched + load.late;
+        ProbeObservation { sent: load.sent, received, rtt: load.latency.clone() }
     }
 
     fn host(&self, scenario: &Scenario, idx: usize) -> HostObservation {
@@ -303,6 +306,7 @@ fn load(tally: &Tally) -> LoadOutcome {
         received_bytes: tally.received_bytes,
         socket_dropped: tally.socket_dropped,
         matched: tally.matched,
+        late: tally.late,
         jitter_ns: tally.jitter_ns,
     }
 }

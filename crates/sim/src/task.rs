@@ -381,8 +381,12 @@ pub(crate) struct Tally {
     pub(crate) received_bytes: u64,
     /// Dropped at a full socket.
     pub(crate) socket_dropped: u64,
-    /// Datagrams received that were sent in the window too.
+    /// Datagrams and echoes received that were sent in the window too.
     pub(crate) matched: u64,
+    /// Datagrams and echoes of the window that arrived after its end.
+    pub(crate) late: u64,
+    /// How many were under way then.
+    pub(crate) awaited: u64,
     /// RFC 3550, section 6.4.1.
     pub(crate) jitter_ns: f64,
     last_transit: Option<Time>,
@@ -409,14 +413,27 @@ impl Tally {
         }
     }
 
+    /// Datagrams or echoes that left the process at `sent` have arrived: in their window, or late.
+    #[inline]
+    pub(crate) fn arrived(&mut self, sent: Time, count: u64, now: Time, (from, to): (Time, Time)) {
+        if sent <= from || sent > to {
+            return;
+        }
+        if now <= to {
+            self.matched += count;
+        } else {
+            self.late += count;
+        }
+    }
+
     /// Datagrams reached their process.
-    pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window_from: Time) {
-        let Datagrams { sent_at, payload, count, .. } = *datagrams;
+    pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
+        let Datagrams { sent_at, echo, payload, count } = *datagrams;
         let transit = now.saturating_sub(sent_at);
         let many = u64::from(count);
         self.received += many;
         self.received_bytes += many * u64::from(payload);
-        self.matched += if sent_at >= window_from { many } else { 0 };
+        self.arrived(echo, many, now, window);
         self.latency.record(transit, many);
         if let Some(last) = self.last_transit {
             self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;

@@ -80,7 +80,6 @@ impl Pace {
 
     /// The pace from packet `idx` on.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to 20 bits")]
     pub(crate) const fn from(&self, idx: u32, step: u64) -> Self {
         let total = self.fraction as u64 + idx as u64 * step;
         let fraction = (total & ((1 << FRACTION) - 1)) as u32;
@@ -103,6 +102,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::cast_possible_truncation, reason = "small draws")]
+
     use latput_units::Rng;
 
     use super::*;

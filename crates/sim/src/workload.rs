@@ -18,7 +18,8 @@ pub(crate) const SUT: usize = 1;
 const RECEIVE_BATCH: u32 = 32;
 /// Datagrams that latput's own sender hands over per call when nothing holds it back.
 const LARGEST_GROUP: u32 = 64;
-/// What a client sends to ask for an object or a read: about an HTTP or NFSv3 request with its headers.
+/// What a client sends to ask for an object or a read: about an HTTP or `NFSv3` request with its
+/// headers.
 const REQUEST: Bytes = Bytes::new(128);
 
 /// The loads of a workload, and the probe beside it.
@@ -89,6 +90,7 @@ fn bind(loads: &mut [Load], workload: &Workload) {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each kind")]
 fn traffic(wanted: &Wanted) -> Vec<Load> {
     let requests = |transport, request, response, burst, think, form: Form| {
         move |connections: u32| {
@@ -142,12 +144,19 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
             let tcp = Transport::Tcp { nodelay: true };
             spread(connections, threads, requests(tcp, REQUEST, object_bytes, 0, now, plain))
         }
-        Wanted::RpcRead { clients, outstanding, read_bytes, think } => {
-            let Think { mean, distribution } = think;
+        Wanted::RpcRead {
+            clients,
+            outstanding,
+            read_bytes,
+            think: Think { mean, distribution },
+        } => {
             let form = Form { think_varies: distribution == Distribution::Exponential, ..plain };
             let tcp = Transport::Tcp { nodelay: true };
-            let burst = outstanding.saturating_sub(1);
-            spread(clients, clients, requests(tcp, REQUEST, read_bytes, burst, mean, form))
+            spread(
+                clients,
+                clients,
+                requests(tcp, REQUEST, read_bytes, outstanding - 1, mean, form),
+            )
         }
         Wanted::TcpBulk { direction, message_bytes, connections, threads, rate } => {
             bulk(direction, message_bytes, connections, threads, rate)

@@ -148,6 +148,8 @@ pub(crate) struct World {
     tallies: Vec<Tally>,
     rng: Rng,
     window_from: Time,
+    /// When it ended; [`NEVER`] while it goes on.
+    window_to: Time,
     /// The window ends once load `.0` has `.1` units, each `.2` received bytes or, if that is 0, one
     /// received item.
     quotas: Vec<(usize, u64, u64)>,
@@ -185,6 +187,23 @@ impl World {
             self.settle(queue, until + 1);
         }
         until
+    }
+
+    /// The measured window is over: nothing new is sent, and what was sent in it is counted as late.
+    pub(crate) fn end_window(&mut self) {
+        self.window_to = self.now;
+        self.quotas.clear();
+        for tally in &mut self.tallies {
+            tally.awaited = tally.sent.saturating_sub(tally.matched);
+        }
+        for task in &mut self.tasks {
+            task.stop = task.stop.min(self.now);
+        }
+    }
+
+    /// Whether a datagram or an echo of the window has not been received.
+    pub(crate) fn awaits_late(&self) -> bool {
+        self.tallies.iter().any(|tally| tally.late < tally.awaited)
     }
 
     /// From now on the counts of loads end the run.

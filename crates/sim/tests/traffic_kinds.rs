@@ -1,5 +1,6 @@
 //! Every kind of traffic that a plan can ask for, on hosts where everything is free, against what its
 //! definition says.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use latput_sim::Profile;
 use latput_sim::outcome::Outcome;

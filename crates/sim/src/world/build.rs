@@ -457,6 +457,7 @@ impl<'a> Builder<'a> {
             tallies: self.scenario.loads.iter().map(tally).collect(),
             rng: self.rng,
             window_from: 0,
+            window_to: NEVER,
             quotas: Vec::new(),
             sent: 0,
             delivered: 0,

@@ -116,6 +116,7 @@ impl World {
         tally.sent_bytes += u64::from(group) * u64::from(size);
         let frame = Frame {
             sent_at: due_at,
+            echo: self.now,
             end: id(end) ^ 1,
             payload: size,
             more: short(group - 1),
@@ -128,7 +129,7 @@ impl World {
     /// A sink has received datagrams.
     pub(super) fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
         self.keep_spinning(task, end);
-        let (now, window_from) = (self.now, self.window_from);
+        let (now, window) = (self.now, (self.window_from, self.window_to));
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
         if let Protocol::Datagrams(inbox) = &mut socket.protocol {
@@ -136,7 +137,7 @@ impl World {
             while left > 0 {
                 let alike = inbox.take(left).expect("the item counted what waits");
                 left -= alike.count;
-                tally.datagrams(&alike, now, window_from);
+                tally.datagrams(&alike, now, window);
             }
         }
         self.next_ready(core, task, end);

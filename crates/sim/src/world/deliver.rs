@@ -50,6 +50,7 @@ impl World {
             Kind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
+                tally.arrived(frame.echo, 1, self.now, (self.window_from, self.window_to));
                 tally.latency.record(self.now - frame.sent_at, 1);
                 cost
             }

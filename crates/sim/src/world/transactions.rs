@@ -259,9 +259,10 @@ impl World {
     /// The answer to a request is due when the server has thought.
     #[expect(clippy::cast_possible_truncation, reason = "think times stay far below 2^52")]
     fn answer_later(&mut self, end: usize, think: Think, request: Start) {
-        let span = match think.varies {
-            false => think.mean,
-            true => exponential(&mut self.rng, think.mean as f64) as Time,
+        let span = if think.varies {
+            exponential(&mut self.rng, think.mean as f64) as Time
+        } else {
+            think.mean
         };
         let at = self.now + span;
         self.ends[end].thinking.push((at, request));
