@@ -8,6 +8,7 @@ pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod set;
 pub(crate) mod show;
+pub(crate) mod sim;
 pub(crate) mod tune;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Restore(restore::Args),
     Report(report::Args),
     Lab(lab::Args),
+    Sim(sim::Args),
     Agent(agent::Args),
 }
 
@@ -41,6 +43,7 @@ impl Command {
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Lab(args) => args.run(context),
+            Self::Sim(args) => args.run(context),
             Self::Agent(args) => args.run(context),
         }
     }

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::Stop;
+pub use latput_sim::trace::Trace;
 use latput_sim::validate::Invalid;
 use latput_sim::{Profile, Scenario};
 use latput_trial::plan::Method;
@@ -100,6 +101,20 @@ impl Simulator {
         observation.checks.extend(checks);
         Ok(observation)
     }
+}
+
+/// A trial whose every packet is kept: `system` under a setting, for a duration after a warm-up.
+pub fn trace(
+    system: &str,
+    set: &LabelledSetting,
+    load: &Workload,
+    method: &Method,
+    seed: u64,
+) -> Result<Trace, Error> {
+    let simulator = Simulator::of(system)?;
+    let scenario = simulator.scenario(set, load, method, seed)?;
+    latput_sim::trace::record(&scenario)
+        .map_err(|invalid| Error::Simulator { testbed: simulator.name(), problem: plain(&invalid) })
 }
 
 impl TrialRunner for Simulator {

@@ -173,6 +173,11 @@ impl Core {
         level
     }
 
+    /// What runs, since when it has been charged, and the process at the process level.
+    pub(crate) fn running(&self) -> (Level, Time, Option<u32>) {
+        (self.level, self.since, self.task)
+    }
+
     /// Charges the running item up to `now`.
     #[inline]
     pub(crate) fn charge(&mut self, now: Time) {

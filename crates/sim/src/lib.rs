@@ -26,6 +26,7 @@ pub mod scenario;
 mod setting;
 mod task;
 mod tcp;
+pub mod trace;
 mod train;
 pub mod validate;
 pub mod vector;

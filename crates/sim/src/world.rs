@@ -24,7 +24,8 @@ use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::{Counters, Queue};
 use crate::scenario::{Load, Scenario, Traffic};
-use crate::task::{End, Tally, Task};
+use crate::task::{End, Program, Tally, Task};
+use crate::trace::Log;
 use crate::vector::Coalescing;
 use latput_moderate::Polling;
 
@@ -158,6 +159,8 @@ pub(crate) struct World {
     delivered: u64,
     /// Events handled.
     pub(crate) events: u64,
+    /// What a traced run keeps.
+    pub(crate) log: Option<Box<Log>>,
 }
 
 impl World {
@@ -204,6 +207,41 @@ impl World {
     /// Whether a datagram or an echo of the window has not been received.
     pub(crate) fn awaits_late(&self) -> bool {
         self.tallies.iter().any(|tally| tally.late < tally.awaited)
+    }
+
+    /// From now on no packet waits until somebody looks: each is handled at its own time.
+    pub(crate) fn handle_each_packet(&mut self) {
+        self.quiet_queues.fill(None);
+        self.queues.iter_mut().for_each(|queue| queue.quiet_wire = None);
+        self.ports.iter_mut().for_each(|port| port.foreseen = None);
+    }
+
+    /// Packets in each receive ring.
+    pub(crate) fn in_rings(&self) -> impl Iterator<Item = usize> {
+        self.queues.iter().map(|queue| queue.rx.len())
+    }
+
+    /// What each process is, for people.
+    pub(crate) fn process_names(&self, scenario: &Scenario) -> Vec<String> {
+        let name = |task: &Task| {
+            let many = scenario.loads.len() > 1;
+            let load = self.ends.get(task.first_end).filter(|_| many);
+            let kind = match task.program {
+                Program::Ksoftirqd => return String::from("ksoftirqd"),
+                Program::PollThread(queue) => {
+                    let first = self.hosts[task.host].first_queue;
+                    return format!("napi thread of queue {}", queue - first);
+                }
+                Program::Source { .. } => "sender",
+                Program::Sink { .. } | Program::Reader { .. } => return String::from("receiver"),
+                Program::Client { .. } => "client",
+                Program::Server { .. } => return String::from("server"),
+                Program::Writer { .. } => "sender",
+                Program::Compute => return String::from("compute"),
+            };
+            load.map_or_else(|| kind.to_owned(), |end| format!("{kind} of load {}", end.load))
+        };
+        self.tasks.iter().map(name).collect()
     }
 
     /// From now on the counts of loads end the run.

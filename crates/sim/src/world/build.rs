@@ -462,6 +462,7 @@ impl<'a> Builder<'a> {
             sent: 0,
             delivered: 0,
             events: 0,
+            log: None,
         }
     }
 }

@@ -186,6 +186,9 @@ impl World {
                 self.update_wire(port);
             }
             if matches!(self.ports[port].feed, Feed::Rings { .. }) {
+                if let Some(log) = &mut self.log {
+                    log.packet(self.now, port, false, &frame);
+                }
                 let bytes = frame.counted_bytes();
                 self.sent_from_ring(queue, &Departures::one(self.now, bytes, completes));
             }
@@ -313,6 +316,10 @@ impl World {
     #[inline]
     fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: Pace, step: u64) {
         let ring = &mut self.queues[queue];
+        if let Some(log) = &mut self.log {
+            log.packet(pace.at, ring.host, true, frame);
+            log.arrived(pace.at, queue);
+        }
         let count = frame.count();
         ring.counters.rx_packets += u64::from(count);
         ring.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
@@ -333,6 +340,9 @@ impl World {
         let bytes = u64::from(frame.wire_bytes());
         if ring.waiting_bytes + bytes > host.fifo_bytes {
             ring.counters.rx_dropped += 1;
+            if let Some(log) = &mut self.log {
+                log.dropped(self.now, queue);
+            }
             return;
         }
         ring.waiting_bytes += bytes;
@@ -383,6 +393,9 @@ impl World {
         ring.visible = ring.rx.len();
         if event == Event::Interrupt {
             ring.interrupted();
+            if let Some(log) = &mut self.log {
+                log.interrupt(self.now, queue);
+            }
             let core = ring.core;
             self.update_vector(queue);
             self.update_quiet(queue);

@@ -211,6 +211,9 @@ impl World {
         while left > 0 {
             let frame = self.queues[queue].rx_pop(left);
             left -= frame.count();
+            if let Some(log) = &mut self.log {
+                log.taken(self.now, queue);
+            }
             match self.ends[frame.end as usize].rps_core {
                 Some(other) if other != core => self.steer(other, frame),
                 _ => cost += self.merge_or_deliver(core, &mut merger, &frame),

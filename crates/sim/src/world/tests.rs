@@ -46,9 +46,7 @@ fn what_waits_to_be_seen_changes_nothing() {
         scenario.network.latency_jitter_ratio = 0.0;
         let lazy = crate::run(&scenario).unwrap();
         let mut world = super::build(&scenario);
-        world.quiet_queues.fill(None);
-        world.queues.iter_mut().for_each(|queue| queue.quiet_wire = None);
-        world.ports.iter_mut().for_each(|port| port.foreseen = None);
+        world.handle_each_packet();
         let mut simulation =
             crate::Simulation { scenario: scenario.clone(), world, now: Nanos::ZERO };
         simulation.advance(scenario.warmup);
