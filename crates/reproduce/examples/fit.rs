@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Plans {
     profile: Vec<Plan>,
 }
-fn run_all(jobs: &[(Experiment, u64)]) -> Vec<Vec<Option<f64>>> {
+fn run_all(jobs: &[(Experiment, u64)]) -> Vec<Vec<Option<latput_reproduce::experiment::Figure>>> {
     let next = AtomicUsize::new(0);
     let out = std::sync::Mutex::new(vec![Vec::new(); jobs.len()]);
     std::thread::scope(|s| {

@@ -13,7 +13,7 @@ pub use parameter::Parameter;
 use serde::Deserialize;
 
 use crate::anomaly::Anomalies;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Figure};
 use crate::kind::{Kind, Scale};
 use crate::row::{Row, RowError};
 use crate::setting::Moderation;
@@ -122,7 +122,7 @@ pub struct Cells {
 }
 
 /// Runs experiments with their seeds, in any order or in parallel.
-pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<f64>>>;
+pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<Figure>>>;
 
 impl Cells {
     /// The cells of `profile` in these files (name and table).
@@ -381,7 +381,7 @@ impl Search<'_> {
         let figures = (self.run_all)(&jobs);
         let residuals = cells.cells.iter().zip(figures).map(|(cell, figures)| {
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
-                let predicted = figures.get(idx).copied().flatten().unwrap_or(0.0);
+                let predicted = figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
                 let log = (predicted.max(1e-9) / published).ln().clamp(-5.0, 5.0);
                 (cell.kind.measured()[idx].scale, weight, log)
             };

@@ -1,6 +1,7 @@
 //! From a row to a run: which hosts, what flows between them, and which figures the published file
 //! would show.
 
+mod freebsd;
 mod rr;
 mod stream;
 
@@ -29,6 +30,22 @@ pub struct Experiment {
     reading: Reading,
 }
 
+/// A figure of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// Its mean.
+    pub value: f64,
+    /// Where nine in ten single samples of the run lie, if the published figure is one sample.
+    pub within: Option<(f64, f64)>,
+}
+
+impl Figure {
+    /// A figure of a whole run.
+    pub const fn plain(value: f64) -> Self {
+        Self { value, within: None }
+    }
+}
+
 /// Which figures of an outcome a row asks for, in the order of [`Kind::measured`].
 #[derive(Clone, Debug, PartialEq)]
 enum Reading {
@@ -38,6 +55,14 @@ enum Reading {
     Instance(Option<usize>),
     /// Mbit/s, and CPU per KiB at both ends.
     Bytes,
+    /// Round trip of pings, in milliseconds times this; a single ping lies in its band.
+    Ping(f64),
+    /// Idle time of the measured system in per cent.
+    Idle,
+    /// Stream payload rate in Mbit/s, times a factor.
+    Payload(f64),
+    /// One report of iperf with a look at `top` on one host.
+    Iperf(freebsd::Report),
 }
 
 impl Experiment {
@@ -52,17 +77,17 @@ impl Experiment {
             Kind::Stream => stream::stream(row, systems),
             Kind::Binding => stream::binding(row, systems),
             Kind::TwoConcurrent => rr::two_concurrent(row, systems),
-            Kind::FqCodel | Kind::PingIdle | Kind::DevicePolling => {
-                Err(row.error("", "not simulated yet"))
-            }
+            Kind::PingIdle => freebsd::ping_idle(row, systems),
+            Kind::DevicePolling => freebsd::device_polling(row, systems),
+            Kind::FqCodel => Err(row.not_simulated("codel", "not simulated yet")),
         }
     }
 
-    /// The figures of one run; each seed has its own start phases, order of arrivals and costs.
-    pub fn run(&self, seed: u64) -> Result<Vec<Option<f64>>, Invalid> {
+    /// The figures of one run, in the order of [`Kind::measured`]; each seed has its own start phases, order
+    /// of arrivals and costs.
+    pub fn run(&self, seed: u64) -> Result<Vec<Option<Figure>>, Invalid> {
         let mut scenario = self.scenario.clone();
-        let mut rng = Rng::split(seed, 0);
-        scenario.seed = rng.next_u64();
+        scenario.seed = Rng::split(seed, 0).next_u64();
         let outcome = latput_sim::run(&scenario)?;
         Ok(self.read(&outcome))
     }
@@ -75,19 +100,20 @@ impl Experiment {
         self
     }
 
-    fn read(&self, outcome: &Outcome) -> Vec<Option<f64>> {
+    fn read(&self, outcome: &Outcome) -> Vec<Option<Figure>> {
         let busy = |host: usize| busy_ratio(&outcome.hosts[host]);
         let cores = |host: usize| outcome.hosts[host].cores.len() as f64;
         let rr_rate = |idx: usize| outcome.per_second(outcome.loads[idx].received);
         let all_rr = || (0..outcome.loads.len()).map(rr_rate).sum::<f64>();
-        match self.reading {
+        let payload = |idx: usize| 8e-6 * outcome.per_second(outcome.loads[idx].received_bytes);
+        match &self.reading {
             Reading::Transactions => {
                 let rate = all_rr();
                 with_cpu(rate, [busy(SUT), busy(OTHER)], [cores(SUT), cores(OTHER)], rate)
             }
             Reading::Instance(which) => {
                 let rate = which.map_or_else(all_rr, rr_rate);
-                vec![Some(rate), Some(100.0 * busy(SUT)), Some(100.0 * busy(OTHER))]
+                plain([rate, 100.0 * busy(SUT), 100.0 * busy(OTHER)])
             }
             Reading::Bytes => {
                 let bytes: u64 = outcome.loads.iter().map(|load| load.received_bytes).sum();
@@ -95,14 +121,22 @@ impl Experiment {
                 let both = [busy(SUT), busy(OTHER)];
                 with_cpu(8e-6 * per_second, both, [cores(SUT), cores(OTHER)], per_second / 1_024.0)
             }
+            Reading::Ping(unit) => vec![freebsd::ping(&outcome.loads[0].latency, *unit)],
+            Reading::Idle => plain([100.0 * (1.0 - busy(SUT))]),
+            Reading::Payload(factor) => plain([payload(0) * factor]),
+            Reading::Iperf(report) => report.read(outcome),
         }
     }
 }
 
 /// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit.
-fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<f64>> {
+fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<Figure>> {
     let demand = |host: usize| busy[host] * cores[host] * 1e6 / units;
-    [rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)].map(Some).to_vec()
+    plain([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
+}
+
+fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<Figure>> {
+    values.map(|value| Some(Figure::plain(value))).to_vec()
 }
 
 fn busy_ratio(host: &HostOutcome) -> f64 {

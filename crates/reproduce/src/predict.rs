@@ -1,6 +1,6 @@
 //! Predictions with their band: several seeds of one experiment, summarised.
 
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Figure};
 
 /// A predicted figure and where nine in ten runs like it lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,26 +20,38 @@ const T90: [f64; 30] = [
     1.703, 1.701, 1.699, 1.697,
 ];
 
-/// Runs an experiment with `seeds` seeds; one prediction per measured column, `None` where a row does
-/// not measure it.
-pub fn predict(
-    experiment: &Experiment,
-    seeds: u32,
-) -> Result<Vec<Option<Prediction>>, latput_sim::Invalid> {
-    let mut runs = Vec::new();
-    for seed in 0..seeds.max(2) {
-        runs.push(experiment.run(u64::from(seed))?);
-    }
-    let columns = runs[0].len();
-    Ok((0..columns).map(|column| summarise(runs.iter().map(|run| run[column]))).collect())
+/// Summarises the runs of one experiment under several seeds: one prediction per measured column, `None`
+/// where a row does not measure it.
+pub fn summarise(runs: &[Vec<Option<Figure>>]) -> Vec<Option<Prediction>> {
+    let columns = runs.first().map_or(0, Vec::len);
+    (0..columns).map(|column| prediction(runs.iter().map(|run| run[column]))).collect()
 }
 
-fn summarise(values: impl Iterator<Item = Option<f64>>) -> Option<Prediction> {
-    let values: Vec<f64> = values.collect::<Option<Vec<f64>>>()?;
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let t = T90[(values.len() - 2).min(T90.len() - 1)];
-    let half = t * variance.sqrt() * (1.0 + 1.0 / count).sqrt();
+/// Runs an experiment with seeds 0 to `seeds`, one after the other.
+pub fn predict(
+    experiment: &Experiment,
+    seeds: u64,
+) -> Result<Vec<Option<Prediction>>, latput_sim::Invalid> {
+    let runs: Result<Vec<_>, _> = (0..seeds).map(|seed| experiment.run(seed)).collect();
+    Ok(summarise(&runs?))
+}
+
+fn prediction(figures: impl Iterator<Item = Option<Figure>>) -> Option<Prediction> {
+    let figures: Vec<Figure> = figures.collect::<Option<Vec<Figure>>>()?;
+    let count = figures.len() as f64;
+    let mean_of = |part: &dyn Fn(&Figure) -> f64| figures.iter().map(part).sum::<f64>() / count;
+    let mean = mean_of(&|figure| figure.value);
+    if figures.iter().all(|figure| figure.within.is_some()) {
+        let end = |pick: fn((f64, f64)) -> f64| {
+            mean_of(&|figure| figure.within.map_or(figure.value, pick))
+        };
+        return Some(Prediction { value: mean, low: end(|ends| ends.0), high: end(|ends| ends.1) });
+    }
+    let Some(freedom) = figures.len().checked_sub(2) else {
+        return Some(Prediction { value: mean, low: mean, high: mean });
+    };
+    let squares = figures.iter().map(|figure| (figure.value - mean).powi(2)).sum::<f64>();
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let half = T90[freedom.min(T90.len() - 1)] * deviation * (1.0 + 1.0 / count).sqrt();
     Some(Prediction { value: mean, low: (mean - half).max(0.0), high: mean + half })
 }

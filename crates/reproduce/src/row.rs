@@ -12,6 +12,19 @@ pub struct RowError {
     pub column: String,
     /// What is wrong, and the mend.
     pub problem: String,
+    /// How bad it is.
+    pub kind: RowErrorKind,
+}
+
+/// What follows from a [`RowError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowErrorKind {
+    /// The value cannot be: the file is refused.
+    Impossible,
+    /// No profile stands for the machine: the row has no prediction.
+    UnknownMachine,
+    /// The row is no measurement, or one that nothing simulates: it has no prediction.
+    NotSimulated,
 }
 
 /// One row.
@@ -34,7 +47,22 @@ impl<'a> Row<'a> {
 
     /// An error of this row.
     pub fn error(&self, column: &str, problem: impl Into<String>) -> RowError {
-        RowError { row: self.idx + 1, column: column.to_owned(), problem: problem.into() }
+        self.error_of(RowErrorKind::Impossible, column, problem)
+    }
+
+    /// A row that is no measurement, or one that nothing simulates.
+    pub fn not_simulated(&self, column: &str, problem: impl Into<String>) -> RowError {
+        self.error_of(RowErrorKind::NotSimulated, column, problem)
+    }
+
+    /// A row of a machine that no profile stands for.
+    pub fn unknown_machine(&self, column: &str, problem: impl Into<String>) -> RowError {
+        self.error_of(RowErrorKind::UnknownMachine, column, problem)
+    }
+
+    fn error_of(&self, kind: RowErrorKind, column: &str, problem: impl Into<String>) -> RowError {
+        let (row, column, problem) = (self.idx + 1, column.to_owned(), problem.into());
+        RowError { row, column, problem, kind }
     }
 
     /// A whole number in a range; `None` if the field is empty.

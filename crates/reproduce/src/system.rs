@@ -12,6 +12,8 @@ use crate::setting::Throttling;
 /// The shipped profiles that published machines use.
 const SHIPPED: &[&str] = &[
     include_str!("../../../data/systems/bl25p-tg3.toml"),
+    include_str!("../../../data/systems/dragonfly-em.toml"),
+    include_str!("../../../data/systems/freebsd-em.toml"),
     include_str!("../../../data/systems/rx1600-e1000.toml"),
     include_str!("../../../data/systems/rx1600-tg3-2.6.8.toml"),
     include_str!("../../../data/systems/rx1600-tg3-2.6.12.toml"),
@@ -107,7 +109,7 @@ impl Systems {
             let known = self.machines.iter().map(|m| format!("{} with {}", m.system, m.driver));
             let known: std::collections::BTreeSet<String> = known.collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
-            row.error(
+            row.unknown_machine(
                 "system",
                 format!(
                     "no profile for the machine `{system}`, driver `{driver}` {version}, kernel `{}`; \
