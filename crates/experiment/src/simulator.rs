@@ -16,7 +16,8 @@ use latput_sim::validate::Invalid;
 use latput_sim::{Profile, Scenario};
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Observation, Plan, Workload};
+use latput_trial::workload::Direction;
+use latput_trial::{Observation, Plan, Traffic, Workload};
 
 use crate::checks;
 use crate::error::Error;
@@ -95,6 +96,9 @@ impl Simulator {
         let mut observation = outcome.observation(&scenario, 0);
         for (host, described) in observation.hosts.iter_mut().zip(&scenario.hosts) {
             host.state = knobs::state(described, &scenario.network);
+        }
+        if !flows_back(&trial.load.traffic) {
+            observation.traffic.reverse = None;
         }
         let flow = &observation.traffic;
         let checks = checks::of_packets(&trial.load.traffic, flow, &observation.hosts);
@@ -226,6 +230,15 @@ fn in_order(
         }
     }
     Ok(())
+}
+
+/// Whether payload flows from the system under test to the generator.
+fn flows_back(traffic: &Traffic) -> bool {
+    match traffic {
+        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
+        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
+        _ => false,
+    }
 }
 
 /// An error in the words of plans: a trial has one load and, beside it, the probe.

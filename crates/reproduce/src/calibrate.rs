@@ -381,7 +381,8 @@ impl Search<'_> {
         let figures = (self.run_all)(&jobs);
         let residuals = cells.cells.iter().zip(figures).map(|(cell, figures)| {
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
-                let predicted = figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
+                let predicted =
+                    figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
                 let log = (predicted.max(1e-9) / published).ln().clamp(-5.0, 5.0);
                 (cell.kind.measured()[idx].scale, weight, log)
             };

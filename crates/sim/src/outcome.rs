@@ -2,15 +2,15 @@
 
 use latput_stats::Histogram;
 use latput_trial::observation::{
-    Check, CpuObservation, CpuTime, DatagramObservation, HostObservation, InterfaceCounters,
-    NapiObservation, Observation, ProbeObservation, TrafficObservation,
+    Check, CpuObservation, CpuTime, DatagramObservation, FlowObservation, HostObservation,
+    InterfaceCounters, NapiObservation, Observation, ProbeObservation, Role, TrafficObservation,
 };
 use latput_units::{CpuId, Nanos};
 
 use crate::core::Spent;
 use crate::narrow::id;
 use crate::queue::Counters;
-use crate::scenario::{Load, Scenario, Traffic};
+use crate::scenario::{Load, Scenario, Traffic, Transport};
 use crate::task::Tally;
 use crate::world::{Snapshot, World};
 
@@ -46,10 +46,16 @@ pub struct LoadOutcome {
     pub sent: u64,
     /// Payload that processes handed over, both directions.
     pub sent_bytes: u64,
+    /// Of those, towards the generator.
+    pub reverse_sent_bytes: u64,
     /// Transactions completed, datagrams or probe replies received.
     pub received: u64,
-    /// Payload that the receiving process got.
+    /// Payload that processes got, both directions.
     pub received_bytes: u64,
+    /// Of those, by the generator.
+    pub reverse_received_bytes: u64,
+    /// TCP segments sent again.
+    pub retransmits: u64,
     /// Datagrams dropped at a full socket.
     pub socket_dropped: u64,
     /// Datagrams or echoes both sent and received in the window.
@@ -69,6 +75,10 @@ pub struct HostOutcome {
     pub queues: Vec<QueueOutcome>,
     /// Soft interrupt runs.
     pub softirqs: u64,
+    /// CPU time of the traffic's processes.
+    pub traffic_cpu: Nanos,
+    /// CPU time of NAPI threads, where there are such.
+    pub napi_cpu: Option<Nanos>,
     /// Packets dropped from full backlogs.
     pub backlog_dropped: u64,
 }
@@ -149,15 +159,23 @@ impl Outcome {
         let mut traffic = TrafficObservation {
             sender_window: self.window,
             receiver_window: self.window,
-            sent_bytes: load.sent_bytes,
-            received_bytes: load.received_bytes,
-            retransmits: Some(self.retransmits),
+            sent_bytes: load.sent_bytes - load.reverse_sent_bytes,
+            received_bytes: load.received_bytes - load.reverse_received_bytes,
+            reverse: Some(FlowObservation {
+                sent_bytes: load.reverse_sent_bytes,
+                received_bytes: load.reverse_received_bytes,
+            }),
+            retransmits: Some(load.retransmits),
+            sender_cpu: self.cpu_of(scenario, Role::Generator),
+            receiver_cpu: self.cpu_of(scenario, Role::Sut),
             ..TrafficObservation::default()
         };
         match scenario.loads[idx].traffic {
             Traffic::RequestResponse { .. } => {
                 traffic.transactions = Some(load.received);
                 traffic.latency = Some(load.latency.clone());
+                traffic.latency_raw.clone_from(&load.raw_latency);
+                self.add_exchange(scenario, idx, &mut traffic);
             }
             Traffic::Probe { .. } => {
                 traffic.retransmits = None;
@@ -181,6 +199,35 @@ impl Outcome {
             Traffic::Compute => {}
         }
         traffic
+    }
+
+    /// What only open loops and datagrams have.
+    fn add_exchange(&self, scenario: &Scenario, idx: usize, traffic: &mut TrafficObservation) {
+        let (load, described) = (&self.loads[idx], &scenario.loads[idx]);
+        let is_udp =
+            matches!(described.traffic, Traffic::RequestResponse { transport: Transport::Udp, .. });
+        if is_udp {
+            traffic.retransmits = None;
+            traffic.datagrams = Some(DatagramObservation {
+                sent: load.received + load.lost,
+                received: load.received,
+                lost: load.lost,
+                ..DatagramObservation::default()
+            });
+        }
+        let counted =
+            |part: &&Load| std::ptr::eq(*part, described) || part.counted_with == Some(idx);
+        let parts = scenario.loads.iter().filter(counted);
+        traffic.offered_per_s =
+            parts.map(|part| part.form.arrivals.map(|arrivals| arrivals.rate_hz)).sum();
+    }
+
+    /// CPU time of the traffic's processes on hosts of this role.
+    fn cpu_of(&self, scenario: &Scenario, role: Role) -> Nanos {
+        let hosts = scenario.hosts.iter().zip(&self.hosts);
+        hosts
+            .filter(|(host, _)| host.role == role)
+            .fold(Nanos::ZERO, |sum, (_, host)| sum.saturating_add(host.traffic_cpu))
     }
 
     fn probe(&self, idx: usize) -> ProbeObservation {
@@ -215,6 +262,7 @@ impl Outcome {
                 rx_dropped: nic.rx_dropped + host.backlog_dropped,
                 tx_dropped: nic.tx_dropped,
             },
+            napi_threads_cpu: host.napi_cpu,
             tcp_retransmitted: self.retransmits,
             udp_receive_buffer_errors: self.socket_drops(scenario, idx),
             ..HostObservation::default()
@@ -269,6 +317,7 @@ pub(crate) fn collect(
     let window = Nanos::from_ns(to.at - from.at);
     let host = |idx: usize| {
         let (cores, queues) = world.parts(idx);
+        let (traffic_cpu, napi_cpu) = world.thread_cpu(idx, from, to);
         HostOutcome {
             cores: cores
                 .clone()
@@ -277,6 +326,8 @@ pub(crate) fn collect(
             queues: queues
                 .map(|queue| counted(&from.counters[queue], &to.counters[queue]))
                 .collect(),
+            traffic_cpu: Nanos::from_ns(traffic_cpu),
+            napi_cpu: napi_cpu.map(Nanos::from_ns),
             softirqs: cores
                 .clone()
                 .map(|core| to.softirq_runs[core] - from.softirq_runs[core])
@@ -286,25 +337,29 @@ pub(crate) fn collect(
                 .sum(),
         }
     };
+    let retransmits = to.retransmits.iter().zip(&from.retransmits).map(|(to, from)| to - from);
     Outcome {
         window,
-        loads: world.tallies().iter().map(load).collect(),
+        loads: world.tallies().iter().zip(retransmits.clone()).map(load).collect(),
         hosts: (0..scenario.hosts.len()).map(host).collect(),
-        retransmits: to.retransmits - from.retransmits,
+        retransmits: retransmits.sum(),
         switch_dropped: to.switch_dropped - from.switch_dropped,
         events: world.events,
     }
 }
 
-fn load(tally: &Tally) -> LoadOutcome {
+fn load((tally, retransmits): (&Tally, u64)) -> LoadOutcome {
     LoadOutcome {
         latency: tally.latency.histogram(),
         raw_latency: tally.raw_latency.as_ref().map(|raw| raw.histogram()),
         lost: tally.lost,
         sent: tally.sent,
         sent_bytes: tally.sent_bytes,
+        reverse_sent_bytes: tally.reverse_sent_bytes,
         received: tally.received,
         received_bytes: tally.received_bytes,
+        reverse_received_bytes: tally.reverse_received_bytes,
+        retransmits,
         socket_dropped: tally.socket_dropped,
         matched: tally.matched,
         late: tally.late,

@@ -117,6 +117,8 @@ pub(crate) struct Task {
     pub(crate) last_core: usize,
     /// CPU time had, for sharing fairly; a sleeper does not save it up.
     pub(crate) runtime: Time,
+    /// CPU time had, as it was spent.
+    pub(crate) cpu: Time,
     /// Busy polling: which queue, and until when.
     pub(crate) spin_queue: usize,
     pub(crate) spin_until: Time,
@@ -155,6 +157,7 @@ impl Task {
             bound,
             last_core,
             runtime: 0,
+            cpu: 0,
             spin_queue: 0,
             spin_until: 0,
             stop: NEVER,
@@ -377,8 +380,14 @@ pub(crate) struct Tally {
     pub(crate) lost: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
+    /// Of those, towards the generator.
+    pub(crate) reverse_sent_bytes: u64,
     pub(crate) received: u64,
     pub(crate) received_bytes: u64,
+    /// Of those, by the generator.
+    pub(crate) reverse_received_bytes: u64,
+    /// The host of the generator.
+    pub(crate) generator: usize,
     /// Dropped at a full socket.
     pub(crate) socket_dropped: u64,
     /// Datagrams and echoes received that were sent in the window too.
@@ -394,13 +403,31 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Nothing yet; with `keeps_raw`, of an open loop.
-    pub(crate) fn new(keeps_raw: bool) -> Self {
-        Self { raw_latency: keeps_raw.then(Box::default), ..Self::default() }
+    pub(crate) fn new(keeps_raw: bool, generator: usize) -> Self {
+        Self { raw_latency: keeps_raw.then(Box::default), generator, ..Self::default() }
+    }
+
+    /// A process of `host` handed over so much.
+    #[inline]
+    pub(crate) fn handed_over(&mut self, host: usize, bytes: u64) {
+        self.sent_bytes += bytes;
+        if host != self.generator {
+            self.reverse_sent_bytes += bytes;
+        }
+    }
+
+    /// A process of `host` got so much.
+    #[inline]
+    pub(crate) fn got(&mut self, host: usize, bytes: u64) {
+        self.received_bytes += bytes;
+        if host == self.generator {
+            self.reverse_received_bytes += bytes;
+        }
     }
 
     /// Nothing yet, of the same load.
     pub(crate) fn cleared(&self) -> Self {
-        Self::new(self.raw_latency.is_some())
+        Self::new(self.raw_latency.is_some(), self.generator)
     }
 
     /// A transaction is complete.

@@ -119,7 +119,10 @@ pub(crate) struct Snapshot {
     pub(crate) counters: Vec<Counters>,
     pub(crate) backlog_dropped: Vec<u64>,
     pub(crate) switch_dropped: u64,
-    pub(crate) retransmits: u64,
+    /// Of each load.
+    pub(crate) retransmits: Vec<u64>,
+    /// CPU time of each process.
+    pub(crate) task_cpu: Vec<Time>,
 }
 
 /// Everything.
@@ -295,6 +298,9 @@ impl World {
         let now = self.now;
         for core in &mut self.cores {
             core.charge(now);
+            if let Some(task) = core.task {
+                self.tasks[task as usize].cpu += std::mem::take(&mut core.process_time);
+            }
         }
         Snapshot {
             at: now,
@@ -303,8 +309,37 @@ impl World {
             counters: self.queues.iter().map(|queue| queue.counters).collect(),
             backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
             switch_dropped: self.switch_dropped(),
-            retransmits: self.ends.iter().map(retransmits).sum(),
+            retransmits: self.retransmits(),
+            task_cpu: self.tasks.iter().map(|task| task.cpu).collect(),
         }
+    }
+
+    /// TCP segments sent again, of each load.
+    fn retransmits(&self) -> Vec<u64> {
+        let mut each = vec![0; self.tallies.len()];
+        for end in &self.ends {
+            each[end.load] += retransmits(end);
+        }
+        each
+    }
+
+    /// CPU time between two snapshots of a host's traffic processes, and of its NAPI threads if it has such.
+    pub(crate) fn thread_cpu(
+        &self,
+        host: usize,
+        from: &Snapshot,
+        to: &Snapshot,
+    ) -> (Time, Option<Time>) {
+        let (mut traffic, mut napi) = (0, None);
+        for (idx, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.host == host) {
+            let had = to.task_cpu[idx] - from.task_cpu[idx];
+            match task.program {
+                Program::Ksoftirqd | Program::Compute => {}
+                Program::PollThread(_) => *napi.get_or_insert(0) += had,
+                _ => traffic += had,
+            }
+        }
+        (traffic, napi)
     }
 
     /// Sets the moderation of every vector of a host.

@@ -3,6 +3,7 @@
 use std::collections::BinaryHeap;
 
 use latput_moderate::Polling;
+use latput_trial::observation::Role;
 use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
@@ -454,7 +455,7 @@ impl<'a> Builder<'a> {
             tasks: self.tasks,
             poll_threads: self.poll_threads,
             ends: self.ends,
-            tallies: self.scenario.loads.iter().map(tally).collect(),
+            tallies: self.scenario.loads.iter().map(|load| tally(self.scenario, load)).collect(),
             rng: self.rng,
             window_from: 0,
             window_to: NEVER,
@@ -467,9 +468,11 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn tally(load: &Load) -> Tally {
+fn tally(scenario: &Scenario, load: &Load) -> Tally {
+    let is_back = scenario.hosts[load.to].role == Role::Generator;
+    let generator = if is_back { load.to } else { load.from };
     let is_transactional = matches!(load.traffic, Traffic::RequestResponse { .. });
-    Tally::new(is_transactional && load.form.arrivals.is_some())
+    Tally::new(is_transactional && load.form.arrivals.is_some(), generator)
 }
 
 /// One of `count` by a hash, as receive side scaling does.

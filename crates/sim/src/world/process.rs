@@ -210,7 +210,7 @@ impl World {
             schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);
         }
         let socket = &mut self.ends[end];
-        self.tallies[socket.load].sent_bytes += u64::from(bytes);
+        self.tallies[socket.load].handed_over(socket.host, u64::from(bytes));
         if let Protocol::Tcp(tcp) = &mut socket.protocol {
             tcp.write(u64::from(bytes));
         }

@@ -158,7 +158,7 @@ impl World {
     fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
-        tally.sent_bytes += u64::from(bytes);
+        tally.handed_over(socket.host, u64::from(bytes));
         let paid = self.hosts[socket.host].costs.tx_packet;
         match &mut socket.protocol {
             Protocol::Datagrams(_) => {
@@ -307,9 +307,7 @@ impl World {
     ) -> (Time, Option<(Time, Time)>) {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
-        if matches!(program, Program::Client { .. } | Program::Reader { .. }) {
-            tally.received_bytes += u64::from(bytes);
-        }
+        tally.got(socket.host, u64::from(bytes));
         match &mut socket.protocol {
             Protocol::Datagrams(inbox) => {
                 let datagram = inbox.take(1).expect("the item saw a datagram");
