@@ -64,6 +64,7 @@ impl World {
             sent_at: self.now,
             seq: step,
             ack: self.ends[end].connection,
+            window: 0xffff,
             end: id(end) ^ 1,
             kind: Kind::Control,
             ..Frame::default()
