@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
-use latput_knobs::{KernelRead, Knob, Setting, State};
+use latput_knobs::{Knob, Setting, State};
 use latput_linux::{FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process};
 use latput_load::{Stop, Window};
 use latput_trial::observation::HostObservation;
@@ -29,17 +29,6 @@ pub fn state_dir() -> PathBuf {
 /// The folder of checkpoints.
 pub fn checkpoints_dir() -> PathBuf {
     state_dir().join("checkpoints")
-}
-
-/// Every knob that an interface has, with its values. Knobs it does not have are absent.
-fn read_state(kernel: &LinuxKernel, interface: &str) -> State {
-    let mut state = State::default();
-    for &knob in Knob::ALL {
-        if let Ok(values) = kernel.read(interface, knob) {
-            state.0.extend(values.into_iter().map(|(place, value)| ((knob, place), value)));
-        }
-    }
-    state
 }
 
 /// The host that an agent is for.
@@ -78,10 +67,12 @@ impl Host {
             facts: latput_linux::facts::collect(&open.interface),
         };
         let session = if open.will_set { Some(claim(&open.interface)?) } else { None };
+        let boot_id = process::boot_id().map_err(broken)?;
         let opened = Opened {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            boot_id: process::boot_id().map_err(broken)?,
+            clock: clock_id(&boot_id),
+            boot_id,
             cpus: cpus.clone(),
             facts,
             notes,
@@ -106,7 +97,9 @@ impl Host {
             let applied = session
                 .apply(setting)
                 .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })?;
-            let makes_threads = |change: &Change| matches!(change.knob, Knob::Gro | Knob::Threaded);
+            let makes_threads = |change: &Change| {
+                change.knob == Knob::Threaded || change.knob.spec().resets.contains(&Knob::Threaded)
+            };
             if applied.changes.iter().any(makes_threads) {
                 self.sampler = Sampler::open(interface, &self.cpus).map_err(broken)?;
             }
@@ -125,7 +118,7 @@ impl Host {
         window: Window,
         stop: &Stop,
     ) -> Result<(HostObservation, Vec<String>), Failure> {
-        let before = read_state(&self.kernel, &self.open.interface);
+        let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
         sleep_until(window.start(), stop);
         let first = self.sampler.sample().map_err(broken)?;
@@ -141,7 +134,7 @@ impl Host {
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
-        let drift = differences(&before, &read_state(&self.kernel, &self.open.interface));
+        let drift = differences(&before, &self.kernel.read_all(&self.open.interface));
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
         observation.packets_per_interval = packets_per_interval(&glances);
@@ -174,6 +167,14 @@ const fn kind_of(kind: ErrorKind) -> FailureKind {
         ErrorKind::RolledBack => FailureKind::RolledBack,
         ErrorKind::Stranded => FailureKind::Stranded,
     }
+}
+
+/// Which `CLOCK_MONOTONIC` this process reads: that of its kernel, moved by its time namespace
+/// (see time namespaces, `time_namespaces(7)`); a kernel without such namespaces has one clock for all.
+pub(crate) fn clock_id(boot_id: &str) -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/time");
+    let namespace = namespace.map_or_else(|_| String::new(), |link| link.display().to_string());
+    format!("{boot_id} {namespace}").trim_end().to_owned()
 }
 
 /// An error with its causes, in one line.
