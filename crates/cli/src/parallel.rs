@@ -23,7 +23,8 @@ pub(crate) fn map<J: Sync, R: Send>(
             let idx = next.fetch_add(1, Ordering::Relaxed);
             let Some(one) = jobs.get(idx) else { break };
             let result = job(one);
-            *results[idx].lock().expect("no job panics while it holds its own result") = Some(result);
+            *results[idx].lock().expect("no job panics while it holds its own result") =
+                Some(result);
             if let Some(bar) = bar {
                 bar.inc(1);
             }

@@ -65,7 +65,12 @@ impl E1000 {
     /// while small packets leave it at once. From the start it would stay in the low latency class: four
     /// frames in 50 us are too few bytes for bulk.
     pub const fn after_bulk(mode: Mode) -> Self {
-        Self { rx: Class::Bulk, tx: Class::Bulk, rate_hz: RATES_HZ[Class::Bulk as usize], ..Self::new(mode) }
+        Self {
+            rx: Class::Bulk,
+            tx: Class::Bulk,
+            rate_hz: RATES_HZ[Class::Bulk as usize],
+            ..Self::new(mode)
+        }
     }
 
     /// What the register holds now.

@@ -211,7 +211,12 @@ impl Cells {
                 let wanted = wanted.get_or_insert_with(|| found.to_owned());
                 if wanted != found {
                     let (found, wanted) = (found.to_owned(), wanted.clone());
-                    return Err(CalibrateError::Mixed { file: file.clone(), row: idx + 1, found, wanted });
+                    return Err(CalibrateError::Mixed {
+                        file: file.clone(),
+                        row: idx + 1,
+                        found,
+                        wanted,
+                    });
                 }
             }
         }
@@ -305,7 +310,7 @@ impl Fit {
     /// The profile as a file of `data/systems`.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut text = String::from(
-            "# Made by `latput calibrate`; what is not fitted was in the profile before.\n# Fitted, with 90 % intervals:\n"
+            "# Made by `latput calibrate`; what is not fitted was in the profile before.\n# Fitted, with 90 % intervals:\n",
         );
         for FittedCost { parameter, value, low, high } in &self.costs {
             let (name, unit) = (parameter.name(), parameter.unit());
@@ -449,7 +454,8 @@ impl Search<'_> {
         let figures = (self.run_all)(&jobs);
         let residuals = cells.cells.iter().zip(figures).map(|(cell, figures)| {
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
-                let predicted = figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
+                let predicted =
+                    figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
                 let log = (predicted.max(1e-9) / published).ln().clamp(-5.0, 5.0);
                 (cell.kind.measured()[idx].scale, weight, log)
             };

@@ -109,7 +109,8 @@ impl CellFile {
             for idx in 0..added.len() {
                 let figure = predicted.as_ref().and_then(|row| row.get(idx).copied().flatten());
                 let values = figure.map(|it| [it.value, it.low, it.high]);
-                fields.extend((0..3).map(|at| values.map_or_else(String::new, |it| digits(it[at]))));
+                fields
+                    .extend((0..3).map(|at| values.map_or_else(String::new, |it| digits(it[at]))));
             }
             fields.push(experiment.as_ref().err().map_or_else(String::new, |error| {
                 format!("column `{}`: {}", error.column, error.problem)
@@ -127,7 +128,11 @@ fn missing_columns(table: &Table) -> String {
     };
     let nearest = Kind::ALL.iter().min_by_key(|kind| lacking(kind).len());
     let nearest = nearest.expect("there are kinds");
-    format!("the nearest is {}, which needs the columns {}", nearest.name(), lacking(nearest).join(", "))
+    format!(
+        "the nearest is {}, which needs the columns {}",
+        nearest.name(),
+        lacking(nearest).join(", ")
+    )
 }
 
 /// Five significant digits, without an exponent.
@@ -143,13 +148,17 @@ fn digits(value: f64) -> String {
 mod tests {
     use super::*;
 
-    const CELL: &str = "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s,mark\n";
+    const CELL: &str =
+        "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s,mark\n";
 
     #[test]
     fn a_row_without_a_published_value_is_predicted_and_keeps_its_columns() {
         let text = format!("{CELL}rx1620,e1000,6.0.54,2.6.12,0,1,0,,kept\n");
         let table = predicted(&text);
-        assert_eq!(table.header[8..], ["mark", "predicted", "predicted_lo", "predicted_hi", ERROR_COLUMN]);
+        assert_eq!(
+            table.header[8..],
+            ["mark", "predicted", "predicted_lo", "predicted_hi", ERROR_COLUMN]
+        );
         assert_eq!(table.rows[0][8], "kept");
         let rate: f64 = table.rows[0][9].parse().unwrap();
         assert!((12_000.0..20_000.0).contains(&rate), "{rate}");
@@ -173,7 +182,10 @@ mod tests {
 
     #[test]
     fn impossible_values_refuse_the_file_and_are_named_with_row_and_column() {
-        check("rx1620,e1000,6.0,2.6,-1,1,0,,", "row 1, column `first_burst`: `-1` must be a whole number");
+        check(
+            "rx1620,e1000,6.0,2.6,-1,1,0,,",
+            "row 1, column `first_burst`: `-1` must be a whole number",
+        );
         check("rx1620,e1000,6.0,2.6,0,,0,,", "row 1, column `concurrent`: is empty");
         check("rx1620,e1000,6.0,2.6,0,1,x,,", "column `itr_hz`: `x` must be");
         check("rx1620,e1000,6.0,2.6,0,1,0,NaN,", "column `trans_per_s`: `NaN` must be a number");

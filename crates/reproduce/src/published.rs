@@ -111,8 +111,21 @@ pub fn file(name: &str, systems: &Systems) -> Option<Result<CellFile, CellsError
 
 /// The columns that tell the rows of a table apart.
 const TELLING: [&str; 16] = [
-    "first_burst", "concurrent", "netperf_cpu", "netserver_cpu", "instance", "moderation_hz",
-    "stream_id", "quantity", "polling", "role", "direction", "codel", "bql", "smp_affinity", "rps",
+    "first_burst",
+    "concurrent",
+    "netperf_cpu",
+    "netserver_cpu",
+    "instance",
+    "moderation_hz",
+    "stream_id",
+    "quantity",
+    "polling",
+    "role",
+    "direction",
+    "codel",
+    "bql",
+    "smp_affinity",
+    "rps",
     "row_id",
 ];
 
@@ -179,7 +192,8 @@ pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
     let column = figure.column.as_str();
     if column.starts_with("util") || column.starts_with("sd_") {
         "cpu"
-    } else if column.starts_with("cpu_") || column == "loss_pct" || figure.what.contains("CPU idle") {
+    } else if column.starts_with("cpu_") || column == "loss_pct" || figure.what.contains("CPU idle")
+    {
         "points"
     } else if column.ends_with("_ms") || figure.what.contains("round trip") {
         "time"

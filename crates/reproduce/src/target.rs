@@ -15,9 +15,12 @@ pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
     targets.extend(relative("request/response rates, in sample", figures, (0.04, 0.10), |it| {
         rr(it) && !is_large(it) && scale(it, "rate")
     }));
-    targets.extend(relative("CPU of request/response and bulk runs", figures, (0.08, 0.20), |it| {
-        (rr(it) || is_bulk(it)) && scale(it, "cpu")
-    }));
+    targets.extend(relative(
+        "CPU of request/response and bulk runs",
+        figures,
+        (0.08, 0.20),
+        |it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
+    ));
     targets.extend(relative("bulk and 32 KB rates", figures, (0.02, 0.05), |it| {
         (is_bulk(it) || is_large(it)) && scale(it, "rate")
     }));
@@ -65,15 +68,20 @@ pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
             1
         }
     }));
-    targets.extend(classes("classes of the fq_codel matrix: mean ping", figures, "ping_avg_ms", |it| {
-        if it < 5.5 {
-            1
-        } else if it <= 50.0 {
-            2
-        } else {
-            3
-        }
-    }));
+    targets.extend(classes(
+        "classes of the fq_codel matrix: mean ping",
+        figures,
+        "ping_avg_ms",
+        |it| {
+            if it < 5.5 {
+                1
+            } else if it <= 50.0 {
+                2
+            } else {
+                3
+            }
+        },
+    ));
     targets
 }
 
@@ -96,12 +104,7 @@ fn relative(
     Some(Target {
         name: name.to_owned(),
         wanted: format!("{:.0} % / {:.0} %", 100.0 * median, 100.0 * p90),
-        seen: format!(
-            "{:.1} % / {:.1} % of {}",
-            100.0 * seen.median,
-            100.0 * seen.p90,
-            seen.count
-        ),
+        seen: format!("{:.1} % / {:.1} % of {}", 100.0 * seen.median, 100.0 * seen.p90, seen.count),
         holds: seen.median <= median && seen.p90 <= p90,
     })
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_reproduce::calibrate::{Cells, Fit, Plan, calibrate};
 use latput_reproduce::Table;
+use latput_reproduce::calibrate::{Cells, Fit, Plan, calibrate};
 
 use crate::commands::report::write_file;
 use crate::commands::reproduce::{read, systems};
@@ -57,10 +57,12 @@ impl Args {
         };
         let plan = Plan::shipped(&name, &systems).ok_or_else(|| {
             let known = Plan::names().join(", ");
-            Failure::usage(format!("--system {name}: no such profile can be fitted; there are {known}"))
+            Failure::usage(format!(
+                "--system {name}: no such profile can be fitted; there are {known}"
+            ))
         })?;
-        let cells = Cells::of(files, &name, &systems)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        let cells =
+            Cells::of(files, &name, &systems).map_err(|error| Failure::usage(error.to_string()))?;
         let stop = &context.stop;
         let run_all = |jobs: &[_]| {
             let run = |(experiment, seed): &(latput_reproduce::Experiment, u64)| {
@@ -107,7 +109,10 @@ fn in_words(fit: &Fit, anomalies: usize) -> String {
         }
         text.push('\n');
     }
-    let _ = writeln!(text, "\nabsolute errors, median / 90th percentile ({anomalies} anomalies left out)");
+    let _ = writeln!(
+        text,
+        "\nabsolute errors, median / 90th percentile ({anomalies} anomalies left out)"
+    );
     for (table, errors) in &fit.in_sample {
         let _ = writeln!(
             text,

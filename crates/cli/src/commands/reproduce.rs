@@ -186,7 +186,8 @@ fn predictions(
     }
     let runs = runs.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
     let runs: Result<Vec<_>, _> = runs.into_iter().collect();
-    let runs = runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
+    let runs =
+        runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
     let mut chunks = runs.chunks(usize::try_from(seeds).unwrap_or(1));
     let rows = |file: &&CellFile| {
         let row = |row: &Result<Experiment, _>| {
@@ -242,11 +243,8 @@ fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
     text.push('\n');
     for target in &reproduction.targets {
         let mark = if target.holds { "holds " } else { "MISSED" };
-        let _ = writeln!(
-            text,
-            "{mark}  {}: {} (wanted: {})",
-            target.name, target.seen, target.wanted
-        );
+        let _ =
+            writeln!(text, "{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
     }
     text
 }

@@ -102,7 +102,10 @@ pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
         late.nic.coalescing.throttle = Throttle::Gate { interval };
     }
     let observer = host("observer", Role::Observer, generator);
-    Ok(Experiment { scenario: scenario(profile, vec![server, client, observer]), reading: Reading::Matrix })
+    Ok(Experiment {
+        scenario: scenario(profile, vec![server, client, observer]),
+        reading: Reading::Matrix,
+    })
 }
 
 fn scenario(profile: &latput_sim::Profile, hosts: Vec<Host>) -> Scenario {

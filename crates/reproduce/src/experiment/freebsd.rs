@@ -46,9 +46,8 @@ fn pair(profile: &Profile, loads: Vec<Load>) -> Scenario {
 pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let profile = systems.named("dragonfly-em");
     let quantity = row.text("quantity");
-    let stream = |connections| {
-        Load::new(OTHER, SUT, Traffic::Stream { message: IPERF_BUFFER, connections })
-    };
+    let stream =
+        |connections| Load::new(OTHER, SUT, Traffic::Stream { message: IPERF_BUFFER, connections });
     let (loads, reading) = match (row.text("section"), quantity) {
         ("ping", "round trip time" | "round trip time, small packet, best case") => {
             let unit = if row.text("unit") == "us" { 1e3 } else { 1.0 };
@@ -58,7 +57,10 @@ pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, 
         ("idle", text) if text.starts_with("iperf throughput") => {
             (vec![stream(1)], Reading::Payload(1.0))
         }
-        ("iperf_p10", "throughput" | "sum of stream throughputs" | "mean per-stream throughput") => {
+        (
+            "iperf_p10",
+            "throughput" | "sum of stream throughputs" | "mean per-stream throughput",
+        ) => {
             let is_sum = row.text("stream_id") == "SUM" || quantity.starts_with("sum");
             (vec![stream(10)], Reading::Payload(if is_sum { 1.0 } else { 0.1 }))
         }
@@ -142,9 +144,8 @@ pub(super) fn device_polling(row: &Row<'_>, systems: &Systems) -> Result<Experim
     let is_polling = one_of("polling", ["off", "on"])?;
     let host = if one_of("role", ["server", "client"])? { OTHER } else { SUT };
     let is_reply = one_of("direction", ["client_to_server", "server_to_client"])?;
-    let stream = |from, to| {
-        Load::new(from, to, Traffic::Stream { message: IPERF_BUFFER, connections: 1 })
-    };
+    let stream =
+        |from, to| Load::new(from, to, Traffic::Stream { message: IPERF_BUFFER, connections: 1 });
     let (loads, kind) = match row.text("test") {
         "tcp_uni" => (vec![stream(OTHER, SUT)], ReportKind::Stream),
         "tcp_bidir" => (vec![stream(OTHER, SUT), stream(SUT, OTHER)], ReportKind::Stream),
