@@ -4,6 +4,8 @@
 //! predicted over published, weighed by Huber's rule so that no odd cell pulls; weak priors keep what the
 //! cells do not say near its start.
 
+use std::fmt::Write as _;
+
 mod linear;
 mod parameter;
 mod simplex;
@@ -29,7 +31,7 @@ const PRIOR: f64 = 0.9;
 /// What the prior weighs beside a cell.
 const PRIOR_WEIGHT: f64 = 0.02;
 /// The share of a prediction's simulated time that a step of a search takes.
-const EFFORT: f64 = 0.3;
+const EFFORT: f64 = 0.2;
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
 
@@ -53,6 +55,32 @@ pub struct Free {
     pub parameter: Parameter,
     /// Where searches begin, and the middle of its prior.
     pub start: f64,
+}
+
+const PLANS: &str = include_str!("../../../data/calibration.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plans {
+    profile: Vec<Plan>,
+}
+
+impl Plan {
+    fn all() -> Vec<Self> {
+        let plans: Plans = toml::from_str(PLANS).expect("the plans are shipped and tested");
+        plans.profile
+    }
+
+    /// The plan of a shipped profile.
+    pub fn shipped(profile: &str, systems: &Systems) -> Option<Self> {
+        systems.profile(profile)?;
+        Self::all().into_iter().find(|plan| plan.profile == profile)
+    }
+
+    /// The profiles with a plan.
+    pub fn names() -> Vec<String> {
+        Self::all().into_iter().map(|plan| plan.profile).collect()
+    }
 }
 
 /// Why nothing could be fitted.
@@ -82,6 +110,9 @@ pub enum CalibrateError {
         /// How many costs.
         free: usize,
     },
+    /// No rows at all.
+    #[error("the files have no rows")]
+    Empty,
     /// More than can be identified.
     #[error("{0} free costs: at most {MOST_FREE} can be told apart; fix some")]
     TooMany(usize),
@@ -162,6 +193,34 @@ impl Cells {
             this.tables.push(table);
         }
         Ok(this)
+    }
+
+    /// The profile of all rows of these files.
+    pub fn machine_of(
+        files: &[(String, Table)],
+        systems: &Systems,
+    ) -> Result<String, CalibrateError> {
+        let mut wanted: Option<String> = None;
+        for (file, table) in files {
+            let kind = Kind::of(table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+            for idx in 0..table.rows.len() {
+                let row = Row::new(table, idx);
+                let found = systems
+                    .profile_of(kind, &row)
+                    .map_err(|error| CalibrateError::Row { file: file.clone(), error })?;
+                let wanted = wanted.get_or_insert_with(|| found.to_owned());
+                if wanted != found {
+                    let (found, wanted) = (found.to_owned(), wanted.clone());
+                    return Err(CalibrateError::Mixed {
+                        file: file.clone(),
+                        row: idx + 1,
+                        found,
+                        wanted,
+                    });
+                }
+            }
+        }
+        wanted.ok_or(CalibrateError::Empty)
     }
 
     /// How many published figures there are.
@@ -247,6 +306,20 @@ pub struct FittedCost {
     pub high: f64,
 }
 
+impl Fit {
+    /// The profile as a file of `data/systems`.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        let mut text = String::from(
+            "# Made by `latput calibrate`; what is not fitted was in the profile before.\n# Fitted, with 90 % intervals:\n",
+        );
+        for FittedCost { parameter, value, low, high } in &self.costs {
+            let (name, unit) = (parameter.name(), parameter.unit());
+            let _ = writeln!(text, "#   {name:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}");
+        }
+        Ok(text + &toml::to_string(&self.profile)?)
+    }
+}
+
 /// A product of powers of costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Combination {
@@ -308,7 +381,7 @@ pub fn calibrate(
         return Err(CalibrateError::TooFew { profile, cells, free });
     }
     let search = Search { systems, base: systems.named(&plan.profile), free: &plan.free, run_all };
-    let found = search.best(cells, 60, 200, said);
+    let found = search.best(cells, 45, 130, said);
     let profile = search.profile(&found.at);
     let residuals = search.residuals(&profile, cells, 101, 1.0);
     let (costs, combinations) = search.uncertainty(&found.at, cells, &residuals);

@@ -1,6 +1,7 @@
 //! From a row to a run: which hosts, what flows between them, and which figures the published file
 //! would show.
 
+mod fq_codel;
 mod freebsd;
 mod rr;
 mod stream;
@@ -61,6 +62,8 @@ enum Reading {
     Idle,
     /// Stream payload rate in Mbit/s, times a factor.
     Payload(f64),
+    /// `sar`'s rate of the server and the summary of an observer's pings.
+    Matrix,
     /// One report of iperf with a look at `top` on one host.
     Iperf(freebsd::Report),
 }
@@ -79,7 +82,7 @@ impl Experiment {
             Kind::TwoConcurrent => rr::two_concurrent(row, systems),
             Kind::PingIdle => freebsd::ping_idle(row, systems),
             Kind::DevicePolling => freebsd::device_polling(row, systems),
-            Kind::FqCodel => Err(row.not_simulated("codel", "not simulated yet")),
+            Kind::FqCodel => fq_codel::matrix(row, systems),
         }
     }
 
@@ -124,6 +127,7 @@ impl Experiment {
             Reading::Ping(unit) => vec![freebsd::ping(&outcome.loads[0].latency, *unit)],
             Reading::Idle => plain([100.0 * (1.0 - busy(SUT))]),
             Reading::Payload(factor) => plain([payload(0) * factor]),
+            Reading::Matrix => fq_codel::read(outcome),
             Reading::Iperf(report) => report.read(outcome),
         }
     }

@@ -5,14 +5,19 @@
 
 pub mod anomaly;
 pub mod calibrate;
+pub mod cells;
 pub mod experiment;
+pub mod html;
 pub mod kind;
 pub mod predict;
+pub mod published;
 pub mod row;
 pub mod setting;
 pub mod system;
 pub mod table;
+pub mod target;
 
+pub use cells::CellFile;
 pub use experiment::Experiment;
 pub use kind::Kind;
 pub use row::{Row, RowError};

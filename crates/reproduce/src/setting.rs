@@ -94,7 +94,7 @@ impl Moderation {
                     };
                 }
                 Throttling::Dynamic(mode) => {
-                    let policy = Policy::E1000(E1000::new(mode));
+                    let policy = Policy::E1000(E1000::after_bulk(mode));
                     let interval = policy.initial().delay;
                     coalescing.throttle = Throttle::Gate { interval };
                     host.adaptive.throttle = Some(policy);

@@ -79,7 +79,14 @@ pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experim
             return Err(row.error("row", format!("`{other}` must be `instance` or `total`")));
         }
     };
-    let loads = (0..2).map(|_| requests(SUT, OTHER, 1, burst)).collect();
+    // One saturates the CPU away from the interrupts, the other gets what those leave of theirs: that the
+    // published rates differ by more than two says that neither moved.
+    let bound = |core| Load {
+        from_core: Some(core),
+        to_core: Some(core),
+        ..requests(SUT, OTHER, 1, burst)
+    };
+    let loads = (0..2).map(bound).collect();
     let hosts = hosts(row, machine, profile)?.into();
     let scenario = behind_switch(profile, hosts, loads);
     Ok(Experiment { scenario, reading: Reading::Instance(which) })

@@ -34,7 +34,7 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let message = Bytes::new(u64::from(message));
     let loads = vec![Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })];
     let mut scenario = behind_switch(profile, hosts.into(), loads);
-    scenario.warmup = Nanos::from_ms(200);
+    scenario.warmup = Nanos::from_ms(120);
     Ok(Experiment { scenario, reading: Reading::Bytes })
 }
 
@@ -74,8 +74,8 @@ pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Ro
     };
     let load = Load { from_core: Some(from_core), to_core: Some(to_core), ..load };
     let mut scenario = behind_switch(profile, hosts.into(), vec![load]);
-    scenario.warmup = Nanos::from_ms(if is_stream || is_large { 200 } else { 30 });
-    scenario.duration = Nanos::from_ms(300);
+    scenario.warmup = Nanos::from_ms(if is_stream || is_large { 120 } else { 30 });
+    scenario.duration = Nanos::from_ms(if is_stream || is_large { 120 } else { 250 });
     let reading = if is_stream { Reading::Bytes } else { Reading::Transactions };
     Ok(Experiment { scenario, reading })
 }
