@@ -235,11 +235,10 @@ impl World {
                     let first = self.hosts[task.host].first_queue;
                     return format!("napi thread of queue {}", queue - first);
                 }
-                Program::Source { .. } => "sender",
+                Program::Source { .. } | Program::Writer { .. } => "sender",
                 Program::Sink { .. } | Program::Reader { .. } => return String::from("receiver"),
                 Program::Client { .. } => "client",
                 Program::Server { .. } => return String::from("server"),
-                Program::Writer { .. } => "sender",
                 Program::Compute => return String::from("compute"),
             };
             load.map_or_else(|| kind.to_owned(), |end| format!("{kind} of load {}", end.load))

@@ -81,7 +81,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
 }
 
 fn pad(body: &mut Vec<u8>) {
-    while body.len() % 4 != 0 {
+    while !body.len().is_multiple_of(4) {
         body.push(0);
     }
 }

@@ -61,7 +61,9 @@ struct Events {
 }
 
 impl Events {
-    fn event(&mut self, phase: char, name: &str, host: usize, thread: usize, at: Time, more: &str) {
+    /// `on` is the host and the thread of its timeline.
+    fn event(&mut self, phase: char, name: &str, on: (usize, usize), at: Time, more: &str) {
+        let (host, thread) = on;
         let name = escaped(name);
         let (us, ns) = (at / 1_000, at % 1_000);
         // Writing to a string cannot fail.
@@ -75,13 +77,13 @@ impl Events {
     fn name(&mut self, host: usize, thread: Option<usize>, name: &str) {
         let what = if thread.is_some() { "thread_name" } else { "process_name" };
         let more = format!(",\"args\":{{\"name\":\"{}\"}}", escaped(name));
-        self.event('M', what, host, thread.unwrap_or(0), 0, &more);
+        self.event('M', what, (host, thread.unwrap_or(0)), 0, &more);
     }
 
     fn slice(&mut self, host: usize, thread: usize, (from, to): (Time, Time), name: &str) {
         let span = to - from;
         let more = format!(",\"dur\":{}.{:03}", span / 1_000, span % 1_000);
-        self.event('X', name, host, thread, from, &more);
+        self.event('X', name, (host, thread), from, &more);
     }
 
     fn mark(&mut self, at: Time, (host, queue, core): (usize, usize, usize), mark: &Mark) {
@@ -89,24 +91,24 @@ impl Events {
         match mark {
             Mark::Arrived { packet } => {
                 self.slice(host, thread, (at, at + ARRIVAL_NS), "packet arrives");
-                self.event('b', "in ring", host, thread, at, &in_ring(*packet));
+                self.event('b', "in ring", (host, thread), at, &in_ring(*packet));
                 let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
-                self.event('s', "waits for the interrupt", host, thread, at, &flow);
+                self.event('s', "waits for the interrupt", (host, thread), at, &flow);
             }
             Mark::Taken { packet } => {
-                self.event('e', "in ring", host, thread, at, &in_ring(*packet));
+                self.event('e', "in ring", (host, thread), at, &in_ring(*packet));
             }
             Mark::Interrupt { packets } => {
                 let count = packets.len();
                 let more = format!(",\"s\":\"t\",\"args\":{{\"packets\":{count}}}");
-                self.event('i', "interrupt", host, thread, at, &more);
+                self.event('i', "interrupt", (host, thread), at, &more);
                 for packet in packets {
                     let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
-                    self.event('f', "waits for the interrupt", host, core, at, &flow);
+                    self.event('f', "waits for the interrupt", (host, core), at, &flow);
                 }
             }
             Mark::Dropped => {
-                self.event('i', "dropped: ring full", host, thread, at, ",\"s\":\"t\"")
+                self.event('i', "dropped: ring full", (host, thread), at, ",\"s\":\"t\"");
             }
         }
     }
