@@ -6,6 +6,7 @@
 
 mod ci;
 mod peers;
+mod sim_peers;
 mod tidy;
 mod workspace;
 
@@ -25,6 +26,8 @@ enum Task {
     Tidy,
     /// Compare latput's traffic engine with netperf and iperf3 on the lab, interleaved.
     BenchPeers(peers::Options),
+    /// Measure the simulator's speed, and ns-3's on the same packets.
+    BenchSim(sim_peers::Options),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Task::Ci(options) => ci::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
     });
     match done {
         Ok(code) => code,

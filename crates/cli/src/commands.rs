@@ -1,13 +1,16 @@
 //! The subcommands.
 
 pub(crate) mod agent;
+pub(crate) mod calibrate;
 pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod set;
 pub(crate) mod show;
+pub(crate) mod sim;
 pub(crate) mod tune;
 
 use std::process::ExitCode;
@@ -26,7 +29,10 @@ pub(crate) enum Command {
     Set(set::Args),
     Restore(restore::Args),
     Report(report::Args),
+    Reproduce(reproduce::Args),
+    Calibrate(calibrate::Args),
     Lab(lab::Args),
+    Sim(sim::Args),
     Agent(agent::Args),
 }
 
@@ -40,7 +46,10 @@ impl Command {
             Self::Set(args) => args.run(context),
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Reproduce(args) => args.run(context),
+            Self::Calibrate(args) => args.run(context),
             Self::Lab(args) => args.run(context),
+            Self::Sim(args) => args.run(context),
             Self::Agent(args) => args.run(context),
         }
     }

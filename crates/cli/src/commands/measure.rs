@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use latput_experiment::Archive;
 use latput_model::Summary;
-use latput_trial::Plan;
 use latput_trial::plan::Method;
 use latput_trial::workload;
+use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 
 use crate::commands::{report, run};
@@ -93,18 +93,7 @@ impl Args {
     }
 
     fn plan(&self) -> Result<Plan, Failure> {
-        let mut fields = std::collections::BTreeMap::new();
-        fields.insert("kind".to_owned(), self.workload.clone());
-        for field in &self.fields {
-            let (name, value) = field.split_once('=').ok_or_else(|| {
-                Failure::usage(format!("`{field}` is not FIELD=VALUE, such as `burst=16`"))
-            })?;
-            if name == "kind" || fields.insert(name.to_owned(), value.to_owned()).is_some() {
-                return Err(Failure::usage(format!("`{name}` is given twice")));
-            }
-        }
-        let workload =
-            workload::from_fields(&fields).map_err(|error| Failure::usage(error.to_string()))?;
+        let workload = workload_of(&self.workload, &self.fields)?;
         if !(Nanos::from_ms(50)..Nanos::from_s(3600)).contains(&self.duration)
             || self.warmup >= Nanos::from_s(3600)
         {
@@ -126,4 +115,19 @@ impl Args {
             method,
         })
     }
+}
+
+/// A workload from its kind and `FIELD=VALUE` words.
+pub(crate) fn workload_of(kind: &str, words: &[String]) -> Result<Workload, Failure> {
+    let mut fields = std::collections::BTreeMap::new();
+    fields.insert("kind".to_owned(), kind.to_owned());
+    for word in words {
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("`{word}` is not FIELD=VALUE, such as `burst=16`"))
+        })?;
+        if name == "kind" || fields.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::usage(format!("`{name}` is given twice")));
+        }
+    }
+    workload::from_fields(&fields).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -247,7 +247,7 @@ pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> R
 }
 
 /// Replaces a file whole or not at all, so that a full disk leaves no half report.
-fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     let part = PathBuf::from(name);

@@ -17,7 +17,7 @@ use crate::precision::Precision;
 use crate::progress::{Shown, Watch};
 
 /// Before the name of a system to simulate.
-const SIMULATED: &str = "sim:";
+pub(crate) const SIMULATED: &str = "sim:";
 
 /// Run every trial of a plan; a file that was cut short is gone on with.
 #[derive(Debug, clap::Args)]
