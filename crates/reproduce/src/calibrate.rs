@@ -342,6 +342,7 @@ pub struct Errors {
 
 impl Errors {
     /// Of relative errors with any sign.
+    #[expect(clippy::cast_possible_truncation, reason = "places in a list")]
     pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();
         absolute.sort_by(f64::total_cmp);

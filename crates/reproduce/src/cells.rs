@@ -136,6 +136,7 @@ fn missing_columns(table: &Table) -> String {
 }
 
 /// Five significant digits, without an exponent.
+#[expect(clippy::cast_possible_truncation, reason = "the logarithm of a double is small")]
 fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { String::from("0") } else { String::new() };

@@ -150,7 +150,11 @@ fn busy_ratio(host: &HostOutcome) -> f64 {
 }
 
 /// The hosts of a row with its setting: the measured one, and one of those that load it.
-fn hosts(row: &Row<'_>, machine: &Machine, profile: &Profile) -> Result<[Host; 2], RowError> {
+fn hosts(
+    row: &Row<'_>,
+    (machine, profile): (&Machine, &Profile),
+    is_bulk: bool,
+) -> Result<[Host; 2], RowError> {
     let mut moderation = Moderation::of(row)?;
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     let mut sut = host("sut", Role::Sut, &profile.sut);
@@ -158,9 +162,9 @@ fn hosts(row: &Row<'_>, machine: &Machine, profile: &Profile) -> Result<[Host; 2
     if moderation.throttle.is_none() {
         moderation.throttle = machine.default_throttle();
     }
-    moderation.apply(&mut sut);
+    moderation.apply(&mut sut, is_bulk);
     if moderation.on_both.unwrap_or(machine.set_alike) {
-        moderation.apply(&mut other);
+        moderation.apply(&mut other, is_bulk);
     } else if let Some(frames) = machine.others_rx_frames
         && moderation.rx_delay.is_some_and(|delay| delay != profile.sut.nic.coalescing.rx.delay)
     {

@@ -161,6 +161,7 @@ fn scatter(text: &mut String, figures: &[&ReproducedFigure]) {
     );
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "decades of doubles are few")]
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.floor() as i32, high.ceil() as i32);
     let steps: &[f64] = if high - low < 1.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };

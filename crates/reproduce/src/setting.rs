@@ -79,8 +79,8 @@ impl Moderation {
         })
     }
 
-    /// Sets a host.
-    pub fn apply(&self, host: &mut Host) {
+    /// Sets a host; a dynamic throttle begins in its bulk class where the traffic `is_bulk`.
+    pub fn apply(&self, host: &mut Host, is_bulk: bool) {
         let coalescing = &mut host.nic.coalescing;
         if let Some(throttle) = self.throttle {
             host.adaptive.throttle = None;
@@ -94,7 +94,8 @@ impl Moderation {
                     };
                 }
                 Throttling::Dynamic(mode) => {
-                    let policy = Policy::E1000(E1000::after_bulk(mode));
+                    let start = if is_bulk { E1000::after_bulk(mode) } else { E1000::new(mode) };
+                    let policy = Policy::E1000(start);
                     let interval = policy.initial().delay;
                     coalescing.throttle = Throttle::Gate { interval };
                     host.adaptive.throttle = Some(policy);

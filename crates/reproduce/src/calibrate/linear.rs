@@ -24,6 +24,7 @@ pub(super) fn eigen(matrix: &[Vec<f64>]) -> (Vec<f64>, Vec<Vec<f64>>) {
     (order.iter().map(|k| a[*k][*k]).collect(), order.iter().map(vector).collect())
 }
 
+#[expect(clippy::many_single_char_names, reason = "as the method is written")]
 fn rotate(a: &mut [Vec<f64>], v: &mut [Vec<f64>], p: usize, q: usize) {
     if a[p][q].abs() < 1e-300 {
         return;

@@ -30,7 +30,7 @@ pub(super) fn aggregate(row: &Row<'_>, systems: &Systems) -> Result<Experiment, 
     let burst = row.needed("first_burst", BURSTS)?;
     let instances = row.needed("concurrent", INSTANCES)?;
     let generators = generators(row, machine)?.min(instances) as usize;
-    let [sut, generator] = hosts(row, machine, profile)?;
+    let [sut, generator] = hosts(row, (machine, profile), false)?;
     let mut all = vec![sut];
     all.extend(std::iter::repeat_n(generator, generators));
     let loads = (0..instances as usize)
@@ -58,7 +58,7 @@ pub(super) fn single(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let burst = row.needed("first_burst", BURSTS)?;
     let instances = row.needed("concurrent", INSTANCES)?;
     let loads = (0..instances).map(|_| requests(SUT, OTHER, 1, burst)).collect();
-    let hosts = hosts(row, machine, profile)?.into();
+    let hosts = hosts(row, (machine, profile), false)?.into();
     let mut scenario = behind_switch(profile, hosts, loads);
     // One transaction at a time: a longer window for as many of them.
     scenario.duration = Nanos::from_ms(400);
@@ -87,7 +87,7 @@ pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experim
         ..requests(SUT, OTHER, 1, burst)
     };
     let loads = (0..2).map(bound).collect();
-    let hosts = hosts(row, machine, profile)?.into();
+    let hosts = hosts(row, (machine, profile), false)?.into();
     let scenario = behind_switch(profile, hosts, loads);
     Ok(Experiment { scenario, reading: Reading::Instance(which) })
 }

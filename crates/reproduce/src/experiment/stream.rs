@@ -27,7 +27,7 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let message = row.whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
     let receive = row.whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
     let send = row.whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
-    let mut hosts = hosts(row, machine, profile)?;
+    let mut hosts = hosts(row, (machine, profile), true)?;
     for host in &mut hosts {
         set_sockets(host, receive, send);
     }
@@ -41,15 +41,15 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
 /// netperf and netserver each bound to a CPU.
 pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
-    let mut hosts = hosts(row, machine, profile)?;
+    let words = row.text("workload");
+    let is_stream = words.contains("TCP_STREAM");
+    let is_large = words.contains("32K request");
+    let mut hosts = hosts(row, (machine, profile), is_stream || is_large)?;
     let core = |column: &str, host: usize| {
         let last = hosts[host].machine.cores - 1;
         row.needed(column, 0..=last)
     };
     let (from_core, to_core) = (core("netperf_cpu", SUT)?, core("netserver_cpu", OTHER)?);
-    let words = row.text("workload");
-    let is_stream = words.contains("TCP_STREAM");
-    let is_large = words.contains("32K request");
     if is_stream || is_large {
         for host in &mut hosts {
             set_sockets(host, SOCKETS, SOCKETS);
