@@ -9,6 +9,7 @@ pub(crate) mod run;
 pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod tune;
+pub(crate) mod vm;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Restore(restore::Args),
     Report(report::Args),
     Lab(lab::Args),
+    Vm(vm::Args),
     Agent(agent::Args),
 }
 
@@ -41,6 +43,7 @@ impl Command {
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Lab(args) => args.run(context),
+            Self::Vm(args) => args.run(context),
             Self::Agent(args) => args.run(context),
         }
     }

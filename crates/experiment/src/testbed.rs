@@ -13,6 +13,7 @@ use latput_load::Stop;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::CpuSet;
+use latput_vm::GuestSpec;
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::host::{chain, state_dir};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
+use crate::vm::Emulated;
 
 /// Inside the state folder: where the agents of a lab keep their checkpoints.
 pub const LAB_STATE: &str = "lab";
@@ -45,6 +47,8 @@ pub enum Kind {
     Hosts(Vec<HostSpec>),
     /// Nothing but arithmetic.
     Simulator(Simulator),
+    /// Agents in a guest, which lives as long as its trials do.
+    Guest(GuestSpec),
 }
 
 /// One host of a testbed.
@@ -73,9 +77,9 @@ impl Testbed {
     /// Makes ready to run the trials of a plan; nothing is changed yet.
     pub(crate) fn open(&self, plan: &Plan, stop: &Stop) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
-            Kind::Hosts(hosts) => {
-                let will_set = plan.factors.iter().any(|factor| !factor.levels.is_empty());
-                Ok(Box::new(Crew::start(hosts, will_set, stop)?))
+            Kind::Hosts(hosts) => Ok(Box::new(Crew::start(hosts, will_set(plan), stop)?)),
+            Kind::Guest(spec) => {
+                Ok(Box::new(Emulated::start(*spec, &own_program(), will_set(plan), stop)?))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
         }
@@ -91,6 +95,16 @@ impl Testbed {
             notes: Vec::new(),
             _lab: None,
         })
+    }
+
+    /// A QEMU guest with two network cards; it is made when the trials begin.
+    pub fn vm(spec: GuestSpec) -> Self {
+        Self {
+            name: format!("vm:{spec}"),
+            kind: Kind::Guest(spec),
+            notes: Vec::new(),
+            _lab: None,
+        }
     }
 
     /// The lab: two namespaces and a veth pair that exist only while this value does.
@@ -293,6 +307,11 @@ struct HostFile {
     interface: String,
     address: IpAddr,
     cpus: Option<CpuSet>,
+}
+
+/// Whether a plan sets anything.
+fn will_set(plan: &Plan) -> bool {
+    plan.factors.iter().any(|factor| !factor.levels.is_empty())
 }
 
 /// This program, by a path that another namespace of this machine can start.
