@@ -89,7 +89,8 @@ impl From<transaction::RestoreError> for Failure {
 
 impl From<latput_vm::Error> for Failure {
     fn from(error: latput_vm::Error) -> Self {
-        let code = if matches!(error, latput_vm::Error::Spec { .. }) { Code::Usage } else { Code::Failed };
+        let code =
+            if matches!(error, latput_vm::Error::Spec { .. }) { Code::Usage } else { Code::Failed };
         Self { code, error: error.into() }
     }
 }

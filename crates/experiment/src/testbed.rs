@@ -99,12 +99,7 @@ impl Testbed {
 
     /// A QEMU guest with two network cards; it is made when the trials begin.
     pub fn vm(spec: GuestSpec) -> Self {
-        Self {
-            name: format!("vm:{spec}"),
-            kind: Kind::Guest(spec),
-            notes: Vec::new(),
-            _lab: None,
-        }
+        Self { name: format!("vm:{spec}"), kind: Kind::Guest(spec), notes: Vec::new(), _lab: None }
     }
 
     /// The lab: two namespaces and a veth pair that exist only while this value does.

@@ -69,7 +69,8 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             interface: host.interface.to_owned(),
             address: host.address,
             cpus: Some(cpus),
-            binds_napi_threads: true,
+            // Needs the kernel's netdev family, which Debian 12's does not have.
+            binds_napi_threads: false,
         }
     });
     hosts.collect()

@@ -117,9 +117,7 @@ pub(crate) fn set_affinity(pid: Option<u32>, cpus: &CpuSet) -> io::Result<()> {
 /// Makes a command end, by SIGKILL, with the thread that starts it, however that ends.
 pub fn end_with_this_thread(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec it makes one system call and allocates nothing.
-    unsafe {
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?))
-    }
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
 }
 
 /// The id of this boot: a checkpoint of an earlier one has nothing left to restore.

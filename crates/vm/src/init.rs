@@ -42,8 +42,7 @@ pub fn require_process_1() -> Result<(), Error> {
 
 fn set_up(console: &mut impl Write) -> Result<(), Error> {
     mount_all()?;
-    let text =
-        fs::read(CONFIG).map_err(|source| Error::io(format!("read {CONFIG}"), source))?;
+    let text = fs::read(CONFIG).map_err(|source| Error::io(format!("read {CONFIG}"), source))?;
     let config: Config = serde_json::from_slice(&text)
         .map_err(|error| Error::damaged(Path::new(CONFIG), error.to_string()))?;
     for module in &config.modules {

@@ -31,8 +31,9 @@ impl Kernel {
         if let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) {
             return Self::newest(&folder).ok_or_else(|| Error::Missing {
                 what: format!("{VARIABLE} is {}, which holds no kernel", folder.display()),
-                mend: "it must hold `boot/vmlinuz-VERSION` and `lib/modules/VERSION` of one version"
-                    .to_owned(),
+                mend:
+                    "it must hold `boot/vmlinuz-VERSION` and `lib/modules/VERSION` of one version"
+                        .to_owned(),
             });
         }
         let places = beside_program("kernel").into_iter().chain([PathBuf::from("/")]);

@@ -72,7 +72,9 @@ pub(crate) fn command(program: &Path, spec: GuestSpec, kernel: &Path, files: &Fi
     command.arg("-append").arg(kernel_words());
     command.args([OsString::from("-serial"), option("file:", &files.console())]);
     let orders = option("socket,id=orders,server=on,wait=off,path=", &files.orders());
-    command.args([OsString::from("-chardev"), orders]).args(["-mon", "chardev=orders,mode=control"]);
+    command
+        .args([OsString::from("-chardev"), orders])
+        .args(["-mon", "chardev=orders,mode=control"]);
     for host in HOSTS {
         for word in network_card(spec, host) {
             command.arg(word);
@@ -98,7 +100,9 @@ fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
         format!("hubport,id={name},hubid=0"),
         "-device".to_owned(),
         // Without the boot ROM, which is a package of its own.
-        format!("{device},netdev={name},romfile=,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"),
+        format!(
+            "{device},netdev={name},romfile=,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"
+        ),
     ]
 }
 
@@ -148,8 +152,7 @@ impl Qmp {
         let mut monitor = Self { stream: BufReader::new(stream), version: String::new() };
         let greeting = monitor.read()?;
         let version = &greeting["QMP"]["version"]["qemu"];
-        monitor.version =
-            format!("{}.{}.{}", version["major"], version["minor"], version["micro"]);
+        monitor.version = format!("{}.{}.{}", version["major"], version["minor"], version["micro"]);
         monitor.order("qmp_capabilities", json!({}))?;
         Ok(monitor)
     }
@@ -195,8 +198,10 @@ mod tests {
     fn the_cards_are_on_a_hub_and_nothing_else_is() {
         for driver in Driver::ALL {
             let words = words(GuestSpec { driver, counts_instructions: false });
-            let networks: Vec<&String> =
-                words.iter().filter(|word| word.contains("hubport") || word.contains("user")).collect();
+            let networks: Vec<&String> = words
+                .iter()
+                .filter(|word| word.contains("hubport") || word.contains("user"))
+                .collect();
             assert_eq!(networks, ["hubport,id=sut,hubid=0", "hubport,id=generator,hubid=0"]);
             let card = format!("{},netdev=sut,romfile=,mac=52:54:00:00:00:02", driver.device());
             assert!(words.contains(&card), "{words:?}");

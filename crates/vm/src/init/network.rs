@@ -84,10 +84,7 @@ fn names(folder: &Path) -> Option<Vec<String>> {
     Some(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
-fn wait(
-    what: &str,
-    mut is_there: impl FnMut() -> Result<bool, Error>,
-) -> Result<(), Error> {
+fn wait(what: &str, mut is_there: impl FnMut() -> Result<bool, Error>) -> Result<(), Error> {
     let begun = Instant::now();
     while !is_there()? {
         if begun.elapsed() > WAIT {

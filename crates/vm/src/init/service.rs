@@ -73,8 +73,7 @@ fn take_called(idle: &mut Vec<File>) -> Result<Vec<File>, Error> {
     };
     let called: Vec<bool> = polled.iter().map(is_called).collect();
     let mut called = called.into_iter();
-    let (taken, kept) =
-        std::mem::take(idle).into_iter().partition(|_| called.next() == Some(true));
+    let (taken, kept) = std::mem::take(idle).into_iter().partition(|_| called.next() == Some(true));
     *idle = kept;
     Ok(taken)
 }
