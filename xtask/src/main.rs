@@ -7,6 +7,7 @@
 mod ci;
 mod peers;
 mod tidy;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum Task {
     Tidy,
     /// Compare latput's traffic engine with netperf and iperf3 on the lab, interleaved.
     BenchPeers(peers::Options),
+    /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
+    Vm,
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Task::Ci(options) => ci::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {
         Ok(code) => code,

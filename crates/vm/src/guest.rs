@@ -74,6 +74,13 @@ impl Guest {
         Ok(guest)
     }
 
+    /// Whether this host has what a guest is made of; the error names what is missing.
+    pub fn check_host() -> Result<(), Error> {
+        qemu::find()?;
+        binary::read()?;
+        Kernel::find().map(drop)
+    }
+
     /// What was asked for.
     pub const fn spec(&self) -> GuestSpec {
         self.spec
