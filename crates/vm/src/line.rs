@@ -5,11 +5,15 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use crate::config::PORTS;
 use crate::error::Error;
 use crate::frame::{Ended, Frame, PIECE};
 use crate::qemu::Files;
+
+/// A short command that is silent for longer hangs.
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// One command that runs in the guest. Dropping it closes the command's stdin, and ends it if it then
 /// does not end by itself.
@@ -101,8 +105,10 @@ impl Line {
         }
     }
 
-    /// Closes the command's stdin and collects what it says until it ends.
+    /// Closes the command's stdin and collects what it says until it ends. One that says nothing for
+    /// two minutes is an error.
     pub fn output(mut self) -> Result<Output, Error> {
+        self.stream.set_read_timeout(Some(SILENCE)).map_err(gone)?;
         self.end_input()?;
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         loop {

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -78,18 +78,20 @@ fn take_called(idle: &mut Vec<File>) -> Result<Vec<File>, Error> {
     Ok(taken)
 }
 
-/// Runs one command. The port is given back when its user has gone.
+/// Runs one command, and those that follow on its heels. The port is given back when its user has
+/// gone.
 fn serve_one(mut port: File, give_back: &Sender<File>) {
     let Ok(answers) = port.try_clone() else { return };
-    let answers = Arc::new(Mutex::new(answers));
-    if let Ok(Some(Frame::Run(words))) = Frame::read(&mut port) {
-        match start(&words) {
+    let answers = Mutex::new(answers);
+    let mut next = Frame::read(&mut port).ok().flatten();
+    while let Some(Frame::Run(words)) = next {
+        next = match start(&words) {
             Ok(child) => run(child, &mut port, &answers),
             Err(problem) => {
                 answer(&answers, &Frame::Ended(Ended::Failed(problem)));
-                drain(&mut port);
+                obey(&mut port, None, None)
             }
-        }
+        };
     }
     let _ = give_back.send(port);
 }
@@ -108,8 +110,9 @@ fn start(words: &[String]) -> Result<Child, String> {
     started.map_err(|error| format!("cannot run `{program}`: {error}"))
 }
 
-/// Passes everything on until the command has ended and its user is gone.
-fn run(mut child: Child, port: &mut File, answers: &Arc<Mutex<File>>) {
+/// Passes everything on until the command has ended and its user is gone. Returns what the next user
+/// says, where one came too soon for the guest to see that the other had gone.
+fn run(mut child: Child, port: &mut File, answers: &Mutex<File>) -> Option<Frame> {
     let stdin = child.stdin.take().expect("stdin is piped");
     let stdout = child.stdout.take().expect("stdout is piped");
     let stderr = child.stderr.take().expect("stderr is piped");
@@ -124,16 +127,20 @@ fn run(mut child: Child, port: &mut File, answers: &Arc<Mutex<File>>) {
             let ended = wait(&child);
             answer(answers, &Frame::Ended(ended));
         });
-        obey(port, stdin, &child);
+        let next = obey(port, Some(stdin), Some(&child));
         end(&child);
-    });
+        next
+    })
 }
 
-/// Does what the user of the command says, until there is none.
-fn obey(port: &mut File, stdin: ChildStdin, child: &Mutex<Child>) {
-    let mut stdin = Some(stdin);
-    while let Ok(Some(frame)) = Frame::read(port) {
-        match frame {
+/// Does what the user of a command says, until there is none or another one wants something else.
+fn obey(
+    port: &mut File,
+    mut stdin: Option<ChildStdin>,
+    child: Option<&Mutex<Child>>,
+) -> Option<Frame> {
+    loop {
+        match Frame::read(port).ok().flatten()? {
             // A command that has ended reads nothing more.
             Frame::Input(bytes) => {
                 if stdin.as_mut().is_some_and(|stdin| stdin.write_all(&bytes).is_err()) {
@@ -141,8 +148,8 @@ fn obey(port: &mut File, stdin: ChildStdin, child: &Mutex<Child>) {
                 }
             }
             Frame::EndOfInput => stdin = None,
-            Frame::Kill => kill(child),
-            _ => break,
+            Frame::Kill => child.into_iter().for_each(kill),
+            other => return Some(other),
         }
     }
 }
@@ -188,11 +195,6 @@ fn pass_on(mut from: impl Read, answers: &Mutex<File>, frame: fn(Vec<u8>) -> Fra
             _ => return,
         }
     }
-}
-
-/// Ignores what still comes, until the user of the port has gone.
-fn drain(port: &mut File) {
-    while let Ok(Some(_)) = Frame::read(port) {}
 }
 
 fn answer(answers: &Mutex<File>, frame: &Frame) {
