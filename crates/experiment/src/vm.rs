@@ -1,5 +1,7 @@
 //! The `vm` testbed: trials on the two hosts of a QEMU guest, which exists for as long as they run.
 
+use std::collections::BTreeSet;
+
 use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
@@ -25,7 +27,7 @@ impl Emulated {
     pub(crate) fn start(
         spec: GuestSpec,
         program: &str,
-        will_set: bool,
+        to_set: &BTreeSet<Role>,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let failed = |error: latput_vm::Error| Error::Guest {
@@ -36,7 +38,7 @@ impl Emulated {
             Err(_) if stop.is_raised() => return Err(Error::Interrupted),
             other => other.map_err(failed)?,
         };
-        let crew = Crew::start(&hosts(&guest, program), will_set, stop)?;
+        let crew = Crew::start(&hosts(&guest, program), to_set, stop)?;
         Ok(Self { crew, guest })
     }
 

@@ -31,5 +31,6 @@ pub use key::Key;
 pub use outcome::{
     DatagramsReceived, DatagramsSent, ProbeOutcome, ReceiverOutcome, SenderOutcome, combine,
 };
+pub use probe::Prober;
 pub use reflector::Reflector;
 pub use stop::Stop;
