@@ -20,6 +20,7 @@ pub(crate) struct Emulated {
     // Before the guest, so that agents end in order where they still can.
     crew: Crew,
     guest: Guest,
+    notes: Vec<String>,
 }
 
 impl Emulated {
@@ -38,8 +39,9 @@ impl Emulated {
             Err(_) if stop.is_raised() => return Err(Error::Interrupted),
             other => other.map_err(failed)?,
         };
+        let notes = notes(&guest);
         let crew = Crew::start(&hosts(&guest, program), to_set, stop)?;
-        Ok(Self { crew, guest })
+        Ok(Self { crew, guest, notes })
     }
 
     /// An agent's line breaks when the guest ends: that is what is told then.
@@ -78,6 +80,30 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
     hosts.collect()
 }
 
+/// What a reader of the figures must know of the guest.
+fn notes(guest: &Guest) -> Vec<String> {
+    let mut notes = vec![format!(
+        "{}: its CPUs and cards are emulated, so its figures compare settings and say nothing of the \
+         speed of hardware",
+        guest.description()
+    )];
+    if guest.spec().counts_instructions {
+        notes.push(
+            "the guest's time is counted in instructions; figures still differ between runs, because \
+             the controller's messages reach the guest at no fixed instruction"
+                .to_owned(),
+        );
+    }
+    match guest.run(&[PROGRAM, "vm", "probe"]) {
+        Ok(output) if output.is_success() => {
+            notes.extend(output.text().lines().map(str::to_owned));
+        }
+        Ok(output) => notes.push(format!("emulation not probed: {}", output.error_text().trim())),
+        Err(error) => notes.push(format!("emulation not probed: {error}")),
+    }
+    notes
+}
+
 impl TrialRunner for Emulated {
     fn hosts(&self) -> Vec<HostFacts> {
         self.crew.hosts()
@@ -90,11 +116,7 @@ impl TrialRunner for Emulated {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = vec![format!(
-            "{}: its CPUs and cards are emulated, so its figures compare settings and say nothing of \
-             the speed of hardware",
-            self.guest.description()
-        )];
+        let mut notes = self.notes.clone();
         notes.extend(TrialRunner::notes(&self.crew));
         notes
     }
@@ -119,7 +141,7 @@ impl TrialRunner for Emulated {
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.
     fn abandon(self: Box<Self>) -> Result<(), Error> {
-        let Self { crew, mut guest } = *self;
+        let Self { crew, mut guest, .. } = *self;
         guest.end();
         drop(crew);
         Ok(())

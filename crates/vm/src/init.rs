@@ -15,6 +15,8 @@ use rustix::system::RebootCommand;
 use crate::config::{CONFIG, Config, FAILED, MODULES, READY};
 use crate::error::Error;
 
+pub(crate) use network::interrupts;
+
 /// Does everything that a guest needs, and never returns: process 1 must not end. When something
 /// fails it says so on the console and turns the guest off.
 pub fn run(console: &mut impl Write) -> ! {

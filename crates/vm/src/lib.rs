@@ -20,6 +20,7 @@ mod qemu;
 mod spec;
 
 pub mod init;
+pub mod probe;
 
 pub use config::{GuestHost, HOSTS, PROGRAM};
 pub use error::Error;

@@ -8,6 +8,7 @@ use latput_vm::{Driver, Ended, Guest, GuestHost, GuestSpec, HOSTS};
 
 use crate::context::Context;
 use crate::exit::{Code, Failure};
+use crate::output;
 
 /// A QEMU guest with real drivers on emulated network cards, by hand.
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,12 @@ enum Action {
     /// The first process of a guest; latput's own use.
     #[command(hide = true)]
     Init,
+    /// In a guest: look for faults of the emulated cards; latput's own use.
+    #[command(hide = true)]
+    Probe,
+    /// In a guest, which has no other program: print a file, such as `/proc/interrupts`.
+    #[command(hide = true)]
+    Read { path: PathBuf },
 }
 
 #[derive(Debug, clap::Args)]
@@ -66,6 +73,17 @@ impl Args {
             Action::Init => {
                 latput_vm::init::require_process_1()?;
                 latput_vm::init::run(&mut io::stdout())
+            }
+            Action::Probe => {
+                output::print(&latput_vm::probe::run()?.join("\n"))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Action::Read { path } => {
+                let text = std::fs::read(&path).map_err(|error| {
+                    Failure::new(Code::Failed, format!("{}: {error}", path.display()))
+                })?;
+                output::print(&String::from_utf8_lossy(&text))?;
+                Ok(ExitCode::SUCCESS)
             }
         }
     }

@@ -95,6 +95,31 @@ fn after_kill_9_between_any_two_writes_restore_puts_everything_back() {
     assert!(cut > 0, "no kill met an agent between its writes");
 }
 
+#[test]
+fn rps_takes_packets_to_the_cpu_that_it_names() {
+    let Some(_turn) = guest_turn() else { return };
+    let guest = start("e1000e");
+    let moved_without = packets_moved_to_cpu_0(&guest);
+    let set = latput(&guest, &["set", HOSTS[0].interface, "rps-cpus=0"]);
+    assert!(set.is_success(), "{}", set.error_text());
+    let moved_with = packets_moved_to_cpu_0(&guest);
+    // The probe sends 20 lone packets and a flood.
+    assert!(moved_without == 0 && moved_with > 20, "{moved_without} and {moved_with}");
+}
+
+/// Packets that CPU 0 was handed by another while the probe sends its own.
+fn packets_moved_to_cpu_0(guest: &Guest) -> u64 {
+    let count = || {
+        let text = latput(guest, &["vm", "read", "/proc/net/softnet_stat"]).text();
+        // The tenth column, in hexadecimal: `received_rps` (`softnet_seq_show`, net/core/net-procfs.c).
+        let word = text.lines().next().unwrap().split(' ').nth(9).unwrap().to_owned();
+        u64::from_str_radix(&word, 16).unwrap()
+    };
+    let before = count();
+    assert!(latput(guest, &["vm", "probe"]).is_success());
+    count() - before
+}
+
 fn start(driver: &str) -> Guest {
     Guest::start(driver.parse::<GuestSpec>().unwrap(), &|| false).unwrap()
 }

@@ -44,6 +44,8 @@ fn check_driver(testbed: &str) {
     let place = place(PLAN);
     let ran = place.run(&["run", "plan.toml", "--on", testbed, "-o", "kept.db"]);
     ran.expect(0, &[testbed, "emulated"]);
+    let notes = report(&place)["notes"].to_string();
+    assert!(notes.contains("lone packets made") && notes.contains("a flood of"), "{notes}");
     let report = report(&place);
     let runs = report["runs"].as_array().unwrap();
     assert_eq!(runs.len() as i64, TRIALS);

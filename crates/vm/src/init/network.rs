@@ -68,7 +68,7 @@ fn bind_interrupts(host: GuestHost) {
 }
 
 /// The numbers of a card's interrupts: its vectors, else its one line.
-fn interrupts(interface: &str) -> Vec<String> {
+pub(crate) fn interrupts(interface: &str) -> Vec<String> {
     let device = PathBuf::from(format!("/sys/class/net/{interface}/device"));
     // Of a virtio card the vectors belong to the PCI device above it.
     let folders = [device.join("msi_irqs"), device.join("../msi_irqs")];
