@@ -87,13 +87,6 @@ fn notes(guest: &Guest) -> Vec<String> {
          speed of hardware",
         guest.description()
     )];
-    if guest.spec().counts_instructions {
-        notes.push(
-            "the guest's time is counted in instructions; figures still differ between runs, because \
-             the controller's messages reach the guest at no fixed instruction"
-                .to_owned(),
-        );
-    }
     match guest.run(&[PROGRAM, "vm", "probe"]) {
         Ok(output) if output.is_success() => {
             notes.extend(output.text().lines().map(str::to_owned));

@@ -134,7 +134,7 @@ mod tests {
         }
         check(b"?\0\0\0\0", "unknown kind");
         check(b"i\xff\xff\xff\xff", "frame of 4294967295");
-        check(b"r\x01\0\0\0{", "EOF");
+        check(b"r\x01\0\0\0[", "EOF");
     }
 
     #[track_caller]

@@ -1,17 +1,15 @@
-//! Which guest: the driver of its network cards, and whether its time is counted in instructions.
+//! Which guest: the driver of its network cards.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// What of the guest can be chosen: `e1000e`, or `e1000e,icount`.
+/// What of the guest can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuestSpec {
     /// Of both network cards.
     pub driver: Driver,
-    /// Whether time in the guest passes with the instructions it executes instead of this host's time.
-    pub counts_instructions: bool,
 }
 
 /// A network card that QEMU emulates and Linux has a driver for.
@@ -63,25 +61,18 @@ impl FromStr for GuestSpec {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let refused = |problem: String| Error::Spec { name: text.to_owned(), problem };
-        let (driver, rest) = text.split_once(',').map_or((text, None), |(a, b)| (a, Some(b)));
-        let driver =
-            Driver::ALL.into_iter().find(|known| known.name() == driver).ok_or_else(|| {
-                let names = Driver::ALL.map(Driver::name).join(", ");
-                refused(format!("the driver must be one of {names}"))
-            })?;
-        let counts_instructions = match rest {
-            None => false,
-            Some("icount") => true,
-            Some(_) => return Err(refused("after the driver only `,icount` can follow".into())),
-        };
-        Ok(Self { driver, counts_instructions })
+        let driver = Driver::ALL.into_iter().find(|known| known.name() == text);
+        let driver = driver.ok_or_else(|| {
+            let names = Driver::ALL.map(Driver::name).join(", ");
+            refused(format!("the driver must be one of {names}"))
+        })?;
+        Ok(Self { driver })
     }
 }
 
 impl fmt::Display for GuestSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let icount = if self.counts_instructions { ",icount" } else { "" };
-        write!(f, "{}{icount}", self.driver.name())
+        f.write_str(self.driver.name())
     }
 }
 
@@ -91,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_guest_is_named_by_its_driver() {
-        for name in ["e1000e", "e1000", "virtio-net", "e1000e,icount"] {
+        for name in ["e1000e", "e1000", "virtio-net"] {
             assert_eq!(name.parse::<GuestSpec>().unwrap().to_string(), name);
         }
     }
@@ -100,8 +91,7 @@ mod tests {
     fn a_guest_that_is_not_there_is_refused_with_those_that_are() {
         check("igb", "e1000e, e1000, virtio-net");
         check("", "e1000e, e1000, virtio-net");
-        check("e1000e,kvm", "only `,icount`");
-        check("e1000e,", "only `,icount`");
+        check("e1000e,kvm", "e1000e, e1000, virtio-net");
     }
 
     #[track_caller]
