@@ -2,6 +2,8 @@
 //!
 //! Numbers: `include/uapi/linux/{rtnetlink,if_link,if_addr,neighbour,veth}.h`.
 
+pub mod qdisc;
+
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -289,6 +291,11 @@ fn at(request: &Request, source: Malformed) -> NetlinkError {
 
 fn parse(request: &Request, payload: &[u8]) -> Result<Link, Error> {
     Ok(parse_link(payload).map_err(|source| at(request, source))?)
+}
+
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(payload: &[u8]) {
+    let _ = (parse_link(payload), parse_counters(payload));
 }
 
 fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {

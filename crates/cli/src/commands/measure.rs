@@ -22,17 +22,21 @@ Examples:
   latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
+  latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
 
 Fields: tcp_rr      request_bytes response_bytes burst connections nodelay
         tcp_stream  message_bytes connections
-        udp_stream  datagram_bytes rate
+        udp_stream  datagram_bytes rate (or max) connections threads segmentation
+        udp_rr      request_bytes response_bytes burst connections threads timeout
+        ping        rate_hz payload_bytes
+        tcp_rr, udp_rr  rate_per_s gaps: requests leave when due (an open loop)
         any         probe_hz (ICMP echo beside it)
 
 Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
 pub(crate) struct Args {
     /// `loopback`, `lab`, `sim:SYSTEM`, or a testbed file that names hosts.
     target: String,
-    /// The kind of traffic: `tcp_rr`, `tcp_stream` or `udp_stream`.
+    /// The kind of traffic: `tcp_rr`, `tcp_stream`, `udp_stream`, `udp_rr`, `ping` or another kind.
     #[arg(long, value_name = "KIND")]
     workload: String,
     /// Fields of the workload.
