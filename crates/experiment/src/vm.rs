@@ -46,7 +46,7 @@ impl Emulated {
 
     /// An agent's line breaks when the guest ends: that is what is told then.
     fn explained(&mut self, error: Error) -> Error {
-        if self.guest.is_running() {
+        if !matches!(error, Error::Agent { .. }) || !self.guest.is_ending() {
             return error;
         }
         Error::Guest {

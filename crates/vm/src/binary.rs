@@ -8,6 +8,8 @@ use crate::kernel::{ELF_MAGIC, beside_program};
 
 /// Names the static latput.
 const VARIABLE: &str = "LATPUT_VM_BINARY";
+/// `ELFCLASS64` (elf(5)).
+const BITS_64: u8 = 2;
 /// `PT_INTERP`: the program header that names the loader of libraries (elf(5)).
 const INTERPRETER: u32 = 3;
 
@@ -52,7 +54,6 @@ fn has_interpreter(program: &[u8]) -> Option<bool> {
         bytes[..length].copy_from_slice(program.get(at..at.checked_add(length)?)?);
         usize::try_from(u64::from_le_bytes(bytes)).ok()
     };
-    const BITS_64: u8 = 2;
     if !program.starts_with(ELF_MAGIC) || *program.get(4)? != BITS_64 {
         return None;
     }

@@ -18,6 +18,8 @@ use crate::{binary, console};
 
 /// A quiet machine needs six seconds; a busy one may need many times that.
 const BOOT_WITHIN: Duration = Duration::from_secs(120);
+/// From the first line that breaks to QEMU's end.
+const END_WITHIN: Duration = Duration::from_secs(2);
 /// How often the console is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// What the names of guests' folders start with; the process id of their latput follows.
@@ -96,9 +98,18 @@ impl Guest {
         &self.files.0
     }
 
-    /// Whether it still runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    /// Whether it ends now or has ended: its lines break a moment before QEMU is gone.
+    pub fn is_ending(&mut self) -> bool {
+        let begun = Instant::now();
+        loop {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return true;
+            }
+            if begun.elapsed() > END_WITHIN {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The process id of QEMU.

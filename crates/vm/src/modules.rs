@@ -98,8 +98,8 @@ fn module_name(path: &Path) -> Option<String> {
 /// The modules that a module's code says it depends on.
 fn dependencies(code: &[u8]) -> Vec<String> {
     // The entries of .modinfo end with a NUL each.
-    let entries = code.split(|&byte| byte == 0);
-    let list = entries.filter_map(|entry| entry.strip_prefix(b"depends=")).next();
+    let mut entries = code.split(|&byte| byte == 0);
+    let list = entries.find_map(|entry| entry.strip_prefix(b"depends="));
     let list = list.and_then(|list| std::str::from_utf8(list).ok()).unwrap_or_default();
     let names = list.split(',').filter(|name| !name.is_empty());
     names.map(|name| name.replace('-', "_")).collect()

@@ -94,16 +94,14 @@ pub(crate) fn command(program: &Path, spec: GuestSpec, kernel: &Path, files: &Fi
 
 /// Nothing but the two cards is on the hub.
 fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
-    let GuestHost { name, mac: [a, b, c, d, e, f], .. } = host;
-    let device = spec.driver.device();
+    let (name, device) = (host.name, spec.driver.device());
+    let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");
     [
         "-netdev".to_owned(),
         format!("hubport,id={name},hubid=0"),
         "-device".to_owned(),
         // Without the boot ROM, which is a package of its own.
-        format!(
-            "{device},netdev={name},romfile=,mac={a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"
-        ),
+        format!("{device},netdev={name},romfile=,mac={mac}"),
     ]
 }
 

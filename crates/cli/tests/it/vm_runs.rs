@@ -93,6 +93,7 @@ fn a_guest_ends_with_the_latput_that_made_it_also_by_kill_9() {
     let place = place(PLAN);
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
     wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    assert!(!has_ended(&mut child), "{:?}", std::fs::read_to_string(place.path("stderr")));
     let qemu = qemu_of(&child);
     kill(child.id());
     child.wait().unwrap();
