@@ -1,6 +1,7 @@
 //! Every knob against the real drivers of a guest: set, read back, put back, also after a crash.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ fn check_knobs(driver: &str) {
         }
     }
     let knobs: Vec<String> = settable(&before).into_iter().map(|(knob, _)| knob).collect();
-    println!("{driver}: set and put back {set:?}; refused {refused:#?}");
+    tell(&format!("{driver}: set and put back {set:?}; refused {refused:#?}"));
     assert!(set.len() * 2 > knobs.len(), "{set:?} of {knobs:?}; {refused:#?}");
     for (assignment, words) in refused {
         let name = assignment.split('=').next().unwrap();
@@ -91,7 +92,7 @@ fn after_kill_9_between_any_two_writes_restore_puts_everything_back() {
         assert_eq!(show(&guest), before, "kill {kill}: {said}");
         cut += u32::from(changed && said.contains("put back"));
     }
-    println!("{cut} of {KILLS} kills left something to put back, over {whole:?}");
+    tell(&format!("{cut} of {KILLS} kills left something to put back, over {whole:?}"));
     assert!(cut > 0, "no kill met an agent between its writes");
 }
 
@@ -118,6 +119,11 @@ fn packets_moved_to_cpu_0(guest: &Guest) -> u64 {
     let before = count();
     assert!(latput(guest, &["vm", "probe"]).is_success());
     count() - before
+}
+
+/// What the kernel refused is worth reading also where the test passes.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn start(driver: &str) -> Guest {

@@ -48,7 +48,7 @@ fn check_driver(testbed: &str) {
     assert!(notes.contains("lone packets made") && notes.contains("a flood of"), "{notes}");
     let report = report(&place);
     let runs = report["runs"].as_array().unwrap();
-    assert_eq!(runs.len() as i64, TRIALS);
+    assert_eq!(i64::try_from(runs.len()), Ok(TRIALS));
     let mut latency = [0.0_f64; 2];
     for run in runs {
         let metric = |name: &str| run["metrics"][name].as_f64();
