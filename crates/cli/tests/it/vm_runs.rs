@@ -19,7 +19,7 @@ kind = "tcp_rr"
 [method]
 repetitions = { min = 2, max = 2 }
 warmup = "500ms"
-duration = "1s"
+duration = "2s"
 "#;
 const TRIALS: i64 = 4;
 
@@ -103,7 +103,7 @@ fn a_guest_ends_with_the_latput_that_made_it_also_by_kill_9() {
 #[test]
 fn a_cable_that_is_pulled_and_plugged_in_again_is_survived() {
     let Some(_turn) = guest_turn() else { return };
-    let place = place(&PLAN.replace("\"1s\"", "\"3s\""));
+    let place = place(&PLAN.replace("\"2s\"", "\"3s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
     wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
     thread::sleep(Duration::from_millis(500));
