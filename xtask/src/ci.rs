@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use crate::workspace::Workspace;
 use steps::{STEPS, Step};
-use tally::Tally;
+pub use tally::Tally;
 
 /// What to run, and when to stop.
 #[derive(Debug, clap::Args)]

@@ -12,6 +12,7 @@ pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod tune;
+pub(crate) mod vm;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Calibrate(calibrate::Args),
     Lab(lab::Args),
     Sim(sim::Args),
+    Vm(vm::Args),
     Agent(agent::Args),
 }
 
@@ -50,6 +52,7 @@ impl Command {
             Self::Calibrate(args) => args.run(context),
             Self::Lab(args) => args.run(context),
             Self::Sim(args) => args.run(context),
+            Self::Vm(args) => args.run(context),
             Self::Agent(args) => args.run(context),
         }
     }

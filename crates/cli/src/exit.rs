@@ -87,6 +87,14 @@ impl From<transaction::RestoreError> for Failure {
     }
 }
 
+impl From<latput_vm::Error> for Failure {
+    fn from(error: latput_vm::Error) -> Self {
+        let code =
+            if matches!(error, latput_vm::Error::Spec { .. }) { Code::Usage } else { Code::Failed };
+        Self { code, error: error.into() }
+    }
+}
+
 impl From<latput_linux::Error> for Failure {
     fn from(error: latput_linux::Error) -> Self {
         let code = if error.is_permission() { Code::Permission } else { Code::Failed };

@@ -42,6 +42,14 @@ pub enum Error {
         /// What it cannot do and how to mend it.
         problem: String,
     },
+    /// The guest of a `vm` testbed could not be had, or was lost.
+    #[error("{testbed}: {problem}")]
+    Guest {
+        /// `vm:DRIVER`.
+        testbed: String,
+        /// What happened, and how to mend it.
+        problem: String,
+    },
     /// A thread of the simulator ended in its work.
     #[error("the simulator ended in a trial: this is a fault of latput")]
     SimulatorDied,

@@ -2,7 +2,7 @@
 //! results file.
 //!
 //! Read [`runner`] first; then [`simulator`] for trials that are computed, or `crew` for trials on
-//! hosts with [`controller`] and [`agent`], the two ends of the control line, [`protocol`] for what goes
+//! hosts (`vm`: in a guest) with [`controller`] and [`agent`], the two ends of the control line, [`protocol`] for what goes
 //! over it, and [`archive`] for where finished trials are kept.
 
 pub mod agent;
@@ -20,6 +20,7 @@ pub mod runner;
 mod share;
 pub mod simulator;
 pub mod testbed;
+mod vm;
 
 pub use archive::Archive;
 pub use error::{Error, ErrorKind};

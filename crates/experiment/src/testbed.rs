@@ -13,6 +13,7 @@ use latput_load::Stop;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
+use latput_vm::GuestSpec;
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
@@ -21,6 +22,7 @@ use crate::error::Error;
 use crate::host::{chain, state_dir};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
+use crate::vm::Emulated;
 
 /// Inside the state folder: where the agents of a lab keep their checkpoints.
 pub const LAB_STATE: &str = "lab";
@@ -45,6 +47,8 @@ pub enum Kind {
     Hosts(Vec<HostSpec>),
     /// Nothing but arithmetic.
     Simulator(Simulator),
+    /// Agents in a guest, which lives as long as its trials do.
+    Guest(GuestSpec),
 }
 
 /// One host of a testbed.
@@ -79,11 +83,12 @@ impl Testbed {
     ) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
             Kind::Hosts(hosts) => {
-                let settings = plan.settings();
-                let parts = settings.iter().flat_map(|setting| &setting.by_role);
-                let to_set: BTreeSet<Role> =
-                    parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect();
-                Ok(Box::new(Crew::start(hosts, &to_set, stop)?.telling_every(interval)))
+                let crew = Crew::start(hosts, &roles_set(plan), stop)?;
+                Ok(Box::new(crew.telling_every(interval)))
+            }
+            Kind::Guest(spec) => {
+                let roles = roles_set(plan);
+                Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
         }
@@ -99,6 +104,11 @@ impl Testbed {
             notes: Vec::new(),
             _lab: None,
         })
+    }
+
+    /// A QEMU guest with two network cards; it is made when the trials begin.
+    pub fn vm(spec: GuestSpec) -> Self {
+        Self { name: format!("vm:{spec}"), kind: Kind::Guest(spec), notes: Vec::new(), _lab: None }
     }
 
     /// The lab: two namespaces and a veth pair that exist only while this value does.
@@ -338,6 +348,13 @@ fn resolve(address: &str) -> Result<IpAddr, String> {
     };
     let mut found = (address, 0).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
     found.next().map(|found| found.ip()).ok_or_else(|| failed("it has no address".to_owned()))
+}
+
+/// The roles of hosts on which a plan sets knobs.
+fn roles_set(plan: &Plan) -> BTreeSet<Role> {
+    let settings = plan.settings();
+    let parts = settings.iter().flat_map(|setting| &setting.by_role);
+    parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect()
 }
 
 /// This program, by a path that another namespace of this machine can start.

@@ -154,8 +154,11 @@ impl Namespace {
         rustix::mount::mount_change("/", private)
             .map_err(|errno| Error::system("make the mounts of this thread private", errno))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None)
-            .map_err(|errno| Error::system("mount a sysfs of the namespace on /sys", errno))
+        match rustix::mount::mount("sysfs", "/sys", "sysfs", flags, None) {
+            // The same is mounted there already (mount(2)): the thread was in the namespace before.
+            Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),
+            Err(errno) => Err(Error::system("mount a sysfs of the namespace on /sys", errno)),
+        }
     }
 
     /// Gives the namespace a name that outlives the process, where `ip netns` finds it too. Fails if

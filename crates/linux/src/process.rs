@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use latput_units::{Clock, CpuId, CpuSet, Nanos};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::CapabilitySet;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -109,6 +112,12 @@ pub(crate) fn set_affinity(pid: Option<u32>, cpus: &CpuSet) -> io::Result<()> {
         })
         .transpose()?;
     Ok(rustix::thread::sched_setaffinity(pid, &set)?)
+}
+
+/// Makes a command end, by SIGKILL, with the thread that starts it, however that ends.
+pub fn end_with_this_thread(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec it makes one system call and allocates nothing.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
 }
 
 /// The id of this boot: a checkpoint of an earlier one has nothing left to restore.

@@ -166,6 +166,14 @@ impl Route {
         self.change(name, "take down", 0, IFF_UP, |request| request)
     }
 
+    /// Moves an interface to another network namespace, where it is down and has no address.
+    pub fn move_to(&self, name: &str, namespace: BorrowedFd<'_>) -> Result<(), Error> {
+        let fd = namespace.as_raw_fd().cast_unsigned();
+        self.change(name, "move to another namespace:", 0, 0, |request| {
+            request.u32(IFLA_NET_NS_FD, fd)
+        })
+    }
+
     /// Sets the MTU.
     pub fn set_mtu(&self, name: &str, mtu: Bytes) -> Result<(), Error> {
         let value = u32::try_from(mtu.get())

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::documents;
 use super::tally::Tally;
 use crate::tidy;
+use crate::vm;
 use crate::workspace::{Workspace, cargo, find_on_path};
 
 /// What a step does; it counts its tests as it goes.
@@ -36,6 +37,7 @@ pub const STEPS: &[Step] = &[
         run: deny,
     },
     Step { name: "build", about: "the released binary", run: build },
+    Step { name: "vm", about: "what the guest of the vm testbed needs", run: vm::build },
     Step { name: "test", about: "every test of every crate", run: test },
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },

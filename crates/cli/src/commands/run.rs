@@ -8,6 +8,7 @@ use latput_experiment::{Archive, Testbed};
 use latput_model::{Goal, Summary};
 use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
+use latput_vm::GuestSpec;
 
 use crate::commands::report;
 use crate::context::Context;
@@ -18,6 +19,8 @@ use crate::progress::{Shown, Watch};
 
 /// Before the name of a system to simulate.
 pub(crate) const SIMULATED: &str = "sim:";
+/// Before the driver of a guest's network cards.
+const EMULATED: &str = "vm:";
 
 /// Run every trial of a plan; a file that was cut short is gone on with.
 #[derive(Debug, clap::Args)]
@@ -27,14 +30,16 @@ Examples:
   latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
   latput run plan.toml --on sim:server-10g            in the simulator, needs no root
   latput run plan.toml --half-width 5% --repetitions 3..30
+  latput run plan.toml --on vm:e1000e                 with a real driver, in a QEMU guest, needs no root
   latput run plan.toml --check                        only check the plan
 
 After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
 pub(crate) struct Args {
     /// The plan file.
     plan: PathBuf,
-    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
-    /// file that names hosts.
+    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), `vm:DRIVER` (a
+    /// QEMU guest with network cards of `e1000e`, `e1000` or `virtio-net`), or a testbed file that
+    /// names hosts.
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
     /// The results file; runs are added to it.
@@ -135,9 +140,11 @@ pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, Failure> 
     match name {
         "lab" => Ok(Testbed::lab()?),
         "loopback" => Ok(Testbed::loopback()),
-        name => match name.strip_prefix(SIMULATED) {
-            Some(system) => Ok(Testbed::simulator(system, plan)?),
-            None => Ok(Testbed::from_file(Path::new(name))?),
+        "vm" => Ok(Testbed::vm(GuestSpec::default())),
+        name => match (name.strip_prefix(SIMULATED), name.strip_prefix(EMULATED)) {
+            (Some(system), _) => Ok(Testbed::simulator(system, plan)?),
+            (None, Some(guest)) => Ok(Testbed::vm(guest.parse()?)),
+            (None, None) => Ok(Testbed::from_file(Path::new(name))?),
         },
     }
 }

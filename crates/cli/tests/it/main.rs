@@ -1,6 +1,7 @@
 //! Black-box tests: the real binary, as its user runs it.
 //!
-//! Arms whose module starts with `root_` need root (namespaces) and say so when they are skipped.
+//! Arms whose module starts with `root_` need root (namespaces), and those with `vm_` need QEMU, a kernel
+//! and a static latput (`cargo xtask vm`); they say so when they are skipped.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,6 +13,8 @@ mod root_hosts;
 mod root_runs;
 mod root_settings;
 mod simulated;
+mod vm_knobs;
+mod vm_runs;
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -127,6 +130,17 @@ pub(crate) fn needs_program(name: &str) -> bool {
         let _ = writeln!(std::io::stderr(), "skipped: needs {name}");
     }
     !is_there
+}
+
+/// One guest at a time, since each takes as many CPUs as it gets. `None` when the calling test must
+/// end because something that guests are made of is missing; says so past the harness.
+pub(crate) fn guest_turn() -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if let Err(missing) = latput_vm::Guest::check_host() {
+        let _ = writeln!(std::io::stderr(), "skipped: needs a guest: {missing}");
+        return None;
+    }
+    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A lab that is up has one name on the whole machine: tests that need one take turns.

@@ -1,0 +1,124 @@
+//! `latput vm`: the guest of the `vm` testbed by hand, and what latput itself needs of it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_vm::{Driver, Ended, Guest, GuestHost, GuestSpec, HOSTS};
+
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+
+/// A QEMU guest with real drivers on emulated network cards, by hand.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput vm exec -- latput show eth0
+  latput vm exec vm:e1000 -- latput set eth0 rx-usecs=125
+  latput vm exec --host generator -- latput show eth1
+
+The guest boots, runs the one command and ends; nothing is in it but latput. It needs QEMU, a kernel
+package and a static latput: `docs/vm.md`. `latput run PLAN --on vm:e1000e` makes a guest of its own.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Boot a guest, run a command as one of its two hosts, and end it.
+    Exec(Exec),
+    /// Run a command in a guest that runs already; latput's own use.
+    #[command(hide = true)]
+    Attach(Attach),
+    /// The first process of a guest; latput's own use.
+    #[command(hide = true)]
+    Init,
+    /// In a guest: look for faults of the emulated cards; latput's own use.
+    #[command(hide = true)]
+    Probe,
+    /// In a guest, which has no other program: print a file, such as `/proc/interrupts`.
+    #[command(hide = true)]
+    Read { path: PathBuf },
+}
+
+#[derive(Debug, clap::Args)]
+struct Exec {
+    /// As `--on` takes it: `vm`, `vm:e1000e`, `vm:e1000`, `vm:virtio-net`.
+    #[arg(default_value = "vm", value_name = "VM")]
+    guest: String,
+    /// `sut` (interface eth0) or `generator` (eth1).
+    #[arg(long, default_value = "sut", value_parser = HOSTS.map(|host| host.name))]
+    host: String,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Attach {
+    /// The folder of the guest.
+    folder: PathBuf,
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        match self.action {
+            Action::Exec(exec) => exec.run(context),
+            Action::Attach(attach) => attached(&attach.folder, &attach.command),
+            Action::Init => {
+                latput_vm::init::require_process_1()?;
+                latput_vm::init::run(&mut io::stdout())
+            }
+            Action::Probe => {
+                output::print(&latput_vm::probe::run()?.join("\n"))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Action::Read { path } => {
+                let text = std::fs::read(&path).map_err(|error| {
+                    Failure::new(Code::Failed, format!("{}: {error}", path.display()))
+                })?;
+                output::print(&String::from_utf8_lossy(&text))?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+impl Exec {
+    fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let spec = spec(&self.guest)?;
+        let guest = Guest::start(spec, &|| context.stop.is_raised())?;
+        let host = HOSTS.into_iter().find(|host| host.name == self.host);
+        let words = host.as_ref().map(GuestHost::exec_words).unwrap_or_default();
+        attached(guest.folder(), &[words, self.command].concat())
+    }
+}
+
+/// The guest that `--on` would mean.
+fn spec(name: &str) -> Result<GuestSpec, Failure> {
+    match name.strip_prefix("vm") {
+        Some("") => Ok(GuestSpec::default()),
+        Some(rest) if rest.starts_with(':') => Ok(rest[1..].parse()?),
+        _ => {
+            let drivers = Driver::ALL.map(|driver| format!("`vm:{}`", driver.name())).join(", ");
+            Err(Failure::usage(format!("`{name}` is no guest: there are {drivers}")))
+        }
+    }
+}
+
+/// Runs a command in the guest with this process's streams, and ends as it ends.
+fn attached(folder: &std::path::Path, words: &[String]) -> Result<ExitCode, Failure> {
+    match latput_vm::attach(folder, words, io::stdin(), io::stdout(), io::stderr())? {
+        Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
+        Ended::Signal(signal) => Err(Failure::new(
+            Code::Failed,
+            format!("`{}` was ended by signal {signal}", words.join(" ")),
+        )),
+        Ended::Failed(problem) => Err(Failure::new(Code::Failed, problem)),
+    }
+}

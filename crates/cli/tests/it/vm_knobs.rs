@@ -1,0 +1,242 @@
+//! Every knob against the real drivers of a guest: set, read back, put back, also after a crash.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_experiment::protocol::{Answer, Open, Request, SCHEMA};
+use latput_knobs::{Setting, parse_assignment};
+use latput_trial::observation::Role;
+use latput_vm::{Ended, Guest, GuestSpec, HOSTS, Line, Output, Said};
+
+use crate::guest_turn;
+
+/// So many times an agent is killed, at points spread over the time that its writes take.
+const KILLS: u32 = 10;
+
+#[test]
+fn every_knob_of_e1000e_is_set_read_back_and_put_back() {
+    check_knobs("e1000e");
+}
+
+#[test]
+fn every_knob_of_e1000_is_set_read_back_and_put_back() {
+    check_knobs("e1000");
+}
+
+#[test]
+fn every_knob_of_virtio_net_is_set_read_back_and_put_back() {
+    check_knobs("virtio-net");
+}
+
+/// Sets each knob that can be set to another value than it has. What the driver refuses must be
+/// refused with the kernel's words and change nothing.
+#[track_caller]
+fn check_knobs(driver: &str) {
+    let Some(_turn) = guest_turn() else { return };
+    let guest = start(driver);
+    let before = show(&guest);
+    let mut refused = BTreeMap::new();
+    let mut set = Vec::new();
+    for (knob, value) in settable(&before) {
+        for other in other_values(&value) {
+            let assignment = format!("{knob}={other}");
+            let ran = latput(&guest, &["set", HOSTS[0].interface, &assignment]);
+            if !ran.is_success() {
+                assert_eq!(show(&guest), before, "{assignment} was refused and changed something");
+                refused.insert(assignment, ran.error_text());
+                continue;
+            }
+            let now = settable(&show(&guest));
+            assert!(now.contains(&(knob.clone(), other.clone())), "{assignment}: {now:?}");
+            let back = format!("{knob}={value}");
+            let ran = latput(&guest, &["set", HOSTS[0].interface, &back]);
+            assert!(ran.is_success(), "{back}: {}", ran.error_text());
+            assert_eq!(show(&guest), before, "{assignment} could not be undone");
+            set.push(knob.clone());
+            break;
+        }
+    }
+    let knobs: Vec<String> = settable(&before).into_iter().map(|(knob, _)| knob).collect();
+    tell(&format!("{driver}: set and put back {set:?}; refused {refused:#?}"));
+    assert!(set.len() * 2 > knobs.len(), "{set:?} of {knobs:?}; {refused:#?}");
+    for (assignment, words) in refused {
+        let name = assignment.split('=').next().unwrap();
+        assert!(words.contains(name), "{assignment}: {words}");
+    }
+}
+
+#[test]
+fn after_kill_9_between_any_two_writes_restore_puts_everything_back() {
+    let Some(_turn) = guest_turn() else { return };
+    let guest = start("e1000e");
+    let before = show(&guest);
+    let mut cut = 0;
+    // An agent that nobody kills tells how long its writes take.
+    let (mut agent, begun) = agent_that_sets(&guest);
+    assert_eq!(answer(&mut agent), Answer::Set);
+    let whole = begun.elapsed();
+    assert_ne!(show(&guest), before);
+    drop(agent); // its stdin closes: it puts back what it set, in order
+    wait_until_back(&guest, &before);
+    for kill in 0..KILLS {
+        let (mut agent, begun) = agent_that_sets(&guest);
+        thread::sleep((whole * kill / (KILLS - 1)).saturating_sub(begun.elapsed()));
+        agent.kill().unwrap();
+        while !matches!(agent.receive().unwrap(), Said::Ended(Ended::Signal(9))) {}
+        let changed = show(&guest) != before;
+        let restored = latput(&guest, &["restore"]);
+        assert!(restored.is_success(), "{}", restored.error_text());
+        let said = restored.text();
+        assert_eq!(show(&guest), before, "kill {kill}: {said}");
+        cut += u32::from(changed && said.contains("put back"));
+    }
+    tell(&format!("{cut} of {KILLS} kills left something to put back, over {whole:?}"));
+    assert!(cut > 0, "no kill met an agent between its writes");
+}
+
+#[test]
+fn rps_takes_packets_to_the_cpu_that_it_names() {
+    let Some(_turn) = guest_turn() else { return };
+    let guest = start("e1000e");
+    let moved_without = packets_moved_to_cpu_0(&guest);
+    let set = latput(&guest, &["set", HOSTS[0].interface, "rps-cpus=0"]);
+    assert!(set.is_success(), "{}", set.error_text());
+    let moved_with = packets_moved_to_cpu_0(&guest);
+    // The probe sends 20 lone packets and a flood.
+    assert!(moved_without == 0 && moved_with > 20, "{moved_without} and {moved_with}");
+}
+
+/// Packets that CPU 0 was handed by another while the probe sends its own.
+fn packets_moved_to_cpu_0(guest: &Guest) -> u64 {
+    let count = || {
+        let text = latput(guest, &["vm", "read", "/proc/net/softnet_stat"]).text();
+        // The tenth column, in hexadecimal: `received_rps` (`softnet_seq_show`, net/core/net-procfs.c).
+        let word = text.lines().next().unwrap().split(' ').nth(9).unwrap().to_owned();
+        u64::from_str_radix(&word, 16).unwrap()
+    };
+    let before = count();
+    assert!(latput(guest, &["vm", "probe"]).is_success());
+    count() - before
+}
+
+/// What the kernel refused is worth reading also where the test passes.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn start(driver: &str) -> Guest {
+    Guest::start(driver.parse::<GuestSpec>().unwrap(), &|| false).unwrap()
+}
+
+/// An agent that has just been told to set many knobs, and when.
+fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
+    let sut = HOSTS[0];
+    let words = [sut.exec_words(), vec!["latput".into(), "agent".into(), "--stdio".into()]];
+    let mut agent = Line::open(guest.folder(), &words.concat()).unwrap();
+    let mut ask = |request: &Request| {
+        agent.input(format!("{}\n", serde_json::to_string(request).unwrap()).as_bytes()).unwrap();
+    };
+    ask(&Request::Open(Open {
+        schema: SCHEMA,
+        version: "test".to_owned(),
+        host: sut.name.to_owned(),
+        role: Role::Sut,
+        interface: sut.interface.to_owned(),
+        address: sut.address,
+        cpus: None,
+        binds_napi_threads: false,
+        will_set: true,
+    }));
+    assert!(matches!(answer(&mut agent), Answer::Opened(_)));
+    let mut setting = Setting::new();
+    for assignment in [
+        "mtu=1400",
+        "txqueuelen=500",
+        "gro=off",
+        "gso=off",
+        "tso=off",
+        "rps-cpus=0-1",
+        "napi-defer-hard-irqs=7",
+        "gro-flush-timeout=30us",
+    ] {
+        let (knob, value) = parse_assignment(assignment).unwrap();
+        setting.insert(knob, value);
+    }
+    let begun = Instant::now();
+    let line = format!("{}\n", serde_json::to_string(&Request::Set { setting }).unwrap());
+    agent.input(line.as_bytes()).unwrap();
+    (agent, begun)
+}
+
+#[track_caller]
+fn answer(agent: &mut Line) -> Answer {
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        match agent.receive().unwrap() {
+            Said::Output(bytes) => line.extend(bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+    serde_json::from_slice(&line).unwrap()
+}
+
+#[track_caller]
+fn wait_until_back(guest: &Guest, before: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while show(guest) != before {
+        assert!(Instant::now() < deadline, "the agent did not put its host back");
+    }
+}
+
+/// What `latput show` prints of the system under test, byte for byte.
+#[track_caller]
+fn show(guest: &Guest) -> String {
+    let shown = latput(guest, &["show", HOSTS[0].interface, "--json"]);
+    assert!(shown.is_success(), "{}", shown.error_text());
+    shown.text()
+}
+
+/// Knobs that can be set and have one value, with it.
+fn settable(shown: &str) -> Vec<(String, String)> {
+    let document: serde_json::Value = serde_json::from_str(shown).unwrap();
+    let knobs = document["knobs"].as_array().unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    knobs
+        .iter()
+        .filter(|knob| knob["settable"] == true)
+        .filter_map(|knob| {
+            let values = knob["values"].as_array().unwrap();
+            let first = &values.first()?["value"];
+            let is_one = values.iter().all(|value| value["value"] == *first);
+            is_one.then(|| (text(&knob["name"]), text(first)))
+        })
+        .collect()
+}
+
+/// Values of the same form, near and far: a driver may take only some of them.
+fn other_values(value: &str) -> Vec<String> {
+    if let Some(other) = [("on", "off"), ("off", "on"), ("none", "0")]
+        .into_iter()
+        .find_map(|(this, other)| (this == value).then_some(other))
+    {
+        return vec![other.to_owned()];
+    }
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = value.split_at(digits);
+    match number.parse::<u64>() {
+        Ok(0) => ["10", "1", "100"].map(|number| format!("{number}{unit}")).to_vec(),
+        Ok(number) => [number / 2, number * 2, number - 1, number + 1, 0]
+            .map(|number| format!("{number}{unit}"))
+            .to_vec(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn latput(guest: &Guest, arguments: &[&str]) -> Output {
+    let words = arguments.iter().map(|&word| word.to_owned());
+    let words = HOSTS[0].exec_words().into_iter().chain(["latput".to_owned()]).chain(words);
+    let words: Vec<String> = words.collect();
+    Line::open(guest.folder(), &words).unwrap().output().unwrap()
+}

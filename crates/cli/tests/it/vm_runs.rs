@@ -1,0 +1,181 @@
+//! Plans in a guest with real drivers, and what can befall the guest.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Place, guest_turn, kill, wait_until};
+
+const PLAN: &str = r#"
+schema = 1
+name = "in a guest"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["20ms", 100]]
+[[workload]]
+kind = "tcp_rr"
+[method]
+repetitions = { min = 2, max = 2 }
+warmup = "500ms"
+duration = "2s"
+"#;
+const TRIALS: i64 = 4;
+
+#[test]
+fn a_plan_on_e1000e_gives_rows_with_polls_and_interrupts() {
+    check_driver("vm:e1000e");
+}
+
+#[test]
+fn a_plan_on_e1000_gives_rows_with_polls_and_interrupts() {
+    check_driver("vm:e1000");
+}
+
+#[test]
+fn a_plan_on_virtio_net_gives_rows_with_polls_and_interrupts() {
+    check_driver("vm:virtio-net");
+}
+
+#[track_caller]
+fn check_driver(testbed: &str) {
+    let Some(_turn) = guest_turn() else { return };
+    let place = place(PLAN);
+    let ran = place.run(&["run", "plan.toml", "--on", testbed, "-o", "kept.db"]);
+    ran.expect(0, &[testbed, "emulated"]);
+    let notes = report(&place)["notes"].to_string();
+    assert!(notes.contains("lone packets made") && notes.contains("a flood of"), "{notes}");
+    let report = report(&place);
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(i64::try_from(runs.len()), Ok(TRIALS));
+    let mut latency = [0.0_f64; 2];
+    for run in runs {
+        let metric = |name: &str| run["metrics"][name].as_f64();
+        assert!(metric("sut_polls_per_s").is_some_and(|polls| polls > 0.0), "{run:#}");
+        assert!(metric("sut_packets_per_poll").is_some_and(|packets| packets > 0.0), "{run:#}");
+        for host in run["hosts"].as_array().unwrap() {
+            assert!(host["interrupts_count"].as_u64().is_some_and(|count| count > 0), "{host:#}");
+            assert!(host["rx_packets_count"].as_u64().is_some_and(|count| count > 0), "{host:#}");
+        }
+        let setting = usize::try_from(run["setting"].as_u64().unwrap()).unwrap();
+        latency[setting] = latency[setting].max(metric("latency_ns_p50").unwrap());
+    }
+    // The knob really holds packets back, for 20 ms at each end.
+    assert!(latency[1] > 20e6 && latency[1] > latency[0], "{latency:?}");
+}
+
+#[test]
+fn a_power_cut_in_the_guest_loses_no_finished_trial_and_the_run_goes_on() {
+    let Some(_turn) = guest_turn() else { return };
+    let place = place(&PLAN.replace("{ min = 2, max = 2 }", "{ min = 6, max = 6 }"));
+    let run = ["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"];
+    let mut child = place.start(&run);
+    wait_until("some trials", || has_ended(&mut child) || place.trials("kept.db") >= 3);
+    order(&child, r#"{"execute":"system_reset"}"#);
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("the guest ended") && said.contains("latput: ready"), "{said}");
+    let kept = place.trials("kept.db");
+    assert!((3..12).contains(&kept), "{kept}");
+    let before = report(&place);
+    place.run(&run).expect(0, &[&format!("resuming run 1: {kept} of 12 trials are done")]);
+    let after = report(&place);
+    let kept = before["runs"].as_array().unwrap();
+    assert_eq!(kept.as_slice(), &after["runs"].as_array().unwrap()[..kept.len()]);
+    assert_eq!(place.trials("kept.db"), 12);
+}
+
+#[test]
+fn a_guest_ends_with_the_latput_that_made_it_also_by_kill_9() {
+    let Some(_turn) = guest_turn() else { return };
+    let place = place(PLAN);
+    let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
+    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    assert!(!has_ended(&mut child), "{:?}", std::fs::read_to_string(place.path("stderr")));
+    let qemu = qemu_of(&child);
+    kill(child.id());
+    child.wait().unwrap();
+    wait_until("the guest to end", || !PathBuf::from(format!("/proc/{qemu}/exe")).exists());
+}
+
+#[test]
+fn a_cable_that_is_pulled_and_plugged_in_again_is_survived() {
+    let Some(_turn) = guest_turn() else { return };
+    let place = place(&PLAN.replace("\"2s\"", "\"3s\""));
+    let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
+    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    thread::sleep(Duration::from_millis(500));
+    let link =
+        |up: bool| format!(r#"{{"execute":"set_link","arguments":{{"name":"sut","up":{up}}}}}"#);
+    order(&child, &link(false));
+    thread::sleep(Duration::from_millis(300));
+    order(&child, &link(true));
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.trials("kept.db"), TRIALS);
+}
+
+#[test]
+fn what_a_guest_is_made_of_is_asked_for_by_name() {
+    let place = place(PLAN);
+    let run = |testbed: &str, name: &str, value: &str| {
+        let words = ["run", "plan.toml", "--on", testbed, "-o", "kept.db"];
+        crate::Ran::from(place.command(&words).env(name, value).output().unwrap())
+    };
+    run("vm:igb", "PATH", "/usr/bin").expect(2, &["vm:igb", "e1000e, e1000, virtio-net"]);
+    run("vm:e1000e", "PATH", "/nowhere").expect(1, &["qemu-system-x86_64", "install QEMU"]);
+    let Some(_turn) = guest_turn() else { return };
+    std::fs::create_dir(place.path("empty")).unwrap();
+    let empty = place.path("empty").display().to_string();
+    run("vm", "LATPUT_VM_KERNEL", &empty).expect(1, &["holds no kernel", "boot/vmlinuz-VERSION"]);
+    let this = env!("CARGO_BIN_EXE_latput");
+    run("vm", "LATPUT_VM_BINARY", this).expect(1, &["not static", "cargo xtask vm"]);
+    run("vm", "LATPUT_VM_BINARY", "/nowhere").expect(1, &["/nowhere", "No such file"]);
+    assert!(!place.path("kept.db").exists() || place.trials("kept.db") == 0);
+}
+
+#[test]
+fn nothing_but_a_guest_has_a_use_for_its_first_process() {
+    let place = Place::new();
+    place.run(&["vm", "init"]).expect(1, &["first process of a guest"]);
+    place.run(&["vm", "attach", "none", "--", "true"]).expect(1, &["there is no guest in none"]);
+    place.run(&["vm", "exec", "lab", "--", "true"]).expect(2, &["`lab` is no guest", "vm:e1000e"]);
+}
+
+fn place(plan: &str) -> Place {
+    let place = Place::new();
+    place.write("plan.toml", plan);
+    place
+}
+
+fn report(place: &Place) -> serde_json::Value {
+    serde_json::from_str(&place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out).unwrap()
+}
+
+fn has_ended(child: &mut Child) -> bool {
+    child.try_wait().unwrap().is_some()
+}
+
+/// The QEMU that a latput has started, by process id.
+#[track_caller]
+fn qemu_of(child: &Child) -> u32 {
+    let output = Command::new("pgrep").args(["-P", &child.id().to_string(), "qemu"]).output();
+    String::from_utf8(output.unwrap().stdout).unwrap().trim().parse().unwrap()
+}
+
+/// Gives QEMU's monitor an order.
+#[track_caller]
+fn order(child: &Child, order: &str) {
+    let folder = std::env::temp_dir().join(format!("latput-vm-{}-0", child.id()));
+    let mut stream = UnixStream::connect(folder.join("orders")).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
+    answers.next().unwrap().unwrap();
+    for order in [r#"{"execute":"qmp_capabilities"}"#, order] {
+        writeln!(stream, "{order}").unwrap();
+        let answer = answers.by_ref().map(Result::unwrap).find(|line| !line.contains("event"));
+        assert!(answer.as_ref().is_some_and(|line| line.contains("return")), "{order}: {answer:?}");
+    }
+}

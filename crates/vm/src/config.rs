@@ -1,0 +1,76 @@
+//! What both sides know: the two hosts in the guest, and the file that tells process 1 what to do.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use latput_linux::route::MacAddress;
+use serde::{Deserialize, Serialize};
+
+/// latput in the guest.
+pub const PROGRAM: &str = "/bin/latput";
+
+/// The configuration in the guest.
+pub(crate) const CONFIG: &str = "/etc/latput-vm.json";
+/// The modules in the guest, one file each, without folders.
+pub(crate) const MODULES: &str = "/lib/modules";
+/// The virtio ports over which commands come are called `latput.0`, `latput.1` and so on.
+pub(crate) const PORT_PREFIX: &str = "latput.";
+/// So many commands at once.
+pub(crate) const PORTS: usize = 12;
+/// What process 1 says on the console when everything is in place.
+pub(crate) const READY: &str = "latput: ready";
+/// What process 1 says on the console when it gives up.
+pub(crate) const FAILED: &str = "latput: error: ";
+/// Length of the prefix of the hosts' network.
+pub(crate) const PREFIX_LENGTH: u8 = 24;
+
+/// One of the two hosts in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestHost {
+    /// Its name, also of its network namespace (`/run/netns/NAME`).
+    pub name: &'static str,
+    /// Its network card.
+    pub interface: &'static str,
+    /// Its address, from the block for benchmarks (RFC 2544, appendix C.2.2).
+    pub address: IpAddr,
+    /// Its CPU.
+    pub cpu: u32,
+    /// The Ethernet address of its card.
+    pub(crate) mac: MacAddress,
+}
+
+/// The hosts: the system under test, which is in the guest's first namespace, and the generator.
+pub const HOSTS: [GuestHost; 2] = [
+    GuestHost {
+        name: "sut",
+        interface: "eth0",
+        address: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
+        cpu: 1,
+        mac: [0x52, 0x54, 0, 0, 0, 2],
+    },
+    GuestHost {
+        name: "generator",
+        interface: "eth1",
+        address: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)),
+        cpu: 0,
+        mac: [0x52, 0x54, 0, 0, 0, 1],
+    },
+];
+
+impl GuestHost {
+    /// The words in front of a command that make it run as this host: in its namespace, on its CPU,
+    /// with its own state folder.
+    pub fn exec_words(&self) -> Vec<String> {
+        let namespace = format!("{}/{}", latput_linux::namespace::PIN_FOLDER, self.name);
+        let cpu = self.cpu.to_string();
+        let words = [PROGRAM, "lab", "exec", "--namespace", &namespace, "--cpus", &cpu, "--"];
+        words.map(str::to_owned).to_vec()
+    }
+}
+
+/// What process 1 is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Modules, each after those it depends on; a file of [`MODULES`] each.
+    pub(crate) modules: Vec<String>,
+}

@@ -1,0 +1,84 @@
+//! Process 1 of the guest: loads the drivers, makes two hosts of the two network cards, and runs the
+//! commands that come over the line.
+
+mod network;
+mod service;
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use rustix::mount::MountFlags;
+use rustix::system::RebootCommand;
+
+use crate::config::{CONFIG, Config, FAILED, MODULES, READY};
+use crate::error::Error;
+
+pub(crate) use network::interrupts;
+
+/// Does everything that a guest needs, and never returns: process 1 must not end. When something
+/// fails it says so on the console and turns the guest off.
+pub fn run(console: &mut impl Write) -> ! {
+    let failed = match set_up(console) {
+        Ok(()) => service::serve(),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = failed {
+        let _ = writeln!(console, "{FAILED}{error}");
+        let _ = console.flush();
+    }
+    let _ = rustix::system::reboot(RebootCommand::PowerOff);
+    loop {
+        std::thread::park(); // a kernel that cannot turn off is ended from outside
+    }
+}
+
+/// Refuses to be anything but process 1: on a real machine it would mount and load things.
+pub fn require_process_1() -> Result<(), Error> {
+    if std::process::id() == 1 {
+        return Ok(());
+    }
+    Err(Error::Line("`latput vm init` is the first process of a guest, and of nothing else".into()))
+}
+
+fn set_up(console: &mut impl Write) -> Result<(), Error> {
+    mount_all()?;
+    let text = fs::read(CONFIG).map_err(|source| Error::io(format!("read {CONFIG}"), source))?;
+    let config: Config = serde_json::from_slice(&text)
+        .map_err(|error| Error::damaged(Path::new(CONFIG), error.to_string()))?;
+    for module in &config.modules {
+        load(module)?;
+    }
+    let _ = writeln!(console, "latput: drivers after {}", uptime());
+    network::make_hosts()?;
+    let _ = writeln!(console, "{READY} after {}", uptime());
+    let _ = console.flush();
+    Ok(())
+}
+
+fn mount_all() -> Result<(), Error> {
+    for (kind, path) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("tmpfs", "/run"),
+        ("tmpfs", "/tmp"),
+    ] {
+        rustix::mount::mount(kind, path, kind, MountFlags::empty(), None::<&CStr>)
+            .map_err(|errno| Error::io(format!("mount {path}"), errno))?;
+    }
+    Ok(())
+}
+
+fn load(module: &str) -> Result<(), Error> {
+    let failed = |source: io::Error| Error::io(format!("load the module {module}"), source);
+    let file = File::open(format!("{MODULES}/{module}.ko")).map_err(failed)?;
+    rustix::system::finit_module(&file, c"", 0).map_err(|errno| failed(errno.into()))
+}
+
+/// Seconds since the kernel started, as it tells them.
+fn uptime() -> String {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    format!("{} s", text.split(' ').next().unwrap_or_default())
+}

@@ -1,0 +1,227 @@
+//! Runs commands in a guest from the host, each over a virtio port of its own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::config::PORTS;
+use crate::error::Error;
+use crate::frame::{Ended, Frame, PIECE};
+use crate::qemu::Files;
+
+/// A short command that is silent for longer hangs.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// One command that runs in the guest. Dropping it closes the command's stdin, and ends it if it then
+/// does not end by itself.
+#[derive(Debug)]
+pub struct Line {
+    stream: UnixStream,
+    /// Held for as long as the port is in use.
+    lock: File,
+}
+
+/// What a command says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// On its stdout.
+    Output(Vec<u8>),
+    /// On its stderr.
+    Errors(Vec<u8>),
+    /// With its end.
+    Ended(Ended),
+}
+
+/// All that a command said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Its stdout.
+    pub stdout: Vec<u8>,
+    /// Its stderr.
+    pub stderr: Vec<u8>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+impl Line {
+    /// Starts a command in the guest that has this folder.
+    pub fn open(folder: &Path, words: &[String]) -> Result<Self, Error> {
+        let files = Files(folder.to_owned());
+        for idx in 0..PORTS {
+            let path = files.lock(idx);
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            let mut lock = options.open(&path).map_err(|error| {
+                Error::Line(format!("there is no guest in {}: {error}", folder.display()))
+            })?;
+            if lock.try_lock().is_err() {
+                continue;
+            }
+            // Where the last user was cut off, the guest may still be busy with what it sent.
+            let was_cut_off = lock.metadata().is_ok_and(|metadata| metadata.len() > 0);
+            if was_cut_off {
+                continue;
+            }
+            let failed = |source| Error::io(format!("use {}", path.display()), source);
+            lock.write_all(b"in use").map_err(failed)?;
+            let stream = UnixStream::connect(files.port(idx)).map_err(gone)?;
+            let mut line = Self { stream, lock };
+            line.send(&Frame::Run(words.to_vec()))?;
+            return Ok(line);
+        }
+        Err(Error::Line(format!("all its {PORTS} ports are in use")))
+    }
+
+    /// Writes to the command's stdin.
+    pub fn input(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        bytes.chunks(PIECE).try_for_each(|piece| self.send(&Frame::Input(piece.to_vec())))
+    }
+
+    /// Closes the command's stdin.
+    pub fn end_input(&mut self) -> Result<(), Error> {
+        self.send(&Frame::EndOfInput)
+    }
+
+    /// Ends the command by SIGKILL.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        self.send(&Frame::Kill)
+    }
+
+    /// Waits for what the command says next.
+    pub fn receive(&mut self) -> Result<Said, Error> {
+        match Frame::read(&mut self.stream).map_err(gone)? {
+            Some(Frame::Output(bytes)) => Ok(Said::Output(bytes)),
+            Some(Frame::Errors(bytes)) => Ok(Said::Errors(bytes)),
+            Some(Frame::Ended(ended)) => {
+                // The port can be used again. If not, it just stays out of use.
+                let _ = self.lock.set_len(0);
+                Ok(Said::Ended(ended))
+            }
+            Some(other) => Err(Error::Line(format!("the guest sent {other:?}"))),
+            None => Err(Error::Line("the guest is gone".to_owned())),
+        }
+    }
+
+    /// Closes the command's stdin and collects what it says until it ends. One that says nothing for
+    /// two minutes is an error.
+    pub fn output(mut self) -> Result<Output, Error> {
+        self.stream.set_read_timeout(Some(SILENCE)).map_err(gone)?;
+        self.end_input()?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            match self.receive()? {
+                Said::Output(bytes) => stdout.extend(bytes),
+                Said::Errors(bytes) => stderr.extend(bytes),
+                Said::Ended(ended) => return Ok(Output { stdout, stderr, ended }),
+            }
+        }
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
+        frame.write(&mut self.stream).map_err(gone)
+    }
+}
+
+impl Output {
+    /// Whether the command ended well.
+    pub fn is_success(&self) -> bool {
+        self.ended == Ended::Code(0)
+    }
+
+    /// Its stdout as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Its stderr as text.
+    pub fn error_text(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+}
+
+/// Runs a command in the guest with the given streams as its own, until it ends.
+pub fn attach(
+    folder: &Path,
+    words: &[String],
+    mut input: impl Read + Send + 'static,
+    mut output: impl Write,
+    mut errors: impl Write,
+) -> Result<Ended, Error> {
+    let mut line = Line::open(folder, words)?;
+    let mut to = line.stream.try_clone().map_err(gone)?;
+    // A thread that may outlive this call: nobody can interrupt its reading.
+    thread::spawn(move || {
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let length = input.read(&mut buffer).unwrap_or(0);
+            let frame = match length {
+                0 => Frame::EndOfInput,
+                length => Frame::Input(buffer[..length].to_vec()),
+            };
+            if frame.write(&mut to).is_err() || length == 0 {
+                break;
+            }
+        }
+    });
+    let failed = |source| Error::io("pass on what the command in the guest says", source);
+    loop {
+        match line.receive()? {
+            Said::Output(bytes) => {
+                output.write_all(&bytes).and_then(|()| output.flush()).map_err(failed)?;
+            }
+            Said::Errors(bytes) => errors.write_all(&bytes).map_err(failed)?,
+            Said::Ended(ended) => return Ok(ended),
+        }
+    }
+}
+
+fn gone(error: io::Error) -> Error {
+    Error::Line(format!("the guest is gone: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_for_one_command_at_a_time_and_a_cut_one_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files(folder.path().to_owned());
+        let ports: Vec<UnixListener> =
+            (0..PORTS).map(|idx| UnixListener::bind(files.port(idx)).unwrap()).collect();
+        let open = || Line::open(folder.path(), &["true".to_owned()]);
+        let mut first = open().unwrap();
+        let _second = open().unwrap();
+        let (mut guest, _) = ports[0].accept().unwrap();
+        assert_eq!(Frame::read(&mut guest).unwrap(), Some(Frame::Run(vec!["true".into()])));
+        Frame::Ended(Ended::Code(0)).write(&mut guest).unwrap();
+        assert_eq!(first.receive().unwrap(), Said::Ended(Ended::Code(0)));
+        drop((first, guest));
+        drop(open().unwrap()); // on the first port again, and cut off
+        ports[0].accept().unwrap();
+        let rest: Vec<Line> = (2..PORTS).map(|_| open().unwrap()).collect();
+        let problem = open().unwrap_err().to_string();
+        assert!(problem.contains("all its"), "{problem}");
+        drop(rest);
+    }
+
+    #[test]
+    fn a_guest_that_is_gone_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files(folder.path().to_owned());
+        let problem = Line::open(folder.path(), &[]).unwrap_err().to_string();
+        assert!(problem.contains("gone"), "{problem}");
+        let port = UnixListener::bind(files.port(1)).unwrap();
+        let mut line = Line::open(folder.path(), &[]).unwrap();
+        drop(port.accept().unwrap());
+        let problem = line.receive().unwrap_err().to_string();
+        assert!(problem.contains("gone"), "{problem}");
+        let problem = Line::open(&folder.path().join("none"), &[]).unwrap_err().to_string();
+        assert!(problem.contains("there is no guest"), "{problem}");
+    }
+}

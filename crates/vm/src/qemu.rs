@@ -1,0 +1,204 @@
+//! QEMU: its command line, and the socket on which it takes orders.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::config::{GuestHost, HOSTS, PORT_PREFIX, PORTS, PROGRAM};
+use crate::error::Error;
+use crate::spec::GuestSpec;
+
+/// The emulator.
+const QEMU: &str = "qemu-system-x86_64";
+/// An order is done at once.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The files of one guest, all in one folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(pub(crate) PathBuf);
+
+impl Files {
+    /// The kernel without its compression.
+    pub(crate) fn kernel(&self) -> PathBuf {
+        self.0.join("kernel")
+    }
+
+    pub(crate) fn initramfs(&self) -> PathBuf {
+        self.0.join("initramfs")
+    }
+
+    pub(crate) fn console(&self) -> PathBuf {
+        self.0.join("console")
+    }
+
+    /// Where QEMU takes orders.
+    pub(crate) fn orders(&self) -> PathBuf {
+        self.0.join("orders")
+    }
+
+    /// The host's end of a virtio port.
+    pub(crate) fn port(&self, idx: usize) -> PathBuf {
+        self.0.join(format!("port-{idx}"))
+    }
+
+    /// Locked by whoever uses that port.
+    pub(crate) fn lock(&self, idx: usize) -> PathBuf {
+        self.0.join(format!("port-{idx}.lock"))
+    }
+}
+
+/// Where QEMU is.
+pub(crate) fn find() -> Result<PathBuf, Error> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(QEMU)).find(|path| path.is_file()).ok_or(
+        Error::Missing {
+            what: format!("the program `{QEMU}` is not on PATH"),
+            mend: "install QEMU for x86 guests (on Debian `qemu-system-x86`)".to_owned(),
+        },
+    )
+}
+
+/// The whole command line.
+pub(crate) fn command(program: &Path, spec: GuestSpec, kernel: &Path, files: &Files) -> Command {
+    let mut command = Command::new(program);
+    let memory = ["-m", "512", "-smp", "2", "-nodefaults", "-no-reboot", "-display", "none"];
+    // Never KVM: the same on every machine, and in CI.
+    command.args(["-M", "q35", "-cpu", "max", "-accel", "tcg,thread=multi"]).args(memory);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(files.initramfs());
+    command.arg("-append").arg(kernel_words());
+    command.args([OsString::from("-serial"), option("file:", &files.console())]);
+    let orders = option("socket,id=orders,server=on,wait=off,path=", &files.orders());
+    command
+        .args([OsString::from("-chardev"), orders])
+        .args(["-mon", "chardev=orders,mode=control"]);
+    for host in HOSTS {
+        for word in network_card(spec, host) {
+            command.arg(word);
+        }
+    }
+    let ports = PORTS + 1; // port 0 is kept for a console
+    command.arg("-device").arg(format!("virtio-serial-pci,id=ports,max_ports={ports}"));
+    for idx in 0..PORTS {
+        let socket = format!("socket,id=port{idx},server=on,wait=off,path=");
+        command.arg("-chardev").arg(option(&socket, &files.port(idx)));
+        let device = format!("virtserialport,bus=ports.0,nr={},chardev=port{idx}", idx + 1);
+        command.arg("-device").arg(format!("{device},name={PORT_PREFIX}{idx}"));
+    }
+    command
+}
+
+/// Nothing but the two cards is on the hub.
+fn network_card(spec: GuestSpec, host: GuestHost) -> [String; 4] {
+    let (name, device) = (host.name, spec.driver.device());
+    let mac = host.mac.map(|byte| format!("{byte:02x}")).join(":");
+    [
+        "-netdev".to_owned(),
+        format!("hubport,id={name},hubid=0"),
+        "-device".to_owned(),
+        // Without the boot ROM, which is a package of its own.
+        format!("{device},netdev={name},romfile=,mac={mac}"),
+    ]
+}
+
+/// Process 1 is latput; a kernel that fails ends QEMU (`panic=-1` reboots, `-no-reboot` ends).
+fn kernel_words() -> String {
+    format!(
+        "console=ttyS0 quiet panic=-1 nokaslr mitigations=off random.trust_cpu=on audit=0 \
+         net.ifnames=0 tsc=reliable rdinit={PROGRAM} -- vm init"
+    )
+}
+
+/// A comma in a path is doubled, as QEMU's options have it.
+fn option(before: &str, path: &Path) -> OsString {
+    OsString::from(format!("{before}{}", path.display().to_string().replace(',', ",,")))
+}
+
+/// QEMU's monitor (`docs/interop/qmp-spec.rst` of QEMU): for what happens to machines, such as a
+/// pulled cable or a power cut.
+#[derive(Debug)]
+pub struct Qmp {
+    stream: BufReader<UnixStream>,
+    version: String,
+}
+
+impl Qmp {
+    pub(crate) fn open(files: &Files) -> Result<Self, Error> {
+        let failed = |source| Error::io("speak to QEMU's monitor", source);
+        let stream = UnixStream::connect(files.orders()).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(failed)?;
+        let mut monitor = Self { stream: BufReader::new(stream), version: String::new() };
+        let greeting = monitor.read()?;
+        let version = &greeting["QMP"]["version"]["qemu"];
+        monitor.version = format!("{}.{}.{}", version["major"], version["minor"], version["micro"]);
+        monitor.order("qmp_capabilities", json!({}))?;
+        Ok(monitor)
+    }
+
+    /// QEMU's version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Gives an order and returns its answer.
+    pub fn order(&mut self, command: &str, arguments: Value) -> Result<Value, Error> {
+        let order = json!({ "execute": command, "arguments": arguments });
+        let written = writeln!(self.stream.get_mut(), "{order}");
+        written.map_err(|source| Error::io("speak to QEMU's monitor", source))?;
+        loop {
+            let mut answer = self.read()?;
+            if let Some(error) = answer.get("error") {
+                return Err(Error::Line(format!("QEMU refused `{command}`: {}", error["desc"])));
+            }
+            if let Some(result) = answer.get_mut("return") {
+                return Ok(result.take());
+            }
+            // An event, which nobody waits for.
+        }
+    }
+
+    fn read(&mut self) -> Result<Value, Error> {
+        let mut line = String::new();
+        self.stream
+            .read_line(&mut line)
+            .map_err(|source| Error::io("read from QEMU's monitor", source))?;
+        serde_json::from_str(&line)
+            .map_err(|error| Error::Line(format!("QEMU's monitor said `{}`: {error}", line.trim())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Driver;
+
+    #[test]
+    fn the_cards_are_on_a_hub_and_nothing_else_is() {
+        for driver in Driver::ALL {
+            let words = words(GuestSpec { driver });
+            let networks: Vec<&String> = words
+                .iter()
+                .filter(|word| word.contains("hubport") || word.contains("user"))
+                .collect();
+            assert_eq!(networks, ["hubport,id=sut,hubid=0", "hubport,id=generator,hubid=0"]);
+            let card = format!("{},netdev=sut,romfile=,mac=52:54:00:00:00:02", driver.device());
+            assert!(words.contains(&card), "{words:?}");
+            assert!(!words.iter().any(|word| word.contains("kvm")), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_comma_in_a_path_does_not_end_an_option() {
+        assert_eq!(option("path=", Path::new("/a,b")), "path=/a,,b");
+    }
+
+    fn words(spec: GuestSpec) -> Vec<String> {
+        let files = Files("/tmp/guest".into());
+        let command = command(Path::new("qemu"), spec, Path::new("/boot/vmlinuz"), &files);
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}

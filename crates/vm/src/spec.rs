@@ -1,0 +1,102 @@
+//! Which guest: the driver of its network cards.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+/// What of the guest can be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuestSpec {
+    /// Of both network cards.
+    pub driver: Driver,
+}
+
+/// A network card that QEMU emulates and Linux has a driver for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// Intel 82574L: several vectors (MSI-X), interrupt throttling.
+    #[default]
+    E1000e,
+    /// Intel 82540EM: one legacy interrupt, interrupt throttling.
+    E1000,
+    /// The paravirtual card.
+    VirtioNet,
+}
+
+impl Driver {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::E1000e, Self::E1000, Self::VirtioNet];
+
+    /// As `vm:` takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::E1000e => "e1000e",
+            Self::E1000 => "e1000",
+            Self::VirtioNet => "virtio-net",
+        }
+    }
+
+    /// QEMU's name of the card.
+    pub(crate) const fn device(self) -> &'static str {
+        match self {
+            Self::E1000e => "e1000e",
+            Self::E1000 => "e1000",
+            Self::VirtioNet => "virtio-net-pci",
+        }
+    }
+
+    /// The kernel's module.
+    pub(crate) const fn module(self) -> &'static str {
+        match self {
+            Self::E1000e => "e1000e",
+            Self::E1000 => "e1000",
+            Self::VirtioNet => "virtio_net",
+        }
+    }
+}
+
+impl FromStr for GuestSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refused = |problem: String| Error::Spec { name: text.to_owned(), problem };
+        let driver = Driver::ALL.into_iter().find(|known| known.name() == text);
+        let driver = driver.ok_or_else(|| {
+            let names = Driver::ALL.map(Driver::name).join(", ");
+            refused(format!("the driver must be one of {names}"))
+        })?;
+        Ok(Self { driver })
+    }
+}
+
+impl fmt::Display for GuestSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.driver.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_named_by_its_driver() {
+        for name in ["e1000e", "e1000", "virtio-net"] {
+            assert_eq!(name.parse::<GuestSpec>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn a_guest_that_is_not_there_is_refused_with_those_that_are() {
+        check("igb", "e1000e, e1000, virtio-net");
+        check("", "e1000e, e1000, virtio-net");
+        check("e1000e,kvm", "e1000e, e1000, virtio-net");
+    }
+
+    #[track_caller]
+    fn check(name: &str, expected: &str) {
+        let problem = name.parse::<GuestSpec>().unwrap_err().to_string();
+        assert!(problem.contains(expected) && problem.contains(name), "{problem}");
+    }
+}

@@ -1,0 +1,96 @@
+//! `cargo xtask vm`: what the guest of the `vm` testbed is made of, in `target/vm`, where latput and
+//! its tests find it.
+//!
+//! A static latput, and a kernel package of the distribution, unpacked and not installed: this
+//! machine's own boot is left alone.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::ci::Tally;
+use crate::workspace::{Workspace, cargo, find_on_path};
+
+/// A kernel with the drivers of real hardware, whatever its version; the `cloud` kernels lack them.
+const META_PACKAGE: &str = "linux-image-amd64";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const PROFILE: &str = "guest";
+
+/// Makes both; what is there already is kept, but for latput, which cargo keeps up to date.
+pub fn run(workspace: &Workspace) -> Result<()> {
+    build(workspace, &mut Tally::default())
+}
+
+/// The same as a step of `cargo xtask ci`.
+pub fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    ensure!(cfg!(target_arch = "x86_64"), "the guest's kernel and latput are for x86_64 only");
+    let folder = workspace.target.join("vm");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    kernel(&folder, tally)?;
+    binary(workspace, &folder, tally)
+}
+
+fn kernel(folder: &Path, tally: &mut Tally) -> Result<()> {
+    let unpacked = folder.join("kernel");
+    if unpacked.join("boot").exists() {
+        println!("the kernel in {} is kept", unpacked.display());
+        return Ok(());
+    }
+    if find_on_path("apt-get").is_none() || find_on_path("dpkg-deb").is_none() {
+        let line = "skipped: needs apt-get and dpkg-deb, or a kernel named by LATPUT_VM_KERNEL";
+        println!("{line}");
+        tally.feed(line);
+        return Ok(());
+    }
+    let package = package()?;
+    let downloads = folder.join("download");
+    let partial = folder.join("kernel.partial");
+    for folder in [&downloads, &partial] {
+        if folder.exists() {
+            fs::remove_dir_all(folder)
+                .with_context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    tally
+        .run(Command::new("apt-get").args(["download", "-q", &package]).current_dir(&downloads))?;
+    let file = fs::read_dir(&downloads)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .with_context(|| format!("`apt-get download {package}` left no package"))?;
+    tally.run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&partial))?;
+    // Only a whole one has the name.
+    fs::rename(&partial, &unpacked)?;
+    fs::remove_dir_all(&downloads)?;
+    Ok(())
+}
+
+/// The package of the newest kernel.
+fn package() -> Result<String> {
+    let output = Command::new("apt-cache")
+        .args(["depends", META_PACKAGE])
+        .output()
+        .context("cannot start `apt-cache`")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut depends = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    match depends.find(|name| name.starts_with("linux-image-")) {
+        Some(name) => Ok(name.to_owned()),
+        None => bail!("`apt-cache` knows no {META_PACKAGE}: run `apt-get update`"),
+    }
+}
+
+fn binary(workspace: &Workspace, folder: &Path, tally: &mut Tally) -> Result<()> {
+    let flags = format!("target.{TARGET}.rustflags=[\"-Ctarget-feature=+crt-static\"]");
+    let line = ["build", "--locked", "--package", "latput", "--profile", PROFILE];
+    let mut build = cargo();
+    build.args(line).args(["--target", TARGET, "--config", &flags]);
+    tally.run(build.current_dir(&workspace.root))?;
+    let built = workspace.target.join(TARGET).join(PROFILE).join("latput");
+    let to = folder.join("latput");
+    fs::copy(&built, &to)
+        .with_context(|| format!("cannot copy {} to {}", built.display(), to.display()))?;
+    println!("the guest's latput is {}", to.display());
+    Ok(())
+}
