@@ -373,6 +373,7 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
 }
 
 /// What tells a workload from another of its kind, each with its unit in its name.
+#[expect(clippy::too_many_lines, reason = "a flat list with an arm for each kind of traffic")]
 pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str, u64)> {
     use latput_trial::Traffic;
     let mut parameters = match workload.traffic {
