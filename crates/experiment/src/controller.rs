@@ -376,7 +376,13 @@ impl Line {
             Some(status) => format!("its agent ended ({status})"),
             None => "its agent closed the control line".to_owned(),
         };
-        let lines = self.stderr.lock().map(|lines| Vec::from(lines.clone())).unwrap_or_default();
+        // What it said last may still be on its way through the pipe.
+        let deadline = Instant::now() + DEATHS_WITHIN;
+        let mut lines = Vec::new();
+        while lines.is_empty() && Instant::now() < deadline {
+            lines = self.stderr.lock().map(|lines| Vec::from(lines.clone())).unwrap_or_default();
+            thread::sleep(Duration::from_millis(5));
+        }
         let said = if lines.is_empty() {
             String::new()
         } else {
