@@ -78,14 +78,11 @@ pub(crate) struct ShownFact {
 
 #[cfg(test)]
 mod tests {
-    use latput_reproduce::published::Reproduction;
-
     use super::*;
 
     #[test]
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
-        check("reproduce", serde_json::to_value(schemars::schema_for!(Reproduction)).unwrap());
         check("results", latput_report::Document::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }

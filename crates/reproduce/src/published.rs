@@ -228,3 +228,34 @@ fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
     };
     groups.into_iter().filter_map(errors).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `LATPUT_BLESS=1` in the environment the file is written anew.
+    #[test]
+    fn the_schema_in_docs_is_that_of_the_document() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/reproduce.json");
+        let text =
+            serde_json::to_string_pretty(&schemars::schema_for!(Reproduction)).unwrap() + "\n";
+        if std::env::var_os("LATPUT_BLESS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(kept, text, "{path}: write it anew with LATPUT_BLESS=1");
+    }
+
+    #[test]
+    fn every_published_row_is_simulated_or_says_why_not() {
+        let systems = Systems::shipped();
+        for (name, _) in FILES {
+            let file = file(name, &systems).unwrap().unwrap_or_else(|e| panic!("{name}: {e}"));
+            let errors = file.rows.iter().filter_map(|row| row.as_ref().err());
+            for error in errors {
+                let is_arithmetic = error.kind == crate::row::RowErrorKind::NotSimulated;
+                assert!(is_arithmetic && name == "moderation_ping_idle", "{name}: {error}");
+            }
+        }
+    }
+}
