@@ -144,6 +144,7 @@ struct Cell {
 }
 
 /// Cells of one machine.
+#[expect(clippy::struct_field_names, reason = "they are its cells")]
 #[derive(Clone, Debug)]
 pub struct Cells {
     tables: Vec<Table>,

@@ -4,6 +4,7 @@ use crate::calibrate::Errors;
 use crate::published::{ReproducedFigure, Target, scale_name};
 
 /// Every demand that these figures can answer.
+#[expect(clippy::too_many_lines, reason = "a list of demands")]
 pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
     let rr = |figure: &ReproducedFigure| {
         figure.file.starts_with("tcp_rr_") || figure.file.starts_with("binding_rr_")

@@ -25,6 +25,7 @@ pub(super) fn eigen(matrix: &[Vec<f64>]) -> (Vec<f64>, Vec<Vec<f64>>) {
 }
 
 #[expect(clippy::many_single_char_names, reason = "as the method is written")]
+#[expect(clippy::needless_range_loop, reason = "two rows at once")]
 fn rotate(a: &mut [Vec<f64>], v: &mut [Vec<f64>], p: usize, q: usize) {
     if a[p][q].abs() < 1e-300 {
         return;

@@ -76,6 +76,7 @@ pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let (affinity, rps) = (mask(row, "smp_affinity")?, mask(row, "rps")?);
     // Acknowledgements release data on the CPU that handles them, and that CPU's transmit queue takes it. An
     // interrupt with several CPUs in its mask goes to the first of them.
+    #[expect(clippy::match_same_arms, reason = "the order of the arms decides")]
     let (queues, is_spread) = match (affinity, rps) {
         (Mask::Cpus(0), _) => {
             return Err(row.error("smp_affinity", "is an empty mask; name at least one CPU"));

@@ -75,13 +75,13 @@ pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, 
         }
     };
     let mut scenario = pair(profile, loads);
-    if row.text("section") != "iperf_p10" {
+    if row.text("section") == "iperf_p10" {
+        scenario.network.rate = latput_units::BitsPerSecond::new(1_000_000_000);
+    } else {
         // The 63.5 KByte window and the bus hold the stream at 700 Mbit/s at every setting.
         for host in &mut scenario.hosts {
             host.stack.receive_buffer = Bytes::new(65_024);
         }
-    } else {
-        scenario.network.rate = latput_units::BitsPerSecond::new(1_000_000_000);
     }
     let throttle = moderation(row)?;
     for host in &mut scenario.hosts {
