@@ -1,6 +1,6 @@
 //! `cargo xtask bench-sim`: how fast the simulator is, and beside it ns-3 on the same packets.
 //!
-//! ns-3 comes from PyPI into a virtual environment under `target/`; a small C++ program is built against
+//! ns-3 comes from `PyPI` into a virtual environment under `target/`; a small C++ program is built against
 //! its libraries, so that no Python is in the way. Without a network, pip or a compiler it is left out,
 //! and the reason said. Times are CPU time, rounds are interleaved.
 
