@@ -6,6 +6,7 @@
 
 mod ci;
 mod peers;
+mod sim_peers;
 mod tidy;
 mod vm;
 mod workspace;
@@ -28,6 +29,8 @@ enum Task {
     BenchPeers(peers::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
+    /// Measure the simulator's speed, and ns-3's on the same packets.
+    BenchSim(sim_peers::Options),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
+        Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
     });
     match done {
         Ok(code) => code,

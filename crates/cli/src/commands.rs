@@ -1,13 +1,16 @@
 //! The subcommands.
 
 pub(crate) mod agent;
+pub(crate) mod calibrate;
 pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod set;
 pub(crate) mod show;
+pub(crate) mod sim;
 pub(crate) mod tune;
 pub(crate) mod vm;
 
@@ -27,8 +30,11 @@ pub(crate) enum Command {
     Set(set::Args),
     Restore(restore::Args),
     Report(report::Args),
+    Reproduce(reproduce::Args),
+    Calibrate(calibrate::Args),
     Lab(lab::Args),
     Vm(vm::Args),
+    Sim(sim::Args),
     Agent(agent::Args),
 }
 
@@ -42,8 +48,11 @@ impl Command {
             Self::Set(args) => args.run(context),
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Reproduce(args) => args.run(context),
+            Self::Calibrate(args) => args.run(context),
             Self::Lab(args) => args.run(context),
             Self::Vm(args) => args.run(context),
+            Self::Sim(args) => args.run(context),
             Self::Agent(args) => args.run(context),
         }
     }

@@ -8,6 +8,8 @@ mod context;
 mod document;
 mod exit;
 mod output;
+mod parallel;
+mod precision;
 mod progress;
 
 use std::process::ExitCode;

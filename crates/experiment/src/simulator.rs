@@ -11,16 +11,17 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::Stop;
+pub use latput_sim::trace::Trace;
 use latput_sim::validate::Invalid;
 use latput_sim::{Profile, Scenario};
-use latput_trial::observation::HostObservation;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Observation, Plan, Workload};
+use latput_trial::workload::Direction;
+use latput_trial::{Observation, Plan, Traffic, Workload};
 
 use crate::checks;
 use crate::error::Error;
-use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 
 mod knobs;
 mod system;
@@ -96,12 +97,28 @@ impl Simulator {
         for (host, described) in observation.hosts.iter_mut().zip(&scenario.hosts) {
             host.state = knobs::state(described, &scenario.network);
         }
-        without_those_in_flight(&mut observation);
+        if !flows_back(&trial.load.traffic) {
+            observation.traffic.reverse = None;
+        }
         let flow = &observation.traffic;
         let checks = checks::of_packets(&trial.load.traffic, flow, &observation.hosts);
         observation.checks.extend(checks);
         Ok(observation)
     }
+}
+
+/// A trial whose every packet is kept: `system` under a setting, for a duration after a warm-up.
+pub fn trace(
+    system: &str,
+    set: &LabelledSetting,
+    load: &Workload,
+    method: &Method,
+    seed: u64,
+) -> Result<Trace, Error> {
+    let simulator = Simulator::of(system)?;
+    let scenario = simulator.scenario(set, load, method, seed)?;
+    latput_sim::trace::record(&scenario)
+        .map_err(|invalid| Error::Simulator { testbed: simulator.name(), problem: plain(&invalid) })
 }
 
 impl TrialRunner for Simulator {
@@ -130,7 +147,7 @@ impl TrialRunner for Simulator {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let block = Arc::new(Block {
             simulator: self.clone(),
@@ -146,7 +163,7 @@ impl TrialRunner for Simulator {
             thread::spawn(move || block.work(&to));
         }
         drop(to);
-        in_order(&from, block.trials.len(), stop, done)
+        in_order(&from, block.trials.len(), stop, tell)
     }
 
     fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
@@ -192,7 +209,7 @@ fn in_order(
     from: &Receiver<Finished>,
     count: usize,
     stop: &Stop,
-    done: &mut dyn FnMut(Done) -> Result<(), Error>,
+    tell: &mut dyn FnMut(News) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut early = BTreeMap::new();
     let mut due = 0;
@@ -208,28 +225,19 @@ fn in_order(
             Err(RecvTimeoutError::Disconnected) => return Err(Error::SimulatorDied),
         }
         while let Some(finished) = early.remove(&due) {
-            done(finished?)?;
+            tell(News::Done(Box::new(finished?)))?;
             due += 1;
         }
     }
     Ok(())
 }
 
-/// The simulation ends with its window. What was sent shortly before and has not arrived is under way,
-/// and not lost: no more can be lost than was dropped somewhere.
-fn without_those_in_flight(observation: &mut Observation) {
-    let dropped = |host: &HostObservation| {
-        let counters = &host.interface;
-        counters.rx_dropped + counters.tx_dropped + host.udp_receive_buffer_errors
-    };
-    let dropped: u64 = observation.hosts.iter().map(dropped).sum();
-    if let Some(datagrams) = &mut observation.traffic.datagrams {
-        datagrams.lost = datagrams.lost.min(dropped);
-        datagrams.received = datagrams.sent - datagrams.lost;
-    }
-    if let Some(probe) = &mut observation.probe {
-        let lost = probe.sent.saturating_sub(probe.received).min(dropped);
-        probe.received = probe.sent - lost;
+/// Whether payload flows from the system under test to the generator.
+fn flows_back(traffic: &Traffic) -> bool {
+    match traffic {
+        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
+        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
+        _ => false,
     }
 }
 

@@ -12,7 +12,7 @@ use latput_linux::process::{self, Capability};
 use latput_load::Stop;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
-use latput_units::CpuSet;
+use latput_units::{CpuSet, Nanos};
 use latput_vm::GuestSpec;
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
@@ -75,11 +75,20 @@ pub struct HostSpec {
 
 impl Testbed {
     /// Makes ready to run the trials of a plan; nothing is changed yet.
-    pub(crate) fn open(&self, plan: &Plan, stop: &Stop) -> Result<Box<dyn TrialRunner>, Error> {
+    pub(crate) fn open(
+        &self,
+        plan: &Plan,
+        interval: Option<Nanos>,
+        stop: &Stop,
+    ) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
-            Kind::Hosts(hosts) => Ok(Box::new(Crew::start(hosts, &roles_set(plan), stop)?)),
+            Kind::Hosts(hosts) => {
+                let crew = Crew::start(hosts, &roles_set(plan), stop)?;
+                Ok(Box::new(crew.telling_every(interval)))
+            }
             Kind::Guest(spec) => {
-                Ok(Box::new(Emulated::start(*spec, &own_program(), &roles_set(plan), stop)?))
+                let to_set = roles_set(plan);
+                Ok(Box::new(Emulated::start(*spec, &own_program(), &to_set, interval, stop)?))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
         }

@@ -6,12 +6,12 @@ use latput_load::Stop;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
-use latput_units::{CpuId, CpuSet};
+use latput_units::{CpuId, CpuSet, Nanos};
 use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
-use crate::runner::{Done, Trial, TrialRunner};
+use crate::runner::{News, Trial, TrialRunner};
 use crate::testbed::HostSpec;
 
 /// Agents in a guest.
@@ -29,6 +29,7 @@ impl Emulated {
         spec: GuestSpec,
         program: &str,
         to_set: &BTreeSet<Role>,
+        interval: Option<Nanos>,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let failed = |error: latput_vm::Error| Error::Guest {
@@ -40,7 +41,7 @@ impl Emulated {
             other => other.map_err(failed)?,
         };
         let notes = notes(&guest);
-        let crew = Crew::start(&hosts(&guest, program), to_set, stop)?;
+        let crew = Crew::start(&hosts(&guest, program), to_set, stop)?.telling_every(interval);
         Ok(Self { crew, guest, notes })
     }
 
@@ -123,9 +124,9 @@ impl TrialRunner for Emulated {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.crew.trials(todo, method, stop, done).map_err(|error| self.explained(error))
+        self.crew.trials(todo, method, stop, tell).map_err(|error| self.explained(error))
     }
 
     fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {

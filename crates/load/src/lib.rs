@@ -13,6 +13,8 @@ mod descriptors;
 mod dial;
 mod door;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod generator;
 mod hello;
 mod key;

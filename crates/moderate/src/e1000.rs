@@ -61,6 +61,18 @@ impl E1000 {
         }
     }
 
+    /// As a hiccup during bulk traffic leaves it: in the bulk class, which a gigabit stream then never leaves,
+    /// while small packets leave it at once. From the start it would stay in the low latency class: four
+    /// frames in 50 us are too few bytes for bulk.
+    pub const fn after_bulk(mode: Mode) -> Self {
+        Self {
+            rx: Class::Bulk,
+            tx: Class::Bulk,
+            rate_hz: RATES_HZ[Class::Bulk as usize],
+            ..Self::new(mode)
+        }
+    }
+
     /// What the register holds now.
     pub fn current(&self) -> Moderation {
         Moderation::delay(throttle_interval(self.rate_hz))

@@ -4,6 +4,7 @@ pub mod csv;
 pub mod markdown;
 
 pub use csv::csv;
+pub(crate) use markdown::escaped;
 pub use markdown::markdown;
 
 use latput_model::Summary;

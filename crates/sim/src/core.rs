@@ -110,6 +110,8 @@ pub(crate) struct Core {
     pub(crate) softirq_debt: Time,
     pub(crate) process_debt: Time,
     pub(crate) spent: Spent,
+    /// Time at the process level that no process has been told of yet.
+    pub(crate) process_time: Time,
 }
 
 impl Core {
@@ -139,6 +141,7 @@ impl Core {
             softirq_debt: 0,
             process_debt: 0,
             spent: Spent::default(),
+            process_time: 0,
         }
     }
 
@@ -173,6 +176,11 @@ impl Core {
         level
     }
 
+    /// What runs, since when it has been charged, and the process at the process level.
+    pub(crate) fn running(&self) -> (Level, Time, Option<u32>) {
+        (self.level, self.since, self.task)
+    }
+
     /// Charges the running item up to `now`.
     #[inline]
     pub(crate) fn charge(&mut self, now: Time) {
@@ -180,8 +188,12 @@ impl Core {
         match self.level {
             Level::Hardirq => self.spent.irq += elapsed,
             Level::Softirq => self.spent.softirq += elapsed,
-            Level::Process if self.in_kernel_poll => self.spent.softirq += elapsed,
+            Level::Process if self.in_kernel_poll => {
+                self.process_time += elapsed;
+                self.spent.softirq += elapsed;
+            }
             Level::Process => {
+                self.process_time += elapsed;
                 let user = elapsed.min(self.user_left);
                 self.user_left -= user;
                 self.spent.user += user;

@@ -69,6 +69,14 @@ impl<T: Copy + Default> Fifo<T> {
         (self.len > 0).then(|| &mut self.items[self.head])
     }
 
+    /// The item at the end, to be changed in place.
+    #[inline]
+    pub(crate) fn back_mut(&mut self) -> Option<&mut T> {
+        let last = self.len.checked_sub(1)?;
+        let slot = self.slot(last);
+        Some(&mut self.items[slot])
+    }
+
     /// The items from front to end.
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {

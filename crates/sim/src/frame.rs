@@ -1,9 +1,11 @@
-//! What travels: one packet, small enough to be copied from queue to queue.
+//! What travels: one packet or a train of alike ones, small enough to be copied from queue to queue.
 
 use crate::agenda::Time;
+use crate::narrow::short;
 
 /// Preamble 8, header 14, check sequence 4 and gap 12 bytes around every Ethernet payload.
 const ETHERNET_OVERHEAD: u32 = 38;
+const ETHERNET_HEADER: u32 = 14;
 /// The shortest frame on the wire, with preamble and gap.
 const SHORTEST_ON_WIRE: u32 = 84;
 const IPV4_HEADER: u32 = 20;
@@ -18,13 +20,16 @@ pub(crate) enum Kind {
     #[default]
     Udp,
     Tcp,
+    /// A TCP segment that opens or closes a connection; `seq` says which step.
+    Control,
     EchoRequest,
     EchoReply,
     /// 802.3x: the host `end` wants silence for `payload` quanta of 512 bit times.
     Pause,
 }
 
-/// One packet; with TSO on, between stack and port, a chunk of several.
+/// One packet, or a train: alike packets that follow each other at once. With TSO on, between stack and
+/// port, a chunk of several packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frame {
     /// When it was sent or, for paced load, was to be sent.
@@ -41,44 +46,106 @@ pub(crate) struct Frame {
     pub(crate) payload: u32,
     /// TCP: bytes that may follow `ack`.
     pub(crate) window: u32,
+    /// How many more packets the train has; each goes on where the one before it ends.
+    pub(crate) more: u16,
     pub(crate) kind: Kind,
 }
 
 impl Frame {
     const fn headers(&self) -> u32 {
         match self.kind {
-            Kind::Tcp => TCP_HEADERS,
+            Kind::Tcp | Kind::Control => TCP_HEADERS,
             Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => DATAGRAM_HEADERS,
         }
     }
 
-    /// Bytes of link time.
+    /// Bytes of link time, of each packet.
     #[inline]
     pub(crate) fn wire_bytes(&self) -> u32 {
-        (self.payload + self.headers() + ETHERNET_OVERHEAD).max(SHORTEST_ON_WIRE)
+        on_wire(self.counted_bytes())
     }
 
-    /// How many packets a chunk becomes on the wire.
+    /// How many packets this is or, a chunk, becomes on the wire.
     #[inline]
     pub(crate) fn packets(&self, mss: u32) -> u64 {
-        if self.kind == Kind::Tcp && self.payload > mss {
+        if self.is_chunk(mss) {
             u64::from(self.payload.div_ceil(mss))
         } else {
-            1
+            u64::from(self.count())
         }
     }
 
-    /// Bytes as an interface counts them: Ethernet header, but no check sequence and no padding.
+    /// Whether the NIC cuts this into packets.
+    #[inline]
+    pub(crate) const fn is_chunk(&self, mss: u32) -> bool {
+        matches!(self.kind, Kind::Tcp) && self.payload > mss
+    }
+
+    /// Packets of the train.
+    #[inline]
+    pub(crate) const fn count(&self) -> u32 {
+        self.more as u32 + 1
+    }
+
+    /// The first `count` packets, as a train of their own.
+    #[inline]
+    pub(crate) const fn first(&self, count: u32) -> Self {
+        debug_assert!(0 < count && count <= self.count());
+        Self { more: short(count - 1), ..*self }
+    }
+
+    /// The packets after the first `count`, of which there must be some.
+    #[inline]
+    pub(crate) const fn after(&self, count: u32) -> Self {
+        debug_assert!(count < self.count());
+        let seq = match self.kind {
+            Kind::Tcp => self.seq + count as u64 * self.payload as u64,
+            _ => self.seq,
+        };
+        Self { seq, more: self.more - short(count), ..*self }
+    }
+
+    /// Whether `next` could be another packet of this train.
+    #[inline]
+    pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
+        let is_alike = self.kind == next.kind
+            && self.end == next.end
+            && self.payload == next.payload
+            && self.sent_at == next.sent_at
+            && self.echo == next.echo;
+        is_alike
+            && match self.kind {
+                Kind::Udp => true,
+                Kind::Tcp => {
+                    let follows = u64::from(self.count()) * u64::from(self.payload);
+                    self.payload > 0
+                        && self.seq + follows == next.seq
+                        && self.ack == next.ack
+                        && self.window == next.window
+                }
+                Kind::Control | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => false,
+            }
+    }
+
+    /// Bytes of each packet as an interface counts them: Ethernet header, but no check sequence and no
+    /// padding.
     #[inline]
     pub(crate) fn counted_bytes(&self) -> u32 {
-        self.payload + self.headers() + 14
+        self.payload + self.headers() + ETHERNET_HEADER
     }
+}
+
+/// Bytes of link time of a packet that interfaces count as so many.
+#[inline]
+pub(crate) const fn on_wire(counted_bytes: u32) -> u32 {
+    let bytes = counted_bytes - ETHERNET_HEADER + ETHERNET_OVERHEAD;
+    if bytes > SHORTEST_ON_WIRE { bytes } else { SHORTEST_ON_WIRE }
 }
 
 /// The most payload that fits a packet of `mtu` bytes.
 pub(crate) const fn most_payload(kind: Kind, mtu: u32) -> u32 {
     match kind {
-        Kind::Tcp => mtu - TCP_HEADERS,
+        Kind::Tcp | Kind::Control => mtu - TCP_HEADERS,
         Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => mtu - DATAGRAM_HEADERS,
     }
 }

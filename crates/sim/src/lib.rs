@@ -26,8 +26,11 @@ pub mod scenario;
 mod setting;
 mod task;
 mod tcp;
+pub mod trace;
+mod train;
 pub mod validate;
 pub mod vector;
+mod workload;
 mod world;
 
 use latput_units::Nanos;
@@ -36,6 +39,11 @@ pub use profile::Profile;
 pub use scenario::Scenario;
 pub use validate::Invalid;
 use vector::Coalescing;
+
+/// What is under way at the end of a window has this long to arrive, as latput's own receiver waits.
+const LONGEST_DRAIN: Nanos = Nanos::from_ms(500);
+/// Between two looks whether all of it has.
+const DRAIN_STEP: Nanos = Nanos::from_us(200);
 
 /// A run that can be looked at, and changed, while it goes on.
 #[derive(Debug)]
@@ -61,10 +69,25 @@ impl Simulation {
     /// Goes on for `span` and gives what happened in it.
     pub fn advance(&mut self, span: Nanos) -> Outcome {
         let from = self.world.start_window();
-        self.now = self.now + span;
-        self.world.run_until(self.now.as_ns());
+        let until = self.now + span;
+        self.now = Nanos::from_ns(self.world.run_until(until.as_ns()));
         let to = self.world.snapshot();
         outcome::collect(&self.world, &self.scenario, &from, &to)
+    }
+
+    /// Goes on until what was sent in the window has arrived or is lost, and counts it: datagrams and
+    /// echoes. Nothing else in `outcome` changes.
+    fn drain(&mut self, outcome: &mut Outcome) {
+        self.world.end_window();
+        let mut waited = Nanos::ZERO;
+        while waited < LONGEST_DRAIN && self.world.awaits_late() {
+            self.now = self.now + DRAIN_STEP;
+            waited = waited + DRAIN_STEP;
+            self.world.run_until(self.now.as_ns());
+        }
+        for (load, tally) in outcome.loads.iter_mut().zip(self.world.tallies()) {
+            load.late = tally.late;
+        }
     }
 
     /// Sets the moderation of every vector of a host, as `ethtool -C` does.
@@ -96,5 +119,8 @@ impl Simulation {
 pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     simulation.advance(scenario.warmup);
-    Ok(simulation.advance(scenario.duration))
+    simulation.world.stop_at_counts(scenario);
+    let mut outcome = simulation.advance(scenario.duration);
+    simulation.drain(&mut outcome);
+    Ok(outcome)
 }

@@ -2,15 +2,15 @@
 
 use latput_stats::Histogram;
 use latput_trial::observation::{
-    Check, CpuObservation, CpuTime, DatagramObservation, HostObservation, InterfaceCounters,
-    NapiObservation, Observation, ProbeObservation, TrafficObservation,
+    Check, CpuObservation, CpuTime, DatagramObservation, FlowObservation, HostObservation,
+    InterfaceCounters, NapiObservation, Observation, ProbeObservation, Role, TrafficObservation,
 };
 use latput_units::{CpuId, Nanos};
 
 use crate::core::Spent;
 use crate::narrow::id;
 use crate::queue::Counters;
-use crate::scenario::{Scenario, Traffic};
+use crate::scenario::{Load, Scenario, Traffic, Transport};
 use crate::task::Tally;
 use crate::world::{Snapshot, World};
 
@@ -37,18 +37,31 @@ pub struct LoadOutcome {
     /// Round trips of transactions and probes; of datagrams the delay from when each was due to when the
     /// process had it.
     pub latency: Histogram,
+    /// Of an open loop: round trips from when requests were really sent; `latency` is from when they were
+    /// due.
+    pub raw_latency: Option<Histogram>,
+    /// Transactions given up after their timeout.
+    pub lost: u64,
     /// Datagrams or probes sent.
     pub sent: u64,
     /// Payload that processes handed over, both directions.
     pub sent_bytes: u64,
+    /// Of those, towards the generator.
+    pub reverse_sent_bytes: u64,
     /// Transactions completed, datagrams or probe replies received.
     pub received: u64,
-    /// Payload that the receiving process got.
+    /// Payload that processes got, both directions.
     pub received_bytes: u64,
+    /// Of those, by the generator.
+    pub reverse_received_bytes: u64,
+    /// TCP segments sent again.
+    pub retransmits: u64,
     /// Datagrams dropped at a full socket.
     pub socket_dropped: u64,
-    /// Datagrams both sent and received in the window.
+    /// Datagrams or echoes both sent and received in the window.
     pub matched: u64,
+    /// Datagrams or echoes sent in the window and received after its end.
+    pub late: u64,
     /// Interarrival jitter at the end (RFC 3550, section 6.4.1), nanoseconds.
     pub jitter_ns: f64,
 }
@@ -62,6 +75,10 @@ pub struct HostOutcome {
     pub queues: Vec<QueueOutcome>,
     /// Soft interrupt runs.
     pub softirqs: u64,
+    /// CPU time of the traffic's processes.
+    pub traffic_cpu: Nanos,
+    /// CPU time of NAPI threads, where there are such.
+    pub napi_cpu: Option<Nanos>,
     /// Packets dropped from full backlogs.
     pub backlog_dropped: u64,
 }
@@ -126,7 +143,8 @@ impl Outcome {
         let probe = scenario
             .loads
             .iter()
-            .position(|load| matches!(load.traffic, Traffic::Probe { .. }))
+            .enumerate()
+            .position(|(idx, probe)| idx != load && matches!(probe.traffic, Traffic::Probe { .. }))
             .map(|probe| self.probe(probe));
         Observation {
             traffic: self.traffic(scenario, load),
@@ -141,37 +159,81 @@ impl Outcome {
         let mut traffic = TrafficObservation {
             sender_window: self.window,
             receiver_window: self.window,
-            sent_bytes: load.sent_bytes,
-            received_bytes: load.received_bytes,
-            retransmits: Some(self.retransmits),
+            sent_bytes: load.sent_bytes - load.reverse_sent_bytes,
+            received_bytes: load.received_bytes - load.reverse_received_bytes,
+            reverse: Some(FlowObservation {
+                sent_bytes: load.reverse_sent_bytes,
+                received_bytes: load.reverse_received_bytes,
+            }),
+            retransmits: Some(load.retransmits),
+            sender_cpu: self.cpu_of(scenario, Role::Generator),
+            receiver_cpu: self.cpu_of(scenario, Role::Sut),
             ..TrafficObservation::default()
         };
         match scenario.loads[idx].traffic {
             Traffic::RequestResponse { .. } => {
                 traffic.transactions = Some(load.received);
                 traffic.latency = Some(load.latency.clone());
+                traffic.latency_raw.clone_from(&load.raw_latency);
+                self.add_exchange(scenario, idx, &mut traffic);
             }
-            Traffic::Datagrams { size, rate_pps, .. } => {
+            Traffic::Probe { .. } => {
                 traffic.retransmits = None;
-                traffic.offered_bps = Some(size.get() as f64 * 8.0 * rate_pps);
+                traffic.transactions = Some(load.received);
+                traffic.latency = Some(load.latency.clone());
+            }
+            Traffic::Datagrams { .. } => {
+                traffic.retransmits = None;
+                traffic.offered_bps = scenario.offered_bps(idx);
                 traffic.datagrams = Some(DatagramObservation {
                     sent: load.sent,
-                    received: load.matched,
-                    lost: load.sent.saturating_sub(load.matched),
+                    received: load.matched + load.late,
+                    lost: load.sent.saturating_sub(load.matched + load.late),
                     reordered: 0,
                     duplicates: 0,
                     late: 0,
                     jitter_ns: load.jitter_ns,
                 });
             }
-            Traffic::Stream { .. } | Traffic::Probe { .. } | Traffic::Compute => {}
+            Traffic::Stream { .. } => traffic.offered_bps = scenario.offered_bps(idx),
+            Traffic::Compute => {}
         }
         traffic
     }
 
+    /// What only open loops and datagrams have.
+    fn add_exchange(&self, scenario: &Scenario, idx: usize, traffic: &mut TrafficObservation) {
+        let (load, described) = (&self.loads[idx], &scenario.loads[idx]);
+        let is_udp =
+            matches!(described.traffic, Traffic::RequestResponse { transport: Transport::Udp, .. });
+        if is_udp {
+            traffic.retransmits = None;
+            traffic.datagrams = Some(DatagramObservation {
+                sent: load.received + load.lost,
+                received: load.received,
+                lost: load.lost,
+                ..DatagramObservation::default()
+            });
+        }
+        let counted =
+            |part: &&Load| std::ptr::eq(*part, described) || part.counted_with == Some(idx);
+        let parts = scenario.loads.iter().filter(counted);
+        traffic.offered_per_s =
+            parts.map(|part| part.form.arrivals.map(|arrivals| arrivals.rate_hz)).sum();
+    }
+
+    /// CPU time of the traffic's processes on hosts of this role.
+    fn cpu_of(&self, scenario: &Scenario, role: Role) -> Nanos {
+        let hosts = scenario.hosts.iter().zip(&self.hosts);
+        hosts
+            .filter(|(host, _)| host.role == role)
+            .fold(Nanos::ZERO, |sum, (_, host)| sum.saturating_add(host.traffic_cpu))
+    }
+
     fn probe(&self, idx: usize) -> ProbeObservation {
         let load = &self.loads[idx];
-        ProbeObservation { sent: load.sent, received: load.received, rtt: load.latency.clone() }
+        let received = load.matched + load.late;
+        ProbeObservation { sent: load.sent, received, rtt: load.latency.clone() }
     }
 
     fn host(&self, scenario: &Scenario, idx: usize) -> HostObservation {
@@ -200,6 +262,7 @@ impl Outcome {
                 rx_dropped: nic.rx_dropped + host.backlog_dropped,
                 tx_dropped: nic.tx_dropped,
             },
+            napi_threads_cpu: host.napi_cpu,
             tcp_retransmitted: self.retransmits,
             udp_receive_buffer_errors: self.socket_drops(scenario, idx),
             ..HostObservation::default()
@@ -222,6 +285,28 @@ impl Outcome {
     }
 }
 
+impl Scenario {
+    /// The payload rate that a load and those counted with it offer; `None` if that is as much as goes.
+    fn offered_bps(&self, load: usize) -> Option<f64> {
+        let parts = self.loads.iter().enumerate();
+        let of_load =
+            |(idx, part): &(usize, &Load)| *idx == load || part.counted_with == Some(load);
+        parts
+            .filter(of_load)
+            .map(|(_, part)| match part.traffic {
+                Traffic::Datagrams { .. } if part.form.floods => None,
+                Traffic::Datagrams { size, rate_pps, .. } => {
+                    Some(size.get() as f64 * 8.0 * rate_pps)
+                }
+                Traffic::Stream { message, .. } => {
+                    part.form.arrivals.map(|arrivals| message.get() as f64 * 8.0 * arrivals.rate_hz)
+                }
+                _ => None,
+            })
+            .sum()
+    }
+}
+
 /// The difference of two snapshots of a finished run.
 pub(crate) fn collect(
     world: &World,
@@ -232,6 +317,7 @@ pub(crate) fn collect(
     let window = Nanos::from_ns(to.at - from.at);
     let host = |idx: usize| {
         let (cores, queues) = world.parts(idx);
+        let (traffic_cpu, napi_cpu) = world.thread_cpu(idx, from, to);
         HostOutcome {
             cores: cores
                 .clone()
@@ -240,6 +326,8 @@ pub(crate) fn collect(
             queues: queues
                 .map(|queue| counted(&from.counters[queue], &to.counters[queue]))
                 .collect(),
+            traffic_cpu: Nanos::from_ns(traffic_cpu),
+            napi_cpu: napi_cpu.map(Nanos::from_ns),
             softirqs: cores
                 .clone()
                 .map(|core| to.softirq_runs[core] - from.softirq_runs[core])
@@ -249,25 +337,32 @@ pub(crate) fn collect(
                 .sum(),
         }
     };
+    let retransmits = to.retransmits.iter().zip(&from.retransmits).map(|(to, from)| to - from);
     Outcome {
         window,
-        loads: world.tallies().iter().map(load).collect(),
+        loads: world.tallies().iter().zip(retransmits.clone()).map(load).collect(),
         hosts: (0..scenario.hosts.len()).map(host).collect(),
-        retransmits: to.retransmits - from.retransmits,
+        retransmits: retransmits.sum(),
         switch_dropped: to.switch_dropped - from.switch_dropped,
         events: world.events,
     }
 }
 
-fn load(tally: &Tally) -> LoadOutcome {
+fn load((tally, retransmits): (&Tally, u64)) -> LoadOutcome {
     LoadOutcome {
         latency: tally.latency.histogram(),
+        raw_latency: tally.raw_latency.as_ref().map(|raw| raw.histogram()),
+        lost: tally.lost,
         sent: tally.sent,
         sent_bytes: tally.sent_bytes,
+        reverse_sent_bytes: tally.reverse_sent_bytes,
         received: tally.received,
         received_bytes: tally.received_bytes,
+        reverse_received_bytes: tally.reverse_received_bytes,
+        retransmits,
         socket_dropped: tally.socket_dropped,
         matched: tally.matched,
+        late: tally.late,
         jitter_ns: tally.jitter_ns,
     }
 }

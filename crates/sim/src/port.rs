@@ -4,10 +4,9 @@ use latput_units::{BitsPerSecond, Nanos, Rng};
 
 use crate::agenda::{NEVER, Time};
 use crate::fifo::Fifo;
-use crate::frame::Frame;
-
-/// Fraction bits of the time per byte.
-const FRACTION: u32 = 20;
+use crate::frame::{Frame, on_wire};
+use crate::narrow::short;
+use crate::train::{FRACTION, Pace};
 
 /// Where a wire ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +35,13 @@ pub(crate) struct Sending {
     pub(crate) completes: Option<u32>,
 }
 
+/// Packets on a wire, and when they arrive.
+#[derive(Clone, Copy, Debug, Default)]
+struct Travelling {
+    pace: Pace,
+    frame: Frame,
+}
+
 /// One direction of a link.
 #[derive(Debug)]
 pub(crate) struct Port {
@@ -45,29 +51,43 @@ pub(crate) struct Port {
     /// The far end asked for silence until then (802.3x).
     pub(crate) paused_until: Time,
     per_byte: u64,
-    fraction: u64,
+    /// What is beyond the whole nanosecond, in 2^-20 ns.
+    fraction: u32,
     latency: Time,
     jitter: f64,
     last_arrival: Time,
     /// 512 bit times, the unit of pauses.
     quantum: Time,
-    wire: Fifo<(Time, Frame)>,
+    wire: Fifo<Travelling>,
+    /// Packets of the longest train whose times are sure to fit.
+    longest_train: u32,
     pub(crate) dropped: u64,
-    /// One ring feeds this port and nobody can pause it: frames leave at times known in advance.
-    pub(crate) is_foreseen: bool,
+    /// The only ring that feeds this port, if nobody can pause it: frames leave at times known in advance.
+    pub(crate) foreseen: Option<usize>,
     busy_until: Time,
     /// Foreseen departures that the ring has not heard of.
-    pub(crate) departures: Fifo<Departure>,
+    departures: Fifo<Departures>,
 }
 
-/// A frame that leaves at a time known in advance.
+/// Frames that leave at times known in advance.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Departure {
-    pub(crate) at: Time,
-    /// As interfaces count them.
+pub(crate) struct Departures {
+    pub(crate) pace: Pace,
+    /// Of each, as interfaces count them.
     pub(crate) bytes: u32,
-    /// It ends a descriptor, whose bytes these are.
+    pub(crate) more: u16,
+    /// Each ends a descriptor, whose bytes these are.
     pub(crate) completes: Option<u32>,
+}
+
+impl Departures {
+    pub(crate) const fn one(at: Time, bytes: u32, completes: Option<u32>) -> Self {
+        Self { pace: Pace { at, fraction: 0 }, bytes, more: 0, completes }
+    }
+
+    pub(crate) const fn count(&self) -> u32 {
+        self.more as u32 + 1
+    }
 }
 
 impl Port {
@@ -79,59 +99,134 @@ impl Port {
         jitter: f64,
     ) -> Self {
         let per_byte = (u128::from(8_000_000_000_u64) << FRACTION) / u128::from(rate.get());
+        let per_byte = u64::try_from(per_byte).expect("a link has at least 1 kbit/s");
+        let longest_train = (1 << 62) / (per_byte.max(1) * (1 << 17));
         Self {
             feed,
             far,
             sending: None,
             paused_until: 0,
-            per_byte: u64::try_from(per_byte).expect("a link has at least 1 kbit/s"),
+            per_byte,
             fraction: 0,
             latency: latency.as_ns(),
             jitter,
             last_arrival: 0,
             quantum: (512_000_000_000 / rate.get()).max(1),
             wire: Fifo::with_capacity(64),
+            longest_train: u32::try_from(longest_train.clamp(1, 1 << 15)).unwrap_or(1),
             dropped: 0,
-            is_foreseen: false,
+            foreseen: None,
             busy_until: 0,
             departures: Fifo::with_capacity(64),
         }
     }
 
+    /// Link time of a packet, in 2^-20 ns.
+    #[inline]
+    pub(crate) fn step(&self, counted_bytes: u32) -> u64 {
+        u64::from(on_wire(counted_bytes)) * self.per_byte
+    }
+
     /// How long `frame` takes; what does not fill a nanosecond is carried over to the next.
     #[inline]
     pub(crate) fn serialize(&mut self, frame: &Frame) -> Time {
-        let total = u64::from(frame.wire_bytes()) * self.per_byte + self.fraction;
-        self.fraction = total & ((1 << FRACTION) - 1);
-        total >> FRACTION
+        let pace = Pace { at: 0, fraction: self.fraction };
+        let Pace { at, fraction } = pace.from(1, self.step(frame.counted_bytes()));
+        self.fraction = fraction;
+        at
     }
 
-    /// Sends a frame of a foreseen port: after all that it has, from now on at the earliest.
+    /// Sends a train of a foreseen port: after all that it has, from now on at the earliest. Each packet
+    /// ends a descriptor of `completes` bytes, if any.
     #[inline]
-    pub(crate) fn foresee(&mut self, sending: &Sending, now: Time, rng: &mut Rng) {
-        self.busy_until = self.busy_until.max(now) + self.serialize(&sending.frame);
-        let (at, bytes) = (self.busy_until, sending.frame.counted_bytes());
-        self.departures.push(Departure { at, bytes, completes: sending.completes });
-        self.depart(sending.frame, at, rng);
+    pub(crate) fn foresee(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
+        if frame.count() <= self.longest_train {
+            return self.foresee_part(frame, completes, now);
+        }
+        let part = frame.first(self.longest_train);
+        self.foresee_part(&part, completes, now);
+        self.foresee(&frame.after(self.longest_train), completes, now);
+    }
+
+    #[inline]
+    fn foresee_part(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
+        let bytes = frame.counted_bytes();
+        let step = self.step(bytes);
+        // What follows without a gap and is alike joins the last train, whose end is where this begins.
+        let is_behind = self.busy_until >= now;
+        let before = self.busy_until.max(now);
+        let pace = Pace { at: before, fraction: self.fraction }.from(1, step);
+        let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
+        (self.busy_until, self.fraction) = (last.at, last.fraction);
+        let longest = self.longest_train - frame.count();
+        match self.departures.back_mut() {
+            Some(last)
+                if is_behind
+                    && last.bytes == bytes
+                    && last.completes == completes
+                    && last.count() <= longest =>
+            {
+                last.more += short(frame.count());
+            }
+            _ => self.departures.push(Departures { pace, bytes, more: frame.more, completes }),
+        }
+        match self.wire.back_mut() {
+            Some(last)
+                if is_behind
+                    && last.frame.is_followed_by(frame)
+                    && last.frame.count() <= longest =>
+            {
+                last.frame.more += short(frame.count());
+            }
+            _ => {
+                let pace = Pace { at: pace.at + self.latency, ..pace };
+                self.wire.push(Travelling { pace, frame: *frame });
+            }
+        }
     }
 
     /// When the ring hears of the next departure.
     #[inline]
     pub(crate) fn next_departure(&self) -> Time {
-        self.departures.front().map_or(NEVER, |departure| departure.at)
+        self.departures.front().map_or(NEVER, |departure| departure.pace.at)
+    }
+
+    /// The next departures that are alike and before `until`.
+    #[inline]
+    pub(crate) fn depart_before(&mut self, until: Time) -> Option<Departures> {
+        let per_byte = self.per_byte;
+        let front = self.departures.front_mut()?;
+        if front.pace.at >= until {
+            return None;
+        }
+        let step = u64::from(on_wire(front.bytes)) * per_byte;
+        let count = front.pace.before(until, front.count(), step);
+        if count == front.count() {
+            return self.departures.pop();
+        }
+        let gone = Departures { more: short(count - 1), ..*front };
+        front.pace = front.pace.from(count, step);
+        front.more -= short(count);
+        Some(gone)
+    }
+
+    /// Whether the departures of this port have been heard of.
+    #[inline]
+    pub(crate) fn has_departures(&self) -> bool {
+        !self.departures.is_empty()
     }
 
     /// The last bit of `frame` left now.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a jitter of a latency is a latency")]
     pub(crate) fn depart(&mut self, frame: Frame, now: Time, rng: &mut Rng) {
-        let mut arrival = now + self.latency;
+        let mut at = now + self.latency;
         if self.jitter > 0.0 {
-            arrival += (rng.uniform() * self.jitter * self.latency as f64) as Time;
-            arrival = arrival.max(self.last_arrival);
-            self.last_arrival = arrival;
+            at += (rng.uniform() * self.jitter * self.latency as f64) as Time;
+            at = at.max(self.last_arrival);
+            self.last_arrival = at;
         }
-        self.wire.push((arrival, frame));
+        self.wire.push(Travelling { pace: Pace { at, fraction: 0 }, frame });
     }
 
     /// The far end wants silence for so many quanta; none ends an earlier wish.
@@ -142,23 +237,56 @@ impl Port {
     /// When the next frame arrives at the far end.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Time {
-        self.wire.front().map_or(NEVER, |(arrival, _)| *arrival)
+        self.wire.front().map_or(NEVER, |travelling| travelling.pace.at)
     }
 
     /// The frame that arrives at the far end now.
     #[inline]
     pub(crate) fn arrive(&mut self) -> Frame {
-        self.wire.pop().expect("a wire is due only while a frame is on it").1
+        let at = self.next_arrival();
+        let (_, frame) = self.arrive_before(at + 1, 1).expect("a wire is due with a frame on it");
+        frame
+    }
+
+    /// The next packets that are alike and arrive before `until`, at most `most`, and when they do.
+    #[inline]
+    pub(crate) fn arrive_before(&mut self, until: Time, most: u32) -> Option<(Pace, Frame)> {
+        let per_byte = self.per_byte;
+        let front = self.wire.front_mut()?;
+        let Travelling { pace, frame } = *front;
+        if pace.at >= until {
+            return None;
+        }
+        if frame.more == 0 {
+            self.wire.pop();
+            return Some((pace, frame));
+        }
+        let step = u64::from(frame.wire_bytes()) * per_byte;
+        let count = pace.before(until, frame.count(), step).min(most);
+        if count == frame.count() {
+            self.wire.pop();
+            return Some((pace, frame));
+        }
+        *front = Travelling { pace: pace.from(count, step), frame: frame.after(count) };
+        Some((pace, frame.first(count)))
     }
 
     #[cfg(test)]
     pub(crate) fn count_on_wire(&self, kind: crate::frame::Kind) -> u64 {
-        self.wire.iter().filter(|(_, frame)| frame.kind == kind).count() as u64
+        let frames = self.wire.iter().map(|travelling| &travelling.frame);
+        frames.filter(|frame| frame.kind == kind).count() as u64
     }
 
     /// Frames on the wire.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> u64 {
-        self.wire.len() as u64
+        self.wire.iter().map(|travelling| u64::from(travelling.frame.count())).sum()
+    }
+
+    /// Nothing is on the wire.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.wire.is_empty()
     }
 }
 

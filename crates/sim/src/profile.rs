@@ -4,16 +4,14 @@
 //! refused, and the step from a profile and a workload to a scenario.
 
 use latput_trial::observation::Role;
-use latput_trial::workload::{Direction, Traffic as Wanted, Workload};
+use latput_trial::workload::Workload;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, Nic, Stack};
-use crate::scenario::{Adaptive, Host, Load, Network, Scenario, Spacing, Traffic, Transport};
+use crate::scenario::{Adaptive, Host, Network, Scenario};
 use crate::validate::Invalid;
-
-/// Datagrams that latput's own receiver takes per call.
-const RECEIVE_BATCH: u32 = 32;
+use crate::workload;
 
 /// The schema that this version reads.
 pub const SCHEMA: u32 = 1;
@@ -87,18 +85,16 @@ impl Profile {
             });
         }
         let generator = self.generator.as_ref().unwrap_or(&self.sut);
-        let mut loads = vec![Load::new(0, 1, traffic(&workload.traffic)?)];
-        if let Some(probe) = workload.probe {
-            loads.push(Load::new(0, 1, Traffic::Probe { rate_hz: f64::from(probe.rate_hz) }));
+        let mut hosts =
+            vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, &self.sut)];
+        for host in &mut hosts {
+            workload::set_options(&mut host.stack, &workload.sockets, &workload.traffic)?;
         }
         let scenario = Scenario {
             seed,
             warmup: Nanos::from_ns(duration.as_ns() / 10),
             duration,
-            hosts: vec![
-                host("generator", Role::Generator, generator),
-                host("sut", Role::Sut, &self.sut),
-            ],
+            hosts,
             network: Network {
                 rate: self.network.rate,
                 latency: self.network.latency,
@@ -106,7 +102,7 @@ impl Profile {
                 mtu: self.network.mtu,
                 switch: None,
             },
-            loads,
+            loads: workload::loads(workload)?,
         };
         scenario.check()?;
         Ok(scenario)
@@ -122,55 +118,4 @@ fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
         stack: profile.stack.clone(),
         adaptive: Adaptive::default(),
     }
-}
-
-/// Datagrams that latput's own sender sends together: what is due in 50 us, at most 64.
-#[expect(clippy::cast_possible_truncation, reason = "clamped")]
-fn group(rate_pps: f64) -> u32 {
-    (rate_pps * 50e-6).clamp(1.0, 64.0) as u32
-}
-
-fn traffic(wanted: &Wanted) -> Result<Traffic, Invalid> {
-    Ok(match *wanted {
-        Wanted::TcpRr {
-            request_bytes,
-            response_bytes,
-            burst,
-            connections,
-            nodelay,
-            arrivals: None,
-            ..
-        } => Traffic::RequestResponse {
-            transport: Transport::Tcp { nodelay },
-            request: request_bytes,
-            response: response_bytes,
-            burst,
-            connections,
-            think: Nanos::ZERO,
-        },
-        Wanted::TcpBulk {
-            direction: Direction::ToSut,
-            message_bytes,
-            connections,
-            rate: None,
-            ..
-        } => Traffic::Stream { message: message_bytes, connections },
-        Wanted::UdpStream { datagram_bytes, rate: Some(rate), connections: 1, .. } => {
-            let rate_pps = rate.get() as f64 / 8.0 / datagram_bytes.get() as f64;
-            Traffic::Datagrams {
-                size: datagram_bytes,
-                rate_pps,
-                spacing: Spacing::Even,
-                group: group(rate_pps),
-                receive_batch: RECEIVE_BATCH,
-            }
-        }
-        _ => {
-            return Err(Invalid {
-                key: String::from("workload"),
-                found: wanted.kind().to_owned(),
-                wanted: String::from("one that the simulator can make"),
-            });
-        }
-    })
 }

@@ -7,8 +7,10 @@ use crate::agenda::Time;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::Driver;
+use crate::narrow::id;
 use crate::qdisc::Qdisc;
 use crate::scenario::{Adaptive, Host};
+use crate::train::Trains;
 use crate::vector::{Coalescing, Vector};
 
 /// What a queue counted since the start.
@@ -47,7 +49,7 @@ pub(crate) struct Queue {
     pub(crate) driver: Driver,
     pub(crate) vector: Vector,
     /// Received packets in descriptors; the host sees the first `visible` of them.
-    pub(crate) rx: Fifo<Frame>,
+    pub(crate) rx: Trains,
     pub(crate) rx_limit: usize,
     pub(crate) visible: usize,
     /// Packets that wait in the NIC for a descriptor.
@@ -62,7 +64,7 @@ pub(crate) struct Queue {
     pub(crate) polled: u32,
     pub(crate) deferrals_left: u32,
     /// Packets (or chunks) in the transmit ring that were not sent yet.
-    pub(crate) tx: Fifo<Frame>,
+    pub(crate) tx: Trains,
     /// Descriptors in use: waiting, being sent, or sent and not yet seen by the driver.
     pub(crate) tx_used: u32,
     pub(crate) tx_limit: u32,
@@ -72,6 +74,8 @@ pub(crate) struct Queue {
     pub(crate) done_bytes: u64,
     pub(crate) byte_limit: Option<ByteLimit>,
     pub(crate) qdisc: Qdisc,
+    /// Sources that wait until their send buffer of so many packets has room.
+    pub(crate) blocked: Vec<(u32, u32)>,
     adaptive: Adaptive,
     /// Decided, and in force from then on.
     pending: Option<(Time, Coalescing)>,
@@ -104,7 +108,7 @@ impl Queue {
             port: host_idx,
             driver: host.nic.driver,
             vector,
-            rx: Fifo::with_capacity(host.nic.rx_ring as usize),
+            rx: Trains::with_capacity(host.nic.rx_ring as usize),
             rx_limit: host.nic.rx_ring as usize,
             visible: 0,
             waiting: Fifo::with_capacity(4),
@@ -114,7 +118,7 @@ impl Queue {
             in_poll: false,
             polled: 0,
             deferrals_left: 0,
-            tx: Fifo::with_capacity(host.nic.tx_ring as usize),
+            tx: Trains::with_capacity(host.nic.tx_ring as usize),
             tx_used: 0,
             tx_limit: host.nic.tx_ring,
             chunk_bytes: 0,
@@ -122,6 +126,7 @@ impl Queue {
             done_bytes: 0,
             byte_limit: host.stack.bql.map(|bql| ByteLimit::new(bql.least, bql.most)),
             qdisc: Qdisc::new(host.stack.qdisc, wire.mss),
+            blocked: Vec::new(),
             adaptive: host.adaptive.clone(),
             pending: None,
             wanted,
@@ -136,14 +141,29 @@ impl Queue {
         self.tx_used < self.tx_limit && self.byte_limit.as_ref().is_none_or(ByteLimit::is_open)
     }
 
-    /// Puts a packet into the transmit ring.
+    /// Takes descriptors (and byte limit) for as many packets of a train as there is room for; gives how
+    /// many.
     #[inline]
-    pub(crate) fn tx_push(&mut self, frame: Frame) {
-        self.tx_used += 1;
+    pub(crate) fn tx_admit(&mut self, frame: &Frame) -> u32 {
+        let free = self.tx_limit - self.tx_used;
+        let mut count = frame.count().min(free);
         if let Some(limit) = &mut self.byte_limit {
-            limit.sent(Bytes::new(u64::from(frame.counted_bytes())));
+            let bytes = Bytes::new(u64::from(frame.counted_bytes()));
+            let most = count;
+            count = 0;
+            while count < most && limit.is_open() {
+                limit.sent(bytes);
+                count += 1;
+            }
         }
-        self.tx.push(frame);
+        self.tx_used += count;
+        count
+    }
+
+    /// Packets (or chunks) that the stack handed over and that the driver has not taken back.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u32 {
+        self.tx_used + id(self.qdisc.len())
     }
 
     /// The driver takes back what was sent.
@@ -165,13 +185,15 @@ impl Queue {
         }
     }
 
-    /// The driver took a packet out of the receive ring; a waiting one takes its descriptor.
+    /// The driver took packets out of the receive ring, at most `most` alike ones.
     #[inline]
-    pub(crate) fn rx_pop(&mut self) -> Frame {
-        let frame = self.rx.pop().expect("the poll counted what is in the ring");
-        self.visible -= 1;
-        self.sample.rx.packets += 1;
-        self.sample.rx.bytes = self.sample.rx.bytes.saturating_add(frame.counted_bytes());
+    pub(crate) fn rx_pop(&mut self, most: u32) -> Frame {
+        let frame = self.rx.pop(most).expect("the poll counted what is in the ring");
+        let count = frame.count();
+        self.visible -= count as usize;
+        self.sample.rx.packets += count;
+        let bytes = count * frame.counted_bytes();
+        self.sample.rx.bytes = self.sample.rx.bytes.saturating_add(bytes);
         frame
     }
 

@@ -22,11 +22,11 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// Counts one duration.
+    /// Counts a duration that was seen so often.
     #[inline]
-    pub(crate) fn record(&mut self, ns: u64) {
+    pub(crate) fn record(&mut self, ns: u64, count: u64) {
         let bucket = bucket(ns).min(BUCKETS - 1);
-        self.counts[bucket] += 1;
+        self.counts[bucket] += count;
     }
 
     /// Everything counted, as a histogram.
@@ -66,7 +66,7 @@ mod tests {
         let mut values = vec![0, 1, 2_047, 2_048, 2_049, 4_095, 4_096, 1_000_000_007];
         values.extend((0..10_000).map(|_| rng.next_u64() >> (12 + rng.below(50))));
         for ns in values {
-            recorder.record(ns);
+            recorder.record(ns, 1);
             histogram.record(Nanos::from_ns(ns));
         }
         assert_eq!(recorder.histogram(), histogram);

@@ -111,12 +111,64 @@ pub struct Load {
     pub start: Nanos,
     /// When it sends nothing new any more.
     pub stop: Option<Nanos>,
+    /// What is beyond the plain form of its traffic.
+    pub form: Form,
+    /// Its figures are counted with those of this earlier load: threads of one workload.
+    pub counted_with: Option<usize>,
+}
+
+/// What is beyond the plain form of a traffic. The default is the plain form.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Form {
+    /// Requests (or a stream's messages) leave at these times, whatever came back.
+    pub arrivals: Option<Arrivals>,
+    /// Think times are exponentially distributed about their mean.
+    pub think_varies: bool,
+    /// Requests and responses on UDP: after this time a transaction is lost and the next request goes;
+    /// zero: it is waited for.
+    pub timeout: Nanos,
+    /// Requests and responses on TCP: a connection to each transaction.
+    pub connects: bool,
+    /// Datagrams: the next call as soon as the last is done and the send buffer has room; the rate is not
+    /// looked at.
+    pub floods: bool,
+    /// The measured window ends early once so many units are done: transactions, datagrams, messages.
+    pub count: Option<u64>,
+    /// Probes: payload of an echo request, if not ping's 56 bytes.
+    pub payload: Option<Bytes>,
+}
+
+/// An open loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrivals {
+    /// How many a second, over all connections of the load.
+    pub rate_hz: f64,
+    /// Even or Poisson.
+    pub spacing: Spacing,
 }
 
 impl Load {
     /// Traffic of unbound processes, from the start of the run to its end.
     pub const fn new(from: usize, to: usize, traffic: Traffic) -> Self {
-        Self { from, to, traffic, from_core: None, to_core: None, start: Nanos::ZERO, stop: None }
+        Self {
+            from,
+            to,
+            traffic,
+            from_core: None,
+            to_core: None,
+            start: Nanos::ZERO,
+            stop: None,
+            form: Form {
+                arrivals: None,
+                think_varies: false,
+                timeout: Nanos::ZERO,
+                connects: false,
+                floods: false,
+                count: None,
+                payload: None,
+            },
+            counted_with: None,
+        }
     }
 
     /// The same traffic in this span of the run only.

@@ -12,6 +12,8 @@ impl Profile {
     /// Sets the knobs of the hosts with this role; refuses what this simulator does not model. Ranges
     /// are checked with the scenario.
     pub fn set(&mut self, role: Role, setting: &Setting) -> Result<(), Invalid> {
+        // From here on the hosts may differ.
+        self.generator.get_or_insert_with(|| self.sut.clone());
         for (&knob, value) in setting {
             if knob == Knob::Mtu {
                 self.network.mtu = Bytes::new(count(knob, value)?);
@@ -111,7 +113,7 @@ mod tests {
         assert!(stack.gro && stack.tso && stack.threaded);
         assert_eq!(stack.rps_cores, [0, 1]);
         assert_eq!((stack.defer_hard_irqs, stack.gro_flush_timeout), (100, Nanos::from_us(50)));
-        assert_eq!(profile.generator, None, "the generator is left alone");
+        assert_eq!(profile.generator, Some(HostProfile::default()), "the generator is left alone");
     }
 
     #[test]

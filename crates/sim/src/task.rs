@@ -1,8 +1,11 @@
 //! Processes: what they do next, and where they are in doing it.
 
+use latput_units::Rng;
+
 use crate::agenda::{NEVER, Time};
 use crate::core::Work;
 use crate::fifo::Fifo;
+use crate::frame::Frame;
 use crate::recorder::Recorder;
 use crate::scenario::Spacing;
 use crate::tcp::Tcp;
@@ -20,14 +23,53 @@ pub(crate) enum Program {
     Sink { batch: u32 },
     /// Receives a stream, `message` bytes at a time.
     Reader { message: u32 },
-    /// Sends a request, awaits the response; `to_start` first requests are still to be sent.
-    Client { request: u32, response: u32, to_start: u32 },
+    /// Sends a request, awaits the response.
+    Client { request: u32, response: u32 },
     /// Answers requests, `think` after each.
-    Server { request: u32, response: u32, think: Time },
+    Server { request: u32, response: u32, think: Think },
     /// Sends without end.
     Writer { message: u32 },
     /// Computes without end.
     Compute,
+}
+
+/// How long a server takes before it answers, without using its CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Think {
+    pub(crate) mean: Time,
+    pub(crate) varies: bool,
+}
+
+/// Times at which a process has something to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) gap_ns: f64,
+    pub(crate) spacing: Spacing,
+    pub(crate) next_at: f64,
+}
+
+impl Schedule {
+    /// The time that is next, and from now on the one after it; `share` of a gap later if evenly spaced.
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(crate) fn take(&mut self, share: f64, rng: &mut Rng) -> Time {
+        let at = self.next_at as Time;
+        self.next_at += share
+            * match self.spacing {
+                Spacing::Even => self.gap_ns,
+                Spacing::Poisson => exponential(rng, self.gap_ns),
+            };
+        at
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(crate) const fn next(&self) -> Time {
+        self.next_at as Time
+    }
+}
+
+/// A draw from the exponential distribution.
+pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    -(1.0 - rng.uniform()).ln() * mean
 }
 
 /// Whether a process runs.
@@ -53,8 +95,10 @@ pub(crate) enum Item {
     Drain { end: u32, count: u32 },
     /// Poll work of a process that waits for its socket.
     Spin(Work),
-    /// The first request of a connection.
-    Start { end: u32 },
+    /// A request that no response lets go: the first ones, and those of an open loop, `due` at a time.
+    Start { end: u32, due: Option<Time> },
+    /// A connection to be opened.
+    Connect { end: u32 },
     /// `bytes` read, which complete a message (and send the next) or not.
     Receive { end: u32, bytes: u32, completes: bool },
     /// An answer whose time has come.
@@ -73,6 +117,8 @@ pub(crate) struct Task {
     pub(crate) last_core: usize,
     /// CPU time had, for sharing fairly; a sleeper does not save it up.
     pub(crate) runtime: Time,
+    /// CPU time had, as it was spent.
+    pub(crate) cpu: Time,
     /// Busy polling: which queue, and until when.
     pub(crate) spin_queue: usize,
     pub(crate) spin_until: Time,
@@ -85,6 +131,16 @@ pub(crate) struct Task {
     pub(crate) item: Item,
     /// The agenda slot of its timer, if it has one.
     pub(crate) slot: Option<usize>,
+    /// An open loop's times.
+    pub(crate) schedule: Option<Schedule>,
+    /// An open loop sends before it reads, then reads before it sends.
+    pub(crate) sent_last: bool,
+    /// Its first socket, how many it has, and which is next to send.
+    pub(crate) first_end: usize,
+    pub(crate) connections: usize,
+    pub(crate) turn: usize,
+    /// A source without a pace: how many packets its send buffer holds.
+    pub(crate) flood: Option<u32>,
 }
 
 impl Task {
@@ -101,6 +157,7 @@ impl Task {
             bound,
             last_core,
             runtime: 0,
+            cpu: 0,
             spin_queue: 0,
             spin_until: 0,
             stop: NEVER,
@@ -108,6 +165,12 @@ impl Task {
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
             slot: None,
+            schedule: None,
+            sent_last: false,
+            first_end: 0,
+            connections: 1,
+            turn: 0,
+            flood: None,
         }
     }
 }
@@ -115,12 +178,104 @@ impl Task {
 /// What a socket speaks.
 #[derive(Debug)]
 pub(crate) enum Protocol {
-    /// Datagrams that wait for the process: when they were sent, and how large they are.
-    Datagrams {
-        waiting: Fifo<(Time, u32)>,
-        limit: usize,
-    },
+    /// Datagrams wait for the process.
+    Datagrams(Inbox),
     Tcp(Box<Tcp>),
+}
+
+/// Datagrams that wait in a socket.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    waiting: Fifo<Datagrams>,
+    len: u32,
+    limit: u32,
+}
+
+/// Datagrams that are alike: when they were sent, and how large each is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Datagrams {
+    pub(crate) sent_at: Time,
+    /// Of a response: when its request was sent.
+    pub(crate) echo: Time,
+    pub(crate) payload: u32,
+    pub(crate) count: u32,
+}
+
+impl Inbox {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self { waiting: Fifo::with_capacity(16), len: 0, limit }
+    }
+
+    /// How many wait.
+    #[inline]
+    pub(crate) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Payload of the first that waits.
+    #[inline]
+    pub(crate) fn first_payload(&self) -> Option<u32> {
+        self.waiting.front().map(|first| first.payload)
+    }
+
+    /// Puts as many packets of a train into the socket as there is room for; gives how many.
+    #[inline]
+    pub(crate) fn put(&mut self, frame: &Frame) -> u32 {
+        let count = frame.count().min(self.limit - self.len);
+        if count == 0 {
+            return 0;
+        }
+        self.len += count;
+        match self.waiting.back_mut() {
+            Some(last)
+                if last.sent_at == frame.sent_at
+                    && last.payload == frame.payload
+                    && last.echo == frame.echo =>
+            {
+                last.count += count;
+            }
+            _ => {
+                let Frame { sent_at, echo, payload, .. } = *frame;
+                self.waiting.push(Datagrams { sent_at, echo, payload, count });
+            }
+        }
+        count
+    }
+
+    /// The first ones that are alike, at most `most`.
+    #[inline]
+    pub(crate) fn take(&mut self, most: u32) -> Option<Datagrams> {
+        let first = self.waiting.front_mut()?;
+        if first.count <= most {
+            self.len -= first.count;
+            return self.waiting.pop();
+        }
+        self.len -= most;
+        first.count -= most;
+        Some(Datagrams { count: most, ..*first })
+    }
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// When it was to be sent.
+    pub(crate) due: Time,
+    /// When it was.
+    pub(crate) sent: Time,
+}
+
+/// How the connection of a socket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// Open from the start to the end of the run.
+    Lasting,
+    /// A connection to each transaction: none now.
+    Closed,
+    /// Asked for.
+    Connecting,
+    /// For the transaction under way.
+    Open,
 }
 
 /// A socket; its peer is the one with the last bit of the index flipped.
@@ -139,10 +294,25 @@ pub(crate) struct End {
     pub(crate) is_ready: bool,
     /// Bytes read of the message under way.
     pub(crate) consumed: u32,
-    /// Answers whose time has come and that the process has not sent.
+    /// Of a client, requests to send without a response before; of a server, answers whose time has come.
     pub(crate) owed: u32,
-    /// When the requests in flight were sent.
-    pub(crate) starts: Fifo<Time>,
+    /// Of a client: requests in flight.
+    pub(crate) starts: Fifo<Start>,
+    /// Requests whose answer never came and that wait for their timeout.
+    pub(crate) missing: Fifo<Start>,
+    /// Of a server: requests that it answers now, or when it has thought.
+    pub(crate) answering: Fifo<Start>,
+    pub(crate) thinking: Vec<(Time, Start)>,
+    /// How its connection stands.
+    pub(crate) link: Link,
+    /// The number of the connection under way.
+    pub(crate) connection: u64,
+    /// When it was begun.
+    pub(crate) connect_at: Time,
+    /// When a lost transaction is looked for; [`NEVER`] if nothing is in flight.
+    pub(crate) lost_at: Time,
+    /// How long a transaction may take; 0: it is waited for.
+    pub(crate) timeout: Time,
     /// Its earliest entry in the host's timers.
     pub(crate) timer_at: Time,
 }
@@ -151,8 +321,8 @@ impl End {
     /// Bytes (or, of datagrams, whole messages' bytes) that can be read at once.
     pub(crate) fn readable(&self) -> u64 {
         match &self.protocol {
-            Protocol::Datagrams { waiting, .. } => {
-                waiting.front().map_or(0, |(_, payload)| u64::from((*payload).max(1)))
+            Protocol::Datagrams(inbox) => {
+                inbox.first_payload().map_or(0, |payload| u64::from(payload.max(1)))
             }
             Protocol::Tcp(tcp) => tcp.readable(),
         }
@@ -160,6 +330,20 @@ impl End {
 }
 
 impl End {
+    /// The datagram request that was sent at this time; earlier ones without an answer are missing.
+    pub(crate) fn take_start(&mut self, sent: Time) -> Option<Start> {
+        while let Some(start) = self.starts.front()
+            && start.sent <= sent
+        {
+            let start = self.starts.pop()?;
+            if start.sent == sent {
+                return Some(start);
+            }
+            self.missing.push(start);
+        }
+        None
+    }
+
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host,
@@ -172,6 +356,14 @@ impl End {
             consumed: 0,
             owed: 0,
             starts: Fifo::with_capacity(4),
+            missing: Fifo::with_capacity(0),
+            answering: Fifo::with_capacity(4),
+            thinking: Vec::new(),
+            link: Link::Lasting,
+            connection: 0,
+            connect_at: 0,
+            lost_at: NEVER,
+            timeout: 0,
             timer_at: NEVER,
         }
     }
@@ -182,29 +374,102 @@ impl End {
 pub(crate) struct Tally {
     /// Round trips of transactions and probes; one-way delay of datagrams, from when they were due.
     pub(crate) latency: Recorder,
+    /// Open loops: round trips from when requests were really sent.
+    pub(crate) raw_latency: Option<Box<Recorder>>,
+    /// Transactions given up.
+    pub(crate) lost: u64,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
+    /// Of those, towards the generator.
+    pub(crate) reverse_sent_bytes: u64,
     pub(crate) received: u64,
     pub(crate) received_bytes: u64,
+    /// Of those, by the generator.
+    pub(crate) reverse_received_bytes: u64,
+    /// The host of the generator.
+    pub(crate) generator: usize,
     /// Dropped at a full socket.
     pub(crate) socket_dropped: u64,
-    /// Datagrams received that were sent in the window too.
+    /// Datagrams and echoes received that were sent in the window too.
     pub(crate) matched: u64,
+    /// Datagrams and echoes of the window that arrived after its end.
+    pub(crate) late: u64,
+    /// How many were under way then.
+    pub(crate) awaited: u64,
     /// RFC 3550, section 6.4.1.
     pub(crate) jitter_ns: f64,
     last_transit: Option<Time>,
 }
 
 impl Tally {
-    /// A datagram reached its process.
-    pub(crate) fn datagram(&mut self, sent_at: Time, payload: u32, now: Time, window_from: Time) {
-        let transit = now.saturating_sub(sent_at);
+    /// Nothing yet; with `keeps_raw`, of an open loop.
+    pub(crate) fn new(keeps_raw: bool, generator: usize) -> Self {
+        Self { raw_latency: keeps_raw.then(Box::default), generator, ..Self::default() }
+    }
+
+    /// A process of `host` handed over so much.
+    #[inline]
+    pub(crate) fn handed_over(&mut self, host: usize, bytes: u64) {
+        self.sent_bytes += bytes;
+        if host != self.generator {
+            self.reverse_sent_bytes += bytes;
+        }
+    }
+
+    /// A process of `host` got so much.
+    #[inline]
+    pub(crate) fn got(&mut self, host: usize, bytes: u64) {
+        self.received_bytes += bytes;
+        if host == self.generator {
+            self.reverse_received_bytes += bytes;
+        }
+    }
+
+    /// Nothing yet, of the same load.
+    pub(crate) fn cleared(&self) -> Self {
+        Self::new(self.raw_latency.is_some(), self.generator)
+    }
+
+    /// A transaction is complete.
+    #[inline]
+    pub(crate) fn transaction(&mut self, start: Start, now: Time) {
         self.received += 1;
-        self.received_bytes += u64::from(payload);
-        self.matched += u64::from(sent_at >= window_from);
-        self.latency.record(transit);
+        self.latency.record(now - start.due, 1);
+        if let Some(raw) = &mut self.raw_latency {
+            raw.record(now - start.sent, 1);
+        }
+    }
+
+    /// Datagrams or echoes that left the process at `sent` have arrived: in their window, or late.
+    #[inline]
+    pub(crate) fn arrived(&mut self, sent: Time, count: u64, now: Time, (from, to): (Time, Time)) {
+        if sent <= from || sent > to {
+            return;
+        }
+        if now <= to {
+            self.matched += count;
+        } else {
+            self.late += count;
+        }
+    }
+
+    /// Datagrams reached their process.
+    pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
+        let Datagrams { sent_at, echo, payload, count } = *datagrams;
+        let transit = now.saturating_sub(sent_at);
+        let many = u64::from(count);
+        self.received += many;
+        self.received_bytes += many * u64::from(payload);
+        self.arrived(echo, many, now, window);
+        self.latency.record(transit, many);
         if let Some(last) = self.last_transit {
             self.jitter_ns += (transit.abs_diff(last) as f64 - self.jitter_ns) / 16.0;
+        }
+        // The others were under way for as long as the first.
+        if self.jitter_ns > 0.0 {
+            for _ in 1..count {
+                self.jitter_ns -= self.jitter_ns / 16.0;
+            }
         }
         self.last_transit = Some(transit);
     }

@@ -2,7 +2,7 @@
 //!
 //! Slow start, congestion avoidance, delayed acknowledgements, Nagle, fast retransmit and recovery after
 //! `NewReno` (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
-//! SACK, tail loss probe, window auto-tuning, TCP small queues. Connections are open from the start.
+//! SACK, tail loss probe, window auto-tuning, TCP small queues. Opening and closing is `world::connect`'s.
 
 use crate::agenda::{NEVER, Time};
 use crate::congestion::Window;
@@ -94,6 +94,11 @@ impl Tcp {
             acknowledge_at: NEVER,
             echo: 0,
         }
+    }
+
+    /// A connection like this one, new.
+    pub(crate) fn reopen(&mut self) {
+        *self = Self { retransmits: self.retransmits, ..Self::new(self.options) };
     }
 
     /// Bytes that the process can read.
@@ -328,6 +333,7 @@ impl Tcp {
             end: 0,
             payload: u32::try_from(bytes).expect("a chunk is at most 64 KiB"),
             window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
+            more: 0,
             kind: Kind::Tcp,
         }
     }

@@ -46,6 +46,7 @@ impl Scenario {
         let mut connections = 0.0;
         for load in &self.loads {
             let (rate_pps, count) = match load.traffic {
+                Traffic::Datagrams { size, .. } if load.form.floods => (line_pps(size.get()), 1.0),
                 Traffic::Datagrams { rate_pps, .. } => (rate_pps, 1.0),
                 Traffic::Probe { rate_hz } => (2.0 * rate_hz, 1.0),
                 Traffic::RequestResponse { request, connections, .. } => {
@@ -122,7 +123,13 @@ impl Scenario {
         within(&format!("{key}.start"), load.start, Nanos::ZERO..=LONGEST)?;
         within(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
         let datagram = u64::from(most_payload(Kind::Udp, mtu(&self.network)));
+        self.check_form(key, load, datagram)?;
         match load.traffic {
+            Traffic::Datagrams { size, group, receive_batch, .. } if load.form.floods => {
+                within(&format!("{key}.group"), group, 1..=1_024)?;
+                within(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
+                within(&format!("{key}.size"), size.get(), 1..=datagram)
+            }
             Traffic::Datagrams { size, rate_pps, group, receive_batch, .. } => {
                 within(&format!("{key}.group"), group, 1..=1_024)?;
                 within(&format!("{key}.receive_batch"), receive_batch, 1..=1_024)?;
@@ -155,6 +162,54 @@ impl Scenario {
                 within(&format!("{key}.connections"), connections, 1..=100_000)
             }
             Traffic::Compute => Ok(()),
+        }
+    }
+}
+
+impl Scenario {
+    /// What a load has beyond its plain form must belong to its traffic.
+    fn check_form(&self, key: &str, load: &Load, datagram: u64) -> Result<(), Invalid> {
+        let form = &load.form;
+        let is_rr = matches!(load.traffic, Traffic::RequestResponse { .. });
+        let is_tcp = !matches!(
+            load.traffic,
+            Traffic::RequestResponse { transport: crate::scenario::Transport::Udp, .. }
+        );
+        let is_stream = matches!(load.traffic, Traffic::Stream { .. });
+        let only = |present: bool, fits: bool, name: &str, of: &str| {
+            if present && !fits {
+                return invalid(&format!("{key}.form.{name}"), "set", &format!("left out: {of}"));
+            }
+            Ok(())
+        };
+        only(form.arrivals.is_some(), is_rr || is_stream, "arrivals", "only requests and streams")?;
+        only(form.connects, is_rr && is_tcp, "connects", "only requests on TCP")?;
+        only(form.connects, form.arrivals.is_none(), "connects", "not with arrivals")?;
+        let has_burst = matches!(load.traffic, Traffic::RequestResponse { burst: 1.., .. });
+        only(form.connects, !has_burst, "connects", "not with a burst")?;
+        only(form.timeout > Nanos::ZERO, is_rr && !is_tcp, "timeout", "only requests on UDP")?;
+        let is_datagrams = matches!(load.traffic, Traffic::Datagrams { .. });
+        only(form.floods, is_datagrams, "floods", "only datagrams")?;
+        within(&format!("{key}.form.timeout"), form.timeout, Nanos::ZERO..=Nanos::from_s(600))?;
+        if let Some(arrivals) = form.arrivals {
+            within(&format!("{key}.form.arrivals.rate_hz"), arrivals.rate_hz, 1e-3..=1e9)?;
+        }
+        if let Some(payload) = form.payload {
+            within(&format!("{key}.form.payload"), payload.get(), 0..=datagram)?;
+        }
+        match load.counted_with {
+            Some(other) => {
+                let is_earlier = self.loads.get(other).is_some_and(|earlier| {
+                    earlier.counted_with.is_none() && !std::ptr::eq(earlier, load)
+                });
+                let wanted = "the number of an earlier load that is counted by itself";
+                if is_earlier {
+                    Ok(())
+                } else {
+                    invalid(&format!("{key}.counted_with"), other, wanted)
+                }
+            }
+            None => Ok(()),
         }
     }
 }

@@ -150,16 +150,18 @@ impl Vector {
         self.coalescing = scaled;
     }
 
-    /// A received packet is in the ring; true if that may have changed [`Self::next_event`].
+    /// So many received packets are in the ring, each `at` its time; true if that may have changed
+    /// [`Self::next_event`].
     #[inline]
-    pub(crate) fn rx(&mut self, now: Time) -> bool {
-        self.rx.add(&self.coalescing.rx, now) && self.acts()
+    pub(crate) fn rx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
+        self.rx.add_all(&self.coalescing.rx, count, at) && self.acts()
     }
 
-    /// A packet was sent and its descriptor is done; true if that may have changed [`Self::next_event`].
+    /// So many packets were sent and their descriptors are done, each `at` its time; true if that may have
+    /// changed [`Self::next_event`].
     #[inline]
-    pub(crate) fn tx(&mut self, now: Time) -> bool {
-        self.tx.add(&self.coalescing.tx, now) && self.acts()
+    pub(crate) fn tx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
+        self.tx.add_all(&self.coalescing.tx, count, at) && self.acts()
     }
 
     /// Whether the next received packet changes anything at the time it arrives.
@@ -242,9 +244,22 @@ impl Cause {
     }
 
     #[inline]
+    fn add_all(&mut self, delay: &Delay, count: u32, at: impl Fn(u32) -> Time) -> bool {
+        let mut changed = false;
+        for idx in 0..count {
+            changed |= self.add(delay, at(idx));
+            if !self.heeds(delay) {
+                self.frames = self.frames.saturating_add(count - idx - 1);
+                break;
+            }
+        }
+        changed
+    }
+
+    #[inline]
     fn add(&mut self, delay: &Delay, now: Time) -> bool {
         let before = self.due;
-        self.frames += 1;
+        self.frames = self.frames.saturating_add(1);
         if delay.delay == Nanos::ZERO || self.frames == delay.frames {
             self.due = self.due.min(now);
         } else if self.due == NEVER {

@@ -1,12 +1,14 @@
 //! The running simulation: all components in flat tables, and the loop that lets the earliest act.
 
 mod build;
+mod connect;
 mod cpu;
 mod datagrams;
 mod deliver;
 mod network;
 mod poll;
 mod process;
+mod transactions;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,8 +23,9 @@ use crate::machine::{Driver, Placement, Stack};
 use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::{Counters, Queue};
-use crate::scenario::Scenario;
-use crate::task::{End, Tally, Task};
+use crate::scenario::{Load, Scenario, Traffic};
+use crate::task::{End, Program, Tally, Task};
+use crate::trace::Log;
 use crate::vector::Coalescing;
 use latput_moderate::Polling;
 
@@ -116,7 +119,10 @@ pub(crate) struct Snapshot {
     pub(crate) counters: Vec<Counters>,
     pub(crate) backlog_dropped: Vec<u64>,
     pub(crate) switch_dropped: u64,
-    pub(crate) retransmits: u64,
+    /// Of each load.
+    pub(crate) retransmits: Vec<u64>,
+    /// CPU time of each process.
+    pub(crate) task_cpu: Vec<Time>,
 }
 
 /// Everything.
@@ -146,16 +152,25 @@ pub(crate) struct World {
     tallies: Vec<Tally>,
     rng: Rng,
     window_from: Time,
+    /// When it ended; [`NEVER`] while it goes on.
+    window_to: Time,
+    /// The window ends once load `.0` has `.1` units, each `.2` received bytes or, if that is 0, one
+    /// received item.
+    quotas: Vec<(usize, u64, u64)>,
     /// Packets made by any stack, and those that reached one, for the conservation check.
     sent: u64,
     delivered: u64,
     /// Events handled.
     pub(crate) events: u64,
+    /// What a traced run keeps.
+    pub(crate) log: Option<Box<Log>>,
 }
 
 impl World {
-    /// Runs until `until`; nothing after it has happened then.
-    pub(crate) fn run_until(&mut self, until: Time) {
+    /// Runs until `until`, or until a quota is reached; gives that time. Nothing after it has happened
+    /// then.
+    pub(crate) fn run_until(&mut self, until: Time) -> Time {
+        let mut until = until;
         loop {
             let (time, slot) = self.agenda.next();
             if time > until || time == NEVER {
@@ -165,6 +180,9 @@ impl World {
             self.now = time;
             self.events += 1;
             self.act(slot);
+            if !self.quotas.is_empty() && self.has_enough() {
+                until = self.now;
+            }
             #[cfg(test)]
             if self.events.is_multiple_of(64) {
                 self.check_conservation();
@@ -174,6 +192,78 @@ impl World {
         for queue in 0..self.queues.len() {
             self.settle(queue, until + 1);
         }
+        until
+    }
+
+    /// The measured window is over: nothing new is sent, and what was sent in it is counted as late.
+    pub(crate) fn end_window(&mut self) {
+        self.window_to = self.now;
+        self.quotas.clear();
+        for tally in &mut self.tallies {
+            tally.awaited = tally.sent.saturating_sub(tally.matched);
+        }
+        for task in &mut self.tasks {
+            task.stop = task.stop.min(self.now);
+        }
+    }
+
+    /// Whether a datagram or an echo of the window has not been received.
+    pub(crate) fn awaits_late(&self) -> bool {
+        self.tallies.iter().any(|tally| tally.late < tally.awaited)
+    }
+
+    /// From now on no packet waits until somebody looks: each is handled at its own time.
+    pub(crate) fn handle_each_packet(&mut self) {
+        self.quiet_queues.fill(None);
+        self.queues.iter_mut().for_each(|queue| queue.quiet_wire = None);
+        self.ports.iter_mut().for_each(|port| port.foreseen = None);
+    }
+
+    /// Packets in each receive ring.
+    pub(crate) fn in_rings(&self) -> impl Iterator<Item = usize> {
+        self.queues.iter().map(|queue| queue.rx.len())
+    }
+
+    /// What each process is, for people.
+    pub(crate) fn process_names(&self, scenario: &Scenario) -> Vec<String> {
+        let name = |task: &Task| {
+            let many = scenario.loads.len() > 1;
+            let load = self.ends.get(task.first_end).filter(|_| many);
+            let kind = match task.program {
+                Program::Ksoftirqd => return String::from("ksoftirqd"),
+                Program::PollThread(queue) => {
+                    let first = self.hosts[task.host].first_queue;
+                    return format!("napi thread of queue {}", queue - first);
+                }
+                Program::Source { .. } | Program::Writer { .. } => "sender",
+                Program::Sink { .. } | Program::Reader { .. } => return String::from("receiver"),
+                Program::Client { .. } => "client",
+                Program::Server { .. } => return String::from("server"),
+                Program::Compute => return String::from("compute"),
+            };
+            load.map_or_else(|| kind.to_owned(), |end| format!("{kind} of load {}", end.load))
+        };
+        self.tasks.iter().map(name).collect()
+    }
+
+    /// From now on the counts of loads end the run.
+    pub(crate) fn stop_at_counts(&mut self, scenario: &Scenario) {
+        let quota = |(idx, load): (usize, &Load)| {
+            let unit = match load.traffic {
+                Traffic::Stream { message, .. } => message.get(),
+                _ => 0,
+            };
+            load.form.count.map(|count| (idx, count, unit))
+        };
+        self.quotas = scenario.loads.iter().enumerate().filter_map(quota).collect();
+    }
+
+    fn has_enough(&self) -> bool {
+        self.quotas.iter().any(|&(load, count, unit)| {
+            let tally = &self.tallies[load];
+            let done = tally.received_bytes.checked_div(unit).unwrap_or(tally.received);
+            done >= count
+        })
     }
 
     #[inline]
@@ -198,7 +288,7 @@ impl World {
     /// Forgets what was counted so far: the warm-up is over.
     pub(crate) fn start_window(&mut self) -> Snapshot {
         self.window_from = self.now;
-        self.tallies = self.tallies.iter().map(|_| Tally::default()).collect();
+        self.tallies = self.tallies.iter().map(Tally::cleared).collect();
         self.snapshot()
     }
 
@@ -207,6 +297,9 @@ impl World {
         let now = self.now;
         for core in &mut self.cores {
             core.charge(now);
+            if let Some(task) = core.task {
+                self.tasks[task as usize].cpu += std::mem::take(&mut core.process_time);
+            }
         }
         Snapshot {
             at: now,
@@ -215,8 +308,37 @@ impl World {
             counters: self.queues.iter().map(|queue| queue.counters).collect(),
             backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
             switch_dropped: self.switch_dropped(),
-            retransmits: self.ends.iter().map(retransmits).sum(),
+            retransmits: self.retransmits(),
+            task_cpu: self.tasks.iter().map(|task| task.cpu).collect(),
         }
+    }
+
+    /// TCP segments sent again, of each load.
+    fn retransmits(&self) -> Vec<u64> {
+        let mut each = vec![0; self.tallies.len()];
+        for end in &self.ends {
+            each[end.load] += retransmits(end);
+        }
+        each
+    }
+
+    /// CPU time between two snapshots of a host's traffic processes, and of its NAPI threads if it has such.
+    pub(crate) fn thread_cpu(
+        &self,
+        host: usize,
+        from: &Snapshot,
+        to: &Snapshot,
+    ) -> (Time, Option<Time>) {
+        let (mut traffic, mut napi) = (0, None);
+        for (idx, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.host == host) {
+            let had = to.task_cpu[idx] - from.task_cpu[idx];
+            match task.program {
+                Program::Ksoftirqd | Program::Compute => {}
+                Program::PollThread(_) => *napi.get_or_insert(0) += had,
+                _ => traffic += had,
+            }
+        }
+        (traffic, napi)
     }
 
     /// Sets the moderation of every vector of a host.
@@ -263,7 +385,7 @@ impl World {
 fn retransmits(end: &End) -> u64 {
     match &end.protocol {
         crate::task::Protocol::Tcp(tcp) => tcp.retransmits,
-        crate::task::Protocol::Datagrams { .. } => 0,
+        crate::task::Protocol::Datagrams(_) => 0,
     }
 }
 

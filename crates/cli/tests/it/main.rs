@@ -8,6 +8,7 @@
 mod bad_input;
 mod json;
 mod loopback;
+mod reproduce;
 mod root_hosts;
 mod root_runs;
 mod root_settings;

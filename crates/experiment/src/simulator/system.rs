@@ -19,7 +19,15 @@ use crate::error::Error;
 /// The shipped profiles, by name.
 const SHIPPED: &[(&str, &str)] = &[
     ("bl25p-tg3", include_str!("../../../../data/systems/bl25p-tg3.toml")),
+    ("dragonfly-em", include_str!("../../../../data/systems/dragonfly-em.toml")),
+    ("freebsd-em", include_str!("../../../../data/systems/freebsd-em.toml")),
+    ("hs22-ixgbe", include_str!("../../../../data/systems/hs22-ixgbe.toml")),
+    ("rx1600-e1000", include_str!("../../../../data/systems/rx1600-e1000.toml")),
+    ("rx1600-tg3-2.6.12", include_str!("../../../../data/systems/rx1600-tg3-2.6.12.toml")),
+    ("rx1600-tg3-2.6.8", include_str!("../../../../data/systems/rx1600-tg3-2.6.8.toml")),
     ("rx1620-e1000", include_str!("../../../../data/systems/rx1620-e1000.toml")),
+    ("rx1620-e1000-7", include_str!("../../../../data/systems/rx1620-e1000-7.toml")),
+    ("rx1620-s2io", include_str!("../../../../data/systems/rx1620-s2io.toml")),
     ("server-10g", include_str!("../../../../data/systems/server-10g.toml")),
 ];
 

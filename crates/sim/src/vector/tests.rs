@@ -85,7 +85,7 @@ fn a_hold_off_interrupts_at_once_on_an_idle_line_and_a_delay_does_not() {
         (throttled(Throttle::Gate { interval: T }), 1_000_060),
     ] {
         let mut vector = Vector::new(coalescing, 60, 0);
-        vector.rx(1_000_000);
+        vector.rx(1, |_| 1_000_000);
         assert_eq!(vector.next_event(1_000_000), expected, "{coalescing:?}");
     }
 }
@@ -95,7 +95,7 @@ fn the_absolute_limit_ends_a_delay_that_every_packet_restarts() {
     let rx = Delay { delay: T, restarts: true, absolute: Nanos::from_us(300), frames: 0 };
     let mut vector = Vector::new(Coalescing { rx, ..Coalescing::default() }, 0, 0);
     for packet in 0..10 {
-        vector.rx(packet * 50_000);
+        vector.rx(1, |_| packet * 50_000);
         if vector.next_event(packet * 50_000) <= (packet + 1) * 50_000 {
             assert_eq!(vector.next_event(packet * 50_000), 300_000);
             return;
@@ -108,9 +108,9 @@ fn the_absolute_limit_ends_a_delay_that_every_packet_restarts() {
 fn a_latched_cause_outlives_the_poll_and_another_does_not() {
     for (latched, expected) in [(true, 10), (false, NEVER)] {
         let mut vector = Vector::new(Coalescing { latched, ..Coalescing::default() }, 0, 0);
-        vector.rx(0);
+        vector.rx(1, |_| 0);
         assert_eq!(vector.fire(0), Event::Interrupt);
-        vector.rx(5);
+        vector.rx(1, |_| 5);
         assert_eq!(vector.next_event(5), NEVER, "masked");
         vector.unmask(true);
         assert_eq!(vector.next_event(10), expected, "latched: {latched}");
@@ -123,7 +123,7 @@ fn a_status_block_is_written_while_masked() {
     let coalescing = Coalescing { rx, status_block: true, ..Coalescing::default() };
     let mut vector = Vector::new(coalescing, 0, 0);
     vector.mask();
-    vector.rx(0);
+    vector.rx(1, |_| 0);
     assert_eq!(vector.next_event(0), 125_000);
     assert_eq!(vector.fire(125_000), Event::StatusOnly);
 }
@@ -181,7 +181,7 @@ fn run(coalescing: Coalescing, rate: f64) -> Seen {
             vector.unmask(true);
             interrupts += 1;
         }
-        vector.rx(now);
+        vector.rx(1, |_| now);
         (waiting, arrivals) = (waiting + 1, arrivals + now);
         due = vector.next_event(now);
     }

@@ -3,6 +3,7 @@
 use std::collections::BinaryHeap;
 
 use latput_moderate::Polling;
+use latput_trial::observation::Role;
 use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
@@ -15,7 +16,7 @@ use crate::narrow::{id, size};
 use crate::port::{Far, Feed, Port};
 use crate::queue::{Queue, Wire};
 use crate::scenario::{Load, Scenario, Spacing, Traffic, Transport};
-use crate::task::{End, Program, Protocol, Tally, Task};
+use crate::task::{End, Inbox, Link, Program, Protocol, Schedule, Tally, Task, Think};
 use crate::tcp::{Options, Tcp};
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
@@ -166,7 +167,8 @@ impl<'a> Builder<'a> {
         match load.traffic {
             Traffic::Datagrams { rate_pps, group, receive_batch, .. } => {
                 self.add_flow(idx, load, None);
-                self.add_source(load, first_end, rate_pps / f64::from(group));
+                let rate_hz = if load.form.floods { f64::INFINITY } else { rate_pps };
+                self.add_source(load, first_end, rate_hz / f64::from(group));
                 let sink = Program::Sink { batch: receive_batch };
                 let sink = self.add_task(load.to, load.to_core, sink);
                 self.ends[first_end + 1].task = Some(sink);
@@ -184,25 +186,23 @@ impl<'a> Builder<'a> {
                 think,
             } => {
                 let (request, response) = (size(request.get()), size(response.get()));
-                let to_start = connections * (burst + 1);
-                let client = Program::Client { request, response, to_start };
-                let server = Program::Server { request, response, think: think.as_ns() };
+                let client = Program::Client { request, response };
+                let think = Think { mean: think.as_ns(), varies: load.form.think_varies };
+                let server = Program::Server { request, response, think };
                 let tasks = self.add_pair(load, client, server);
                 let nodelay = match transport {
                     Transport::Udp => None,
                     Transport::Tcp { nodelay } => Some(nodelay),
                 };
                 self.add_connections(idx, load, nodelay, connections, tasks);
-                for start in 0..to_start as usize {
-                    let end = first_end + 2 * (start % connections as usize);
-                    self.tasks[tasks.0].ready.push(id(end));
-                }
+                self.ask_first(load, tasks.0, burst + 1);
             }
             Traffic::Stream { message, connections } => {
                 let message = size(message.get());
                 let tasks =
                     self.add_pair(load, Program::Writer { message }, Program::Reader { message });
                 self.add_connections(idx, load, Some(true), connections, tasks);
+                self.keep_schedule(load, tasks.0);
                 for connection in 0..connections as usize {
                     let end = first_end + 2 * connection;
                     self.ends[end].is_ready = true;
@@ -217,12 +217,45 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// The first requests of a client: in a closed loop some of each connection, in an open loop those that
+    /// its schedule has.
+    fn ask_first(&mut self, load: &Load, client: usize, in_flight: u32) {
+        self.keep_schedule(load, client);
+        let task = &self.tasks[client];
+        let (first, connections) = (task.first_end, task.connections);
+        for end in (first..first + 2 * connections).step_by(2) {
+            self.ends[end].timeout = load.form.timeout.as_ns();
+            if load.form.connects {
+                self.ends[end].link = Link::Closed;
+                self.ends[end + 1].link = Link::Closed;
+            }
+            if load.form.arrivals.is_none() {
+                self.ends[end].owed = in_flight;
+                self.ends[end].is_ready = true;
+                self.tasks[client].ready.push(id(end));
+            }
+        }
+    }
+
+    /// Gives the sender of an open loop its times.
+    fn keep_schedule(&mut self, load: &Load, task: usize) {
+        let Some(arrivals) = load.form.arrivals else {
+            return;
+        };
+        let gap_ns = 1e9 / arrivals.rate_hz;
+        let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
+        let next_at = load.start.as_ns() as f64 + phase;
+        let spacing = arrivals.spacing;
+        self.tasks[task].schedule = Some(Schedule { gap_ns, spacing, next_at });
+    }
+
     /// The two processes of a load; the first starts by itself.
     fn add_pair(&mut self, load: &Load, from: Program, to: Program) -> (usize, usize) {
         let from = self.add_task(load.from, load.from_core, from);
         let to = self.add_task(load.to, load.to_core, to);
         self.tasks[from].stop = load.stop.map_or(NEVER, Nanos::as_ns);
-        self.start_later(from, load.start.as_ns(), START_SPREAD);
+        let slot = self.start_later(from, load.start.as_ns(), START_SPREAD);
+        self.tasks[from].slot = Some(slot);
         (from, to)
     }
 
@@ -234,6 +267,8 @@ impl<'a> Builder<'a> {
         connections: u32,
         (from, to): (usize, usize),
     ) {
+        self.tasks[from].first_end = self.ends.len();
+        self.tasks[from].connections = connections as usize;
         for _ in 0..connections {
             self.add_flow(idx, load, nodelay);
             let last = self.ends.len() - 1;
@@ -244,20 +279,25 @@ impl<'a> Builder<'a> {
 
     #[expect(clippy::cast_possible_truncation, reason = "a start within a millisecond")]
     fn add_source(&mut self, load: &Load, end: usize, rate_hz: f64) {
-        let (size, spacing, group) = match load.traffic {
+        let (bytes, spacing, group) = match load.traffic {
             Traffic::Datagrams { size: payload, spacing, group, .. } => {
                 (size(payload.get()), spacing, group)
             }
-            _ => (PROBE_PAYLOAD, Spacing::Even, 1),
+            _ => (load.form.payload.map_or(PROBE_PAYLOAD, |it| size(it.get())), Spacing::Even, 1),
         };
         let gap_ns = 1e9 / rate_hz;
         let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
         let next_at = load.start.as_ns() as f64 + phase;
-        let program = Program::Source { end, size, group, gap_ns, spacing, next_at };
+        let program = Program::Source { end, size: bytes, group, gap_ns, spacing, next_at };
         let task = self.add_task(load.from, load.from_core, program);
         self.ends[end].task = Some(task);
         let slot = self.start_at(task, next_at as Time);
         self.tasks[task].slot = Some(slot);
+        self.tasks[task].first_end = end;
+        self.tasks[task].flood = load.form.floods.then(|| {
+            let buffer = self.hosts[load.from].stack.send_buffer.get();
+            size(buffer / (u64::from(bytes) + DATAGRAM_OVERHEAD)).max(1)
+        });
         self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
     }
 
@@ -268,9 +308,9 @@ impl<'a> Builder<'a> {
         self.tasks.len() - 1
     }
 
-    fn start_later(&mut self, task: usize, from: Time, spread: Time) {
+    fn start_later(&mut self, task: usize, from: Time, spread: Time) -> usize {
         let at = self.random_time(spread);
-        self.start_at(task, from + at);
+        self.start_at(task, from + at)
     }
 
     fn start_at(&mut self, task: usize, at: Time) -> usize {
@@ -289,7 +329,8 @@ impl<'a> Builder<'a> {
                 None => self.datagrams(host, load),
                 Some(nodelay) => self.tcp(host, peer, nodelay),
             };
-            let mut end = End::new(host, idx, queue, protocol);
+            let counted = load.counted_with.unwrap_or(idx);
+            let mut end = End::new(host, counted, queue, protocol);
             let rps = &state.stack.rps_cores;
             if !rps.is_empty() {
                 // Other bits than those that chose the queue.
@@ -306,8 +347,7 @@ impl<'a> Builder<'a> {
             _ => 64,
         };
         let buffer = self.hosts[host].stack.receive_buffer.get();
-        let limit = (size(buffer / (payload + DATAGRAM_OVERHEAD)) as usize).max(1);
-        Protocol::Datagrams { waiting: Fifo::with_capacity(16), limit }
+        Protocol::Datagrams(Inbox::new(size(buffer / (payload + DATAGRAM_OVERHEAD)).max(1)))
     }
 
     fn tcp(&self, host: usize, peer: usize, nodelay: bool) -> Protocol {
@@ -328,24 +368,30 @@ impl<'a> Builder<'a> {
         most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
     }
 
-    /// Frames of a host with one queue leave at times known in advance, if nobody can pause it and jitter
-    /// is not drawn when a frame leaves.
-    fn foresee_ports(&mut self) {
+    /// The only queue of a host that any socket uses.
+    fn only_queue(&self, host: usize) -> Option<usize> {
+        let mut used = self.ends.iter().filter(|end| end.host == host).map(|end| end.queue);
+        let first = used.next().unwrap_or(self.hosts[host].first_queue);
+        used.all(|queue| queue == first).then_some(first)
+    }
+
+    /// Frames of a host that uses one queue leave at times known in advance, if nobody can pause it and
+    /// jitter is not drawn when a frame leaves.
+    fn foresee_ports(&mut self, only: &[Option<usize>]) {
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let has_jitter = self.scenario.network.latency_jitter_ratio > 0.0;
-        for (host, port) in self.hosts.iter().zip(&mut self.ports) {
-            port.is_foreseen = !pauses && !has_jitter && host.queues == 1;
+        for (only, port) in only.iter().zip(&mut self.ports) {
+            port.foreseen = if pauses || has_jitter { None } else { *only };
         }
     }
 
-    /// For each port the queue at its far end, where [`is_quiet`] holds.
-    fn quiet_queues(&self) -> Vec<Option<usize>> {
+    /// For each port the queue at its far end, if arrivals there may wait to be seen: one queue is used,
+    /// and there is no buffer in front of its ring.
+    fn quiet_queues(&self, only: &[Option<usize>]) -> Vec<Option<usize>> {
         // Pause frames come by the same wires and must be heeded at once.
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let far_queue = |port: &Port| match port.far {
-            Far::Host(host) if !pauses && is_quiet(&self.hosts[host]) => {
-                Some(self.hosts[host].first_queue)
-            }
+            Far::Host(host) if !pauses && self.hosts[host].fifo_bytes == 0 => only[host],
             Far::Host(_) | Far::Switch => None,
         };
         self.ports.iter().map(far_queue).collect()
@@ -382,8 +428,9 @@ impl<'a> Builder<'a> {
         }
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
-        let quiet_queues = self.quiet_queues();
-        self.foresee_ports();
+        let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();
+        let quiet_queues = self.quiet_queues(&only);
+        self.foresee_ports(&only);
         for (port, queue) in quiet_queues.iter().enumerate() {
             if let Some(queue) = queue {
                 self.queues[*queue].quiet_wire = Some(port);
@@ -408,25 +455,30 @@ impl<'a> Builder<'a> {
             tasks: self.tasks,
             poll_threads: self.poll_threads,
             ends: self.ends,
-            tallies: self.scenario.loads.iter().map(|_| Tally::default()).collect(),
+            tallies: self.scenario.loads.iter().map(|load| tally(self.scenario, load)).collect(),
             rng: self.rng,
             window_from: 0,
+            window_to: NEVER,
+            quotas: Vec::new(),
             sent: 0,
             delivered: 0,
             events: 0,
+            log: None,
         }
     }
+}
+
+fn tally(scenario: &Scenario, load: &Load) -> Tally {
+    let is_back = scenario.hosts[load.to].role == Role::Generator;
+    let generator = if is_back { load.to } else { load.from };
+    let is_transactional = matches!(load.traffic, Traffic::RequestResponse { .. });
+    Tally::new(is_transactional && load.form.arrivals.is_some(), generator)
 }
 
 /// One of `count` by a hash, as receive side scaling does.
 #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
 const fn spread(hash: u64, count: usize) -> usize {
     (hash % count as u64) as usize
-}
-
-/// Whether arrivals at a host may wait to be seen: one queue, and no buffer in front of its ring.
-fn is_quiet(host: &HostState) -> bool {
-    host.queues == 1 && host.fifo_bytes == 0
 }
 
 fn plain(costs: &machine::Costs) -> Costs {

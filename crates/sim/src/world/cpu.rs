@@ -12,6 +12,9 @@ impl World {
     #[inline]
     pub(super) fn core_due(&mut self, core: usize) {
         let now = self.now;
+        if self.log.is_some() {
+            self.log_slice(core);
+        }
         match self.cores[core].finish(now) {
             Level::Hardirq => self.hardirq_done(core),
             Level::Softirq => self.softirq_done(core),
@@ -55,8 +58,20 @@ impl World {
             let exit = self.hosts[self.cores[core].host].idle_exit;
             self.cores[core].awake_at = now + exit;
         }
+        if self.log.is_some() {
+            self.log_slice(core);
+        }
         self.cores[core].preempt(now);
         self.dispatch(core);
+    }
+
+    /// Keeps what a core did until now for the trace.
+    #[cold]
+    fn log_slice(&mut self, core: usize) {
+        let (level, since, task) = self.cores[core].running();
+        if let Some(log) = &mut self.log {
+            log.slice(core, (since.min(self.now), self.now), level, task);
+        }
     }
 
     /// Starts an idle core that now has something to do.
@@ -288,6 +303,7 @@ impl World {
     fn process_done(&mut self, core: usize) {
         let task = self.cores[core].task.expect("an item of a process has a process") as usize;
         self.tasks[task].runtime += self.cores[core].item_cost;
+        self.tasks[task].cpu += std::mem::take(&mut self.cores[core].process_time);
         let item = std::mem::take(&mut self.tasks[task].item);
         let cost = if let Item::Kernel(work) = item {
             self.finish_kernel_item(core, task, work)

@@ -1,14 +1,12 @@
 //! Processes that send and receive datagrams, some with each call.
 
-use latput_units::Rng;
-
 use super::World;
 use super::process::copying;
 use crate::agenda::Time;
 use crate::frame::{Frame, Kind};
-use crate::narrow::id;
+use crate::narrow::{id, short};
 use crate::scenario::Spacing;
-use crate::task::{Item, Program, Protocol};
+use crate::task::{Item, Program, Protocol, exponential};
 
 impl World {
     /// The next group of a source: now if it is due, otherwise at its time if the core can be kept for it.
@@ -20,7 +18,13 @@ impl World {
         (size, group): (u32, u32),
         next_at: f64,
     ) -> Option<(Item, Time, Time)> {
-        let at = next_at as Time;
+        let mut at = next_at as Time;
+        if let Some(limit) = self.tasks[task].flood {
+            if self.is_send_buffer_full(task, limit) {
+                return None;
+            }
+            at = self.now;
+        }
         if at >= self.tasks[task].stop {
             return None;
         }
@@ -38,6 +42,35 @@ impl World {
         Some((Item::Emit, costs.syscall + group * each, group * costs.user))
     }
 
+    /// Whether a source that knows no pace must wait for its packets to leave; it is woken then.
+    fn is_send_buffer_full(&mut self, task: usize, limit: u32) -> bool {
+        let queue = self.ends[self.tasks[task].first_end].queue;
+        let ring = &mut self.queues[queue];
+        if ring.unsent() < limit {
+            return false;
+        }
+        ring.blocked.push((id(task), limit));
+        true
+    }
+
+    /// Packets have left: sources wake up whose send buffer is half empty.
+    pub(super) fn wake_blocked(&mut self, queue: usize) {
+        let ring = &mut self.queues[queue];
+        let used = u64::from(ring.unsent());
+        let mut woken = Vec::new();
+        ring.blocked.retain(|&(task, limit)| {
+            let stays = 2 * used > u64::from(limit);
+            if !stays {
+                woken.push(task as usize);
+            }
+            stays
+        });
+        let core = ring.core;
+        for task in woken {
+            self.wake(task, core);
+        }
+    }
+
     /// One receive call of a sink: what waits, up to its batch.
     pub(super) fn begin_drain(
         &mut self,
@@ -46,11 +79,11 @@ impl World {
         batch: u32,
     ) -> Option<(Item, Time, Time)> {
         let &end = self.tasks[task].ready.front()?;
-        let Protocol::Datagrams { waiting, .. } = &self.ends[end as usize].protocol else {
+        let Protocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
             unreachable!("a sink has a datagram socket");
         };
-        let count = id(waiting.len()).min(batch);
-        let size = waiting.front().map_or(0, |(_, payload)| *payload);
+        let count = inbox.len().min(batch);
+        let size = inbox.first_payload().unwrap_or(0);
         let costs = &self.hosts[self.tasks[task].host].costs;
         let user = u64::from(count) * costs.user;
         let copied = u64::from(count) * copying(costs.copy_per_kib, size);
@@ -61,11 +94,15 @@ impl World {
     /// A source sends its datagram and plans the next.
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     pub(super) fn emit(&mut self, task: usize) {
+        let floods = self.tasks[task].flood.is_some();
         let Program::Source { end, size, group, gap_ns, spacing, next_at } =
             &mut self.tasks[task].program
         else {
             unreachable!("only sources emit");
         };
+        if floods {
+            *next_at = self.now as f64;
+        }
         let (end, size, group, due_at) = (*end, *size, *group, *next_at as Time);
         *next_at += match spacing {
             Spacing::Even => *gap_ns,
@@ -76,31 +113,33 @@ impl World {
         let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
         let tally = &mut self.tallies[socket.load];
         tally.sent += u64::from(group);
-        tally.sent_bytes += u64::from(group) * u64::from(size);
-        let frame =
-            Frame { sent_at: due_at, end: id(end) ^ 1, payload: size, kind, ..Frame::default() };
-        let queue = socket.queue;
-        for _ in 0..group {
-            self.transmit(queue, frame);
-        }
+        tally.handed_over(socket.host, u64::from(group) * u64::from(size));
+        let frame = Frame {
+            sent_at: due_at,
+            echo: self.now,
+            end: id(end) ^ 1,
+            payload: size,
+            more: short(group - 1),
+            kind,
+            ..Frame::default()
+        };
+        self.transmit(socket.queue, frame);
     }
 
     /// A sink has received datagrams.
     pub(super) fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
         self.keep_spinning(task, end);
-        let (now, window_from) = (self.now, self.window_from);
+        let (now, window) = (self.now, (self.window_from, self.window_to));
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
-        if let Protocol::Datagrams { waiting, .. } = &mut socket.protocol {
-            for _ in 0..count {
-                let (sent_at, payload) = waiting.pop().expect("the item counted what waits");
-                tally.datagram(sent_at, payload, now, window_from);
+        if let Protocol::Datagrams(inbox) = &mut socket.protocol {
+            let mut left = count;
+            while left > 0 {
+                let alike = inbox.take(left).expect("the item counted what waits");
+                left -= alike.count;
+                tally.datagrams(&alike, now, window);
             }
         }
         self.next_ready(core, task, end);
     }
-}
-
-fn exponential(rng: &mut Rng, mean: f64) -> f64 {
-    -(1.0 - rng.uniform()).ln() * mean
 }

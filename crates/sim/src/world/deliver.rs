@@ -6,10 +6,16 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::task::{Program, Protocol};
+use crate::task::{Link, Program, Protocol, State};
 
 /// Marks a timer that is an answer's, not TCP's.
-const ANSWER: u32 = 1 << 31;
+pub(super) const ANSWER: u32 = 1 << 31;
+/// Marks a timer that looks for lost transactions.
+pub(super) const LOST: u32 = 1 << 30;
+/// Marks a timer that asks for a connection again.
+pub(super) const CONNECT: u32 = 1 << 29;
+/// What is left of a timer's mark is its socket.
+const SOCKET: u32 = CONNECT - 1;
 
 impl World {
     /// A packet (merged by GRO, perhaps) reaches its socket in a soft interrupt of `core`; gives what
@@ -22,10 +28,20 @@ impl World {
         let cost = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
         match frame.kind {
             Kind::Udp => {
-                self.deliver_datagram(core, end, frame);
-                cost
+                if frame.more == 0 {
+                    self.deliver_datagrams(core, end, frame);
+                    return cost;
+                }
+                self.deliver_datagrams(core, end, &frame.first(1));
+                // The first may have moved the process that the others find.
+                let rest = frame.after(1);
+                let costs = &self.hosts[self.cores[core].host].costs;
+                let each = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
+                self.deliver_datagrams(core, end, &rest);
+                cost + u64::from(rest.count()) * each
             }
             Kind::Tcp => cost + self.deliver_segment(core, end, frame),
+            Kind::Control => cost + self.deliver_control(core, end, frame),
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
                 self.transmit(self.ends[end].queue, reply);
@@ -34,7 +50,8 @@ impl World {
             Kind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load];
                 tally.received += 1;
-                tally.latency.record(self.now - frame.sent_at);
+                tally.arrived(frame.echo, 1, self.now, (self.window_from, self.window_to));
+                tally.latency.record(self.now - frame.sent_at, 1);
                 cost
             }
             Kind::Pause => unreachable!("pause frames end at the NIC"),
@@ -50,22 +67,25 @@ impl World {
     }
 
     #[inline]
-    fn deliver_datagram(&mut self, core: usize, end: usize, frame: &Frame) {
+    fn deliver_datagrams(&mut self, core: usize, end: usize, frame: &Frame) {
         let socket = &mut self.ends[end];
-        let Protocol::Datagrams { waiting, limit } = &mut socket.protocol else {
+        let Protocol::Datagrams(inbox) = &mut socket.protocol else {
             unreachable!("a datagram for a TCP socket");
         };
-        if waiting.len() >= *limit {
-            self.tallies[socket.load].socket_dropped += 1;
-            return;
+        let kept = inbox.put(frame);
+        self.tallies[socket.load].socket_dropped += u64::from(frame.count() - kept);
+        if kept > 0 {
+            self.make_ready(core, end);
         }
-        waiting.push((frame.sent_at, frame.payload));
-        self.make_ready(core, end);
     }
 
     fn deliver_segment(&mut self, core: usize, end: usize, frame: &Frame) -> Time {
         let now = self.now;
-        let Protocol::Tcp(tcp) = &mut self.ends[end].protocol else {
+        let socket = &mut self.ends[end];
+        if matches!(socket.link, Link::Closed | Link::Connecting) {
+            return 0; // of a connection that is gone
+        }
+        let Protocol::Tcp(tcp) = &mut socket.protocol else {
             unreachable!("a segment for a datagram socket");
         };
         let freed = tcp.receive(now, frame);
@@ -90,11 +110,13 @@ impl World {
         let Some(task) = self.ends[end].task else {
             return;
         };
-        if !self.ends[end].is_ready {
-            self.ends[end].is_ready = true;
-            self.tasks[task].ready.push(id(end));
+        let owner = &mut self.tasks[task];
+        if !std::mem::replace(&mut self.ends[end].is_ready, true) {
+            owner.ready.push(id(end));
         }
-        self.wake(task, core);
+        if owner.state == State::Asleep {
+            self.wake(task, core);
+        }
     }
 
     /// Sends what TCP may send now; gives the CPU time of it.
@@ -130,14 +152,7 @@ impl World {
         }
     }
 
-    /// The answer to a request is due `think` from now.
-    pub(super) fn answer_later(&mut self, end: usize, think: Time) {
-        let host = self.ends[end].host;
-        self.hosts[host].timers.push(Reverse((self.now + think, id(end) | ANSWER)));
-        self.update_timers(host);
-    }
-
-    fn update_timers(&mut self, host: usize) {
+    pub(super) fn update_timers(&mut self, host: usize) {
         let host = &self.hosts[host];
         let at = host.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
         self.agenda.set(host.timers_slot, at);
@@ -150,29 +165,33 @@ impl World {
             && at <= now
         {
             self.hosts[host].timers.pop();
-            if end & ANSWER != 0 {
-                let end = (end & !ANSWER) as usize;
-                self.ends[end].owed += 1;
-                self.make_ready(self.queues[self.ends[end].queue].core, end);
-                continue;
+            let (mark, end) = (end & !SOCKET, (end & SOCKET) as usize);
+            match mark {
+                0 => self.tcp_due(end, at),
+                ANSWER => self.thought(end),
+                LOST => self.give_up_lost(end),
+                _ => self.repeat_syn(end),
             }
-            let end = end as usize;
-            if self.ends[end].timer_at != at {
-                continue;
-            }
-            self.ends[end].timer_at = NEVER;
-            let Protocol::Tcp(tcp) = &mut self.ends[end].protocol else {
-                continue;
-            };
-            if tcp.next_tick() > now {
-                self.arm(end);
-                continue;
-            }
-            tcp.tick(now);
-            let cost = self.output(end);
-            let core = self.queues[self.ends[end].queue].core;
-            self.charge_softirq(core, cost);
         }
         self.update_timers(host);
+    }
+
+    /// A timer of TCP, perhaps set for an earlier time than it has now.
+    fn tcp_due(&mut self, end: usize, at: Time) {
+        let now = self.now;
+        if self.ends[end].timer_at != at {
+            return;
+        }
+        self.ends[end].timer_at = NEVER;
+        let Protocol::Tcp(tcp) = &mut self.ends[end].protocol else {
+            return;
+        };
+        if tcp.next_tick() > now {
+            return self.arm(end);
+        }
+        tcp.tick(now);
+        let cost = self.output(end);
+        let core = self.queues[self.ends[end].queue].core;
+        self.charge_softirq(core, cost);
     }
 }

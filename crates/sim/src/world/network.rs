@@ -4,24 +4,35 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::Irq;
 use crate::frame::{Frame, Kind};
-use crate::narrow::id;
-use crate::port::{Departure, Far, Feed, Sending};
+use crate::narrow::{id, short};
+use crate::port::{Departures, Far, Feed, Sending};
+use crate::train::Pace;
 use crate::vector::Event;
 
 /// The longest pause that fits a pause frame.
 const LONGEST_PAUSE: u32 = 0xffff;
 
 impl World {
-    /// The stack hands a packet (with TSO a chunk) to a transmit queue.
+    /// The stack hands a packet, a train or, with TSO, a chunk to a transmit queue.
     #[inline]
     pub(super) fn transmit(&mut self, queue: usize, frame: Frame) {
         self.sent += frame.packets(self.mss);
+        let mut rest = frame;
+        if self.queues[queue].qdisc.is_empty() {
+            let count = self.queues[queue].tx_admit(&frame);
+            if count == frame.count() {
+                return self.put_on_port(queue, &frame);
+            }
+            if count > 0 {
+                self.put_on_port(queue, &frame.first(count));
+            }
+            rest = frame.after(count);
+        }
+        let now = self.now;
         let ring = &mut self.queues[queue];
-        if ring.qdisc.is_empty() && ring.tx_is_open() {
-            ring.tx_push(frame);
-            self.start_port(self.queues[queue].port);
-        } else {
-            ring.counters.tx_dropped += ring.qdisc.push(self.now, frame);
+        for idx in 0..rest.count() {
+            let packet = if idx == 0 { rest.first(1) } else { rest.after(idx).first(1) };
+            ring.counters.tx_dropped += ring.qdisc.push(now, packet);
         }
     }
 
@@ -32,19 +43,27 @@ impl World {
             let (frame, dropped) = self.queues[queue].qdisc.pop(now);
             self.queues[queue].counters.tx_dropped += dropped;
             if let Some(frame) = frame {
-                self.queues[queue].tx_push(frame);
-                self.start_port(self.queues[queue].port);
+                self.queues[queue].tx_admit(&frame);
+                self.put_on_port(queue, &frame);
             }
         }
+    }
+
+    /// What has its descriptors goes to the port: on a foreseen one onto the wire, at its time.
+    #[inline]
+    fn put_on_port(&mut self, queue: usize, frame: &Frame) {
+        let port = self.queues[queue].port;
+        if self.ports[port].foreseen.is_some() {
+            return self.foresee(port, frame);
+        }
+        self.queues[queue].tx.push(*frame);
+        self.start_port(port);
     }
 
     /// Starts a port that does nothing, if it has something to send and may.
     #[inline]
     fn start_port(&mut self, port: usize) {
-        if self.ports[port].is_foreseen {
-            return self.foresee(port);
-        }
-        if self.ports[port].sending.is_some() {
+        if self.ports[port].sending.is_some() || self.ports[port].foreseen.is_some() {
             return;
         }
         let slot = self.port_slots + port;
@@ -60,27 +79,42 @@ impl World {
         self.agenda.set(slot, self.now + takes);
     }
 
-    /// Everything in the ring of a foreseen port goes onto the wire, each frame at its time.
+    /// A train, or the packets of a chunk, of a foreseen port.
     #[inline]
-    fn foresee(&mut self, port: usize) {
-        let queue = self.hosts[port].first_queue;
-        let was_empty = self.ports[port].in_flight() == 0;
-        let had_none = self.ports[port].departures.is_empty();
-        while let Some(sending) = self.next_of_ring(queue) {
-            self.ports[port].foresee(&sending, self.now, &mut self.rng);
+    fn foresee(&mut self, idx: usize, frame: &Frame) {
+        let (now, mss) = (self.now, self.mss);
+        let port = &mut self.ports[idx];
+        let was_quiet = port.is_quiet();
+        let had_none = !port.has_departures();
+        let bytes = Some(frame.counted_bytes());
+        if frame.is_chunk(mss) {
+            let full = (frame.payload - 1) / mss;
+            let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
+            port.foresee(&packets, None, now);
+            let last = Frame {
+                payload: frame.payload - full * mss,
+                seq: frame.seq + u64::from(full * mss),
+                ..*frame
+            };
+            port.foresee(&last, bytes, now);
+        } else {
+            port.foresee(frame, bytes, now);
         }
-        if was_empty {
-            self.update_wire(port);
+        if was_quiet {
+            self.update_wire(idx);
         }
         if had_none {
-            self.update_departures(port);
+            self.update_departures(idx);
         }
     }
 
     /// Writes into the agenda when the ring must hear of the next departure.
     #[inline]
     fn update_departures(&mut self, port: usize) {
-        let heeds = self.queues[self.hosts[port].first_queue].vector.heeds_tx();
+        let Some(ring) = self.ports[port].foreseen else {
+            return;
+        };
+        let heeds = self.queues[ring].vector.heeds_tx();
         let at = if heeds { self.ports[port].next_departure() } else { NEVER };
         self.agenda.set(self.port_slots + port, at);
     }
@@ -88,10 +122,11 @@ impl World {
     /// The ring hears of departures before `until`.
     #[inline]
     fn settle_departures(&mut self, port: usize, until: Time) {
-        while self.ports[port].next_departure() < until
-            && let Some(departure) = self.ports[port].departures.pop()
-        {
-            self.sent_from_ring(self.hosts[port].first_queue, departure);
+        let Some(ring) = self.ports[port].foreseen else {
+            return;
+        };
+        while let Some(departures) = self.ports[port].depart_before(until) {
+            self.sent_from_ring(ring, &departures);
         }
     }
 
@@ -126,13 +161,13 @@ impl World {
         if ring.chunk_bytes == 0 {
             ring.chunk_bytes = front.counted_bytes();
         }
-        if front.kind == Kind::Tcp && front.payload > mss {
+        if front.is_chunk(mss) {
             let part = Frame { payload: mss, ..*front };
             front.seq += u64::from(mss);
             front.payload -= mss;
             return Some(Sending { frame: part, queue, completes: None });
         }
-        let frame = ring.tx.pop()?;
+        let frame = ring.tx.pop(1)?;
         let completes = Some(std::mem::take(&mut ring.chunk_bytes));
         Some(Sending { frame, queue, completes })
     }
@@ -140,33 +175,39 @@ impl World {
     /// The last bit of a frame left, or a pause is over.
     #[inline]
     pub(super) fn port_due(&mut self, port: usize) {
-        if self.ports[port].is_foreseen {
+        if self.ports[port].foreseen.is_some() {
             self.settle_departures(port, self.now + 1);
             return self.update_departures(port);
         }
         if let Some(Sending { frame, queue, completes }) = self.ports[port].sending.take() {
-            let was_empty = self.ports[port].in_flight() == 0;
+            let was_quiet = self.ports[port].is_quiet();
             self.ports[port].depart(frame, self.now, &mut self.rng);
-            if was_empty {
+            if was_quiet {
                 self.update_wire(port);
             }
             if matches!(self.ports[port].feed, Feed::Rings { .. }) {
+                if let Some(log) = &mut self.log {
+                    log.packet(self.now, port, false, &frame);
+                }
                 let bytes = frame.counted_bytes();
-                self.sent_from_ring(queue, Departure { at: self.now, bytes, completes });
+                self.sent_from_ring(queue, &Departures::one(self.now, bytes, completes));
             }
         }
         self.start_port(port);
     }
 
     #[inline]
-    fn sent_from_ring(&mut self, queue: usize, departure: Departure) {
+    fn sent_from_ring(&mut self, queue: usize, departures: &Departures) {
+        let Departures { pace, bytes, completes, .. } = *departures;
+        let count = departures.count();
         let ring = &mut self.queues[queue];
-        ring.counters.tx_packets += 1;
-        ring.counters.tx_bytes += u64::from(departure.bytes);
-        if let Some(bytes) = departure.completes {
-            ring.done += 1;
-            ring.done_bytes += u64::from(bytes);
-            if ring.vector.tx(departure.at) {
+        ring.counters.tx_packets += u64::from(count);
+        ring.counters.tx_bytes += u64::from(count) * u64::from(bytes);
+        if let Some(completed) = completes {
+            ring.done += count;
+            ring.done_bytes += u64::from(count) * u64::from(completed);
+            let step = self.ports[ring.port].step(bytes);
+            if ring.vector.tx(count, |idx| pace.nth(idx, step)) {
                 self.update_vector(queue);
             }
         }
@@ -178,7 +219,7 @@ impl World {
         let frame = self.ports[port].arrive();
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(_) => self.receive(frame, self.now),
+            Far::Host(_) => self.receive(&frame, Pace { at: self.now, fraction: 0 }, 0),
             Far::Switch => self.forward(frame),
         }
         self.update_wire(port);
@@ -199,19 +240,15 @@ impl World {
     #[inline]
     pub(super) fn settle(&mut self, queue: usize, until: Time) {
         let own = self.queues[queue].port;
-        if self.ports[own].is_foreseen {
+        if self.ports[own].foreseen == Some(queue) {
             self.settle_departures(own, until);
         }
         let Some(port) = self.queues[queue].quiet_wire else {
             return;
         };
-        loop {
-            let at = self.ports[port].next_arrival();
-            if at >= until {
-                return;
-            }
-            let frame = self.ports[port].arrive();
-            self.receive(frame, at);
+        while let Some((pace, frame)) = self.ports[port].arrive_before(until, u32::MAX) {
+            let step = self.ports[port].step(frame.counted_bytes());
+            self.receive(&frame, pace, step);
         }
     }
 
@@ -219,7 +256,7 @@ impl World {
     #[inline]
     pub(super) fn update_quiet(&mut self, queue: usize) {
         let own = self.queues[queue].port;
-        if self.ports[own].is_foreseen {
+        if self.ports[own].foreseen == Some(queue) {
             self.update_departures(own);
         }
         if let Some(port) = self.queues[queue].quiet_wire {
@@ -257,27 +294,40 @@ impl World {
         self.ports.iter().map(|port| port.dropped).sum()
     }
 
-    /// A frame reaches a NIC.
+    /// Packets reach a NIC, at this pace.
     #[inline]
-    fn receive(&mut self, frame: Frame, at: Time) {
+    fn receive(&mut self, frame: &Frame, pace: Pace, step: u64) {
         let queue = self.ends[frame.end as usize].queue;
-        let ring = &mut self.queues[queue];
-        if ring.rx.len() >= ring.rx_limit {
-            return self.receive_without_descriptor(queue, frame);
+        let ring = &self.queues[queue];
+        let free = id(ring.rx_limit - ring.rx.len());
+        let count = frame.count();
+        if free >= count {
+            return self.put_in_ring(queue, frame, pace, step);
         }
-        self.put_in_ring(queue, frame, at);
+        if free > 0 {
+            self.put_in_ring(queue, &frame.first(free), pace, step);
+        }
+        for idx in free..count {
+            let packet = if idx == 0 { *frame } else { frame.after(idx) };
+            self.receive_without_descriptor(queue, packet.first(1));
+        }
     }
 
     #[inline]
-    fn put_in_ring(&mut self, queue: usize, frame: Frame, at: Time) {
+    fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: Pace, step: u64) {
         let ring = &mut self.queues[queue];
-        ring.counters.rx_packets += 1;
-        ring.counters.rx_bytes += u64::from(frame.counted_bytes());
-        ring.rx.push(frame);
-        if !ring.vector.coalescing().status_block {
-            ring.visible += 1;
+        if let Some(log) = &mut self.log {
+            log.packet(pace.at, ring.host, true, frame);
+            log.arrived(pace.at, queue);
         }
-        if ring.vector.rx(at) {
+        let count = frame.count();
+        ring.counters.rx_packets += u64::from(count);
+        ring.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
+        ring.rx.push(*frame);
+        if !ring.vector.coalescing().status_block {
+            ring.visible += count as usize;
+        }
+        if ring.vector.rx(count, |idx| pace.nth(idx, step)) {
             self.update_vector(queue);
         }
     }
@@ -290,6 +340,9 @@ impl World {
         let bytes = u64::from(frame.wire_bytes());
         if ring.waiting_bytes + bytes > host.fifo_bytes {
             ring.counters.rx_dropped += 1;
+            if let Some(log) = &mut self.log {
+                log.dropped(self.now, queue);
+            }
             return;
         }
         ring.waiting_bytes += bytes;
@@ -305,7 +358,7 @@ impl World {
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
             self.queues[queue].waiting_bytes -= u64::from(frame.wire_bytes());
-            self.put_in_ring(queue, frame, self.now);
+            self.put_in_ring(queue, &frame, Pace { at: self.now, fraction: 0 }, 0);
         }
         let host = self.queues[queue].host;
         if self.hosts[host].paused_peer
@@ -340,6 +393,9 @@ impl World {
         ring.visible = ring.rx.len();
         if event == Event::Interrupt {
             ring.interrupted();
+            if let Some(log) = &mut self.log {
+                log.interrupt(self.now, queue);
+            }
             let core = ring.core;
             self.update_vector(queue);
             self.update_quiet(queue);

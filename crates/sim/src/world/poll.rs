@@ -53,7 +53,7 @@ impl World {
         let done = self.queues[queue].done;
         self.reap(queue, done);
         for _ in 0..self.queues[queue].visible {
-            let frame = self.queues[queue].rx_pop();
+            let frame = self.queues[queue].rx_pop(1);
             self.put_in_backlog(core, frame);
         }
         self.refill(queue);
@@ -76,9 +76,12 @@ impl World {
         }
     }
 
-    /// RPS: hands a packet to `core`, interrupting it if it does not know yet.
+    /// RPS: hands packets to `core`, interrupting it if it does not know yet.
     fn steer(&mut self, core: usize, frame: Frame) {
-        self.put_in_backlog(core, frame);
+        self.put_in_backlog(core, frame.first(1));
+        for idx in 1..frame.count() {
+            self.put_in_backlog(core, frame.after(idx).first(1));
+        }
         if !self.backlogs[core].scheduled {
             self.backlogs[core].scheduled = true;
             self.interrupt(core, Irq::Backlog);
@@ -140,7 +143,7 @@ impl World {
         let mut cost = 0;
         for _ in 0..rx {
             let frame = self.backlogs[core].frames.pop().expect("the poll counted the backlog");
-            cost += self.merge_or_deliver(core, &mut merger, frame);
+            cost += self.merge_or_deliver(core, &mut merger, &frame);
         }
         cost += self.flush(core, &mut merger);
         if self.backlogs[core].frames.is_empty() {
@@ -194,6 +197,9 @@ impl World {
         if tx > 0 {
             self.queues[queue].reap(tx, self.now);
             self.drain_qdisc(queue);
+            if !self.queues[queue].blocked.is_empty() {
+                self.wake_blocked(queue);
+            }
         }
     }
 
@@ -201,11 +207,16 @@ impl World {
     fn take_from_ring(&mut self, core: usize, queue: usize, rx: u32) -> Time {
         let mut merger = Merger::default();
         let mut cost = 0;
-        for _ in 0..rx {
-            let frame = self.queues[queue].rx_pop();
+        let mut left = rx;
+        while left > 0 {
+            let frame = self.queues[queue].rx_pop(left);
+            left -= frame.count();
+            if let Some(log) = &mut self.log {
+                log.taken(self.now, queue);
+            }
             match self.ends[frame.end as usize].rps_core {
                 Some(other) if other != core => self.steer(other, frame),
-                _ => cost += self.merge_or_deliver(core, &mut merger, frame),
+                _ => cost += self.merge_or_deliver(core, &mut merger, &frame),
             }
         }
         if !self.queues[queue].waiting.is_empty() || self.hosts[self.queues[queue].host].paused_peer
@@ -215,27 +226,36 @@ impl World {
         cost + self.flush(core, &mut merger)
     }
 
-    /// GRO: appends to the segment at hand if it follows on.
+    /// GRO: appends to the segment at hand what follows on.
     #[inline]
-    fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: Frame) -> Time {
-        self.delivered += 1;
+    fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: &Frame) -> Time {
+        self.delivered += u64::from(frame.count());
         if frame.kind != Kind::Tcp || frame.payload == 0 {
             let cost = self.flush(core, merger);
-            return cost + self.deliver(core, &frame);
+            return cost + self.deliver(core, frame);
         }
-        if let Some(held) = &mut merger.held
-            && held.end == frame.end
-            && held.seq + u64::from(held.payload) == frame.seq
-            && held.payload + frame.payload <= GRO_BYTES
-            && self.hosts[self.cores[core].host].stack.gro
-        {
-            held.payload += frame.payload;
-            (held.ack, held.window) = (frame.ack, frame.window);
-            return 0;
+        let merges = self.hosts[self.cores[core].host].stack.gro;
+        let mut cost = 0;
+        let mut rest = *frame;
+        loop {
+            if merges && let Some(held) = &mut merger.held {
+                let fits = held.room_for(&rest).min(rest.count());
+                if fits > 0 {
+                    held.payload += fits * rest.payload;
+                    (held.ack, held.window) = (rest.ack, rest.window);
+                    if fits == rest.count() {
+                        return cost;
+                    }
+                    rest = rest.after(fits);
+                }
+            }
+            cost += self.flush(core, merger);
+            merger.held = Some(rest.first(1));
+            if rest.more == 0 {
+                return cost;
+            }
+            rest = rest.after(1);
         }
-        let cost = self.flush(core, merger);
-        merger.held = Some(frame);
-        cost
     }
 
     #[inline]
@@ -309,6 +329,18 @@ impl World {
         while self.cores[core].polls.pop().is_some() {}
         if tick_missed {
             self.start_round(core);
+        }
+    }
+}
+
+impl Frame {
+    /// How many packets of a train GRO can append to this segment.
+    #[inline]
+    fn room_for(&self, train: &Self) -> u32 {
+        if self.end == train.end && self.seq + u64::from(self.payload) == train.seq {
+            GRO_BYTES.saturating_sub(self.payload) / train.payload
+        } else {
+            0
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Poll, Work};
-use crate::frame::Frame;
 use crate::machine::Driver;
 use crate::narrow::{id, size};
 use crate::task::{Item, Program, Protocol};
@@ -68,9 +67,6 @@ impl World {
             return Some((debt, 0));
         }
         let is_over = self.now >= self.tasks[task].stop;
-        if is_over {
-            self.forget_starts(task);
-        }
         let (item, cost, user) = match self.tasks[task].program {
             Program::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
@@ -92,15 +88,12 @@ impl World {
                 self.begin_emit(core, task, (size, group), next_at)?
             }
             Program::Sink { batch } => self.begin_drain(core, task, batch)?,
-            Program::Client { request, to_start, .. } if to_start > 0 => {
-                self.begin_start(core, task, request)
-            }
-            Program::Client { request, response, .. } => {
-                self.begin_exchange(core, task, response, Some(request))?
+            Program::Client { request, response } => {
+                self.begin_client(core, task, (request, response), is_over)?
             }
             Program::Server { request, response, think } => {
                 self.begin_answer(task, response).or_else(|| {
-                    let answer = if think == 0 { Some(response) } else { None };
+                    let answer = if think.mean == 0 { Some(response) } else { None };
                     self.begin_exchange(core, task, request, answer)
                 })?
             }
@@ -116,62 +109,18 @@ impl World {
         Some((cost + wake, user))
     }
 
-    fn begin_start(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
-        let end = self.tasks[task].ready.pop().expect("a client starts with its connections ready");
-        let costs = &self.hosts[self.tasks[task].host].costs;
-        let cost = costs.syscall
-            + costs.user
-            + costs.tx_packet
-            + copying(costs.copy_per_kib, request)
-            + self.cross_cost(core, end);
-        (Item::Start { end }, cost, costs.user)
-    }
-
-    /// Reads from the first ready socket; what completes a message of `awaited` bytes sends `answer`.
-    fn begin_exchange(
-        &mut self,
-        core: usize,
-        task: usize,
-        awaited: u32,
-        answer: Option<u32>,
-    ) -> Option<(Item, Time, Time)> {
-        let &end = self.tasks[task].ready.front()?;
-        let costs = &self.hosts[self.tasks[task].host].costs;
-        let socket = &self.ends[end as usize];
-        let missing = awaited - socket.consumed;
-        let bytes = size(u64::from(missing).min(socket.readable()));
-        let is_reader = matches!(self.tasks[task].program, Program::Reader { .. });
-        let completes = bytes == missing || is_reader;
-        let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
-        let mut user = 0;
-        if completes {
-            user = costs.user;
-            cost += costs.user + self.cross_cost(core, end);
-            if let Some(answer) = answer {
-                cost += costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, answer);
-            }
+    /// Whether a process has nothing to send before its schedule says so; its timer wakes it then.
+    pub(super) fn is_early(&mut self, task: usize) -> bool {
+        let this = &self.tasks[task];
+        let Some(at) = this.schedule.map(|schedule| schedule.next()) else {
+            return false;
+        };
+        if at <= self.now {
+            return false;
         }
-        Some((Item::Receive { end, bytes, completes }, cost, user))
-    }
-
-    /// An answer that is due after thinking.
-    fn begin_answer(&self, task: usize, response: u32) -> Option<(Item, Time, Time)> {
-        let &end = self.tasks[task].ready.front()?;
-        if self.ends[end as usize].owed == 0 {
-            return None;
-        }
-        let costs = &self.hosts[self.tasks[task].host].costs;
-        let cost = costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, response);
-        Some((Item::Answer { end }, cost, 0))
-    }
-
-    /// A client whose time was over before it began forgets its first requests.
-    fn forget_starts(&mut self, task: usize) {
-        if let Program::Client { to_start, .. } = &mut self.tasks[task].program {
-            for _ in 0..std::mem::take(to_start) {
-                self.tasks[task].ready.pop();
-            }
-        }
+        let slot = this.slot.expect("a process with a schedule has a timer");
+        self.agenda.set(slot, at);
+        true
     }
 
     fn begin_write(
@@ -187,6 +136,9 @@ impl World {
             };
             let room = tcp.writable();
             if room >= u64::from(message) || tcp.wakes_writer() {
+                if self.is_early(task) {
+                    return None;
+                }
                 let bytes = size(u64::from(message).min(room));
                 let costs = &self.hosts[self.tasks[task].host].costs;
                 let cost = costs.syscall
@@ -223,14 +175,8 @@ impl World {
                 self.drain(core, task, end as usize, count);
                 0
             }
-            Item::Start { end } => {
-                if let Program::Client { request, to_start, .. } = &mut self.tasks[task].program {
-                    *to_start -= 1;
-                    let request = *request;
-                    return self.send_request(end as usize, request);
-                }
-                0
-            }
+            Item::Start { end, due } => self.finish_start(core, task, end as usize, due),
+            Item::Connect { end } => self.finish_connect(task, end as usize),
             Item::Receive { end, bytes, completes } => {
                 self.finish_exchange(core, task, end as usize, bytes, completes)
             }
@@ -246,72 +192,6 @@ impl World {
         self.tasks[task].spin_queue = self.ends[end].queue;
     }
 
-    fn send_request(&mut self, end: usize, bytes: u32) -> Time {
-        self.ends[end].starts.push(self.now);
-        self.send_message(end, bytes)
-    }
-
-    /// Sends a message; gives the cost beyond one packet's, which the item has paid.
-    fn send_message(&mut self, end: usize, bytes: u32) -> Time {
-        let socket = &mut self.ends[end];
-        let tally = &mut self.tallies[socket.load];
-        tally.sent_bytes += u64::from(bytes);
-        let paid = self.hosts[socket.host].costs.tx_packet;
-        match &mut socket.protocol {
-            Protocol::Datagrams { .. } => {
-                let frame = Frame {
-                    sent_at: self.now,
-                    end: id(end) ^ 1,
-                    payload: bytes,
-                    ..Frame::default()
-                };
-                let queue = socket.queue;
-                self.transmit(queue, frame);
-                0
-            }
-            Protocol::Tcp(tcp) => {
-                tcp.write(u64::from(bytes));
-                self.output(end).saturating_sub(paid)
-            }
-        }
-    }
-
-    fn finish_exchange(
-        &mut self,
-        core: usize,
-        task: usize,
-        end: usize,
-        bytes: u32,
-        completes: bool,
-    ) -> Time {
-        self.keep_spinning(task, end);
-        let mut cost = self.consume(task, end, bytes, completes);
-        match self.tasks[task].program {
-            Program::Client { request, .. } if completes => {
-                self.ends[end].consumed = 0;
-                let started = self.ends[end].starts.pop().expect("a response has its request");
-                let tally = &mut self.tallies[self.ends[end].load];
-                tally.received += 1;
-                tally.latency.record(self.now - started);
-                if self.now < self.tasks[task].stop {
-                    cost += self.send_request(end, request);
-                }
-            }
-            Program::Server { response, think, .. } if completes => {
-                self.ends[end].consumed = 0;
-                if think == 0 {
-                    cost += self.send_message(end, response);
-                } else {
-                    self.answer_later(end, think);
-                }
-            }
-            Program::Client { .. } | Program::Server { .. } => self.ends[end].consumed += bytes,
-            _ => {}
-        }
-        self.next_ready(core, task, end);
-        cost
-    }
-
     /// The next ready socket, then this one again if more waits: as an epoll loop goes round.
     pub(super) fn next_ready(&mut self, core: usize, task: usize, end: usize) {
         self.tasks[task].ready.pop();
@@ -322,44 +202,15 @@ impl World {
         }
     }
 
-    fn finish_answer(&mut self, core: usize, task: usize, end: usize) -> Time {
-        self.ends[end].owed -= 1;
-        let cost = match self.tasks[task].program {
-            Program::Server { response, .. } => self.send_message(end, response),
-            _ => unreachable!("only servers answer"),
-        };
-        self.next_ready(core, task, end);
-        cost
-    }
-
-    /// Takes what was read out of the socket.
-    fn consume(&mut self, task: usize, end: usize, bytes: u32, completes: bool) -> Time {
-        let socket = &mut self.ends[end];
-        let tally = &mut self.tallies[socket.load];
-        match &mut socket.protocol {
-            Protocol::Datagrams { waiting, .. } => {
-                waiting.pop().expect("the item saw a datagram");
-                0
-            }
-            Protocol::Tcp(tcp) => {
-                tcp.read(u64::from(bytes));
-                if matches!(self.tasks[task].program, Program::Reader { .. }) {
-                    tally.received_bytes += u64::from(bytes);
-                }
-                // A read may offer the window again; an answer carries that for free.
-                let is_answered = completes
-                    && matches!(
-                        self.tasks[task].program,
-                        Program::Client { .. } | Program::Server { .. }
-                    );
-                if is_answered { 0 } else { self.output(end) }
-            }
-        }
-    }
-
     fn finish_write(&mut self, task: usize, end: usize, bytes: u32) -> Time {
+        let program = self.tasks[task].program;
+        if let (Some(schedule), Program::Writer { message }) =
+            (&mut self.tasks[task].schedule, program)
+        {
+            schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);
+        }
         let socket = &mut self.ends[end];
-        self.tallies[socket.load].sent_bytes += u64::from(bytes);
+        self.tallies[socket.load].handed_over(socket.host, u64::from(bytes));
         if let Protocol::Tcp(tcp) = &mut socket.protocol {
             tcp.write(u64::from(bytes));
         }

@@ -1,0 +1,138 @@
+//! `latput calibrate`: a profile's few costs, fitted to cells.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_reproduce::Table;
+use latput_reproduce::calibrate::{Cells, Fit, Plan, calibrate};
+
+use crate::commands::report::write_file;
+use crate::commands::reproduce::{read, systems};
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::{output, parallel};
+
+/// Fits the few costs of a system's profile to published cells.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput calibrate --cells tcp_rr_aggregate.csv --system rx1620-e1000 -o rx1620-e1000.toml
+  latput calibrate --cells a.csv --cells b.csv --validate -o profile.toml
+
+Costs that the cells do not fix stay near their start values (data/calibration.toml); their intervals and
+the combinations that are fixed are printed. Cells in data/anomalies.toml are left out.")]
+pub(crate) struct Args {
+    /// Files of cells, in the format of the published files.
+    #[arg(long, value_name = "FILE", required = true)]
+    cells: Vec<PathBuf>,
+    /// The profile; needed when the cells are of several machines.
+    #[arg(long, value_name = "NAME")]
+    system: Option<String>,
+    /// Start from this profile in place of the shipped one.
+    #[arg(long, value_name = "FILE")]
+    profile: Vec<PathBuf>,
+    /// Also fit without parts of the cells and tell the errors there: takes several times as long.
+    #[arg(long)]
+    validate: bool,
+    /// Write the profile to this file.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let systems = systems(&self.profile)?;
+        let mut files = Vec::new();
+        for path in &self.cells {
+            let shown = path.display().to_string();
+            let table = Table::parse(&read(path)?)
+                .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+            files.push((shown, table));
+        }
+        let name = match &self.system {
+            Some(name) => name.clone(),
+            None => Cells::machine_of(&files, &systems)
+                .map_err(|error| Failure::usage(error.to_string()))?,
+        };
+        let plan = Plan::shipped(&name, &systems).ok_or_else(|| {
+            let known = Plan::names().join(", ");
+            Failure::usage(format!(
+                "--system {name}: no such profile can be fitted; there are {known}"
+            ))
+        })?;
+        let cells =
+            Cells::of(files, &name, &systems).map_err(|error| Failure::usage(error.to_string()))?;
+        let stop = &context.stop;
+        let run_all = |jobs: &[_]| {
+            let run = |(experiment, seed): &(latput_reproduce::Experiment, u64)| {
+                experiment.run(*seed).unwrap_or_default()
+            };
+            parallel::map(jobs, stop, None, run).unwrap_or_else(|| vec![Vec::new(); jobs.len()])
+        };
+        let said = &mut |text: String| output::remark(&text);
+        let fit = calibrate(&plan, &cells, &systems, self.validate, &run_all, said)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        if stop.is_raised() {
+            return Err(Failure::new(crate::exit::Code::Failed, "stopped; nothing was written"));
+        }
+        let told = in_words(&fit, cells.anomalies);
+        let profile = fit.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
+        write_file(&self.output, &profile)?;
+        output::print(&told)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn in_words(fit: &Fit, anomalies: usize) -> String {
+    let mut text = String::new();
+    for cost in &fit.costs {
+        let unit = cost.parameter.unit();
+        let _ = writeln!(
+            text,
+            "{:<12} {:>10.2} {unit:<7} 90 % {:.2} to {:.2}",
+            cost.parameter.name(),
+            cost.value,
+            cost.low,
+            cost.high
+        );
+    }
+    text.push_str("\ncombinations of costs (as powers), best known first\n");
+    for combination in &fit.combinations {
+        let known = if combination.deviation_ratio < 0.1 { "identified" } else { "not identified" };
+        let deviation = 100.0 * combination.deviation_ratio;
+        let _ = write!(text, "+-{deviation:>5.1} % {known:<15}");
+        for (weight, cost) in combination.weights.iter().zip(&fit.costs) {
+            if weight.abs() > 0.25 {
+                let _ = write!(text, " {}^{weight:.1}", cost.parameter.name());
+            }
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "\nabsolute errors, median / 90th percentile ({anomalies} anomalies left out)"
+    );
+    for (table, errors) in &fit.in_sample {
+        let _ = writeln!(
+            text,
+            "{:<24} {:>4} figures {:>5.1} % / {:.1} %",
+            table.trim_start_matches("~ "),
+            errors.count,
+            100.0 * errors.median,
+            100.0 * errors.p90
+        );
+    }
+    let left_out = fit.cross_validated.iter().map(|errors| ("every second cell left out", errors));
+    let settings = fit.held_out.iter().map(|(setting, errors)| (setting.as_str(), errors));
+    for (name, errors) in left_out.chain(settings) {
+        let _ = writeln!(
+            text,
+            "not in the fit: {name}: {} rates {:.1} % / {:.1} %",
+            errors.count,
+            100.0 * errors.median,
+            100.0 * errors.p90
+        );
+    }
+    text
+}

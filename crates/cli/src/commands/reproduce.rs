@@ -1,0 +1,250 @@
+//! `latput reproduce`: published experiments in the simulator, with the error of every cell.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_reproduce::cells::{CellFile, RowPrediction};
+use latput_reproduce::predict::summarise;
+use latput_reproduce::published::{self, FILES, Reproduction};
+use latput_reproduce::row::RowErrorKind;
+use latput_reproduce::{Experiment, Systems, html};
+use latput_sim::Profile;
+
+use crate::commands::report::write_file;
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::{output, parallel};
+
+/// Published experiments in the simulator, with the error of every cell.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput reproduce                                   every published cell
+  latput reproduce tcp_rr_aggregate binding_rr_single    these files
+  latput reproduce A04 A05                           these tables
+  latput reproduce --report reproduce.html           and one HTML file with pictures
+  latput reproduce --cells mine.csv -o predicted.csv any cells in the format of a published file
+
+A published figure is printed beside its prediction and never used for it: predictions come from the
+profiles (data/systems) and the simulation. Rows of a machine that no profile stands for get no
+prediction but the reason, and the exit code is 6.")]
+pub(crate) struct Args {
+    /// Files or tables of published cells; without any, all.
+    #[arg(value_name = "TABLE")]
+    tables: Vec<String>,
+    /// Predict the cells of this file instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tables", "report"])]
+    cells: Option<PathBuf>,
+    /// Write the rows with their predictions to this file; without it to stdout.
+    #[arg(short, long, value_name = "FILE", requires = "cells")]
+    output: Option<PathBuf>,
+    /// Take this profile in place of the shipped one of its name; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    profile: Vec<PathBuf>,
+    /// Runs of each cell, each with its own start phases.
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(2..=1_000))]
+    seeds: u64,
+    /// Also write one HTML file.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print every cell, not only tables and targets.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let systems = systems(&self.profile)?;
+        match &self.cells {
+            Some(path) => self.predict(path, &systems, context),
+            None => self.reproduce(&systems, context),
+        }
+    }
+
+    fn predict(
+        &self,
+        path: &Path,
+        systems: &Systems,
+        context: &Context,
+    ) -> Result<ExitCode, Failure> {
+        let shown = path.display();
+        let text = read(path)?;
+        let file = CellFile::read(&text, systems)
+            .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+        let predictions = predictions(&[&file], self.seeds, context)?;
+        let table = file.predicted(&predictions[0]);
+        if context.json {
+            let rows = table.rows.iter().map(|row| {
+                let fields = table.header.iter().cloned().zip(row.iter().cloned());
+                fields.map(|(name, value)| (name, value.into())).collect::<serde_json::Map<_, _>>()
+            });
+            let rows: Vec<_> = rows.collect();
+            output::print_json(&serde_json::json!({ "schema": 1, "rows": rows }))?;
+        }
+        match &self.output {
+            Some(path) => write_file(path, &table.to_csv())?,
+            None if !context.json => output::print(&table.to_csv())?,
+            None => {}
+        }
+        let mut unknown = 0;
+        for error in file.rows.iter().filter_map(|row| row.as_ref().err()) {
+            if error.kind == RowErrorKind::UnknownMachine {
+                output::remark(&format!("{shown}: {error}"));
+                unknown += 1;
+            }
+        }
+        Ok(if unknown > 0 { ExitCode::from(Code::Partial as u8) } else { ExitCode::SUCCESS })
+    }
+
+    fn reproduce(&self, systems: &Systems, context: &Context) -> Result<ExitCode, Failure> {
+        let mut files = Vec::new();
+        for (name, _) in FILES {
+            let mut file = published::file(name, systems)
+                .expect("the name is of the list")
+                .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+            if !self.tables.is_empty() && !self.tables.iter().any(|table| table == name) {
+                file.keep_tables(&self.tables);
+            }
+            if !file.rows.is_empty() {
+                files.push((name, file));
+            }
+        }
+        if files.is_empty() {
+            let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
+            return Err(Failure::usage(format!(
+                "no published cells of {}; there are {}, and their tables such as A04 or B2_agg",
+                self.tables.join(", "),
+                names.join(", ")
+            )));
+        }
+        let all: Vec<&CellFile> = files.iter().map(|(_, file)| file).collect();
+        let predictions = predictions(&all, self.seeds, context)?;
+        let compared: Vec<_> = files
+            .iter()
+            .zip(&predictions)
+            .map(|((name, file), predicted)| (*name, file, predicted.as_slice()))
+            .collect();
+        let reproduction = published::compare(&compared);
+        if let Some(path) = &self.report {
+            write_file(path, &html::page(&reproduction))?;
+        }
+        if context.json {
+            output::print_json(&reproduction)?;
+        } else {
+            output::print(&in_words(&reproduction, self.verbose || !self.tables.is_empty()))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The shipped profiles, with these in place of those of their names.
+pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, Failure> {
+    let mut systems = Systems::shipped();
+    for path in profiles {
+        let shown = path.display();
+        let profile: Profile = toml::from_str(&read(path)?)
+            .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+        if profile.schema != latput_sim::profile::SCHEMA {
+            let (found, wanted) = (profile.schema, latput_sim::profile::SCHEMA);
+            return Err(Failure::usage(format!("{shown}: schema is {found}, must be {wanted}")));
+        }
+        if systems.profile(&profile.name).is_none() {
+            let names: Vec<&str> = systems.names().collect();
+            let known = names.join(", ");
+            let name = &profile.name;
+            return Err(Failure::usage(format!(
+                "{shown}: no published machine uses a profile `{name}`; there are {known}"
+            )));
+        }
+        systems.replace(profile);
+    }
+    Ok(systems)
+}
+
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Predictions of every row of every file, in parallel.
+fn predictions(
+    files: &[&CellFile],
+    seeds: u64,
+    context: &Context,
+) -> Result<Vec<Vec<Option<RowPrediction>>>, Failure> {
+    let mut jobs: Vec<(&Experiment, u64)> = Vec::new();
+    for experiment in files.iter().flat_map(|file| &file.rows).flatten() {
+        jobs.extend((0..seeds).map(|seed| (experiment, seed)));
+    }
+    let bar = parallel::bar(jobs.len(), "runs");
+    let runs = parallel::map(&jobs, &context.stop, bar.as_ref(), |(experiment, seed)| {
+        experiment.run(*seed)
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let runs = runs.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
+    let runs: Result<Vec<_>, _> = runs.into_iter().collect();
+    let runs =
+        runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
+    let mut chunks = runs.chunks(usize::try_from(seeds).unwrap_or(1));
+    let rows = |file: &&CellFile| {
+        let row = |row: &Result<Experiment, _>| {
+            row.as_ref().ok().and_then(|_| chunks.next()).map(summarise)
+        };
+        file.rows.iter().map(row).collect()
+    };
+    Ok(files.iter().map(rows).collect())
+}
+
+fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
+    let mut text = String::new();
+    if every_cell {
+        let _ = writeln!(
+            text,
+            "{:<14} {:<52} {:<22} {:>12} {:>12} {:>25} {:>8}",
+            "table", "cell", "column", "published", "predicted", "90 % band", "error"
+        );
+        for it in &reproduction.figures {
+            let what: String = it.what.chars().take(52).collect();
+            let _ = writeln!(
+                text,
+                "{:<14} {what:<52} {:<22} {:>12.2} {:>12.2} {:>12.2} .. {:>9.2} {:>+7.1}%{}",
+                it.table,
+                it.column,
+                it.published,
+                it.predicted,
+                it.predicted_lo,
+                it.predicted_hi,
+                100.0 * it.error_ratio,
+                if it.anomaly.is_some() { "  anomaly" } else { "" }
+            );
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "{:<26} {:<14} {:<7} {:>7} {:>9} {:>9}   (absolute error in % or points)",
+        "file", "table", "of", "figures", "median", "90th"
+    );
+    for it in &reproduction.tables {
+        let _ = writeln!(
+            text,
+            "{:<26} {:<14} {:<7} {:>7} {:>9.1} {:>9.1}",
+            it.file,
+            it.table,
+            it.scale,
+            it.figures,
+            100.0 * it.median_error_ratio,
+            100.0 * it.p90_error_ratio
+        );
+    }
+    text.push('\n');
+    for target in &reproduction.targets {
+        let mark = if target.holds { "holds " } else { "MISSED" };
+        let _ =
+            writeln!(text, "{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
+    }
+    text
+}

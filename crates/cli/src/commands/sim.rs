@@ -1,0 +1,168 @@
+//! `latput sim`: the simulator by hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_experiment::simulator::{self, Trace};
+use latput_knobs::{Knob, Setting};
+use latput_trial::observation::Role;
+use latput_trial::plan::Method;
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Plan, Workload};
+use latput_units::Nanos;
+
+use crate::commands::{measure, run};
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output;
+
+/// The simulator by hand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Trace(TraceArgs),
+}
+
+/// Write every packet of a short simulated run, and what each core and NIC queue did.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput sim trace --workload tcp_rr burst=16 -o trace
+  latput sim trace --on sim:rx1620-e1000 --workload tcp_stream --duration 5ms -o trace
+  latput sim trace --set gro-flush-timeout=50us,napi-defer-hard-irqs=100 --workload tcp_rr -o trace
+  latput sim trace --plan plan.toml --trial 3 -o trace
+
+In the folder: packets.pcapng (an interface for each host; Wireshark, tshark, capinfos) and
+timeline.json (open it at ui.perfetto.dev or chrome://tracing). `docs/simulator.md` tells what is in them.")]
+struct TraceArgs {
+    /// `sim:SYSTEM`: a system's name or the file of its profile.
+    #[arg(long, default_value = "sim:server-10g", value_name = "TESTBED")]
+    on: String,
+    /// The kind of traffic, as `latput measure` has it.
+    #[arg(long, value_name = "KIND", required_unless_present = "plan", conflicts_with = "plan")]
+    workload: Option<String>,
+    /// Fields of the workload.
+    #[arg(value_name = "FIELD=VALUE", requires = "workload")]
+    fields: Vec<String>,
+    /// Knobs of both hosts.
+    #[arg(long, value_name = "KNOB=VALUE,...", conflicts_with = "plan", value_delimiter = ',')]
+    set: Vec<String>,
+    /// A plan instead: one of its settings with one of its workloads.
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Which, from 1: settings in their order, each with every workload.
+    #[arg(long, requires = "plan", default_value_t = 1, value_name = "NUMBER")]
+    trial: usize,
+    /// How much simulated time is written.
+    #[arg(long, default_value = "2ms")]
+    duration: Nanos,
+    /// Simulated time before that.
+    #[arg(long, default_value = "20ms")]
+    warmup: Nanos,
+    /// Of every random draw.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The folder to write; made if it is not there.
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        match self.action {
+            Action::Trace(args) => args.run(context),
+        }
+    }
+}
+
+impl TraceArgs {
+    fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let system = self.on.strip_prefix(run::SIMULATED).ok_or_else(|| {
+            let on = &self.on;
+            Failure::usage(format!("--on must be `sim:SYSTEM`, not `{on}`: only those have traces"))
+        })?;
+        let most = Nanos::from_s(60);
+        if self.duration > most || self.warmup > most || self.duration == Nanos::ZERO {
+            return Err(Failure::usage("--duration and --warmup must be at most 60s, not nothing"));
+        }
+        let (set, load, mut method) = self.trial()?;
+        (method.duration, method.warmup) = (self.duration, self.warmup);
+        let trace = simulator::trace(system, &set, &load, &method, self.seed)?;
+        self.write(context, &trace)
+    }
+
+    fn trial(&self) -> Result<(LabelledSetting, Workload, Method), Failure> {
+        if let Some(file) = &self.plan {
+            let text = run::read_plan(file)?;
+            let plan = run::checked_plan(&file.display().to_string(), &text, None)?;
+            return self.of_plan(&plan);
+        }
+        let kind = self.workload.as_deref().unwrap_or_default();
+        let load = measure::workload_of(kind, &self.fields)?;
+        let mut setting = Setting::new();
+        for word in &self.set {
+            let (name, value) = word
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("`{word}` is not KNOB=VALUE")))?;
+            let usage = |error: String| Failure::usage(format!("--set {word}: {error}"));
+            let knob: Knob = name.parse().map_err(|error| usage(format!("{error}")))?;
+            let value = knob.parse_value(value).map_err(|error| usage(format!("{error}")))?;
+            setting.insert(knob, value);
+        }
+        // Of a method only the times matter here, and they are set by flags.
+        let method = Method { warmup: self.warmup, duration: self.duration, ..Method::default() };
+        let both = [Role::Sut, Role::Generator].map(|role| (role, setting.clone()));
+        let label =
+            if self.set.is_empty() { "the profile's own".into() } else { self.set.join(" ") };
+        Ok((LabelledSetting { label, by_role: both.into() }, load, method))
+    }
+
+    fn of_plan(&self, plan: &Plan) -> Result<(LabelledSetting, Workload, Method), Failure> {
+        let settings = plan.settings();
+        let count = settings.len() * plan.workloads.len();
+        let nth = self.trial.checked_sub(1).filter(|nth| *nth < count).ok_or_else(|| {
+            Failure::usage(format!("--trial must be from 1 to {count} in this plan"))
+        })?;
+        let load = plan.workloads[nth % plan.workloads.len()].clone();
+        Ok((settings[nth / plan.workloads.len()].clone(), load, plan.method))
+    }
+
+    fn write(&self, context: &Context, trace: &Trace) -> Result<ExitCode, Failure> {
+        let failed = |path: &Path, error: &std::io::Error| {
+            let message = format!("cannot write {}: {error}", path.display());
+            Failure::new(crate::exit::Code::Failed, message)
+        };
+        fs::create_dir_all(&self.output).map_err(|error| failed(&self.output, &error))?;
+        let packets = self.output.join("packets.pcapng");
+        fs::write(&packets, trace.pcapng()).map_err(|error| failed(&packets, &error))?;
+        let timeline = self.output.join("timeline.json");
+        fs::write(&timeline, trace.timeline()).map_err(|error| failed(&timeline, &error))?;
+        if trace.is_cut() {
+            output::remark("cut: later packets are left out; choose a shorter --duration");
+        }
+        if context.json {
+            let document = serde_json::json!({
+                "schema": 1,
+                "packets": trace.packets(),
+                "is_cut": trace.is_cut(),
+                "capture": packets,
+                "timeline": timeline,
+            });
+            output::print_json(&document)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::print(&format!(
+            "{}: {} packets\n{}: open it at ui.perfetto.dev\n",
+            packets.display(),
+            trace.packets(),
+            timeline.display()
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

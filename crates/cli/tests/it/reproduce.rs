@@ -1,0 +1,54 @@
+//! Predictions of published cells: from any folder, without the published files.
+
+use crate::Place;
+
+const HEADER: &str =
+    "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s";
+
+#[test]
+fn cells_are_predicted_where_there_are_no_published_files() {
+    let place = Place::new();
+    let cells = "rx1620,e1000,6.0.54,2.6.12,0,1,0,\nrx1620,e1000,6.0.54,2.6.12,0,1,1000,\n";
+    place.write("cells.csv", &format!("{HEADER}\n{cells}"));
+    let args = ["reproduce", "--cells", "cells.csv", "-o", "out.csv", "--seeds", "2"];
+    place.run(&args).expect(0, &[]);
+    let out = std::fs::read_to_string(place.path("out.csv")).unwrap();
+    let rates: Vec<f64> =
+        out.lines().skip(1).map(|line| line.split(',').nth(8).unwrap().parse().unwrap()).collect();
+    assert!((12_000.0..20_000.0).contains(&rates[0]), "{out}");
+    assert!((950.0..1_050.0).contains(&rates[1]), "{out}");
+}
+
+#[test]
+fn a_row_of_an_unknown_machine_is_told_and_the_others_are_predicted() {
+    let place = Place::new();
+    let cells = "rx9,e1000,6.0,2.6,0,1,0,\nrx1620,e1000,6.0.54,2.6.12,0,1,0,\n";
+    place.write("cells.csv", &format!("{HEADER}\n{cells}"));
+    let args = ["reproduce", "--cells", "cells.csv", "-o", "out.csv", "--seeds", "2"];
+    place.run(&args).expect(6, &["row 1", "no profile for the machine `rx9`"]);
+    let out = std::fs::read_to_string(place.path("out.csv")).unwrap();
+    assert!(out.lines().nth(1).unwrap().contains("no profile for the machine `rx9`"), "{out}");
+}
+
+#[test]
+fn an_impossible_value_refuses_the_file_and_writes_nothing() {
+    let place = Place::new();
+    place.write("cells.csv", &format!("{HEADER}\nrx1620,e1000,6.0.54,2.6.12,0,-1,0,\n"));
+    let args = ["reproduce", "--cells", "cells.csv", "-o", "out.csv"];
+    place.run(&args).expect(2, &["cells.csv", "row 1, column `concurrent`", "`-1` must be"]);
+    assert!(!place.path("out.csv").exists());
+    place.run(&["reproduce", "A99"]).expect(2, &["no published cells of A99"]);
+}
+
+#[test]
+fn calibration_refuses_cells_of_several_machines_and_too_few() {
+    let place = Place::new();
+    let two = "rx1620,e1000,6.0,2.6,0,1,0,5\nProLiant BL25p,tg3,3.37,2.6.5,0,1,,5\n";
+    place.write("two.csv", &format!("{HEADER}\n{two}"));
+    let args = ["calibrate", "--cells", "two.csv", "-o", "p.toml"];
+    place.run(&args).expect(2, &["row 2, column `system`", "--system"]);
+    place.write("few.csv", &format!("{HEADER}\nrx1620,e1000,6.0,2.6,0,1,0,5\n"));
+    let args = ["calibrate", "--cells", "few.csv", "-o", "p.toml"];
+    place.run(&args).expect(2, &["1 published figures", "need at least"]);
+    assert!(!place.path("p.toml").exists());
+}

@@ -1,0 +1,45 @@
+//! Published cells that are known to be odd: listed beforehand, left out of fits and of accuracy.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::row::Row;
+
+const SHIPPED: &str = include_str!("../../../data/anomalies.toml");
+
+/// The list.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Anomalies {
+    anomaly: Vec<Anomaly>,
+}
+
+/// One entry.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Anomaly {
+    /// Columns and their values; a row that has them all is meant.
+    pub cells: BTreeMap<String, String>,
+    /// Why no sound model should follow it.
+    pub reason: String,
+}
+
+impl Anomalies {
+    /// The list that comes with the program.
+    pub fn shipped() -> Self {
+        toml::from_str(SHIPPED).expect("the list is shipped and tested")
+    }
+
+    /// The entry that means this row.
+    pub fn of(&self, row: &Row<'_>) -> Option<&Anomaly> {
+        self.anomaly
+            .iter()
+            .find(|anomaly| anomaly.cells.iter().all(|(column, value)| row.text(column) == value))
+    }
+
+    /// All entries.
+    pub fn iter(&self) -> impl Iterator<Item = &Anomaly> {
+        self.anomaly.iter()
+    }
+}

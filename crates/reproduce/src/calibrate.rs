@@ -1,0 +1,601 @@
+//! Calibration: the few costs of a profile, fitted to published cells.
+//!
+//! A downhill simplex on the logarithms of the costs, from several starts; the residuals are logarithms of
+//! predicted over published, weighed by Huber's rule so that no odd cell pulls; weak priors keep what the
+//! cells do not say near its start.
+
+use std::fmt::Write as _;
+
+mod linear;
+mod parameter;
+mod simplex;
+
+use latput_sim::Profile;
+pub use parameter::Parameter;
+use serde::Deserialize;
+
+use crate::anomaly::Anomalies;
+use crate::experiment::{Experiment, Figure};
+use crate::kind::{Kind, Scale};
+use crate::row::{Row, RowError};
+use crate::setting::Moderation;
+use crate::system::Systems;
+use crate::table::Table;
+
+/// Residuals up to this count fully, larger ones linearly.
+const KNEE: f64 = 0.12;
+/// CPU figures count half as much as rates.
+const CPU_WEIGHT: f64 = 0.5;
+/// One standard deviation of the prior on each cost, as a logarithm: a factor of two and a half.
+const PRIOR: f64 = 0.9;
+/// What the prior weighs beside a cell.
+const PRIOR_WEIGHT: f64 = 0.02;
+/// The share of a prediction's simulated time that a step of a search takes.
+const EFFORT: f64 = 0.2;
+/// Costs that no interval should be trusted beyond.
+const MOST_FREE: usize = 9;
+
+/// What to fit.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The profile's name.
+    pub profile: String,
+    /// Files of published cells.
+    pub cells: Vec<String>,
+    /// The free parameters with their start values.
+    pub free: Vec<Free>,
+}
+
+/// One free parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Free {
+    /// Which.
+    pub parameter: Parameter,
+    /// Where searches begin, and the middle of its prior.
+    pub start: f64,
+}
+
+const PLANS: &str = include_str!("../../../data/calibration.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plans {
+    profile: Vec<Plan>,
+}
+
+impl Plan {
+    fn all() -> Vec<Self> {
+        let plans: Plans = toml::from_str(PLANS).expect("the plans are shipped and tested");
+        plans.profile
+    }
+
+    /// The plan of a shipped profile.
+    pub fn shipped(profile: &str, systems: &Systems) -> Option<Self> {
+        systems.profile(profile)?;
+        Self::all().into_iter().find(|plan| plan.profile == profile)
+    }
+
+    /// The profiles with a plan.
+    pub fn names() -> Vec<String> {
+        Self::all().into_iter().map(|plan| plan.profile).collect()
+    }
+}
+
+/// Why nothing could be fitted.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// A row that cannot be.
+    #[error("{file}: {error}")]
+    Row {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        error: RowError,
+    },
+    /// Not a file of cells.
+    #[error("{0}: no kind of published file has these columns")]
+    Kind(String),
+    /// Fewer figures than free parameters allow.
+    #[error(
+        "{cells} published figures for `{profile}`, and {free} free costs need at least {}; add cells or \
+         fix costs", 2 * .free
+    )]
+    TooFew {
+        /// The profile.
+        profile: String,
+        /// How many figures there are.
+        cells: usize,
+        /// How many costs.
+        free: usize,
+    },
+    /// No rows at all.
+    #[error("the files have no rows")]
+    Empty,
+    /// More than can be identified.
+    #[error("{0} free costs: at most {MOST_FREE} can be told apart; fix some")]
+    TooMany(usize),
+    /// Cells of several machines.
+    #[error(
+        "{file}: row {row}, column `system`: is of `{found}`, the rows before are of `{wanted}`; choose one with --system"
+    )]
+    Mixed {
+        /// The file.
+        file: String,
+        /// The row.
+        row: usize,
+        /// Its profile.
+        found: String,
+        /// The profile of the first row.
+        wanted: String,
+    },
+}
+
+/// A published cell, for one machine.
+#[derive(Clone, Debug)]
+struct Cell {
+    kind: Kind,
+    table: usize,
+    row: usize,
+    group: String,
+    setting: String,
+    published: Vec<(usize, f64, f64)>,
+}
+
+/// Cells of one machine.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    tables: Vec<Table>,
+    cells: Vec<Cell>,
+    /// How many cells were left out as anomalies.
+    pub anomalies: usize,
+}
+
+/// Runs experiments with their seeds, in any order or in parallel.
+pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<Figure>>>;
+
+impl Cells {
+    /// The cells of `profile` in these files (name and table).
+    pub fn of(
+        files: Vec<(String, Table)>,
+        profile: &str,
+        systems: &Systems,
+    ) -> Result<Self, CalibrateError> {
+        let anomalies = Anomalies::shipped();
+        let mut this = Self { tables: Vec::new(), cells: Vec::new(), anomalies: 0 };
+        for (file, table) in files {
+            let kind = Kind::of(&table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+            let at_row = |error| CalibrateError::Row { file: file.clone(), error };
+            for idx in 0..table.rows.len() {
+                let row = Row::new(&table, idx);
+                if systems.profile_of(kind, &row).map_err(at_row)? != profile {
+                    continue;
+                }
+                let published = published(kind, &row).map_err(at_row)?;
+                if published.is_empty() {
+                    continue;
+                }
+                if anomalies.of(&row).is_some() {
+                    this.anomalies += 1;
+                    continue;
+                }
+                let group = ["table_id", "run_id", "test", "section"]
+                    .into_iter()
+                    .map(|column| row.text(column))
+                    .find(|text| !text.is_empty())
+                    .unwrap_or(kind.name())
+                    .to_owned();
+                let setting = setting_of(&row).map_err(at_row)?;
+                let table = this.tables.len();
+                this.cells.push(Cell { kind, table, row: idx, group, setting, published });
+            }
+            this.tables.push(table);
+        }
+        Ok(this)
+    }
+
+    /// The profile of all rows of these files.
+    pub fn machine_of(
+        files: &[(String, Table)],
+        systems: &Systems,
+    ) -> Result<String, CalibrateError> {
+        let mut wanted: Option<String> = None;
+        for (file, table) in files {
+            let kind = Kind::of(table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+            for idx in 0..table.rows.len() {
+                let row = Row::new(table, idx);
+                let found = systems
+                    .profile_of(kind, &row)
+                    .map_err(|error| CalibrateError::Row { file: file.clone(), error })?;
+                let wanted = wanted.get_or_insert_with(|| found.to_owned());
+                if wanted != found {
+                    let (found, wanted) = (found.to_owned(), wanted.clone());
+                    return Err(CalibrateError::Mixed {
+                        file: file.clone(),
+                        row: idx + 1,
+                        found,
+                        wanted,
+                    });
+                }
+            }
+        }
+        wanted.ok_or(CalibrateError::Empty)
+    }
+
+    /// How many published figures there are.
+    pub fn figures(&self) -> usize {
+        self.cells.iter().map(|cell| cell.published.len()).sum()
+    }
+
+    fn groups(&self) -> Vec<&str> {
+        let groups: std::collections::BTreeSet<&str> =
+            self.cells.iter().map(|cell| cell.setting.as_str()).collect();
+        groups.into_iter().collect()
+    }
+
+    fn select(&self, keep: impl Fn(usize, &Cell) -> bool) -> Self {
+        let cells = self.cells.iter().enumerate().filter(|(idx, cell)| keep(*idx, cell));
+        Self {
+            tables: self.tables.clone(),
+            cells: cells.map(|(_, cell)| cell.clone()).collect(),
+            anomalies: 0,
+        }
+    }
+}
+
+/// Figures of a row: which, their value, their weight. Utilisation and service demand are one figure.
+fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowError> {
+    let mut figures = Vec::new();
+    for (idx, measured) in kind.measured().iter().enumerate() {
+        let weight = match measured.scale {
+            Scale::Rate | Scale::Time => 1.0,
+            Scale::Cpu if measured.column.starts_with("util") && kind != Kind::TwoConcurrent => {
+                continue;
+            }
+            Scale::Cpu => CPU_WEIGHT,
+            Scale::Points => continue,
+        };
+        if let Some(value) = row.figure(measured.column)?.filter(|value| *value > 0.0) {
+            figures.push((idx, value, weight));
+        }
+    }
+    Ok(figures)
+}
+
+fn setting_of(row: &Row<'_>) -> Result<String, RowError> {
+    let moderation = Moderation::of(row)?;
+    Ok(match (moderation.throttle, moderation.rx_delay) {
+        (_, Some(delay)) => {
+            format!("rx {delay}, {} frames", moderation.rx_frames.unwrap_or(0))
+        }
+        (Some(throttle), _) => format!("{throttle:?}"),
+        (None, None) => format!("default {}", row.text("driver_version")),
+    })
+}
+
+/// A fit and what it is worth.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// With the fitted costs.
+    pub profile: Profile,
+    /// Each cost: value, and a 90 % interval.
+    pub costs: Vec<FittedCost>,
+    /// Directions in the space of log costs, best known first: relative standard deviation and weights.
+    pub combinations: Vec<Combination>,
+    /// Objective, lower is better.
+    pub objective: f64,
+    /// In-sample errors, by table and overall (the last).
+    pub in_sample: Vec<(String, Errors)>,
+    /// Cells left out of the fit, two folds.
+    pub cross_validated: Option<Errors>,
+    /// Each setting left out of the fit.
+    pub held_out: Vec<(String, Errors)>,
+}
+
+/// A fitted cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FittedCost {
+    /// Which.
+    pub parameter: Parameter,
+    /// Its value.
+    pub value: f64,
+    /// Lower end of its 90 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Fit {
+    /// The profile as a file of `data/systems`.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        let mut text = String::from(
+            "# Made by `latput calibrate`; what is not fitted was in the profile before.\n# Fitted, with 90 % intervals:\n",
+        );
+        for FittedCost { parameter, value, low, high } in &self.costs {
+            let (name, unit) = (parameter.name(), parameter.unit());
+            let _ = writeln!(text, "#   {name:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}");
+        }
+        Ok(text + &toml::to_string(&self.profile)?)
+    }
+}
+
+/// A product of powers of costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Combination {
+    /// Relative standard deviation with which the cells fix it.
+    pub deviation_ratio: f64,
+    /// Exponents, in the order of the costs.
+    pub weights: Vec<f64>,
+}
+
+/// Absolute relative errors of rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// How many figures.
+    pub count: usize,
+    /// Median, ratio.
+    pub median: f64,
+    /// 90th percentile, ratio.
+    pub p90: f64,
+}
+
+impl Errors {
+    /// Of relative errors with any sign.
+    #[expect(clippy::cast_possible_truncation, reason = "places in a list")]
+    pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();
+        absolute.sort_by(f64::total_cmp);
+        let last = absolute.len().checked_sub(1)?;
+        let at = |q: f64| {
+            let place = q * last as f64;
+            let (below, above) = (place.floor() as usize, place.ceil() as usize);
+            absolute[below] + (place - place.floor()) * (absolute[above] - absolute[below])
+        };
+        Some(Self { count: absolute.len(), median: at(0.5), p90: at(0.9) })
+    }
+}
+
+/// A fit under way.
+struct Search<'a> {
+    systems: &'a Systems,
+    base: &'a Profile,
+    free: &'a [Free],
+    run_all: RunAll<'a>,
+}
+
+/// Fits `plan`'s costs to `cells`; `validate` fits again without parts of them. `said` hears of progress.
+pub fn calibrate(
+    plan: &Plan,
+    cells: &Cells,
+    systems: &Systems,
+    validate: bool,
+    run_all: RunAll<'_>,
+    said: &mut dyn FnMut(String),
+) -> Result<Fit, CalibrateError> {
+    let free = plan.free.len();
+    if free > MOST_FREE {
+        return Err(CalibrateError::TooMany(free));
+    }
+    if cells.figures() < 2 * free {
+        let (profile, cells) = (plan.profile.clone(), cells.figures());
+        return Err(CalibrateError::TooFew { profile, cells, free });
+    }
+    let search = Search { systems, base: systems.named(&plan.profile), free: &plan.free, run_all };
+    let found = search.best(cells, 45, 130, said);
+    let profile = search.profile(&found.at);
+    let residuals = search.residuals(&profile, cells, 101, 1.0);
+    let (costs, combinations) = search.uncertainty(&found.at, cells, &residuals);
+    let mut fit = Fit {
+        in_sample: by_group(cells, &residuals),
+        objective: found.value,
+        profile,
+        costs,
+        combinations,
+        cross_validated: None,
+        held_out: Vec::new(),
+    };
+    if validate {
+        let mut left_out = Vec::new();
+        for fold in 0..2 {
+            said(format!("cross-validation, fold {} of 2", fold + 1));
+            let train = cells.select(|idx, _| idx % 2 != fold);
+            left_out.extend(search.test(&train, &cells.select(|idx, _| idx % 2 == fold), said));
+        }
+        fit.cross_validated = Errors::of(left_out);
+        for setting in cells.groups() {
+            let train = cells.select(|_, cell| cell.setting != setting);
+            if train.figures() < 2 * free || train.figures() == cells.figures() {
+                continue;
+            }
+            said(format!("without the setting {setting}"));
+            let test = cells.select(|_, cell| cell.setting == setting);
+            if let Some(errors) = Errors::of(search.test(&train, &test, said)) {
+                fit.held_out.push((setting.to_owned(), errors));
+            }
+        }
+    }
+    Ok(fit)
+}
+
+/// The logarithm of predicted over published of every figure of every cell, rates first.
+type Residuals = Vec<Vec<(Scale, f64, f64)>>;
+
+impl Search<'_> {
+    fn starts(&self) -> [Vec<f64>; 3] {
+        let middle: Vec<f64> = self.free.iter().map(|free| free.start.max(1e-3).ln()).collect();
+        let shifted = |sign: f64| {
+            let shift = |(idx, log): (usize, &f64)| log + sign * [0.25, -0.2, 0.15][idx % 3];
+            middle.iter().enumerate().map(shift).collect()
+        };
+        [middle.clone(), shifted(1.0), shifted(-1.0)]
+    }
+
+    fn profile(&self, logs: &[f64]) -> Profile {
+        let mut profile = self.base.clone();
+        let values: Vec<(Parameter, f64)> =
+            self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp())).collect();
+        parameter::set_all(&mut profile, &values);
+        profile
+    }
+
+    fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {
+        let mut systems = self.systems.clone();
+        systems.replace(profile.clone());
+        let jobs: Vec<(Experiment, u64)> = cells
+            .cells
+            .iter()
+            .map(|cell| {
+                let row = Row::new(&cells.tables[cell.table], cell.row);
+                let experiment = Experiment::of(cell.kind, &row, &systems)
+                    .expect("rows were read once when the cells were collected");
+                (experiment.shortened(effort), seed)
+            })
+            .collect();
+        let figures = (self.run_all)(&jobs);
+        let residuals = cells.cells.iter().zip(figures).map(|(cell, figures)| {
+            let residual = |&(idx, published, weight): &(usize, f64, f64)| {
+                let predicted =
+                    figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
+                let log = (predicted.max(1e-9) / published).ln().clamp(-5.0, 5.0);
+                (cell.kind.measured()[idx].scale, weight, log)
+            };
+            cell.published.iter().map(residual).collect()
+        });
+        residuals.collect()
+    }
+
+    fn objective(&self, logs: &[f64], cells: &Cells) -> f64 {
+        let residuals = self.residuals(&self.profile(logs), cells, 1, EFFORT);
+        let fit: f64 =
+            residuals.iter().flatten().map(|(_, weight, log)| weight * huber(*log)).sum();
+        let weights: f64 = residuals.iter().flatten().map(|(_, weight, _)| weight).sum();
+        let prior: f64 = self
+            .free
+            .iter()
+            .zip(logs)
+            .map(|(free, log)| ((log - free.start.max(1e-3).ln()) / PRIOR).powi(2))
+            .sum();
+        fit / weights + PRIOR_WEIGHT * prior / weights
+    }
+
+    /// The best of three starts, searched further.
+    fn best(
+        &self,
+        cells: &Cells,
+        first: usize,
+        last: usize,
+        said: &mut dyn FnMut(String),
+    ) -> simplex::Found {
+        let mut best: Option<simplex::Found> = None;
+        for (idx, start) in self.starts().iter().enumerate() {
+            let found = simplex::minimise(start, 0.3, first, |at| self.objective(at, cells));
+            said(format!("start {} of 3: objective {:.5}", idx + 1, found.value));
+            if best.as_ref().is_none_or(|best| found.value < best.value) {
+                best = Some(found);
+            }
+        }
+        let best = best.expect("there are three starts");
+        let found = simplex::minimise(&best.at, 0.15, last, |at| self.objective(at, cells));
+        said(format!("searched further: objective {:.5}", found.value));
+        found
+    }
+
+    /// Errors of the rates of `test` after a fit to `train`.
+    fn test(&self, train: &Cells, test: &Cells, said: &mut dyn FnMut(String)) -> Vec<f64> {
+        let found = self.best(train, 40, 80, said);
+        rate_errors(&self.residuals(&self.profile(&found.at), test, 101, 1.0))
+    }
+
+    /// Intervals from the curvature at the optimum, and which directions it fixes.
+    fn uncertainty(
+        &self,
+        at: &[f64],
+        cells: &Cells,
+        residuals: &Residuals,
+    ) -> (Vec<FittedCost>, Vec<Combination>) {
+        const STEP: f64 = 0.05;
+        let flat = |residuals: &Residuals| -> Vec<f64> {
+            residuals.iter().flatten().map(|(_, weight, log)| weight.sqrt() * log).collect()
+        };
+        let columns: Vec<Vec<f64>> = (0..at.len())
+            .map(|axis| {
+                let moved = |by: f64| {
+                    let mut at = at.to_vec();
+                    at[axis] += by;
+                    flat(&self.residuals(&self.profile(&at), cells, 101, 1.0))
+                };
+                let (up, down) = (moved(STEP), moved(-STEP));
+                up.iter().zip(&down).map(|(up, down)| (up - down) / (2.0 * STEP)).collect()
+            })
+            .collect();
+        let here = flat(residuals);
+        let spread = {
+            let mut absolute: Vec<f64> = here.iter().map(|r| r.abs()).collect();
+            absolute.sort_by(f64::total_cmp);
+            // The median of absolute deviations of a normal distribution is 0.6745 of its deviation.
+            (absolute[absolute.len() / 2] / 0.6745).max(0.01)
+        };
+        let n = at.len();
+        let mut information = vec![vec![0.0; n]; n];
+        for (a, row) in information.iter_mut().enumerate() {
+            for (b, entry) in row.iter_mut().enumerate() {
+                let dot: f64 = columns[a].iter().zip(&columns[b]).map(|(x, y)| x * y).sum();
+                *entry = dot / spread.powi(2);
+                if a == b {
+                    *entry += PRIOR.powi(-2);
+                }
+            }
+        }
+        let (values, vectors) = linear::eigen(&information);
+        let combinations = values
+            .iter()
+            .zip(&vectors)
+            .map(|(value, vector)| Combination {
+                deviation_ratio: 1.0 / value.max(1e-12).sqrt(),
+                weights: vector.clone(),
+            })
+            .collect();
+        let costs = (0..n)
+            .map(|axis| {
+                let variance: f64 = values
+                    .iter()
+                    .zip(&vectors)
+                    .map(|(value, vector)| vector[axis].powi(2) / value.max(1e-12))
+                    .sum();
+                let half = 1.645 * variance.sqrt();
+                let log = at[axis];
+                FittedCost {
+                    parameter: self.free[axis].parameter,
+                    value: log.exp(),
+                    low: (log - half).exp(),
+                    high: (log + half).exp(),
+                }
+            })
+            .collect();
+        (costs, combinations)
+    }
+}
+
+fn huber(residual: f64) -> f64 {
+    let size = residual.abs();
+    if size <= KNEE { size * size / 2.0 } else { KNEE * (size - KNEE / 2.0) }
+}
+
+fn rate_errors(residuals: &Residuals) -> Vec<f64> {
+    let rates = residuals.iter().flatten().filter(|(scale, ..)| *scale == Scale::Rate);
+    rates.map(|(_, _, log)| log.exp() - 1.0).collect()
+}
+
+fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, Errors)> {
+    let mut groups = std::collections::BTreeMap::<String, Vec<f64>>::new();
+    for (cell, residuals) in cells.cells.iter().zip(residuals) {
+        for (scale, _, log) in residuals {
+            let part = if *scale == Scale::Cpu { "CPU" } else { "rate" };
+            let error = log.exp() - 1.0;
+            groups.entry(format!("{} {part}", cell.group)).or_default().push(error);
+            groups.entry(format!("~ all {part}")).or_default().push(error);
+        }
+    }
+    groups.into_iter().filter_map(|(name, errors)| Some((name, Errors::of(errors)?))).collect()
+}

@@ -1,0 +1,154 @@
+//! What a fit may move in a profile: a few costs, each standing for several fields that published
+//! figures cannot tell apart.
+
+use latput_sim::Profile;
+use latput_sim::machine::Costs;
+use latput_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Transmit completions cost this share of a received packet.
+const COMPLETION_SHARE: f64 = 0.25;
+/// An acknowledgement without data costs this share of a sent packet.
+const ACK_SHARE: f64 = 0.8;
+
+/// One free parameter of a fit, in nanoseconds unless it says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parameter {
+    /// One interrupt.
+    Interrupt,
+    /// One received packet; transmit completions follow it.
+    RxPacket,
+    /// More per received packet when its process last ran elsewhere.
+    RxRemote,
+    /// One transaction in the process: two system calls and user code.
+    App,
+    /// One sent packet; acknowledgements follow it.
+    TxPacket,
+    /// Putting a process on a core.
+    Wake,
+    /// More per transaction away from the interrupts' core.
+    CrossCore,
+    /// Copying 1024 bytes.
+    Copy,
+    /// One way through the network, 1024 bytes or none.
+    Latency,
+    /// Costs of the generators as a multiple of the measured system's.
+    Generator,
+}
+
+impl Parameter {
+    /// As files call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "interrupt",
+            Self::RxPacket => "rx_packet",
+            Self::RxRemote => "rx_remote",
+            Self::App => "app",
+            Self::TxPacket => "tx_packet",
+            Self::Wake => "wake",
+            Self::CrossCore => "cross_core",
+            Self::Copy => "copy",
+            Self::Latency => "latency",
+            Self::Generator => "generator",
+        }
+    }
+
+    /// The unit of its value.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Generator => "x",
+            Self::Copy => "ns/KiB",
+            _ => "ns",
+        }
+    }
+
+    /// Its value in a profile.
+    pub fn get(self, profile: &Profile) -> f64 {
+        let costs = &profile.sut.machine.costs;
+        let ns = |time: Nanos| time.as_ns() as f64;
+        match self {
+            Self::Interrupt => ns(costs.interrupt),
+            Self::RxPacket => ns(costs.rx_packet),
+            Self::RxRemote => ns(costs.rx_remote),
+            Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
+            Self::TxPacket => ns(costs.tx_packet),
+            Self::Wake => ns(costs.wake),
+            Self::CrossCore => ns(costs.cross_core),
+            Self::Copy => ns(costs.copy_per_kib),
+            Self::Latency => ns(profile.network.latency),
+            Self::Generator => {
+                let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+                ns(generator.machine.costs.interrupt) / ns(costs.interrupt).max(1.0)
+            }
+        }
+    }
+
+    fn set_cost(self, costs: &mut Costs, value: f64) {
+        match self {
+            Self::Interrupt => costs.interrupt = nanos(value),
+            Self::RxPacket => {
+                costs.rx_packet = nanos(value);
+                costs.tx_completion = nanos(value * COMPLETION_SHARE);
+            }
+            Self::RxRemote => costs.rx_remote = nanos(value),
+            Self::App => {
+                costs.syscall = nanos(value * 0.43);
+                costs.user = nanos(value * 0.14);
+            }
+            Self::TxPacket => {
+                costs.tx_packet = nanos(value);
+                costs.ack = nanos(value * ACK_SHARE);
+            }
+            Self::Wake => costs.wake = nanos(value),
+            Self::CrossCore => costs.cross_core = nanos(value),
+            Self::Copy => costs.copy_per_kib = nanos(value),
+            Self::Latency | Self::Generator => {}
+        }
+    }
+}
+
+/// Sets these parameters; the generators' costs follow those of the measured system.
+pub(super) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
+    let mut ratio = Parameter::Generator.get(profile);
+    for &(parameter, value) in values {
+        match parameter {
+            Parameter::Latency => profile.network.latency = nanos(value),
+            Parameter::Generator => ratio = value,
+            _ => parameter.set_cost(&mut profile.sut.machine.costs, value),
+        }
+    }
+    if let Some(generator) = &mut profile.generator {
+        generator.machine.costs = scaled(&profile.sut.machine.costs, ratio);
+    }
+}
+
+fn scaled(costs: &Costs, ratio: f64) -> Costs {
+    let times = |time: Nanos| nanos(time.as_ns() as f64 * ratio);
+    Costs {
+        interrupt: times(costs.interrupt),
+        poll: times(costs.poll),
+        rx_packet: times(costs.rx_packet),
+        rx_merged: times(costs.rx_merged),
+        rx_remote: times(costs.rx_remote),
+        tx_completion: times(costs.tx_completion),
+        tx_packet: times(costs.tx_packet),
+        ack: times(costs.ack),
+        syscall: times(costs.syscall),
+        user: times(costs.user),
+        copy_per_kib: times(costs.copy_per_kib),
+        wake: times(costs.wake),
+        cross_core: times(costs.cross_core),
+        preempted: times(costs.preempted),
+        timer: times(costs.timer),
+        ipi: times(costs.ipi),
+        backlog_packet: times(costs.backlog_packet),
+        ..*costs
+    }
+}
+
+/// Bounded, so that no step of a search makes an impossible profile.
+#[expect(clippy::cast_possible_truncation, reason = "clamped")]
+fn nanos(value: f64) -> Nanos {
+    Nanos::from_ns(value.clamp(0.0, 1e8).round() as u64)
+}

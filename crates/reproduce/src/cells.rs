@@ -1,0 +1,217 @@
+//! A file of cells on its way to predictions: read whole, predicted row by row, written as the same rows
+//! with more columns.
+
+use std::collections::BTreeMap;
+
+use crate::experiment::Experiment;
+use crate::kind::Kind;
+use crate::predict::Prediction;
+use crate::row::{Row, RowError, RowErrorKind};
+use crate::system::Systems;
+use crate::table::{Table, TableError};
+
+/// The column that says why a row has no prediction.
+const ERROR_COLUMN: &str = "prediction_error";
+/// Impossible values that one message names.
+const NAMED: usize = 8;
+
+/// Why a file cannot be predicted.
+#[derive(Debug, thiserror::Error)]
+pub enum CellsError {
+    /// Not a table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A table, but of no known kind.
+    #[error("no kind of published file has these columns; {0}")]
+    Kind(String),
+    /// Rows with values that cannot be.
+    #[error("{}", list(.0))]
+    Impossible(Vec<RowError>),
+}
+
+fn list(errors: &[RowError]) -> String {
+    let mut text: Vec<String> = errors.iter().take(NAMED).map(ToString::to_string).collect();
+    if errors.len() > NAMED {
+        text.push(format!("and {} rows more", errors.len() - NAMED));
+    }
+    text.join("\n")
+}
+
+/// A file of cells.
+#[derive(Clone, Debug)]
+pub struct CellFile {
+    /// Its rows.
+    pub table: Table,
+    /// What kind of published file it is.
+    pub kind: Kind,
+    /// What each row measured, or why there is no prediction for it.
+    pub rows: Vec<Result<Experiment, RowError>>,
+}
+
+/// The predictions of a row, one per measured column.
+pub type RowPrediction = Vec<Option<Prediction>>;
+
+impl CellFile {
+    /// Reads a file; an impossible value anywhere refuses it whole.
+    pub fn read(text: &str, systems: &Systems) -> Result<Self, CellsError> {
+        let table = Table::parse(text)?;
+        let kind = Kind::of(&table).ok_or_else(|| CellsError::Kind(missing_columns(&table)))?;
+        let rows: Vec<Result<Experiment, RowError>> = (0..table.rows.len())
+            .map(|idx| Experiment::of(kind, &Row::new(&table, idx), systems))
+            .collect();
+        let impossible = |row: &Result<Experiment, RowError>| {
+            row.as_ref().err().filter(|error| error.kind == RowErrorKind::Impossible).cloned()
+        };
+        let impossible: Vec<RowError> = rows.iter().filter_map(impossible).collect();
+        if !impossible.is_empty() {
+            return Err(CellsError::Impossible(impossible));
+        }
+        Ok(Self { table, kind, rows })
+    }
+
+    /// Only the rows of these tables (or runs, tests, sections).
+    pub fn keep_tables(&mut self, tables: &[String]) {
+        let is_named = |idx: usize| {
+            let row = Row::new(&self.table, idx);
+            let columns = ["table_id", "run_id", "test", "section", "row_id"];
+            columns.iter().any(|column| {
+                let text = row.text(column);
+                !text.is_empty() && tables.iter().any(|table| table == text)
+            })
+        };
+        let keep: Vec<bool> = (0..self.rows.len()).map(is_named).collect();
+        let mut kept = keep.iter();
+        self.rows.retain(|_| *kept.next().expect("one for each row"));
+        let mut kept = keep.iter();
+        self.table.rows.retain(|_| *kept.next().expect("one for each row"));
+    }
+
+    /// The rows with their predictions in new columns; columns of an earlier prediction are replaced.
+    pub fn predicted(&self, predictions: &[Option<RowPrediction>]) -> Table {
+        assert_eq!(predictions.len(), self.rows.len(), "one prediction for each row");
+        let mut added: BTreeMap<usize, [String; 3]> = BTreeMap::new();
+        for (idx, measured) in self.kind.measured().iter().enumerate() {
+            let name = self.kind.predicted_column(measured);
+            added.insert(idx, [name.clone(), format!("{name}_lo"), format!("{name}_hi")]);
+        }
+        let is_old = |name: &str| {
+            name == ERROR_COLUMN || added.values().flatten().any(|column| column == name)
+        };
+        let kept: Vec<usize> =
+            (0..self.table.header.len()).filter(|at| !is_old(&self.table.header[*at])).collect();
+        let pick = |row: &[String]| kept.iter().map(|at| row[*at].clone()).collect::<Vec<_>>();
+        let mut header = pick(&self.table.header);
+        header.extend(added.values().flatten().cloned());
+        header.push(ERROR_COLUMN.to_owned());
+        let rows = self.table.rows.iter().zip(&self.rows).zip(predictions);
+        let rows = rows.map(|((row, experiment), predicted)| {
+            let mut fields = pick(row);
+            for idx in 0..added.len() {
+                let figure = predicted.as_ref().and_then(|row| row.get(idx).copied().flatten());
+                let values = figure.map(|it| [it.value, it.low, it.high]);
+                fields
+                    .extend((0..3).map(|at| values.map_or_else(String::new, |it| digits(it[at]))));
+            }
+            fields.push(experiment.as_ref().err().map_or_else(String::new, |error| {
+                format!("column `{}`: {}", error.column, error.problem)
+            }));
+            fields
+        });
+        Table { header, rows: rows.collect() }
+    }
+}
+
+/// Which columns the nearest kind lacks.
+fn missing_columns(table: &Table) -> String {
+    let lacking = |kind: &Kind| -> Vec<&str> {
+        kind.distinctive().iter().copied().filter(|name| table.column(name).is_none()).collect()
+    };
+    let nearest = Kind::ALL.iter().min_by_key(|kind| lacking(kind).len());
+    let nearest = nearest.expect("there are kinds");
+    format!(
+        "the nearest is {}, which needs the columns {}",
+        nearest.name(),
+        lacking(nearest).join(", ")
+    )
+}
+
+/// Five significant digits, without an exponent.
+#[expect(clippy::cast_possible_truncation, reason = "the logarithm of a double is small")]
+fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { String::from("0") } else { String::new() };
+    }
+    let decimals = (4 - value.abs().log10().floor() as i32).clamp(0, 9);
+    format!("{value:.*}", usize::try_from(decimals).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: &str =
+        "system,driver,driver_version,kernel,first_burst,concurrent,itr_hz,trans_per_s,mark\n";
+
+    #[test]
+    fn a_row_without_a_published_value_is_predicted_and_keeps_its_columns() {
+        let text = format!("{CELL}rx1620,e1000,6.0.54,2.6.12,0,1,0,,kept\n");
+        let table = predicted(&text);
+        assert_eq!(
+            table.header[8..],
+            ["mark", "predicted", "predicted_lo", "predicted_hi", ERROR_COLUMN]
+        );
+        assert_eq!(table.rows[0][8], "kept");
+        let rate: f64 = table.rows[0][9].parse().unwrap();
+        assert!((12_000.0..20_000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn predictions_do_not_look_at_published_values() {
+        let row = "rx1620,e1000,6.0.54,2.6.12,4,2,8000";
+        let without = predicted(&format!("{CELL}{row},,\n"));
+        let with = predicted(&format!("{CELL}{row},123,\n"));
+        assert_eq!(without.rows[0][9..], with.rows[0][9..]);
+    }
+
+    #[test]
+    fn a_row_of_an_unknown_machine_is_an_error_row_that_names_it() {
+        let text = format!("{CELL}rx9,e1000,6.0,2.6,0,1,0,,\nrx1620,e1000,6.0,2.6,0,1,0,,\n");
+        let table = predicted(&text);
+        assert!(table.rows[0][12].contains("no profile for the machine `rx9`"), "{table:?}");
+        assert!(table.rows[0][9].is_empty() && !table.rows[1][9].is_empty(), "{table:?}");
+    }
+
+    #[test]
+    fn impossible_values_refuse_the_file_and_are_named_with_row_and_column() {
+        check(
+            "rx1620,e1000,6.0,2.6,-1,1,0,,",
+            "row 1, column `first_burst`: `-1` must be a whole number",
+        );
+        check("rx1620,e1000,6.0,2.6,0,,0,,", "row 1, column `concurrent`: is empty");
+        check("rx1620,e1000,6.0,2.6,0,1,x,,", "column `itr_hz`: `x` must be");
+        check("rx1620,e1000,6.0,2.6,0,1,0,NaN,", "column `trans_per_s`: `NaN` must be a number");
+    }
+
+    #[test]
+    fn missing_columns_are_named() {
+        let error = CellFile::read("first_burst,concurrent,system\n0,1,x\n", &Systems::shipped());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("needs the columns driver"), "{error}");
+    }
+
+    #[track_caller]
+    fn check(row: &str, message: &str) {
+        let error = CellFile::read(&format!("{CELL}{row}\n"), &Systems::shipped()).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+
+    fn predicted(text: &str) -> Table {
+        let file = CellFile::read(text, &Systems::shipped()).unwrap();
+        let predict = |row: &Result<Experiment, RowError>| {
+            let experiment = row.as_ref().ok()?.clone().shortened(0.2);
+            Some(crate::predict::predict(&experiment, 2).unwrap())
+        };
+        let predictions: Vec<_> = file.rows.iter().map(predict).collect();
+        file.predicted(&predictions)
+    }
+}

@@ -1,0 +1,203 @@
+//! From a row to a run: which hosts, what flows between them, and which figures the published file
+//! would show.
+
+mod fq_codel;
+mod freebsd;
+mod rr;
+mod stream;
+
+use latput_sim::outcome::HostOutcome;
+use latput_sim::profile::{HostProfile, Profile};
+use latput_sim::scenario::{Adaptive, Host, Load, Network, Scenario};
+use latput_sim::{Invalid, Outcome};
+use latput_trial::observation::Role;
+use latput_units::{Bytes, Nanos, Rng};
+
+use crate::kind::Kind;
+use crate::row::{Row, RowError};
+use crate::setting::Moderation;
+use crate::system::{Machine, Systems};
+
+/// Buffer of a port of the switch between the hosts.
+const SWITCH_BUFFER: Bytes = Bytes::new(10_000_000);
+/// The measured system in a scenario, and the first of those that load it.
+const SUT: usize = 0;
+const OTHER: usize = 1;
+
+/// What one row measured, ready to be simulated.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    scenario: Scenario,
+    reading: Reading,
+}
+
+/// A figure of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// Its mean.
+    pub value: f64,
+    /// Where nine in ten single samples of the run lie, if the published figure is one sample.
+    pub within: Option<(f64, f64)>,
+}
+
+impl Figure {
+    /// A figure of a whole run.
+    pub const fn plain(value: f64) -> Self {
+        Self { value, within: None }
+    }
+}
+
+/// Which figures of an outcome a row asks for, in the order of [`Kind::measured`].
+#[derive(Clone, Debug, PartialEq)]
+enum Reading {
+    /// Transactions per second of all instances, and CPU per transaction at both ends.
+    Transactions,
+    /// Transactions per second of one of the instances (or all), and the CPU of the hosts.
+    Instance(Option<usize>),
+    /// Mbit/s, and CPU per KiB at both ends.
+    Bytes,
+    /// Round trip of pings, in milliseconds times this; a single ping lies in its band.
+    Ping(f64),
+    /// Idle time of the measured system in per cent.
+    Idle,
+    /// Stream payload rate in Mbit/s, times a factor.
+    Payload(f64),
+    /// `sar`'s rate of the server and the summary of an observer's pings.
+    Matrix,
+    /// One report of iperf with a look at `top` on one host.
+    Iperf(freebsd::Report),
+}
+
+impl Experiment {
+    /// What a row measured.
+    pub fn of(kind: Kind, row: &Row<'_>, systems: &Systems) -> Result<Self, RowError> {
+        for measured in kind.measured() {
+            row.figure(measured.column)?;
+        }
+        match kind {
+            Kind::RrAggregate => rr::aggregate(row, systems),
+            Kind::RrSingle => rr::single(row, systems),
+            Kind::Stream => stream::stream(row, systems),
+            Kind::Binding => stream::binding(row, systems),
+            Kind::TwoConcurrent => rr::two_concurrent(row, systems),
+            Kind::PingIdle => freebsd::ping_idle(row, systems),
+            Kind::DevicePolling => freebsd::device_polling(row, systems),
+            Kind::FqCodel => fq_codel::matrix(row, systems),
+        }
+    }
+
+    /// The figures of one run, in the order of [`Kind::measured`]; each seed has its own start phases, order
+    /// of arrivals and costs.
+    pub fn run(&self, seed: u64) -> Result<Vec<Option<Figure>>, Invalid> {
+        let mut scenario = self.scenario.clone();
+        scenario.seed = Rng::split(seed, 0).next_u64();
+        let outcome = latput_sim::run(&scenario)?;
+        Ok(self.read(&outcome))
+    }
+
+    /// The same with a shorter run, for searches.
+    pub fn shortened(mut self, share: f64) -> Self {
+        let times = |span: Nanos| Nanos::from_secs_f64(span.as_secs_f64() * share);
+        self.scenario.warmup = times(self.scenario.warmup);
+        self.scenario.duration = times(self.scenario.duration);
+        self
+    }
+
+    fn read(&self, outcome: &Outcome) -> Vec<Option<Figure>> {
+        let busy = |host: usize| busy_ratio(&outcome.hosts[host]);
+        let cores = |host: usize| outcome.hosts[host].cores.len() as f64;
+        let rr_rate = |idx: usize| outcome.per_second(outcome.loads[idx].received);
+        let all_rr = || (0..outcome.loads.len()).map(rr_rate).sum::<f64>();
+        let payload = |idx: usize| 8e-6 * outcome.per_second(outcome.loads[idx].received_bytes);
+        match &self.reading {
+            Reading::Transactions => {
+                let rate = all_rr();
+                with_cpu(rate, [busy(SUT), busy(OTHER)], [cores(SUT), cores(OTHER)], rate)
+            }
+            Reading::Instance(which) => {
+                let rate = which.map_or_else(all_rr, rr_rate);
+                plain([rate, 100.0 * busy(SUT), 100.0 * busy(OTHER)])
+            }
+            Reading::Bytes => {
+                let bytes: u64 = outcome.loads.iter().map(|load| load.received_bytes).sum();
+                let per_second = outcome.per_second(bytes);
+                let both = [busy(SUT), busy(OTHER)];
+                with_cpu(8e-6 * per_second, both, [cores(SUT), cores(OTHER)], per_second / 1_024.0)
+            }
+            Reading::Ping(unit) => vec![freebsd::ping(&outcome.loads[0].latency, *unit)],
+            Reading::Idle => plain([100.0 * (1.0 - busy(SUT))]),
+            Reading::Payload(factor) => plain([payload(0) * factor]),
+            Reading::Matrix => fq_codel::read(outcome),
+            Reading::Iperf(report) => report.read(outcome),
+        }
+    }
+}
+
+/// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit.
+fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<Figure>> {
+    let demand = |host: usize| busy[host] * cores[host] * 1e6 / units;
+    plain([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
+}
+
+fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<Figure>> {
+    values.map(|value| Some(Figure::plain(value))).to_vec()
+}
+
+fn busy_ratio(host: &HostOutcome) -> f64 {
+    let cpu = host.cpu();
+    let busy = (cpu.user + cpu.system + cpu.irq + cpu.softirq).as_secs_f64();
+    busy / (busy + cpu.idle.as_secs_f64())
+}
+
+/// The hosts of a row with its setting: the measured one, and one of those that load it.
+fn hosts(
+    row: &Row<'_>,
+    (machine, profile): (&Machine, &Profile),
+    is_bulk: bool,
+) -> Result<[Host; 2], RowError> {
+    let mut moderation = Moderation::of(row)?;
+    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+    let mut sut = host("sut", Role::Sut, &profile.sut);
+    let mut other = host("generator", Role::Generator, generator);
+    if moderation.throttle.is_none() {
+        moderation.throttle = machine.default_throttle();
+    }
+    moderation.apply(&mut sut, is_bulk);
+    if moderation.on_both.unwrap_or(machine.set_alike) {
+        moderation.apply(&mut other, is_bulk);
+    } else if let Some(frames) = machine.others_rx_frames
+        && moderation.rx_delay.is_some_and(|delay| delay != profile.sut.nic.coalescing.rx.delay)
+    {
+        other.nic.coalescing.rx.frames = frames;
+    }
+    Ok([sut, other])
+}
+
+fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
+    Host {
+        name: name.to_owned(),
+        role,
+        machine: profile.machine,
+        nic: profile.nic.clone(),
+        stack: profile.stack.clone(),
+        adaptive: Adaptive::default(),
+    }
+}
+
+/// The hosts behind one switch; the profile's latency is that from host to host.
+fn behind_switch(profile: &Profile, hosts: Vec<Host>, loads: Vec<Load>) -> Scenario {
+    Scenario {
+        seed: 0,
+        warmup: Nanos::from_ms(30),
+        duration: Nanos::from_ms(150),
+        hosts,
+        network: Network {
+            rate: profile.network.rate,
+            latency: Nanos::from_ns(profile.network.latency.as_ns() / 2),
+            latency_jitter_ratio: profile.network.latency_jitter_ratio,
+            mtu: profile.network.mtu,
+            switch: Some(SWITCH_BUFFER),
+        },
+        loads,
+    }
+}

@@ -1,0 +1,149 @@
+//! A thousand downloads from one server, and the pings of an observer.
+//!
+//! What is simulated: the transmit queues in use, their queue discipline and BQL, completions that come with
+//! the moderated interrupt, windows, and the observer. What is not: why service breaks down when receive work
+//! is spread over all CPUs. There a delay taken from the spread rows stands for it.
+
+use latput_sim::Outcome;
+use latput_sim::machine::{Bql, Qdisc};
+use latput_sim::scenario::{Host, Load, Network, Scenario, Traffic};
+use latput_sim::vector::Throttle;
+use latput_trial::observation::Role;
+use latput_units::{Bytes, CpuSet, Nanos};
+
+use super::{Experiment, Figure, OTHER, Reading, SUT, host};
+use crate::row::{Row, RowError};
+use crate::system::Systems;
+
+/// Flows of both clients together.
+const FLOWS: u32 = 1_000;
+/// Processors of the server.
+const CORES: u32 = 16;
+/// More CPUs than this for receive work count as spread.
+const NARROW: usize = 8;
+/// While receive work is spread: what one flow has in flight, and how late its acknowledgements are served,
+/// by whether the queue before the NIC is a FIFO and whether RPS spreads too. Taken from rows Q01, Q06, Q23.
+const SPREAD_WINDOW: Bytes = Bytes::new(28_000);
+const SPREAD_FIFO: Nanos = Nanos::from_ms(180);
+const SPREAD_FIFO_RPS: Nanos = Nanos::from_ms(75);
+const SPREAD_FAIR: Nanos = Nanos::from_ms(90);
+
+/// Length of the FIFO. The real one holds 1000 packets of 38 kB each (its 31 ms of 10 Gbit/s); simulated flows that
+/// lost something send chunks of one to three segments, so it takes eight times as many for those bytes.
+const FIFO: Qdisc = Qdisc::Pfifo { limit_packets: 8_000 };
+
+/// Which CPUs do the protocol work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mask {
+    /// The driver's hint: each queue its own CPU.
+    Hint,
+    /// These many CPUs.
+    Cpus(usize),
+}
+
+fn mask(row: &Row<'_>, column: &str) -> Result<Mask, RowError> {
+    let text = row.text(column);
+    if text == "hint" {
+        return Ok(Mask::Hint);
+    }
+    match CpuSet::from_hex_mask(text) {
+        Ok(cpus) if cpus.iter().all(|cpu| cpu.0 < CORES) => Ok(Mask::Cpus(cpus.len())),
+        _ => {
+            let wanted = format!("must be `hint` or a hexadecimal mask of {CORES} CPUs");
+            Err(row.error(column, format!("`{text}` {wanted}")))
+        }
+    }
+}
+
+/// A row of the matrix.
+pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let profile = systems.named("hs22-ixgbe");
+    let is_fair = match row.text("codel") {
+        "on" => true,
+        "off" => false,
+        other => return Err(row.error("codel", format!("`{other}` must be `on` or `off`"))),
+    };
+    let limit = match row.text("bql") {
+        "max" => None,
+        text => match text.parse::<u64>() {
+            Ok(bytes) if (1..=1 << 30).contains(&bytes) => Some(Bytes::new(bytes)),
+            _ => {
+                let wanted = "must be `max` or a limit from 1 to 1073741824 byte";
+                return Err(row.error("bql", format!("`{text}` {wanted}")));
+            }
+        },
+    };
+    let (affinity, rps) = (mask(row, "smp_affinity")?, mask(row, "rps")?);
+    // Acknowledgements release data on the CPU that handles them, and that CPU's transmit queue takes it. An
+    // interrupt with several CPUs in its mask goes to the first of them.
+    let (queues, is_spread) = match (affinity, rps) {
+        (Mask::Cpus(0), _) => {
+            return Err(row.error("smp_affinity", "is an empty mask; name at least one CPU"));
+        }
+        (_, Mask::Hint) => (CORES as usize, true),
+        (_, Mask::Cpus(cpus)) if cpus > NARROW => (CORES as usize, true),
+        (_, Mask::Cpus(cpus)) if cpus > 0 => (cpus, false),
+        (Mask::Hint, _) => (CORES as usize, true),
+        (Mask::Cpus(_), _) => (1, false),
+    };
+    let mut server = host("server", Role::Sut, &profile.sut);
+    server.nic.queues = u32::try_from(queues).unwrap_or(CORES);
+    server.nic.irq_cores = (0..server.nic.queues).collect();
+    server.stack.qdisc = if is_fair { Qdisc::FQ_CODEL } else { FIFO };
+    if let Some(most) = limit {
+        server.stack.bql = Some(Bql { least: Bytes::new(0).min(most), most });
+    }
+    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+    let mut client = host("clients", Role::Generator, generator);
+    if is_spread {
+        let wide_rps = !matches!(rps, Mask::Cpus(0));
+        server.stack.send_buffer = SPREAD_WINDOW;
+        let (late, interval) = match (is_fair, wide_rps) {
+            (true, _) => (&mut client, SPREAD_FAIR),
+            (false, false) => (&mut server, SPREAD_FIFO),
+            (false, true) => (&mut server, SPREAD_FIFO_RPS),
+        };
+        late.nic.coalescing.throttle = Throttle::Gate { interval };
+    }
+    let observer = host("observer", Role::Observer, generator);
+    Ok(Experiment {
+        scenario: scenario(profile, vec![server, client, observer]),
+        reading: Reading::Matrix,
+    })
+}
+
+fn scenario(profile: &latput_sim::Profile, hosts: Vec<Host>) -> Scenario {
+    let download = Traffic::Stream { message: Bytes::new(65_536), connections: FLOWS };
+    Scenario {
+        seed: 0,
+        warmup: Nanos::from_ms(700),
+        duration: Nanos::from_ms(500),
+        hosts,
+        network: Network {
+            rate: profile.network.rate,
+            latency: profile.network.latency,
+            latency_jitter_ratio: profile.network.latency_jitter_ratio,
+            mtu: profile.network.mtu,
+            switch: Some(Bytes::new(200_000_000)),
+        },
+        loads: vec![
+            Load::new(SUT, OTHER, download),
+            Load::new(OTHER + 1, SUT, Traffic::Probe { rate_hz: 1_000.0 }),
+        ],
+    }
+}
+
+/// The rate that `sar` shows (transmitted kbyte/s with headers), and ping's summary in milliseconds.
+pub(super) fn read(outcome: &Outcome) -> Vec<Option<Figure>> {
+    let bytes = outcome.hosts[SUT].nic().tx_bytes;
+    let ping = &outcome.loads[1].latency;
+    let ms = |ns: f64| Some(Figure::plain(ns * 1e-6));
+    let at = |q: f64| ms(ping.quantile(q)?.as_ns() as f64);
+    vec![
+        Some(Figure::plain(outcome.per_second(bytes) / 1_024.0)),
+        at(0.0),
+        ping.mean_ns().and_then(ms),
+        at(1.0),
+        ping.stdev_ns().and_then(ms),
+    ]
+}

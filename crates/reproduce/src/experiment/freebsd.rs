@@ -1,0 +1,224 @@
+//! The BSD hosts: ping and idle time by moderation frequency, and device polling against interrupts.
+
+use latput_moderate::e1000::throttle_interval;
+use latput_sim::Outcome;
+use latput_sim::machine::Driver;
+use latput_sim::profile::Profile;
+use latput_sim::scenario::{Host, Load, Network, Scenario, Spacing, Traffic};
+use latput_sim::vector::Throttle;
+use latput_stats::Histogram;
+use latput_trial::observation::Role;
+use latput_units::{Bytes, Nanos};
+
+use super::{Experiment, Figure, OTHER, Reading, SUT, host};
+use crate::row::{Row, RowError};
+use crate::system::Systems;
+
+/// Payload of iperf's datagrams.
+const DATAGRAM: u64 = 1_470;
+/// Length of iperf's reads and writes.
+const IPERF_BUFFER: Bytes = Bytes::new(8_192);
+/// The length of the run whose transfer is printed, as a share of what a megabit is of a `MByte`.
+const MBYTES_OF_10_S: f64 = 10.0 / 8.0 / 1.048_576;
+
+fn pair(profile: &Profile, loads: Vec<Load>) -> Scenario {
+    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+    Scenario {
+        seed: 0,
+        warmup: Nanos::from_ms(300),
+        duration: Nanos::from_ms(1_500),
+        hosts: vec![
+            host("sut", Role::Sut, &profile.sut),
+            host("other", Role::Generator, generator),
+        ],
+        network: Network {
+            rate: profile.network.rate,
+            latency: profile.network.latency,
+            latency_jitter_ratio: profile.network.latency_jitter_ratio,
+            mtu: profile.network.mtu,
+            switch: None,
+        },
+        loads,
+    }
+}
+
+/// A row of the mail on moderation frequency.
+pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let profile = systems.named("dragonfly-em");
+    let quantity = row.text("quantity");
+    let stream =
+        |connections| Load::new(OTHER, SUT, Traffic::Stream { message: IPERF_BUFFER, connections });
+    let (loads, reading) = match (row.text("section"), quantity) {
+        ("ping", "round trip time" | "round trip time, small packet, best case") => {
+            let unit = if row.text("unit") == "us" { 1e3 } else { 1.0 };
+            (vec![Load::new(OTHER, SUT, Traffic::Probe { rate_hz: 997.0 })], Reading::Ping(unit))
+        }
+        ("idle", "CPU idle") => (vec![stream(1)], Reading::Idle),
+        ("idle", text) if text.starts_with("iperf throughput") => {
+            (vec![stream(1)], Reading::Payload(1.0))
+        }
+        (
+            "iperf_p10",
+            "throughput" | "sum of stream throughputs" | "mean per-stream throughput",
+        ) => {
+            let is_sum = row.text("stream_id") == "SUM" || quantity.starts_with("sum");
+            (vec![stream(10)], Reading::Payload(if is_sum { 1.0 } else { 0.1 }))
+        }
+        ("iperf_p10", "transfer") => {
+            let is_sum = row.text("stream_id") == "SUM";
+            let factor = if is_sum { MBYTES_OF_10_S / 1_024.0 } else { MBYTES_OF_10_S / 10.0 };
+            (vec![stream(10)], Reading::Payload(factor))
+        }
+        (section, _) => {
+            let text = format!("`{quantity}` of section `{section}` is no measurement of a run");
+            return Err(row.not_simulated("quantity", text));
+        }
+    };
+    let mut scenario = pair(profile, loads);
+    if row.text("section") != "iperf_p10" {
+        // The 63.5 KByte window and the bus hold the stream at 700 Mbit/s at every setting.
+        for host in &mut scenario.hosts {
+            host.stack.receive_buffer = Bytes::new(65_024);
+        }
+    } else {
+        scenario.network.rate = latput_units::BitsPerSecond::new(1_000_000_000);
+    }
+    let throttle = moderation(row)?;
+    for host in &mut scenario.hosts {
+        host.nic.coalescing.throttle = throttle.unwrap_or(host.nic.coalescing.throttle);
+    }
+    Ok(Experiment { scenario, reading })
+}
+
+/// The column `moderation_hz`; nothing where the default was in force.
+fn moderation(row: &Row<'_>) -> Result<Option<Throttle>, RowError> {
+    let text = row.text("moderation_hz");
+    let best_case = row.text("quantity").contains("best case");
+    Ok(match text {
+        "max" => Some(Throttle::None),
+        "" if best_case => Some(Throttle::None),
+        "" | "default" => None,
+        _ => {
+            let wanted = "must be a frequency from 1 to 1000000, `max`, `default` or empty";
+            let hz = text.parse::<u32>().ok().filter(|hz| (1..=1_000_000).contains(hz));
+            let hz = hz.ok_or_else(|| row.error("moderation_hz", format!("`{text}` {wanted}")))?;
+            Some(Throttle::Gate { interval: throttle_interval(hz) })
+        }
+    })
+}
+
+/// The mean of pings, and where nine in ten of them lie, in milliseconds times `unit`.
+pub(super) fn ping(latency: &Histogram, unit: f64) -> Option<Figure> {
+    let at = |q: f64| Some(latency.quantile(q)?.as_ms_f64() * unit);
+    let value = latency.mean_ns()? * 1e-6 * unit;
+    Some(Figure { value, within: Some((at(0.05)?, at(0.95)?)) })
+}
+
+/// One report of iperf: of which load, by which host, and whether of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Report {
+    load: usize,
+    host: usize,
+    kind: ReportKind,
+    is_polling: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReportKind {
+    Stream,
+    Sent,
+    Received,
+}
+
+/// A row of the text on device polling: the measured system is the server.
+pub(super) fn device_polling(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let profile = systems.named("freebsd-em");
+    let one_of = |column: &str, values: [&str; 2]| match row.text(column) {
+        text if text == values[0] => Ok(false),
+        text if text == values[1] => Ok(true),
+        text => {
+            let wanted = format!("`{text}` must be `{}` or `{}`", values[0], values[1]);
+            Err(row.error(column, wanted))
+        }
+    };
+    let is_polling = one_of("polling", ["off", "on"])?;
+    let host = if one_of("role", ["server", "client"])? { OTHER } else { SUT };
+    let is_reply = one_of("direction", ["client_to_server", "server_to_client"])?;
+    let stream =
+        |from, to| Load::new(from, to, Traffic::Stream { message: IPERF_BUFFER, connections: 1 });
+    let (loads, kind) = match row.text("test") {
+        "tcp_uni" => (vec![stream(OTHER, SUT)], ReportKind::Stream),
+        "tcp_bidir" => (vec![stream(OTHER, SUT), stream(SUT, OTHER)], ReportKind::Stream),
+        "udp_uni" => {
+            let is_sent = row.text("what").starts_with("sent");
+            let kind = if is_sent { ReportKind::Sent } else { ReportKind::Received };
+            (vec![datagrams(row)?], kind)
+        }
+        test => {
+            let wanted = "must be `tcp_uni`, `tcp_bidir` or `udp_uni`";
+            return Err(row.error("test", format!("`{test}` {wanted}")));
+        }
+    };
+    let load = usize::from(is_reply);
+    if load >= loads.len() {
+        let problem = "only test `tcp_bidir` has this direction";
+        return Err(row.error("direction", problem));
+    }
+    let mut scenario = pair(profile, loads);
+    if is_polling {
+        scenario.hosts.iter_mut().for_each(poll);
+    }
+    let report = Report { load, host, kind, is_polling };
+    Ok(Experiment { scenario, reading: Reading::Iperf(report) })
+}
+
+fn datagrams(row: &Row<'_>) -> Result<Load, RowError> {
+    let offered = row.figure("offered_mbit_s")?.filter(|rate| *rate > 0.0).unwrap_or(500.0);
+    let traffic = Traffic::Datagrams {
+        size: Bytes::new(DATAGRAM),
+        rate_pps: (offered * 1e6 / 8.0 / DATAGRAM as f64).clamp(1.0, 1e6),
+        spacing: Spacing::Even,
+        group: 1,
+        receive_batch: 1,
+    };
+    Ok(Load::new(OTHER, SUT, traffic))
+}
+
+/// The kernel polls the NIC on its clock tick; there are no interrupts to throttle.
+fn poll(host: &mut Host) {
+    host.nic.driver = Driver::Polling;
+    host.nic.coalescing.throttle = Throttle::None;
+}
+
+impl Report {
+    pub(super) fn read(&self, outcome: &Outcome) -> Vec<Option<Figure>> {
+        let load = &outcome.loads[self.load];
+        let mbit = |datagrams: u64| 8e-6 * DATAGRAM as f64 * outcome.per_second(datagrams);
+        let rate = match self.kind {
+            ReportKind::Stream => 8e-6 * outcome.per_second(load.received_bytes),
+            ReportKind::Sent => mbit(load.sent),
+            ReportKind::Received => mbit(load.received),
+        };
+        let is_received = self.kind == ReportKind::Received;
+        let loss = 100.0 * (1.0 - load.received as f64 / load.sent.max(1) as f64).max(0.0);
+        let cpu = outcome.hosts[self.host].cpu();
+        let total = (cpu.user + cpu.system + cpu.irq + cpu.softirq + cpu.idle).as_secs_f64();
+        let share = |time: Nanos| 100.0 * time.as_secs_f64() / total;
+        // Polled packets are handled by the network thread, which `top` counts as system.
+        let (system, interrupt) = if self.is_polling {
+            (share(cpu.system + cpu.softirq), share(cpu.irq))
+        } else {
+            (share(cpu.system), share(cpu.irq + cpu.softirq))
+        };
+        let of_received = |value: f64| is_received.then_some(Figure::plain(value));
+        vec![
+            Some(Figure::plain(rate)),
+            of_received(loss),
+            Some(Figure::plain(share(cpu.user))),
+            Some(Figure::plain(system)),
+            Some(Figure::plain(interrupt)),
+            Some(Figure::plain(share(cpu.idle))),
+            of_received(load.jitter_ns * 1e-6),
+        ]
+    }
+}

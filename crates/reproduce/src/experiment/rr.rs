@@ -1,0 +1,93 @@
+//! Requests and responses of one byte: many instances from several generators, one, or two at once.
+
+use latput_sim::scenario::{Load, Traffic, Transport};
+use latput_units::{Bytes, Nanos};
+
+use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
+use crate::row::{Row, RowError};
+use crate::system::{Machine, Systems};
+
+/// netperf's `-b`.
+const BURSTS: std::ops::RangeInclusive<u32> = 0..=10_000;
+const INSTANCES: std::ops::RangeInclusive<u32> = 1..=64;
+
+/// One instance of netperf with messages of one size.
+pub(super) fn requests(from: usize, to: usize, bytes: u64, burst: u32) -> Load {
+    let traffic = Traffic::RequestResponse {
+        transport: Transport::Tcp { nodelay: true },
+        request: Bytes::new(bytes),
+        response: Bytes::new(bytes),
+        burst,
+        connections: 1,
+        think: Nanos::ZERO,
+    };
+    Load::new(from, to, traffic)
+}
+
+/// Instances run on the generators in turn, towards the measured system.
+pub(super) fn aggregate(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let (machine, profile) = systems.of(row)?;
+    let burst = row.needed("first_burst", BURSTS)?;
+    let instances = row.needed("concurrent", INSTANCES)?;
+    let generators = generators(row, machine)?.min(instances) as usize;
+    let [sut, generator] = hosts(row, (machine, profile), false)?;
+    let mut all = vec![sut];
+    all.extend(std::iter::repeat_n(generator, generators));
+    let loads = (0..instances as usize)
+        .map(|instance| requests(OTHER + instance % generators, SUT, 1, burst))
+        .collect();
+    Ok(Experiment { scenario: behind_switch(profile, all, loads), reading: Reading::Transactions })
+}
+
+/// How many machines send: a number, a range (then as many as there are instances, up to its end), or as
+/// many as the machine usually has.
+fn generators(row: &Row<'_>, machine: &Machine) -> Result<u32, RowError> {
+    let text = row.text("load_generators");
+    if text.is_empty() {
+        return Ok(machine.generators);
+    }
+    let most = text.rsplit('-').next().unwrap_or(text);
+    most.parse::<u32>().ok().filter(|count| (1..=64).contains(count)).ok_or_else(|| {
+        row.error("load_generators", format!("`{text}` must be a number from 1 to 64, or a range"))
+    })
+}
+
+/// netperf runs on the measured system, towards the other one.
+pub(super) fn single(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let (machine, profile) = systems.of(row)?;
+    let burst = row.needed("first_burst", BURSTS)?;
+    let instances = row.needed("concurrent", INSTANCES)?;
+    let loads = (0..instances).map(|_| requests(SUT, OTHER, 1, burst)).collect();
+    let hosts = hosts(row, (machine, profile), false)?.into();
+    let mut scenario = behind_switch(profile, hosts, loads);
+    // One transaction at a time: a longer window for as many of them.
+    scenario.duration = Nanos::from_ms(400);
+    Ok(Experiment { scenario, reading: Reading::Transactions })
+}
+
+/// Two instances between a pair of hosts, each on its own CPU; the rows are theirs and their sum.
+pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let (machine, profile) = systems.of(row)?;
+    let burst = super::stream::burst_in_words(row, row.text("workload")).unwrap_or(128);
+    let which = match row.text("row") {
+        "total" => None,
+        "instance" => match row.whole("instance", 1..=2)? {
+            Some(instance) => Some(instance as usize - 1),
+            None => return Err(row.error("instance", "is empty; it must be 1 or 2")),
+        },
+        other => {
+            return Err(row.error("row", format!("`{other}` must be `instance` or `total`")));
+        }
+    };
+    // One saturates the CPU away from the interrupts, the other gets what those leave of theirs: that the
+    // published rates differ by more than two says that neither moved.
+    let bound = |core| Load {
+        from_core: Some(core),
+        to_core: Some(core),
+        ..requests(SUT, OTHER, 1, burst)
+    };
+    let loads = (0..2).map(bound).collect();
+    let hosts = hosts(row, (machine, profile), false)?.into();
+    let scenario = behind_switch(profile, hosts, loads);
+    Ok(Experiment { scenario, reading: Reading::Instance(which) })
+}

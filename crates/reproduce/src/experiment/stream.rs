@@ -1,0 +1,91 @@
+//! Bulk transfer, and the four workloads with processes bound to CPUs.
+
+use latput_sim::scenario::{Host, Load, Traffic};
+use latput_units::{Bytes, Nanos};
+
+use super::rr::requests;
+use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
+use crate::row::{Row, RowError};
+use crate::system::Systems;
+
+/// Sockets of `-s 128K -S 128K`, which Linux doubles.
+const SOCKETS: u32 = 262_144;
+
+/// A profile's buffers say how much of sockets of [`SOCKETS`] carries payload; others have as large a
+/// share.
+fn set_sockets(host: &mut Host, receive: u32, send: u32) {
+    let usable = |of: Bytes, size: u32| {
+        Bytes::new((of.get() * u64::from(size) / u64::from(SOCKETS)).max(2_920))
+    };
+    host.stack.receive_buffer = usable(host.stack.receive_buffer, receive);
+    host.stack.send_buffer = usable(host.stack.send_buffer, send);
+}
+
+/// One TCP stream from the measured system to the other one.
+pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let (machine, profile) = systems.of(row)?;
+    let message = row.whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
+    let receive = row.whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
+    let send = row.whole("send_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
+    let mut hosts = hosts(row, (machine, profile), true)?;
+    for host in &mut hosts {
+        set_sockets(host, receive, send);
+    }
+    let message = Bytes::new(u64::from(message));
+    let loads = vec![Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })];
+    let mut scenario = behind_switch(profile, hosts.into(), loads);
+    scenario.warmup = Nanos::from_ms(120);
+    Ok(Experiment { scenario, reading: Reading::Bytes })
+}
+
+/// netperf and netserver each bound to a CPU.
+pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+    let (machine, profile) = systems.of(row)?;
+    let words = row.text("workload");
+    let is_stream = words.contains("TCP_STREAM");
+    let is_large = words.contains("32K request");
+    let mut hosts = hosts(row, (machine, profile), is_stream || is_large)?;
+    let core = |column: &str, host: usize| {
+        let last = hosts[host].machine.cores - 1;
+        row.needed(column, 0..=last)
+    };
+    let (from_core, to_core) = (core("netperf_cpu", SUT)?, core("netserver_cpu", OTHER)?);
+    if is_stream || is_large {
+        for host in &mut hosts {
+            set_sockets(host, SOCKETS, SOCKETS);
+        }
+    }
+    let load = if is_stream {
+        let message = Bytes::new(32_768);
+        Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })
+    } else if is_large {
+        requests(SUT, OTHER, 32_768, burst_in_words(row, words).unwrap_or(6))
+    } else {
+        let burst = match burst_in_words(row, words) {
+            Some(burst) => burst,
+            None if words.contains("one transaction") => 0,
+            None => {
+                let wanted =
+                    "must name TCP_STREAM, a `first burst N` or one transaction outstanding";
+                return Err(row.error("workload", format!("`{words}` {wanted}")));
+            }
+        };
+        requests(SUT, OTHER, 1, burst)
+    };
+    let load = Load { from_core: Some(from_core), to_core: Some(to_core), ..load };
+    let mut scenario = behind_switch(profile, hosts.into(), vec![load]);
+    scenario.warmup = Nanos::from_ms(if is_stream || is_large { 120 } else { 30 });
+    scenario.duration = Nanos::from_ms(if is_stream || is_large { 120 } else { 250 });
+    let reading = if is_stream { Reading::Bytes } else { Reading::Transactions };
+    Ok(Experiment { scenario, reading })
+}
+
+/// The number after `first burst`, or after `-b` of netperf's options.
+pub(super) fn burst_in_words(row: &Row<'_>, words: &str) -> Option<u32> {
+    let number = |text: &str, after: &str| {
+        let rest = text.split_once(after)?.1.trim_start();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    number(words, "first burst ").or_else(|| number(row.text("netperf_options"), " -b "))
+}

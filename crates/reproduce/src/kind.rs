@@ -1,0 +1,194 @@
+//! The kinds of published files, told apart by their columns, and what each file measured.
+
+use crate::table::Table;
+
+/// One kind of published file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Aggregate request/response rates by burst and instances.
+    RrAggregate,
+    /// Single request/response runs with their CPU.
+    RrSingle,
+    /// Bulk runs with their CPU.
+    Stream,
+    /// Processes bound to CPUs: any of the four workloads.
+    Binding,
+    /// Two request/response instances at once.
+    TwoConcurrent,
+    /// 1000 downloads through one server, by queue discipline, BQL, affinity and RPS.
+    FqCodel,
+    /// Ping and idle time by moderation frequency.
+    PingIdle,
+    /// FreeBSD device polling against interrupts.
+    DevicePolling,
+}
+
+/// A measured column and what its error means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The column in the published file.
+    pub column: &'static str,
+    /// What it is.
+    pub scale: Scale,
+}
+
+/// How a figure is compared with its prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// A rate: relative error.
+    Rate,
+    /// CPU time or utilisation: relative error.
+    Cpu,
+    /// A time: relative error.
+    Time,
+    /// Percentage points.
+    Points,
+}
+
+const fn rate(column: &'static str) -> Measured {
+    Measured { column, scale: Scale::Rate }
+}
+
+const fn cpu(column: &'static str) -> Measured {
+    Measured { column, scale: Scale::Cpu }
+}
+
+const fn time(column: &'static str) -> Measured {
+    Measured { column, scale: Scale::Time }
+}
+
+const fn points(column: &'static str) -> Measured {
+    Measured { column, scale: Scale::Points }
+}
+
+impl Kind {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Self; 8] = [
+        Self::PingIdle,
+        Self::FqCodel,
+        Self::DevicePolling,
+        Self::TwoConcurrent,
+        Self::Binding,
+        Self::Stream,
+        Self::RrSingle,
+        Self::RrAggregate,
+    ];
+
+    /// The kind of a file with this header.
+    pub fn of(table: &Table) -> Option<Self> {
+        let has = |columns: &[&str]| columns.iter().all(|column| table.column(column).is_some());
+        let single = ["util_local_pct", "run_id", "test_len_s", "predicted_util_local_pct"];
+        Self::ALL.into_iter().find(|kind| match kind {
+            Self::RrSingle => {
+                has(kind.distinctive()) && single.iter().any(|name| has(std::slice::from_ref(name)))
+            }
+            _ => has(kind.distinctive()),
+        })
+    }
+
+    /// The columns by which a file of this kind is known.
+    pub const fn distinctive(self) -> &'static [&'static str] {
+        match self {
+            Self::PingIdle => &["section", "moderation_hz", "quantity"],
+            Self::FqCodel => &["codel", "bql", "smp_affinity", "rps"],
+            Self::DevicePolling => &["test", "polling", "role", "direction"],
+            Self::TwoConcurrent => &["row", "instance", "system", "driver"],
+            Self::Binding => &["netperf_cpu", "netserver_cpu", "system", "driver"],
+            Self::Stream => &["send_msg_bytes", "system", "driver"],
+            Self::RrSingle | Self::RrAggregate => {
+                &["first_burst", "concurrent", "system", "driver"]
+            }
+        }
+    }
+
+    /// The name of the published file (of one of them, for [`Self::Binding`]).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RrAggregate => "tcp_rr_aggregate",
+            Self::RrSingle => "tcp_rr_single",
+            Self::Stream => "tcp_stream",
+            Self::Binding => "binding",
+            Self::TwoConcurrent => "two_concurrent",
+            Self::FqCodel => "fq_codel_matrix",
+            Self::PingIdle => "moderation_ping_idle",
+            Self::DevicePolling => "device_polling",
+        }
+    }
+
+    /// What such a file measured, in the order in which an experiment gives its figures.
+    pub const fn measured(self) -> &'static [Measured] {
+        match self {
+            Self::RrAggregate => const { &[rate("trans_per_s")] },
+            Self::RrSingle => {
+                const {
+                    &[
+                        rate("trans_per_s"),
+                        cpu("util_local_pct"),
+                        cpu("util_remote_pct"),
+                        cpu("sd_local_us_per_tran"),
+                        cpu("sd_remote_us_per_tran"),
+                    ]
+                }
+            }
+            Self::Stream => {
+                const {
+                    &[
+                        rate("throughput_mbit_s"),
+                        cpu("util_local_pct"),
+                        cpu("util_remote_pct"),
+                        cpu("sd_local_us_per_kb"),
+                        cpu("sd_remote_us_per_kb"),
+                    ]
+                }
+            }
+            Self::Binding => {
+                const {
+                    &[
+                        rate("rate"),
+                        cpu("util_local_pct"),
+                        cpu("util_remote_pct"),
+                        cpu("sd_local"),
+                        cpu("sd_remote"),
+                    ]
+                }
+            }
+            Self::TwoConcurrent => {
+                const { &[rate("trans_per_s"), cpu("util_local_pct"), cpu("util_remote_pct")] }
+            }
+            Self::FqCodel => {
+                const {
+                    &[
+                        rate("bw_kbytes_s"),
+                        time("ping_min_ms"),
+                        time("ping_avg_ms"),
+                        time("ping_max_ms"),
+                        time("ping_mdev_ms"),
+                    ]
+                }
+            }
+            Self::PingIdle => const { &[time("value")] },
+            Self::DevicePolling => {
+                const {
+                    &[
+                        rate("throughput_mbit_s"),
+                        points("loss_pct"),
+                        points("cpu_user_pct"),
+                        points("cpu_system_pct"),
+                        points("cpu_interrupt_pct"),
+                        points("cpu_idle_pct"),
+                        time("jitter_ms"),
+                    ]
+                }
+            }
+        }
+    }
+
+    /// The name of the column that a prediction of `measured` goes to.
+    pub fn predicted_column(self, measured: &Measured) -> String {
+        if self.measured().len() == 1 {
+            String::from("predicted")
+        } else {
+            format!("predicted_{}", measured.column)
+        }
+    }
+}

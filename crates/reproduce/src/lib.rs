@@ -1,0 +1,25 @@
+//! The published experiments: from the rows of their files to simulated predictions.
+//!
+//! Pure: texts in, predictions out; running jobs in parallel is for the edge. No published figure is read
+//! when a prediction is made: a row says what was measured, the profile and the simulation say the rest.
+
+pub mod anomaly;
+pub mod calibrate;
+pub mod cells;
+pub mod experiment;
+pub mod html;
+pub mod kind;
+pub mod predict;
+pub mod published;
+pub mod row;
+pub mod setting;
+pub mod system;
+pub mod table;
+pub mod target;
+
+pub use cells::CellFile;
+pub use experiment::Experiment;
+pub use kind::Kind;
+pub use row::{Row, RowError};
+pub use system::Systems;
+pub use table::Table;

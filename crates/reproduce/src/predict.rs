@@ -1,0 +1,57 @@
+//! Predictions with their band: several seeds of one experiment, summarised.
+
+use crate::experiment::{Experiment, Figure};
+
+/// A predicted figure and where nine in ten runs like it lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Mean over the seeds.
+    pub value: f64,
+    /// Lower end of the 90 % band over seeds and start phases.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// Two-sided 90 % quantile of Student's t for 1 to 30 degrees of freedom.
+const T90: [f64; 30] = [
+    6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
+    1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,
+    1.703, 1.701, 1.699, 1.697,
+];
+
+/// Summarises the runs of one experiment under several seeds: one prediction per measured column, `None`
+/// where a row does not measure it.
+pub fn summarise(runs: &[Vec<Option<Figure>>]) -> Vec<Option<Prediction>> {
+    let columns = runs.first().map_or(0, Vec::len);
+    (0..columns).map(|column| prediction(runs.iter().map(|run| run[column]))).collect()
+}
+
+/// Runs an experiment with seeds 0 to `seeds`, one after the other.
+pub fn predict(
+    experiment: &Experiment,
+    seeds: u64,
+) -> Result<Vec<Option<Prediction>>, latput_sim::Invalid> {
+    let runs: Result<Vec<_>, _> = (0..seeds).map(|seed| experiment.run(seed)).collect();
+    Ok(summarise(&runs?))
+}
+
+fn prediction(figures: impl Iterator<Item = Option<Figure>>) -> Option<Prediction> {
+    let figures: Vec<Figure> = figures.collect::<Option<Vec<Figure>>>()?;
+    let count = figures.len() as f64;
+    let mean_of = |part: &dyn Fn(&Figure) -> f64| figures.iter().map(part).sum::<f64>() / count;
+    let mean = mean_of(&|figure| figure.value);
+    if figures.iter().all(|figure| figure.within.is_some()) {
+        let end = |pick: fn((f64, f64)) -> f64| {
+            mean_of(&|figure| figure.within.map_or(figure.value, pick))
+        };
+        return Some(Prediction { value: mean, low: end(|ends| ends.0), high: end(|ends| ends.1) });
+    }
+    let Some(freedom) = figures.len().checked_sub(2) else {
+        return Some(Prediction { value: mean, low: mean, high: mean });
+    };
+    let squares = figures.iter().map(|figure| (figure.value - mean).powi(2)).sum::<f64>();
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let half = T90[freedom.min(T90.len() - 1)] * deviation * (1.0 + 1.0 / count).sqrt();
+    Some(Prediction { value: mean, low: (mean - half).max(0.0), high: mean + half })
+}

@@ -1,0 +1,230 @@
+//! The published files and how well each of their figures is predicted.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::anomaly::Anomalies;
+use crate::calibrate::Errors;
+use crate::cells::{CellFile, CellsError, RowPrediction};
+use crate::kind::{Kind, Scale};
+use crate::row::Row;
+use crate::system::Systems;
+
+/// The published files of cells, by name. Nothing but their printing beside predictions depends on them.
+pub const FILES: [(&str, &str); 11] = [
+    ("tcp_rr_aggregate", include_str!("../../../data/published/tcp_rr_aggregate.csv")),
+    ("tcp_rr_single", include_str!("../../../data/published/tcp_rr_single.csv")),
+    ("tcp_stream", include_str!("../../../data/published/tcp_stream.csv")),
+    ("binding_rr_single", include_str!("../../../data/published/binding_rr_single.csv")),
+    (
+        "binding_rr_aggregate_b128",
+        include_str!("../../../data/published/binding_rr_aggregate_b128.csv"),
+    ),
+    ("binding_rr_32k_bidir", include_str!("../../../data/published/binding_rr_32k_bidir.csv")),
+    ("binding_tcp_stream", include_str!("../../../data/published/binding_tcp_stream.csv")),
+    ("two_concurrent", include_str!("../../../data/published/two_concurrent.csv")),
+    ("fq_codel_matrix", include_str!("../../../data/published/fq_codel_matrix.csv")),
+    ("moderation_ping_idle", include_str!("../../../data/published/moderation_ping_idle.csv")),
+    ("device_polling", include_str!("../../../data/published/device_polling.csv")),
+];
+
+/// Every published figure with its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reproduction {
+    /// Version of this document's shape: 1.
+    pub schema: u32,
+    /// The figures, in the order of the files.
+    pub figures: Vec<ReproducedFigure>,
+    /// Errors by table and column, anomalies left out.
+    pub tables: Vec<TableErrors>,
+    /// What is asked of the predictions, and whether it holds.
+    pub targets: Vec<Target>,
+}
+
+/// One published figure.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReproducedFigure {
+    /// The file, without its ending.
+    pub file: String,
+    /// The table, run or section in it.
+    pub table: String,
+    /// The row of the file, from 1.
+    pub row: usize,
+    /// The row in words.
+    pub what: String,
+    /// The column.
+    pub column: String,
+    /// As published.
+    pub published: f64,
+    /// As predicted.
+    pub predicted: f64,
+    /// Lower end of the 90 % band over seeds and start phases.
+    pub predicted_lo: f64,
+    /// Upper end.
+    pub predicted_hi: f64,
+    /// Predicted over published, less one; for columns in per cent of CPU time or loss, the difference in
+    /// points over 100.
+    pub error_ratio: f64,
+    /// Why no sound model should follow it, if it is listed as an anomaly.
+    pub anomaly: Option<String>,
+}
+
+/// Errors of one column of one table.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableErrors {
+    /// The file.
+    pub file: String,
+    /// The table, or empty for all of the file.
+    pub table: String,
+    /// `rate`, `cpu`, `time` or `points`.
+    pub scale: String,
+    /// How many figures.
+    pub figures: usize,
+    /// Median of the absolute errors.
+    pub median_error_ratio: f64,
+    /// Their 90th percentile.
+    pub p90_error_ratio: f64,
+}
+
+/// One demand on the predictions.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// What.
+    pub name: String,
+    /// At most.
+    pub wanted: String,
+    /// Seen.
+    pub seen: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// A published file, ready to be predicted.
+pub fn file(name: &str, systems: &Systems) -> Option<Result<CellFile, CellsError>> {
+    let (_, text) = FILES.iter().find(|(file, _)| *file == name)?;
+    Some(CellFile::read(text, systems))
+}
+
+/// The columns that tell the rows of a table apart.
+const TELLING: [&str; 16] = [
+    "first_burst",
+    "concurrent",
+    "netperf_cpu",
+    "netserver_cpu",
+    "instance",
+    "moderation_hz",
+    "stream_id",
+    "quantity",
+    "polling",
+    "role",
+    "direction",
+    "codel",
+    "bql",
+    "smp_affinity",
+    "rps",
+    "row_id",
+];
+
+/// Puts published figures and predictions side by side.
+pub fn compare(files: &[(&str, &CellFile, &[Option<RowPrediction>])]) -> Reproduction {
+    let anomalies = Anomalies::shipped();
+    let mut figures = Vec::new();
+    for (name, file, predictions) in files {
+        for (idx, predicted) in predictions.iter().enumerate() {
+            let row = Row::new(&file.table, idx);
+            let Some(predicted) = predicted else { continue };
+            for (measured, prediction) in file.kind.measured().iter().zip(predicted) {
+                let published = row.figure(measured.column).ok().flatten();
+                let (Some(published), Some(prediction)) = (published, prediction) else { continue };
+                let scale = scale_of(file.kind, measured.scale, &row);
+                if published <= 0.0 && scale != Scale::Points {
+                    continue;
+                }
+                let error_ratio = match scale {
+                    Scale::Points => (prediction.value - published) / 100.0,
+                    _ => prediction.value / published - 1.0,
+                };
+                figures.push(ReproducedFigure {
+                    file: (*name).to_owned(),
+                    table: table_of(&row).to_owned(),
+                    row: idx + 1,
+                    what: words(&row),
+                    column: measured.column.to_owned(),
+                    published,
+                    predicted: prediction.value,
+                    predicted_lo: prediction.low,
+                    predicted_hi: prediction.high,
+                    error_ratio,
+                    anomaly: anomalies.of(&row).map(|anomaly| anomaly.reason.clone()),
+                });
+            }
+        }
+    }
+    let tables = tables(&figures);
+    let targets = crate::target::all(&figures);
+    Reproduction { schema: 1, figures, tables, targets }
+}
+
+/// Idle time is a share although its column holds times too.
+fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
+    if kind == Kind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
+}
+
+fn table_of<'a>(row: &Row<'a>) -> &'a str {
+    let columns = ["table_id", "run_id", "test", "section", "row_id"];
+    columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
+}
+
+fn words(row: &Row<'_>) -> String {
+    let named = |column: &&str| {
+        let value = row.text(column);
+        (!value.is_empty()).then(|| format!("{column} {value}"))
+    };
+    TELLING.iter().filter_map(named).collect::<Vec<_>>().join(", ")
+}
+
+/// The scale of a column, as documents call it.
+pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
+    let column = figure.column.as_str();
+    if column.starts_with("util") || column.starts_with("sd_") {
+        "cpu"
+    } else if column.starts_with("cpu_") || column == "loss_pct" || figure.what.contains("CPU idle")
+    {
+        "points"
+    } else if column.ends_with("_ms") || figure.what.contains("round trip") {
+        "time"
+    } else {
+        "rate"
+    }
+}
+
+fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
+    let mut groups = std::collections::BTreeMap::<(usize, &str, &str), Vec<f64>>::new();
+    for figure in figures.iter().filter(|figure| figure.anomaly.is_none()) {
+        let file = FILES.iter().position(|(name, _)| *name == figure.file).unwrap_or(FILES.len());
+        let is_table = figure.table.len() != 3 || figure.table.starts_with(['A', 'B']);
+        let table = if is_table { figure.table.as_str() } else { "" };
+        let scale = scale_name(figure);
+        if !table.is_empty() {
+            groups.entry((file, table, scale)).or_default().push(figure.error_ratio);
+        }
+        groups.entry((file, "~", scale)).or_default().push(figure.error_ratio);
+        groups.entry((FILES.len() + 1, "~", scale)).or_default().push(figure.error_ratio);
+    }
+    let errors = |((file, table, scale), errors): ((usize, &str, &str), Vec<f64>)| {
+        let errors = Errors::of(errors)?;
+        Some(TableErrors {
+            file: FILES.get(file).map_or("all", |(name, _)| name).to_owned(),
+            table: if table == "~" { String::new() } else { table.to_owned() },
+            scale: scale.to_owned(),
+            figures: errors.count,
+            median_error_ratio: errors.median,
+            p90_error_ratio: errors.p90,
+        })
+    };
+    groups.into_iter().filter_map(errors).collect()
+}

@@ -1,0 +1,146 @@
+//! Which profile stands for which published machine.
+
+use std::collections::BTreeMap;
+
+use latput_sim::Profile;
+use serde::Deserialize;
+
+use crate::kind::Kind;
+use crate::row::{Row, RowError};
+use crate::setting::Throttling;
+
+/// The shipped profiles that published machines use.
+const SHIPPED: &[&str] = &[
+    include_str!("../../../data/systems/bl25p-tg3.toml"),
+    include_str!("../../../data/systems/dragonfly-em.toml"),
+    include_str!("../../../data/systems/freebsd-em.toml"),
+    include_str!("../../../data/systems/hs22-ixgbe.toml"),
+    include_str!("../../../data/systems/rx1600-e1000.toml"),
+    include_str!("../../../data/systems/rx1600-tg3-2.6.8.toml"),
+    include_str!("../../../data/systems/rx1600-tg3-2.6.12.toml"),
+    include_str!("../../../data/systems/rx1620-e1000.toml"),
+    include_str!("../../../data/systems/rx1620-e1000-7.toml"),
+    include_str!("../../../data/systems/rx1620-s2io.toml"),
+];
+const MACHINES: &str = include_str!("../../../data/machines.toml");
+
+/// The published machines and their profiles.
+#[derive(Clone, Debug)]
+pub struct Systems {
+    machines: Vec<Machine>,
+    profiles: BTreeMap<String, Profile>,
+}
+
+/// One published machine, as rows name it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The column `system`.
+    pub system: String,
+    /// The column `driver`.
+    pub driver: String,
+    /// Beginnings of the column `driver_version`; empty for any.
+    #[serde(default)]
+    pub driver_versions: Vec<String>,
+    /// Its profile.
+    pub profile: String,
+    /// Most load generators, one instance each, then in turn.
+    #[serde(default = "one")]
+    pub generators: u32,
+    /// Whether the other hosts have the setting of the measured one unless the text says otherwise.
+    #[serde(default)]
+    pub set_alike: bool,
+    /// `rx-frames` of the other hosts while the measured one has a receive delay of its own.
+    #[serde(default)]
+    pub others_rx_frames: Option<u32>,
+    /// The driver's default `InterruptThrottleRate` where it is not the profile's.
+    #[serde(default)]
+    pub default_throttle: Option<u32>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Machines {
+    machine: Vec<Machine>,
+}
+
+impl Systems {
+    /// The shipped ones.
+    pub fn shipped() -> Self {
+        let machines: Machines =
+            toml::from_str(MACHINES).expect("the table of machines is shipped and tested");
+        let profile = |text: &&str| {
+            let profile: Profile =
+                toml::from_str(text).expect("the profiles are shipped and tested");
+            (profile.name.clone(), profile)
+        };
+        let profiles = SHIPPED.iter().map(profile).collect();
+        Self { machines: machines.machine, profiles }
+    }
+
+    /// Takes `profile` in place of the shipped one of that name.
+    pub fn replace(&mut self, profile: Profile) {
+        self.profiles.insert(profile.name.clone(), profile);
+    }
+
+    /// A profile by name.
+    pub fn profile(&self, name: &str) -> Option<&Profile> {
+        self.profiles.get(name)
+    }
+
+    /// The names of the profiles.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.profiles.keys().map(String::as_str)
+    }
+
+    /// The machine of a row and its profile.
+    pub fn of(&self, row: &Row<'_>) -> Result<(&Machine, &Profile), RowError> {
+        let [system, driver, version] = ["system", "driver", "driver_version"].map(|c| row.text(c));
+        let matches = |machine: &&Machine| {
+            let any = machine.driver_versions.is_empty();
+            machine.system == system
+                && machine.driver == driver
+                && (any || machine.driver_versions.iter().any(|from| version.starts_with(from)))
+        };
+        let machine = self.machines.iter().find(matches).ok_or_else(|| {
+            let known = self.machines.iter().map(|m| format!("{} with {}", m.system, m.driver));
+            let known: std::collections::BTreeSet<String> = known.collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            row.unknown_machine(
+                "system",
+                format!(
+                    "no profile for the machine `{system}`, driver `{driver}` {version}, kernel `{}`; \
+                     there are: {known}",
+                    row.text("kernel")
+                ),
+            )
+        })?;
+        Ok((machine, self.named(&machine.profile)))
+    }
+
+    /// The name of the profile that a row of this kind uses.
+    pub fn profile_of(&self, kind: Kind, row: &Row<'_>) -> Result<&str, RowError> {
+        match kind {
+            Kind::FqCodel => Ok("hs22-ixgbe"),
+            Kind::PingIdle => Ok("dragonfly-em"),
+            Kind::DevicePolling => Ok("freebsd-em"),
+            _ => Ok(&self.of(row)?.0.profile),
+        }
+    }
+
+    /// The profile that stands for a file without columns for the machine.
+    pub fn named(&self, name: &str) -> &Profile {
+        self.profiles.get(name).expect("every machine's profile is shipped; a test sees to it")
+    }
+}
+
+impl Machine {
+    /// The driver's default throttle where the profile has another.
+    pub fn default_throttle(&self) -> Option<Throttling> {
+        self.default_throttle.map(Throttling::from_parameter)
+    }
+}

@@ -1,0 +1,198 @@
+//! Comma-separated tables as the published files are: a header, quoted fields, LF or CRLF.
+
+use std::fmt::Write;
+
+/// No published file comes near this.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A header and rows of the same length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// The rows, each as long as the header.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Why a text is not such a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// Longer than anything published.
+    #[error("the file has {0} bytes, at most {MOST_BYTES} are read")]
+    TooLarge(usize),
+    /// Nothing but white space.
+    #[error("the file is empty; it needs a header line with the names of the columns")]
+    Empty,
+    /// A column name that appears twice would make values ambiguous.
+    #[error("the header names column `{0}` twice; rename one of them")]
+    TwiceNamed(String),
+    /// Short or long row.
+    #[error(
+        "row {row} (line {line}) has {found} fields, the header has {wanted}; quote a field that holds a comma"
+    )]
+    Ragged {
+        /// Counted from 1, without the header.
+        row: usize,
+        /// Counted from 1.
+        line: usize,
+        /// How many fields it has.
+        found: usize,
+        /// How many the header has.
+        wanted: usize,
+    },
+    /// A quoted field without its end.
+    #[error("line {0}: a quoted field does not end")]
+    OpenQuote(usize),
+}
+
+impl Table {
+    /// Reads a table.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
+        if text.len() > MOST_BYTES {
+            return Err(TableError::TooLarge(text.len()));
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut records = Records { rest: text, line: 1 };
+        let (_, header) = records.next_record()?.ok_or(TableError::Empty)?;
+        let mut seen = std::collections::BTreeSet::new();
+        if let Some(name) = header.iter().find(|name| !seen.insert(name.as_str())) {
+            return Err(TableError::TwiceNamed(name.clone()));
+        }
+        let mut rows = Vec::new();
+        while let Some((line, row)) = records.next_record()? {
+            if row.len() != header.len() {
+                let (found, wanted) = (row.len(), header.len());
+                return Err(TableError::Ragged { row: rows.len() + 1, line, found, wanted });
+            }
+            rows.push(row);
+        }
+        Ok(Self { header, rows })
+    }
+
+    /// The index of a column.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.header.iter().position(|column| column == name)
+    }
+
+    /// The table as text, with LF line ends.
+    pub fn to_csv(&self) -> String {
+        let mut text = String::new();
+        for record in std::iter::once(&self.header).chain(&self.rows) {
+            for (idx, field) in record.iter().enumerate() {
+                if idx > 0 {
+                    text.push(',');
+                }
+                if field.contains([',', '"', '\n', '\r']) {
+                    let _ = write!(text, "\"{}\"", field.replace('"', "\"\""));
+                } else {
+                    text.push_str(field);
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+struct Records<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl Records<'_> {
+    /// The next record that is not an empty line, with the line it begins on.
+    fn next_record(&mut self) -> Result<Option<(usize, Vec<String>)>, TableError> {
+        loop {
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
+            let line = self.line;
+            let record = self.record()?;
+            if record.len() > 1 || !record[0].trim().is_empty() {
+                return Ok(Some((line, record)));
+            }
+        }
+    }
+
+    fn record(&mut self) -> Result<Vec<String>, TableError> {
+        let mut fields = Vec::new();
+        loop {
+            let (field, ended_by) = self.field()?;
+            fields.push(field);
+            if ended_by != Some(',') {
+                return Ok(fields);
+            }
+        }
+    }
+
+    /// One field, and the comma or line end after it.
+    fn field(&mut self) -> Result<(String, Option<char>), TableError> {
+        let mut field = String::new();
+        let began = self.line;
+        let mut quoted = false;
+        let mut chars = self.rest.char_indices().peekable();
+        let mut ended_by = None;
+        let mut consumed = self.rest.len();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' if quoted && chars.peek().is_some_and(|(_, next)| *next == '"') => {
+                    chars.next();
+                    field.push('"');
+                }
+                '"' if quoted => quoted = false,
+                '"' if field.is_empty() => quoted = true,
+                ',' | '\n' if !quoted => {
+                    (ended_by, consumed) = (Some(c), at + 1);
+                    break;
+                }
+                '\r' if !quoted && chars.peek().is_none_or(|(_, next)| *next == '\n') => {}
+                _ => {
+                    self.line += usize::from(c == '\n');
+                    field.push(c);
+                }
+            }
+        }
+        if quoted {
+            return Err(TableError::OpenQuote(began));
+        }
+        self.line += usize::from(ended_by == Some('\n'));
+        self.rest = &self.rest[consumed..];
+        Ok((field, ended_by))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_survives_reading_and_writing() {
+        let text = "a,b,c\n1,\"x, \"\"y\"\"\",\n,\"two\nlines\",3\n";
+        let table = Table::parse(text).unwrap();
+        assert_eq!(table.rows[0], ["1", "x, \"y\"", ""]);
+        assert_eq!(table.rows[1], ["", "two\nlines", "3"]);
+        assert_eq!(table.to_csv(), text);
+    }
+
+    #[test]
+    fn other_line_ends_and_a_byte_order_mark_are_read() {
+        let table = Table::parse("\u{feff}a,b\r\n1,2\r\n\r\n3,4").unwrap();
+        assert_eq!(table.header, ["a", "b"]);
+        assert_eq!(table.rows, [["1", "2"], ["3", "4"]]);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused_with_its_place() {
+        check("", "the file is empty");
+        check(" \n\n", "the file is empty");
+        check("a,b\n1,2\n3\n", "row 2 (line 3) has 1 fields, the header has 2");
+        check("a,b,a\n", "names column `a` twice");
+        check("a,b\n1,\"2\n3", "line 2: a quoted field does not end");
+    }
+
+    #[track_caller]
+    fn check(text: &str, message: &str) {
+        let error = Table::parse(text).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}

@@ -1,0 +1,157 @@
+//! What is asked of the predictions of published figures, each demand with a name.
+
+use crate::calibrate::Errors;
+use crate::published::{ReproducedFigure, Target, scale_name};
+
+/// Every demand that these figures can answer.
+pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
+    let rr = |figure: &ReproducedFigure| {
+        figure.file.starts_with("tcp_rr_") || figure.file.starts_with("binding_rr_")
+    };
+    let is_bulk = |figure: &ReproducedFigure| figure.file.contains("tcp_stream");
+    let is_large = |figure: &ReproducedFigure| figure.file.contains("32k_bidir");
+    let scale = |figure: &ReproducedFigure, name: &str| scale_name(figure) == name;
+    let mut targets = Vec::new();
+    targets.extend(relative("request/response rates, in sample", figures, (0.04, 0.10), |it| {
+        rr(it) && !is_large(it) && scale(it, "rate")
+    }));
+    targets.extend(relative(
+        "CPU of request/response and bulk runs",
+        figures,
+        (0.08, 0.20),
+        |it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
+    ));
+    targets.extend(relative("bulk and 32 KB rates", figures, (0.02, 0.05), |it| {
+        (is_bulk(it) || is_large(it)) && scale(it, "rate")
+    }));
+    let ping: Vec<_> = figures.iter().filter(|it| it.what.contains("round trip time")).collect();
+    if !ping.is_empty() {
+        let inside = ping
+            .iter()
+            .filter(|it| {
+                // A pair of hosts without moderation has next to no spread: half a microsecond is as printed.
+                let slack = 0.02 * it.published;
+                (it.predicted_lo - slack..=it.predicted_hi + slack).contains(&it.published)
+            })
+            .count();
+        targets.push(Target {
+            name: String::from("ping by moderation frequency inside the 5-95 % band"),
+            wanted: format!("{} of {}", ping.len(), ping.len()),
+            seen: format!("{inside} of {}", ping.len()),
+            holds: inside == ping.len(),
+        });
+    }
+    targets.extend(within("idle CPU by moderation frequency", figures, 3.0, |it| {
+        it.what.contains("CPU idle")
+    }));
+    let polling = |it: &ReproducedFigure| it.file == "device_polling";
+    let is_server = |it: &ReproducedFigure| it.what.contains("role server");
+    targets.extend(most("UDP delivered, polling on and off", figures, 0.10, |it| {
+        polling(it) && it.table == "udp_uni" && is_server(it) && it.column == "throughput_mbit_s"
+    }));
+    targets.extend(within("UDP loss, polling on and off", figures, 6.0, |it| {
+        polling(it) && is_server(it) && it.column == "loss_pct"
+    }));
+    targets.extend(most("TCP rates, polling on and off", figures, 0.20, |it| {
+        polling(it) && it.table != "udp_uni" && it.column == "throughput_mbit_s"
+    }));
+    targets.extend(within("interrupt share of the server's CPU", figures, 10.0, |it| {
+        polling(it) && is_server(it) && it.column == "cpu_interrupt_pct"
+    }));
+    targets.extend(classes("classes of the fq_codel matrix: rate", figures, "bw_kbytes_s", |it| {
+        let gbit = it * 1_024.0 * 8e-9;
+        if gbit > 9.0 {
+            3
+        } else if gbit >= 4.0 {
+            2
+        } else {
+            1
+        }
+    }));
+    targets.extend(classes(
+        "classes of the fq_codel matrix: mean ping",
+        figures,
+        "ping_avg_ms",
+        |it| {
+            if it < 5.5 {
+                1
+            } else if it <= 50.0 {
+                2
+            } else {
+                3
+            }
+        },
+    ));
+    targets
+}
+
+type Pick<'a> = &'a dyn Fn(&ReproducedFigure) -> bool;
+
+fn errors(figures: &[ReproducedFigure], pick: Pick<'_>) -> Option<(Errors, f64)> {
+    let picked = figures.iter().filter(|it| it.anomaly.is_none() && pick(it));
+    let errors: Vec<f64> = picked.map(|it| it.error_ratio.abs()).collect();
+    let largest = errors.iter().copied().fold(0.0, f64::max);
+    Some((Errors::of(errors)?, largest))
+}
+
+fn relative(
+    name: &str,
+    figures: &[ReproducedFigure],
+    (median, p90): (f64, f64),
+    pick: impl Fn(&ReproducedFigure) -> bool,
+) -> Option<Target> {
+    let (seen, _) = errors(figures, &pick)?;
+    Some(Target {
+        name: name.to_owned(),
+        wanted: format!("{:.0} % / {:.0} %", 100.0 * median, 100.0 * p90),
+        seen: format!("{:.1} % / {:.1} % of {}", 100.0 * seen.median, 100.0 * seen.p90, seen.count),
+        holds: seen.median <= median && seen.p90 <= p90,
+    })
+}
+
+fn most(
+    name: &str,
+    figures: &[ReproducedFigure],
+    limit: f64,
+    pick: impl Fn(&ReproducedFigure) -> bool,
+) -> Option<Target> {
+    let (_, largest) = errors(figures, &pick)?;
+    Some(Target {
+        name: name.to_owned(),
+        wanted: format!("within {:.0} %", 100.0 * limit),
+        seen: format!("largest error {:.1} %", 100.0 * largest),
+        holds: largest <= limit,
+    })
+}
+
+fn within(
+    name: &str,
+    figures: &[ReproducedFigure],
+    points: f64,
+    pick: impl Fn(&ReproducedFigure) -> bool,
+) -> Option<Target> {
+    let (_, largest) = errors(figures, &pick)?;
+    Some(Target {
+        name: name.to_owned(),
+        wanted: format!("within {points:.0} points"),
+        seen: format!("largest difference {:.1} points", 100.0 * largest),
+        holds: 100.0 * largest <= points,
+    })
+}
+
+fn classes(
+    name: &str,
+    figures: &[ReproducedFigure],
+    column: &str,
+    class: impl Fn(f64) -> u8,
+) -> Option<Target> {
+    let rows: Vec<_> =
+        figures.iter().filter(|it| it.column == column && it.anomaly.is_none()).collect();
+    let right = rows.iter().filter(|it| class(it.published) == class(it.predicted)).count();
+    (!rows.is_empty()).then(|| Target {
+        name: name.to_owned(),
+        wanted: format!("{} of {}", rows.len(), rows.len()),
+        seen: format!("{right} of {}", rows.len()),
+        holds: right == rows.len(),
+    })
+}

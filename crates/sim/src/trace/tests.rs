@@ -1,0 +1,95 @@
+//! What a trace must hold.
+
+use latput_units::{Bytes, Nanos};
+
+use super::*;
+use crate::scenario::{Host, Load, Network, Traffic, Transport};
+use crate::vector::{Coalescing, Throttle};
+
+#[test]
+fn a_trace_changes_nothing_in_the_outcome() {
+    let traced = record(&scenario()).expect("sound");
+    let mut plain = Simulation::new(&scenario()).expect("sound");
+    plain.advance(scenario().warmup);
+    let plain = plain.advance(scenario().duration);
+    assert_eq!(Outcome { events: 0, ..traced.outcome }, Outcome { events: 0, ..plain });
+}
+
+#[test]
+fn every_packet_is_captured_where_it_leaves_and_where_it_arrives() {
+    let trace = record(&scenario()).expect("sound");
+    let counted: u64 =
+        trace.outcome.hosts.iter().map(|host| host.nic().rx_packets + host.nic().tx_packets).sum();
+    assert!(counted > 100);
+    assert_eq!(trace.packets() as u64, counted);
+    let blocks = blocks(&trace.pcapng());
+    assert_eq!(blocks[0], 0x0a0d_0d0a);
+    assert_eq!(blocks.iter().filter(|kind| **kind == 1).count(), 2);
+    assert_eq!(blocks.iter().filter(|kind| **kind == 6).count() as u64, counted);
+}
+
+#[test]
+fn the_timeline_is_json_with_an_arrow_for_each_packet_that_waited() {
+    let trace = record(&scenario()).expect("sound");
+    let text = trace.timeline();
+    let count = |phase: &str| text.matches(&format!("\"ph\":\"{phase}\"")).count();
+    assert!(count("s") > 50);
+    assert!(count("f") <= count("s") && count("f") * 10 > count("s") * 9, "arrows end");
+    assert!(text.contains("hardirq") && text.contains("softirq") && text.contains("client"));
+    assert!(text.starts_with('{') && text.ends_with("]}\n") && !text.contains(",\n]"));
+    assert_eq!(text.matches('{').count(), text.matches('}').count());
+}
+
+#[test]
+fn a_long_run_is_cut_and_says_so() {
+    let mut long = scenario();
+    long.duration = Nanos::from_s(2);
+    let trace = record(&long).expect("sound");
+    assert!(trace.is_cut());
+    assert_eq!(trace.packets(), MOST_PACKETS);
+}
+
+/// The kinds of a file's blocks, each checked to have its length at both ends.
+#[track_caller]
+fn blocks(mut file: &[u8]) -> Vec<u32> {
+    let number = |at: usize, file: &[u8]| {
+        u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes"))
+    };
+    let mut kinds = Vec::new();
+    while !file.is_empty() {
+        let length = number(4, file) as usize;
+        assert_eq!(length % 4, 0);
+        assert_eq!(number(length - 4, file) as usize, length);
+        kinds.push(number(0, file));
+        file = &file[length..];
+    }
+    kinds
+}
+
+fn scenario() -> Scenario {
+    let traffic = Traffic::RequestResponse {
+        transport: Transport::Tcp { nodelay: true },
+        request: Bytes::new(1),
+        response: Bytes::new(1),
+        burst: 3,
+        connections: 1,
+        think: Nanos::ZERO,
+    };
+    let mut host = Host::default();
+    let throttle = Throttle::HoldOff { interval: Nanos::from_us(20) };
+    host.nic.coalescing = Coalescing { throttle, ..Coalescing::default() };
+    host.machine.costs.interrupt = Nanos::from_us(1);
+    host.machine.costs.rx_packet = Nanos::from_ns(500);
+    host.machine.costs.syscall = Nanos::from_ns(300);
+    Scenario {
+        seed: 1,
+        warmup: Nanos::from_ms(2),
+        duration: Nanos::from_ms(2),
+        hosts: vec![
+            Host { name: String::from("generator"), ..host.clone() },
+            Host { name: String::from("sut"), ..host },
+        ],
+        network: Network::default(),
+        loads: vec![Load::new(0, 1, traffic)],
+    }
+}

@@ -1,0 +1,137 @@
+//! Trace events in JSON ("Trace Event Format", which Chrome and Perfetto read): times in microseconds with
+//! three digits after the point, so whole nanoseconds.
+
+use std::fmt::Write;
+
+use super::{Log, Mark, Slice};
+use crate::agenda::Time;
+use crate::core::Level;
+use crate::scenario::Scenario;
+
+/// Threads of a host's timeline from here on are its NIC queues; below are its cores.
+const FIRST_QUEUE: usize = 10_000;
+/// How long the arrival of a packet is drawn.
+const ARRIVAL_NS: Time = 20;
+
+/// The whole document.
+pub(super) fn write(scenario: &Scenario, log: &Log) -> String {
+    let mut out = Events { text: String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n") };
+    for (idx, host) in scenario.hosts.iter().enumerate() {
+        out.name(idx, None, &host.name);
+    }
+    for (host, core) in &log.core_hosts {
+        out.name(*host, Some(*core), &format!("core {core}"));
+    }
+    for (host, queue) in &log.queue_hosts {
+        out.name(*host, Some(FIRST_QUEUE + queue), &format!("NIC queue {queue}"));
+    }
+    for slice in &log.slices {
+        let (host, core) = log.core_hosts[slice.core];
+        out.slice(host, core, (slice.from, slice.to), &label(slice, log));
+    }
+    for (at, queue, mark) in &log.marks {
+        let (host, number) = log.queue_hosts[*queue];
+        let core = scenario.irq_core(host, number);
+        out.mark(*at, (host, number, core), mark);
+    }
+    out.finish()
+}
+
+fn label(slice: &Slice, log: &Log) -> String {
+    match slice.level {
+        Level::Hardirq => String::from("hardirq"),
+        Level::Softirq => String::from("softirq"),
+        Level::Process | Level::Idle | Level::Switching => {
+            let name = slice.task.and_then(|task| log.process_names.get(task as usize));
+            name.cloned().unwrap_or_else(|| String::from("process"))
+        }
+    }
+}
+
+impl Scenario {
+    /// The core that takes the interrupts of a host's queue.
+    fn irq_core(&self, host: usize, queue: usize) -> usize {
+        let cores = &self.hosts[host].nic.irq_cores;
+        if cores.is_empty() { 0 } else { cores[queue % cores.len()] as usize }
+    }
+}
+
+struct Events {
+    text: String,
+}
+
+impl Events {
+    /// `on` is the host and the thread of its timeline.
+    fn event(&mut self, phase: char, name: &str, on: (usize, usize), at: Time, more: &str) {
+        let (host, thread) = on;
+        let name = escaped(name);
+        let (us, ns) = (at / 1_000, at % 1_000);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            self.text,
+            "{{\"ph\":\"{phase}\",\"name\":\"{name}\",\"pid\":{},\"tid\":{thread},\"ts\":{us}.{ns:03}{more}}},",
+            host + 1
+        );
+    }
+
+    fn name(&mut self, host: usize, thread: Option<usize>, name: &str) {
+        let what = if thread.is_some() { "thread_name" } else { "process_name" };
+        let more = format!(",\"args\":{{\"name\":\"{}\"}}", escaped(name));
+        self.event('M', what, (host, thread.unwrap_or(0)), 0, &more);
+    }
+
+    fn slice(&mut self, host: usize, thread: usize, (from, to): (Time, Time), name: &str) {
+        let span = to - from;
+        let more = format!(",\"dur\":{}.{:03}", span / 1_000, span % 1_000);
+        self.event('X', name, (host, thread), from, &more);
+    }
+
+    fn mark(&mut self, at: Time, (host, queue, core): (usize, usize, usize), mark: &Mark) {
+        let thread = FIRST_QUEUE + queue;
+        match mark {
+            Mark::Arrived { packet } => {
+                self.slice(host, thread, (at, at + ARRIVAL_NS), "packet arrives");
+                self.event('b', "in ring", (host, thread), at, &in_ring(*packet));
+                let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
+                self.event('s', "waits for the interrupt", (host, thread), at, &flow);
+            }
+            Mark::Taken { packet } => {
+                self.event('e', "in ring", (host, thread), at, &in_ring(*packet));
+            }
+            Mark::Interrupt { packets } => {
+                let count = packets.len();
+                let more = format!(",\"s\":\"t\",\"args\":{{\"packets\":{count}}}");
+                self.event('i', "interrupt", (host, thread), at, &more);
+                for packet in packets {
+                    let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
+                    self.event('f', "waits for the interrupt", (host, core), at, &flow);
+                }
+            }
+            Mark::Dropped => {
+                self.event('i', "dropped: ring full", (host, thread), at, ",\"s\":\"t\"");
+            }
+        }
+    }
+
+    fn finish(mut self) -> String {
+        // The last event ends the list without a comma.
+        self.text.truncate(self.text.trim_end_matches([',', '\n']).len());
+        self.text.push_str("\n]}\n");
+        self.text
+    }
+}
+
+fn in_ring(packet: u64) -> String {
+    format!(",\"cat\":\"ring\",\"id\":{packet}")
+}
+
+/// Names come from profiles and may hold anything.
+fn escaped(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| match c {
+            '"' | '\\' => vec!['\\', c],
+            c if c.is_control() => vec![' '],
+            c => vec![c],
+        })
+        .collect()
+}

@@ -1,0 +1,240 @@
+//! A workload of a plan as the simulator's loads: one for each thread or flow, all counted together.
+
+use latput_trial::workload::{
+    Arrivals as WantedArrivals, Direction, Distribution, SocketOptions, Think, Traffic as Wanted,
+    Workload,
+};
+use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
+
+use crate::machine::{Congestion, Stack};
+use crate::scenario::{Arrivals, Form, Load, Spacing, Traffic, Transport};
+use crate::validate::Invalid;
+
+/// The hosts of a scenario that a profile makes.
+pub(crate) const GENERATOR: usize = 0;
+pub(crate) const SUT: usize = 1;
+
+/// Datagrams that latput's own receiver takes per call.
+const RECEIVE_BATCH: u32 = 32;
+/// Datagrams that latput's own sender hands over per call when nothing holds it back.
+const LARGEST_GROUP: u32 = 64;
+/// What a client sends to ask for an object or a read: about an HTTP or `NFSv3` request with its
+/// headers.
+const REQUEST: Bytes = Bytes::new(128);
+
+/// The loads of a workload, and the probe beside it.
+pub(crate) fn loads(workload: &Workload) -> Result<Vec<Load>, Invalid> {
+    if workload.count == Some(0) {
+        return Err(refused("count", "0", "at least 1"));
+    }
+    let mut loads = traffic(&workload.traffic);
+    bind(&mut loads, workload);
+    for load in &mut loads[1..] {
+        load.counted_with = Some(0);
+    }
+    loads[0].form.count = workload.count;
+    if let Some(probe) = workload.probe {
+        let traffic = Traffic::Probe { rate_hz: f64::from(probe.rate_hz) };
+        loads.push(Load::new(GENERATOR, SUT, traffic));
+    }
+    Ok(loads)
+}
+
+/// Brings a host's stack to the options of a workload's sockets.
+pub(crate) fn set_options(
+    stack: &mut Stack,
+    options: &SocketOptions,
+    traffic: &Wanted,
+) -> Result<(), Invalid> {
+    // The kernel doubles what is asked for; of TCP's half is for its own bookkeeping
+    // (`tcp_adv_win_scale` 1), while datagrams are counted with theirs.
+    let is_udp = matches!(traffic, Wanted::UdpStream { .. } | Wanted::UdpRr { .. });
+    let given = |asked: Bytes| if is_udp { Bytes::new(2 * asked.get()) } else { asked };
+    if let Some(asked) = options.send_buffer {
+        stack.send_buffer = given(asked);
+    }
+    if let Some(asked) = options.receive_buffer {
+        stack.receive_buffer = given(asked);
+    }
+    match options.congestion.as_deref() {
+        None => {}
+        Some("reno") => stack.congestion = Congestion::Reno,
+        Some("cubic") => stack.congestion = Congestion::Cubic,
+        Some(other) => return Err(refused("congestion", other, "`reno` or `cubic`")),
+    }
+    if let Some(busy_poll) = options.busy_poll {
+        stack.busy_poll = busy_poll;
+    }
+    if options.prefer_busy_poll {
+        return Err(refused("prefer_busy_poll", "true", "left out: it is not simulated"));
+    }
+    Ok(())
+}
+
+fn refused(key: &str, found: &str, wanted: &str) -> Invalid {
+    Invalid { key: key.to_owned(), found: found.to_owned(), wanted: wanted.to_owned() }
+}
+
+/// Thread n of each end is held to the n-th CPU of its set, and begins again with the first.
+fn bind(loads: &mut [Load], workload: &Workload) {
+    let nth = |cpus: &Option<CpuSet>, idx: usize| {
+        let cpus: Vec<u32> = cpus.iter().flat_map(CpuSet::iter).map(|cpu| cpu.0).collect();
+        (!cpus.is_empty()).then(|| cpus[idx % cpus.len()])
+    };
+    let binding = &workload.binding;
+    for (idx, load) in loads.iter_mut().enumerate() {
+        let (sut, generator) = (nth(&binding.sut, idx), nth(&binding.generator, idx));
+        let is_from_sut = load.from == SUT;
+        (load.from_core, load.to_core) =
+            if is_from_sut { (sut, generator) } else { (generator, sut) };
+    }
+}
+
+#[expect(clippy::too_many_lines, reason = "one arm for each kind")]
+fn traffic(wanted: &Wanted) -> Vec<Load> {
+    let requests = |transport, request, response, burst, think, form: Form| {
+        move |connections: u32| {
+            let traffic = Traffic::RequestResponse {
+                transport,
+                request,
+                response,
+                burst,
+                connections,
+                think,
+            };
+            Load { form, ..Load::new(GENERATOR, SUT, traffic) }
+        }
+    };
+    let (now, plain) = (Nanos::ZERO, Form::default());
+    match *wanted {
+        Wanted::TcpRr {
+            request_bytes,
+            response_bytes,
+            burst,
+            connections,
+            threads,
+            nodelay,
+            arrivals,
+        } => {
+            let tcp = Transport::Tcp { nodelay };
+            spread(connections, threads, |some| {
+                let form = Form { arrivals: share(arrivals, some, connections), ..plain };
+                requests(tcp, request_bytes, response_bytes, burst, now, form)(some)
+            })
+        }
+        Wanted::TcpCrr { request_bytes, response_bytes, connections, threads, nodelay } => {
+            let form = Form { connects: true, ..plain };
+            let tcp = Transport::Tcp { nodelay };
+            let load = requests(tcp, request_bytes, response_bytes, 0, now, form);
+            spread(connections, threads, load)
+        }
+        Wanted::UdpRr {
+            request_bytes,
+            response_bytes,
+            burst,
+            connections,
+            threads,
+            timeout,
+            arrivals,
+        } => spread(connections, threads, |some| {
+            let form = Form { arrivals: share(arrivals, some, connections), timeout, ..plain };
+            requests(Transport::Udp, request_bytes, response_bytes, burst, now, form)(some)
+        }),
+        Wanted::Fetch { object_bytes, connections, threads } => {
+            let tcp = Transport::Tcp { nodelay: true };
+            spread(connections, threads, requests(tcp, REQUEST, object_bytes, 0, now, plain))
+        }
+        Wanted::RpcRead {
+            clients,
+            outstanding,
+            read_bytes,
+            think: Think { mean, distribution },
+        } => {
+            let form = Form { think_varies: distribution == Distribution::Exponential, ..plain };
+            let tcp = Transport::Tcp { nodelay: true };
+            spread(
+                clients,
+                clients,
+                requests(tcp, REQUEST, read_bytes, outstanding - 1, mean, form),
+            )
+        }
+        Wanted::TcpBulk { direction, message_bytes, connections, threads, rate } => {
+            bulk(direction, message_bytes, connections, threads, rate)
+        }
+        Wanted::UdpStream { datagram_bytes, rate, connections, .. } => {
+            let load = |_| datagrams(datagram_bytes, rate, connections);
+            spread(connections, connections, load)
+        }
+        Wanted::Ping { rate_hz, payload_bytes } => {
+            let form = Form { payload: Some(payload_bytes), ..plain };
+            let traffic = Traffic::Probe { rate_hz: f64::from(rate_hz) };
+            vec![Load { form, ..Load::new(GENERATOR, SUT, traffic) }]
+        }
+    }
+}
+
+/// One load for each thread that has a connection; the first threads have one more if they do not come
+/// out even.
+fn spread(connections: u32, threads: u32, load: impl Fn(u32) -> Load) -> Vec<Load> {
+    let threads = threads.min(connections).max(1);
+    (0..threads)
+        .map(|thread| connections / threads + u32::from(thread < connections % threads))
+        .map(load)
+        .collect()
+}
+
+/// What a thread with `some` of the `all` connections has of the arrivals.
+fn share(arrivals: Option<WantedArrivals>, some: u32, all: u32) -> Option<Arrivals> {
+    arrivals.map(|arrivals| Arrivals {
+        rate_hz: f64::from(arrivals.rate_per_s) * f64::from(some) / f64::from(all),
+        spacing: match arrivals.gaps {
+            Distribution::Fixed => Spacing::Even,
+            Distribution::Exponential => Spacing::Poisson,
+        },
+    })
+}
+
+fn bulk(
+    direction: Direction,
+    message: Bytes,
+    connections: u32,
+    threads: u32,
+    rate: Option<BitsPerSecond>,
+) -> Vec<Load> {
+    let ways: &[(usize, usize)] = match direction {
+        Direction::ToSut => &[(GENERATOR, SUT)],
+        Direction::FromSut => &[(SUT, GENERATOR)],
+        Direction::Both => &[(GENERATOR, SUT), (SUT, GENERATOR)],
+    };
+    let load = |some: u32, (from, to): (usize, usize)| {
+        let arrivals = rate.map(|rate| {
+            let messages = rate.get() as f64 / 8.0 / message.get() as f64;
+            let rate_hz = messages * f64::from(some) / f64::from(connections);
+            Arrivals { rate_hz, spacing: Spacing::Even }
+        });
+        let traffic = Traffic::Stream { message, connections: some };
+        Load { form: Form { arrivals, ..Form::default() }, ..Load::new(from, to, traffic) }
+    };
+    ways.iter().flat_map(|way| spread(connections, threads, |some| load(some, *way))).collect()
+}
+
+/// One of so many senders.
+fn datagrams(size: Bytes, rate: Option<BitsPerSecond>, senders: u32) -> Load {
+    let rate_pps =
+        rate.map_or(1.0, |rate| rate.get() as f64 / 8.0 / size.get() as f64 / f64::from(senders));
+    let traffic = Traffic::Datagrams {
+        size,
+        rate_pps,
+        spacing: Spacing::Even,
+        group: if rate.is_some() { group(rate_pps) } else { LARGEST_GROUP },
+        receive_batch: RECEIVE_BATCH,
+    };
+    let form = Form { floods: rate.is_none(), ..Form::default() };
+    Load { form, ..Load::new(GENERATOR, SUT, traffic) }
+}
+
+/// Datagrams that latput's own sender sends together: what is due in 50 us, at most 64.
+#[expect(clippy::cast_possible_truncation, reason = "clamped")]
+fn group(rate_pps: f64) -> u32 {
+    (rate_pps * 50e-6).clamp(1.0, f64::from(LARGEST_GROUP)) as u32
+}

@@ -1,0 +1,363 @@
+//! Requests and responses: clients that wait for a response or keep to a schedule, servers that answer
+//! at once or after thinking, transactions that get lost.
+
+use std::cmp::Reverse;
+
+use super::World;
+use super::deliver::{ANSWER, LOST};
+use super::process::copying;
+use crate::agenda::{NEVER, Time};
+use crate::frame::Frame;
+use crate::narrow::{id, size};
+use crate::task::{Item, Link, Program, Protocol, Start, Think, exponential};
+
+impl World {
+    /// What a client does next: a request that no response lets go, or the next response with, in a closed
+    /// loop, the next request.
+    pub(super) fn begin_client(
+        &mut self,
+        core: usize,
+        task: usize,
+        (request, response): (u32, u32),
+        is_over: bool,
+    ) -> Option<(Item, Time, Time)> {
+        let is_open_loop = self.tasks[task].schedule.is_some();
+        if is_open_loop && !is_over {
+            let has_ready = !self.tasks[task].ready.is_empty();
+            let reads_first = has_ready && self.tasks[task].sent_last;
+            if !reads_first && !self.is_early(task) {
+                self.tasks[task].sent_last = true;
+                return Some(self.begin_due(core, task, request));
+            }
+            self.tasks[task].sent_last = false;
+        }
+        while let Some(&end) = self.tasks[task].ready.front() {
+            let socket = &mut self.ends[end as usize];
+            if socket.owed == 0 {
+                break;
+            }
+            if is_over {
+                socket.owed = 0;
+            } else if socket.link == Link::Closed {
+                return Some(self.begin_connect(task, end));
+            } else if socket.link != Link::Connecting {
+                return Some(self.begin_start(core, end, request, None));
+            }
+            if socket.readable() == 0 {
+                self.tasks[task].ready.pop();
+                self.ends[end as usize].is_ready = false;
+                continue;
+            }
+            break;
+        }
+        let is_plain = self.tasks[task]
+            .ready
+            .front()
+            .is_some_and(|end| self.ends[*end as usize].link == Link::Lasting && !is_open_loop);
+        self.begin_exchange(core, task, response, is_plain.then_some(request))
+    }
+
+    /// The request that a schedule has due now, on the next connection in turn.
+    fn begin_due(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
+        let this = &mut self.tasks[task];
+        let end = this.first_end + 2 * this.turn;
+        this.turn = (this.turn + 1) % this.connections;
+        let due = this.schedule.as_mut().map(|schedule| schedule.take(1.0, &mut self.rng));
+        self.begin_start(core, id(end), request, due)
+    }
+
+    fn begin_start(
+        &self,
+        core: usize,
+        end: u32,
+        request: u32,
+        due: Option<Time>,
+    ) -> (Item, Time, Time) {
+        let costs = &self.hosts[self.ends[end as usize].host].costs;
+        let cost = costs.syscall
+            + costs.user
+            + costs.tx_packet
+            + copying(costs.copy_per_kib, request)
+            + self.cross_cost(core, end);
+        (Item::Start { end, due }, cost, costs.user)
+    }
+
+    pub(super) fn finish_start(
+        &mut self,
+        core: usize,
+        task: usize,
+        end: usize,
+        due: Option<Time>,
+    ) -> Time {
+        let Program::Client { request, .. } = self.tasks[task].program else {
+            unreachable!("only clients start requests");
+        };
+        let due =
+            if self.ends[end].link == Link::Open { Some(self.ends[end].connect_at) } else { due };
+        if self.tasks[task].schedule.is_none() {
+            self.ends[end].owed -= 1;
+            self.next_ready(core, task, end);
+        }
+        self.send_request(end, request, due)
+    }
+
+    /// Reads from the first ready socket; what completes a message of `awaited` bytes sends `answer`.
+    pub(super) fn begin_exchange(
+        &mut self,
+        core: usize,
+        task: usize,
+        awaited: u32,
+        answer: Option<u32>,
+    ) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let socket = &self.ends[end as usize];
+        let missing = awaited - socket.consumed;
+        let bytes = size(u64::from(missing).min(socket.readable()));
+        let is_reader = matches!(self.tasks[task].program, Program::Reader { .. });
+        let completes = bytes == missing || is_reader;
+        let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
+        let mut user = 0;
+        if completes {
+            user = costs.user;
+            cost += costs.user + self.cross_cost(core, end);
+            if let Some(answer) = answer {
+                cost += costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, answer);
+            }
+            // Of a connection to each transaction: accepted and closed, or closed.
+            if socket.link != Link::Lasting {
+                let is_client = matches!(self.tasks[task].program, Program::Client { .. });
+                cost += costs.syscall * if is_client { 1 } else { 2 };
+            }
+        }
+        Some((Item::Receive { end, bytes, completes }, cost, user))
+    }
+
+    /// An answer that is due after thinking.
+    pub(super) fn begin_answer(&self, task: usize, response: u32) -> Option<(Item, Time, Time)> {
+        let &end = self.tasks[task].ready.front()?;
+        if self.ends[end as usize].owed == 0 {
+            return None;
+        }
+        let costs = &self.hosts[self.tasks[task].host].costs;
+        let cost = costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, response);
+        Some((Item::Answer { end }, cost, 0))
+    }
+
+    fn send_request(&mut self, end: usize, bytes: u32, due: Option<Time>) -> Time {
+        let sent = self.now;
+        let socket = &mut self.ends[end];
+        socket.starts.push(Start { due: due.unwrap_or(sent), sent });
+        if socket.timeout > 0 && socket.lost_at == NEVER {
+            self.look_for_lost(end, sent);
+        }
+        self.send_message(end, bytes, 0)
+    }
+
+    /// Sends a message; gives the cost beyond one packet's, which the item has paid.
+    fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        tally.handed_over(socket.host, u64::from(bytes));
+        let paid = self.hosts[socket.host].costs.tx_packet;
+        match &mut socket.protocol {
+            Protocol::Datagrams(_) => {
+                let frame = Frame {
+                    sent_at: self.now,
+                    echo,
+                    end: id(end) ^ 1,
+                    payload: bytes,
+                    ..Frame::default()
+                };
+                let queue = socket.queue;
+                self.transmit(queue, frame);
+                0
+            }
+            Protocol::Tcp(tcp) => {
+                tcp.write(u64::from(bytes));
+                self.output(end).saturating_sub(paid)
+            }
+        }
+    }
+
+    pub(super) fn finish_exchange(
+        &mut self,
+        core: usize,
+        task: usize,
+        end: usize,
+        bytes: u32,
+        completes: bool,
+    ) -> Time {
+        self.keep_spinning(task, end);
+        let program = self.tasks[task].program;
+        let (mut cost, stamps) = self.consume(&program, end, bytes, completes);
+        match program {
+            Program::Client { request, .. } if completes => {
+                self.ends[end].consumed = 0;
+                cost += self.finish_transaction(task, end, request, stamps);
+            }
+            Program::Server { response, think, .. } if completes => {
+                self.ends[end].consumed = 0;
+                let request = self.request_of(end, stamps);
+                if think.mean == 0 {
+                    self.note_answer(end, request);
+                    cost += self.send_message(end, response, request.sent);
+                } else {
+                    self.answer_later(end, think, request);
+                }
+            }
+            Program::Client { .. } | Program::Server { .. } => self.ends[end].consumed += bytes,
+            _ => {}
+        }
+        self.next_ready(core, task, end);
+        cost
+    }
+
+    /// A response is complete: counts the transaction and, in a closed loop, goes on.
+    fn finish_transaction(
+        &mut self,
+        task: usize,
+        end: usize,
+        request: u32,
+        stamps: Option<(Time, Time)>,
+    ) -> Time {
+        let now = self.now;
+        let socket = &mut self.ends[end];
+        let started = match stamps {
+            None => socket.answering.pop(),
+            Some((_, echo)) => socket.take_start(echo),
+        };
+        let Some(started) = started else {
+            return 0; // given up before: counted as lost
+        };
+        self.tallies[socket.load].transaction(started, now);
+        if socket.link == Link::Open {
+            return self.close(task, end);
+        }
+        if now < self.tasks[task].stop && self.tasks[task].schedule.is_none() {
+            return self.send_request(end, request, None);
+        }
+        0
+    }
+
+    /// Which request a server has read: TCP keeps their order, a datagram carries its stamp.
+    fn request_of(&mut self, end: usize, stamps: Option<(Time, Time)>) -> Start {
+        match stamps {
+            None => self.ends[end ^ 1].starts.pop().expect("a request was sent"),
+            Some((sent, _)) => Start { due: sent, sent },
+        }
+    }
+
+    /// On TCP answers arrive in the order in which they are sent: the client will know which is which, as
+    /// by an identifier in them.
+    fn note_answer(&mut self, end: usize, request: Start) {
+        if matches!(self.ends[end].protocol, Protocol::Tcp(_)) {
+            self.ends[end ^ 1].answering.push(request);
+        }
+    }
+
+    /// The answer to a request is due when the server has thought.
+    #[expect(clippy::cast_possible_truncation, reason = "think times stay far below 2^52")]
+    fn answer_later(&mut self, end: usize, think: Think, request: Start) {
+        let span = if think.varies {
+            exponential(&mut self.rng, think.mean as f64) as Time
+        } else {
+            think.mean
+        };
+        let at = self.now + span;
+        self.ends[end].thinking.push((at, request));
+        let host = self.ends[end].host;
+        self.hosts[host].timers.push(Reverse((at, id(end) | ANSWER)));
+        self.update_timers(host);
+    }
+
+    /// A server has thought: its process answers as soon as it can.
+    pub(super) fn thought(&mut self, end: usize) {
+        let now = self.now;
+        let socket = &mut self.ends[end];
+        let ripe = socket.thinking.iter().position(|(at, _)| *at <= now);
+        let Some(ripe) = ripe else {
+            return;
+        };
+        let (_, request) = socket.thinking.swap_remove(ripe);
+        socket.answering.push(request);
+        socket.owed += 1;
+        self.make_ready(self.queues[self.ends[end].queue].core, end);
+    }
+
+    pub(super) fn finish_answer(&mut self, core: usize, task: usize, end: usize) -> Time {
+        self.ends[end].owed -= 1;
+        let request = self.ends[end].answering.pop().expect("an answer has its request");
+        self.note_answer(end, request);
+        let cost = match self.tasks[task].program {
+            Program::Server { response, .. } => self.send_message(end, response, request.sent),
+            _ => unreachable!("only servers answer"),
+        };
+        self.next_ready(core, task, end);
+        cost
+    }
+
+    /// Takes what was read out of the socket; gives what that cost and the stamps of a datagram.
+    fn consume(
+        &mut self,
+        program: &Program,
+        end: usize,
+        bytes: u32,
+        completes: bool,
+    ) -> (Time, Option<(Time, Time)>) {
+        let socket = &mut self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        tally.got(socket.host, u64::from(bytes));
+        match &mut socket.protocol {
+            Protocol::Datagrams(inbox) => {
+                let datagram = inbox.take(1).expect("the item saw a datagram");
+                (0, Some((datagram.sent_at, datagram.echo)))
+            }
+            Protocol::Tcp(tcp) => {
+                tcp.read(u64::from(bytes));
+                // A read may offer the window again; an answer carries that for free.
+                let is_answered =
+                    completes && matches!(program, Program::Client { .. } | Program::Server { .. });
+                (if is_answered { 0 } else { self.output(end) }, None)
+            }
+        }
+    }
+
+    /// The next look for lost transactions of a socket: when the oldest has had its time.
+    fn look_for_lost(&mut self, end: usize, oldest: Time) {
+        let socket = &mut self.ends[end];
+        let at = oldest + socket.timeout;
+        socket.lost_at = at;
+        let host = socket.host;
+        self.hosts[host].timers.push(Reverse((at, id(end) | LOST)));
+        self.update_timers(host);
+    }
+
+    /// Gives up the transactions of a socket whose time is over; in a closed loop others take their place.
+    pub(super) fn give_up_lost(&mut self, end: usize) {
+        let now = self.now;
+        let socket = &mut self.ends[end];
+        socket.lost_at = NEVER;
+        let before = now.saturating_sub(socket.timeout);
+        let mut lost = 0;
+        for list in [&mut socket.missing, &mut socket.starts] {
+            while list.front().is_some_and(|start| start.sent <= before) {
+                list.pop();
+                lost += 1;
+            }
+        }
+        let oldest = [&socket.missing, &socket.starts]
+            .into_iter()
+            .filter_map(|list| list.front().map(|start| start.sent))
+            .min();
+        self.tallies[socket.load].lost += lost;
+        if let Some(oldest) = oldest {
+            self.look_for_lost(end, oldest);
+        }
+        let task = self.ends[end].task.expect("a client's socket has its process");
+        if lost > 0 && self.tasks[task].schedule.is_none() {
+            self.ends[end].owed += size(lost);
+            self.make_ready(self.queues[self.ends[end].queue].core, end);
+        }
+    }
+}
