@@ -154,5 +154,5 @@ fn observation(
             drift.join("; ")
         },
     });
-    Ok(Observation { traffic, probe, hosts, checks })
+    Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
 }

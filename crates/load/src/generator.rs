@@ -9,7 +9,7 @@ use std::thread;
 use latput_trial::{Probe, Traffic};
 use latput_units::{CpuSet, Nanos};
 
-use crate::clock::{COOL_DOWN, Window};
+use crate::clock::{COOL_DOWN, OVERTIME, Window};
 use crate::error::Error;
 use crate::hello::{Hello, WELCOME};
 use crate::key::{Key, random};
@@ -26,8 +26,6 @@ use crate::udp;
 
 /// How long a connection and its welcome may take.
 const PATIENCE: Nanos = Nanos::from_s(5);
-/// When traffic that hangs in a blocked call is ended after its time.
-const OVERTIME: Nanos = Nanos::from_ms(20);
 
 /// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 
 mod clock;
 mod door;
+mod driven;
 mod error;
 mod generator;
 mod hello;
@@ -25,6 +26,7 @@ mod supervise;
 mod udp;
 
 pub use clock::{COOL_DOWN, Window, now};
+pub use driven::{Driven, Exchange};
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;
 pub use key::Key;
