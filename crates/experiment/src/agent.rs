@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use latput_load::{Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window};
-use latput_trial::{Probe, Traffic};
+use latput_trial::Workload;
 
 use crate::host::{Host, chain};
 use crate::protocol::{
@@ -117,10 +117,8 @@ impl Service<'_> {
     fn answer(&mut self, request: Request) -> Result<Answer, Failure> {
         match request {
             Request::Set { setting } => self.host.set(&setting).map(|()| Answer::Set),
-            Request::Receive { traffic, key } => self.receive(traffic, key),
-            Request::Send { traffic, probe, key, peer, port } => {
-                self.send(traffic, probe, key, (peer, port))
-            }
+            Request::Receive { workload, key } => self.receive(&workload, key),
+            Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Go { at, warmup, duration } => {
                 let at = at.unwrap_or_else(latput_load::now);
                 let window = Window::starting_after(at, warmup, duration);
@@ -134,10 +132,10 @@ impl Service<'_> {
         }
     }
 
-    fn receive(&mut self, traffic: Traffic, key: Key) -> Result<Answer, Failure> {
+    fn receive(&mut self, workload: &Workload, key: Key) -> Result<Answer, Failure> {
         self.prepared = Prepared::Nothing; // a port of a trial that never ran is closed first
         let any_port = (self.host.address(), 0).into();
-        let reflector = Reflector::open(any_port, key, traffic, self.host.cpus().clone())
+        let reflector = Reflector::open(any_port, key, workload.traffic, self.host.cpus().clone())
             .map_err(|error| traffic_failed(&error))?;
         let port = reflector.port();
         self.prepared = Prepared::Receiver(Box::new(reflector));
@@ -146,13 +144,13 @@ impl Service<'_> {
 
     fn send(
         &mut self,
-        traffic: Traffic,
-        probe: Option<Probe>,
+        workload: &Workload,
         key: Key,
         (peer, port): (IpAddr, u16),
     ) -> Result<Answer, Failure> {
         self.prepared = Prepared::Nothing;
         let cpus = self.host.cpus().clone();
+        let (traffic, probe) = (workload.traffic, workload.probe);
         let generator = Generator::connect(peer, port, &key, traffic, probe, cpus)
             .map_err(|error| traffic_failed(&error))?;
         self.prepared = Prepared::Sender(Box::new(generator));

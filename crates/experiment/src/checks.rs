@@ -292,14 +292,7 @@ mod tests {
     }
 
     const fn traffic() -> Traffic {
-        let byte = Bytes::new(1);
-        Traffic::TcpRr {
-            request_bytes: byte,
-            response_bytes: byte,
-            burst: 0,
-            connections: 1,
-            nodelay: true,
-        }
+        Traffic::tcp_rr(0)
     }
 
     fn flow() -> TrafficObservation {

@@ -93,7 +93,7 @@ fn traffic(
         workload: workload.name.clone(),
         problem: chain(&error),
     })?;
-    let receive = Request::Receive { traffic: workload.traffic, key: key.clone() };
+    let receive = Request::Receive { workload: workload.clone(), key: key.clone() };
     let sut = crew.of_role(Role::Sut);
     let peer = sut.spec.address;
     let port = match sut.ask(&receive, stop)? {
@@ -101,7 +101,7 @@ fn traffic(
         other => return Err(sut.unexpected(other)),
     };
     let generator = crew.of_role(Role::Generator);
-    let send = Request::Send { traffic: workload.traffic, probe: workload.probe, key, peer, port };
+    let send = Request::Send { workload: workload.clone(), key, peer, port };
     match generator.ask(&send, stop)? {
         Answer::Connected => {}
         other => return Err(generator.unexpected(other)),

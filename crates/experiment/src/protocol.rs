@@ -5,9 +5,9 @@ use std::io::{self, BufRead, Write};
 
 use latput_knobs::Setting;
 use latput_load::{Key, ReceiverOutcome, SenderOutcome};
+use latput_trial::Workload;
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::HostFacts;
-use latput_trial::{Probe, Traffic};
 use latput_units::{CpuSet, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,17 +30,15 @@ pub enum Request {
     },
     /// Be the far end of the next traffic: open the data port.
     Receive {
-        /// The traffic to expect.
-        traffic: Traffic,
+        /// What to expect.
+        workload: Workload,
         /// What a connection must show.
         key: Key,
     },
     /// Be the near end of the next traffic: connect.
     Send {
-        /// The traffic to make.
-        traffic: Traffic,
-        /// The probe beside it.
-        probe: Option<Probe>,
+        /// What to make, and the probe beside it.
+        workload: Workload,
         /// What to show.
         key: Key,
         /// Address of the far end's interface.

@@ -133,17 +133,18 @@ impl Generator {
                 outcome.transactions = Some(tally.messages);
                 outcome.latency = tally.latency;
             }
-            Traffic::TcpStream { message_bytes, .. } => {
+            Traffic::TcpBulk { message_bytes, .. } => {
                 outcome.sent_bytes =
                     stream::send_all(link, limits::size(message_bytes), &mut meter)?;
             }
-            Traffic::UdpStream { datagram_bytes, rate } => {
+            Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
                 let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
                 let flow = udp::Flow { datagram: datagram_bytes, rate, tag: self.tag };
                 let sent = udp::send(link, socket, &flow, &mut meter)?;
                 outcome.sent_bytes = sent.sent * datagram_bytes.get();
                 outcome.datagrams = Some(sent);
             }
+            _ => unreachable!("refused by `limits::check`"),
         }
         Ok((outcome, meter.finish()))
     }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use latput_trial::{Probe, Traffic};
+use latput_trial::{Direction, Probe, Traffic};
 use latput_units::Bytes;
 
 use crate::error::Error;
@@ -13,24 +13,42 @@ const LARGEST_MESSAGE: u64 = 16 << 20;
 /// Refuses traffic that cannot be made. The bounds also keep a plan from taking all memory.
 pub(crate) fn check(traffic: &Traffic) -> Result<(), Error> {
     const CONNECTIONS: (&str, &str) = ("the number of connections", "1 to 1000");
+    const NOT_YET: &str = "a closed tcp_rr, a tcp_stream or a paced udp_stream on one thread";
     const MESSAGE: &str = "1B to 16MiB";
     match *traffic {
-        Traffic::TcpRr { request_bytes, response_bytes, burst, connections, .. } => {
+        Traffic::TcpRr {
+            request_bytes,
+            response_bytes,
+            burst,
+            connections,
+            threads: 1,
+            arrivals: None,
+            ..
+        } => {
             within(request_bytes.get(), 1..=LARGEST_MESSAGE, ("request_bytes", MESSAGE))?;
             within(response_bytes.get(), 1..=LARGEST_MESSAGE, ("response_bytes", MESSAGE))?;
             within(burst.into(), 0..=65_535, ("burst", "0 to 65535"))?;
             within(connections.into(), 1..=1000, CONNECTIONS)
         }
-        Traffic::TcpStream { message_bytes, connections } => {
+        Traffic::TcpBulk {
+            direction: Direction::ToSut,
+            message_bytes,
+            connections,
+            threads: 1,
+            rate: None,
+        } => {
             within(message_bytes.get(), 1..=LARGEST_MESSAGE, ("message_bytes", MESSAGE))?;
             within(connections.into(), 1..=1000, CONNECTIONS)
         }
-        Traffic::UdpStream { datagram_bytes, rate } => {
+        Traffic::UdpStream {
+            datagram_bytes, rate: Some(rate), connections: 1, threads: 1, ..
+        } => {
             // 65507 = 65535 - 20 (IPv4 header) - 8 (UDP header).
             let datagram = ("datagram_bytes", "18B (sequence number and time) to 65507B");
             within(datagram_bytes.get(), 18..=65_507, datagram)?;
             within(rate.get(), 1..=1_000_000_000_000, ("rate", "1bps to 1000Gbps"))
         }
+        _ => Err(Error::BadTraffic { what: "the traffic", allowed: NOT_YET }),
     }
 }
 
@@ -42,10 +60,10 @@ pub(crate) fn check_probe(probe: Probe) -> Result<(), Error> {
 /// How many TCP connections the traffic has; a datagram load has one, to show the key on.
 pub(crate) fn connections(traffic: &Traffic) -> usize {
     match *traffic {
-        Traffic::TcpRr { connections, .. } | Traffic::TcpStream { connections, .. } => {
+        Traffic::TcpRr { connections, .. } | Traffic::TcpBulk { connections, .. } => {
             connections as usize
         }
-        Traffic::UdpStream { .. } => 1,
+        _ => 1,
     }
 }
 
@@ -86,7 +104,7 @@ mod tests {
         check_udp(17, 1, Some("datagram_bytes"));
         check_udp(65_508, 1, Some("datagram_bytes"));
         check_udp(1470, 0, Some("rate"));
-        let stream = Traffic::TcpStream { message_bytes: Bytes::new(0), connections: 1 };
+        let stream = Traffic::tcp_stream(Bytes::new(0), 1);
         check_refused(stream, Some("message_bytes"));
     }
 
@@ -98,6 +116,8 @@ mod tests {
             burst,
             connections,
             nodelay: true,
+            threads: 1,
+            arrivals: None,
         };
         check_refused(traffic, bad);
     }
@@ -105,7 +125,7 @@ mod tests {
     #[track_caller]
     fn check_udp(bytes: u64, rate: u64, bad: Option<&str>) {
         let datagram_bytes = Bytes::new(bytes);
-        check_refused(Traffic::UdpStream { datagram_bytes, rate: BitsPerSecond::new(rate) }, bad);
+        check_refused(Traffic::udp_stream(datagram_bytes, BitsPerSecond::new(rate)), bad);
     }
 
     #[track_caller]

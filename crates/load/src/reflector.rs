@@ -100,11 +100,11 @@ impl Reflector {
                 outcome.received_bytes = tally.received_bytes;
                 outcome.requests = Some(tally.messages);
             }
-            Traffic::TcpStream { .. } => {
+            Traffic::TcpBulk { .. } => {
                 prepare(link, false)?;
                 outcome.received_bytes = stream::receive_all(link, &mut meter)?;
             }
-            Traffic::UdpStream { datagram_bytes, rate } => {
+            Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
                 prepare(link, true)?;
                 let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
                 // From here on the kernel takes datagrams only from whom the key was shown by.
@@ -117,6 +117,7 @@ impl Reflector {
                 outcome.received_bytes = received.received * datagram_bytes.get();
                 outcome.datagrams = Some(received);
             }
+            _ => unreachable!("refused by `limits::check`"),
         }
         Ok((outcome, meter.finish()))
     }

@@ -29,7 +29,7 @@ fn a_probe_that_never_or_too_often_sends_is_refused() {
 
 fn connect(address: IpAddr, rate_hz: u32) -> Result<(Reflector, Generator), Error> {
     let key = Key::generate()?;
-    let traffic = Traffic::TcpStream { message_bytes: Bytes::new(1024), connections: 1 };
+    let traffic = Traffic::tcp_stream(Bytes::new(1024), 1);
     let bind = SocketAddr::new(address, 0);
     let reflector = Reflector::open(bind, key.clone(), traffic, CpuSet::new())?;
     let probe = Some(Probe { rate_hz });

@@ -25,14 +25,8 @@ fn a_datagram_larger_than_the_mtu_is_an_error() {
 
 #[test]
 fn a_path_that_is_cut_without_a_word_ends_both_ends_in_seconds() {
-    let rr = Traffic::TcpRr {
-        request_bytes: Bytes::new(1),
-        response_bytes: Bytes::new(1),
-        burst: 0,
-        connections: 1,
-        nodelay: true,
-    };
-    let bulk = Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 };
+    let rr = Traffic::tcp_rr(0);
+    let bulk = Traffic::tcp_stream(Bytes::new(32_768), 1);
     let tests =
         [rr, bulk].map(|traffic| thread::spawn(move || in_a_namespace(move || check_cut(traffic))));
     for test in tests {
@@ -58,10 +52,8 @@ fn check_cut(traffic: Traffic) {
 
 #[track_caller]
 fn check_datagram(bytes: u64, fits: bool) {
-    let (_reflector, generator) = connect(Traffic::UdpStream {
-        datagram_bytes: Bytes::new(bytes),
-        rate: BitsPerSecond::new(10_000_000),
-    });
+    let (_reflector, generator) =
+        connect(Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(10_000_000)));
     let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(50)).unwrap();
     let result = generator.run(window, &Stop::new());
     if fits {

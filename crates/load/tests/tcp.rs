@@ -71,6 +71,8 @@ fn nagle_may_stay_on() {
         burst: 16,
         connections: 1,
         nodelay: false,
+        threads: 1,
+        arrivals: None,
     };
     check_exchange(V4, traffic);
 }
@@ -78,7 +80,7 @@ fn nagle_may_stay_on() {
 #[test]
 fn bulk_arrives_as_it_was_sent() {
     for connections in [1, 4] {
-        let traffic = Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections };
+        let traffic = Traffic::tcp_stream(Bytes::new(32_768), connections);
         let (sent, received) = run(V4, traffic);
         // What differs is in the socket buffers at the ends of the window.
         let difference = sent.sent_bytes.abs_diff(received.received_bytes);
@@ -265,11 +267,13 @@ fn rr(request: u64, response: u64, burst: u32, connections: u32) -> Traffic {
         burst,
         connections,
         nodelay: true,
+        threads: 1,
+        arrivals: None,
     }
 }
 
 fn bulk() -> Traffic {
-    Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 }
+    Traffic::tcp_stream(Bytes::new(32_768), 1)
 }
 
 fn window(warm_up_ms: u64, length_ms: u64) -> Window {

@@ -105,10 +105,7 @@ fn the_stop_flag_ends_both_ends_soon() {
 }
 
 fn udp(bytes: u64, bits_per_second: u64) -> Traffic {
-    Traffic::UdpStream {
-        datagram_bytes: Bytes::new(bytes),
-        rate: BitsPerSecond::new(bits_per_second),
-    }
+    Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(bits_per_second))
 }
 
 fn window() -> Window {

@@ -152,7 +152,7 @@ impl Measure {
     pub const fn of(self, traffic: &Traffic) -> Metric {
         match (self, traffic) {
             (Self::Metric(metric), _) => metric,
-            (Self::Rate, Traffic::TcpRr { .. }) => Metric::TransactionsPerS,
+            (Self::Rate, traffic) if traffic.is_transactional() => Metric::TransactionsPerS,
             (Self::Rate, _) => Metric::ThroughputBps,
         }
     }

@@ -48,10 +48,7 @@ pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
 }
 
 fn compared(traffic: &Traffic) -> [Metric; 3] {
-    let tail = match traffic {
-        Traffic::TcpRr { .. } => Metric::LatencyNsP99,
-        _ => Metric::ProbeNsP99,
-    };
+    let tail = if traffic.is_transactional() { Metric::LatencyNsP99 } else { Metric::ProbeNsP99 };
     [Measure::Rate.of(traffic), tail, Metric::SutServiceDemandUs]
 }
 

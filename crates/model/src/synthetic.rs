@@ -58,27 +58,21 @@ pub(crate) fn results(
 
 /// One-byte request/response.
 pub(crate) fn rr(name: &str) -> Workload {
-    let traffic = Traffic::TcpRr {
-        request_bytes: Bytes::new(1),
-        response_bytes: Bytes::new(1),
-        burst: 0,
-        connections: 1,
-        nodelay: true,
-    };
-    Workload { name: name.to_owned(), traffic, probe: None }
+    let traffic = Traffic::tcp_rr(0);
+    Workload::plain(name, traffic)
 }
 
 /// Bulk with a probe beside it.
 pub(crate) fn stream(name: &str) -> Workload {
-    let traffic = Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 };
-    Workload { name: name.to_owned(), traffic, probe: Some(Probe { rate_hz: 1000 }) }
+    let traffic = Traffic::tcp_stream(Bytes::new(32_768), 1);
+    Workload { probe: Some(Probe { rate_hz: 1000 }), ..Workload::plain(name, traffic) }
 }
 
 /// Paced datagrams.
 pub(crate) fn udp(name: &str) -> Workload {
     let rate = BitsPerSecond::new(100_000_000);
-    let traffic = Traffic::UdpStream { datagram_bytes: Bytes::new(1470), rate };
-    Workload { name: name.to_owned(), traffic, probe: None }
+    let traffic = Traffic::udp_stream(Bytes::new(1470), rate);
+    Workload::plain(name, traffic)
 }
 
 /// A factor whose logarithm is normal around 0 with standard deviation `sd`.
@@ -90,7 +84,7 @@ pub(crate) fn noise(rng: &mut Rng, sd: f64) -> f64 {
 /// An observation over one second that has `figures`.
 fn observation(workload: &Workload, figures: Figures) -> Observation {
     let second = Nanos::from_s(1);
-    let is_rr = matches!(workload.traffic, Traffic::TcpRr { .. });
+    let is_rr = workload.traffic.is_transactional();
     let count = Nanos::from_secs_f64(figures.rate / 1e9).as_ns();
     let units = if is_rr { figures.rate } else { figures.rate / 8.0 / 1024.0 };
     let rtt = figures.p99_us.map(round_trips);

@@ -369,23 +369,90 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
 pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str, u64)> {
     use latput_trial::Traffic;
     let mut parameters = match workload.traffic {
-        Traffic::TcpRr { request_bytes, response_bytes, burst, connections, nodelay } => vec![
+        Traffic::TcpRr {
+            request_bytes,
+            response_bytes,
+            burst,
+            connections,
+            threads,
+            nodelay,
+            arrivals,
+        } => [
             ("request_bytes", request_bytes.get()),
             ("response_bytes", response_bytes.get()),
             ("burst_count", u64::from(burst)),
             ("connections_count", u64::from(connections)),
+            ("threads_count", u64::from(threads)),
+            ("nodelay", u64::from(nodelay)),
+        ]
+        .into_iter()
+        .chain(offered(arrivals))
+        .collect(),
+        Traffic::TcpCrr { request_bytes, response_bytes, connections, threads, nodelay } => vec![
+            ("request_bytes", request_bytes.get()),
+            ("response_bytes", response_bytes.get()),
+            ("connections_count", u64::from(connections)),
+            ("threads_count", u64::from(threads)),
             ("nodelay", u64::from(nodelay)),
         ],
-        Traffic::TcpStream { message_bytes, connections } => vec![
+        Traffic::TcpBulk { direction: _, message_bytes, connections, threads, rate } => [
             ("message_bytes", message_bytes.get()),
             ("connections_count", u64::from(connections)),
+            ("threads_count", u64::from(threads)),
+        ]
+        .into_iter()
+        .chain(rate.map(|rate| ("rate_bps", rate.get())))
+        .collect(),
+        Traffic::UdpStream { datagram_bytes, rate, connections, threads, segmentation } => [
+            ("datagram_bytes", datagram_bytes.get()),
+            ("connections_count", u64::from(connections)),
+            ("threads_count", u64::from(threads)),
+            ("segmentation", u64::from(segmentation)),
+        ]
+        .into_iter()
+        .chain(rate.map(|rate| ("rate_bps", rate.get())))
+        .collect(),
+        Traffic::UdpRr {
+            request_bytes,
+            response_bytes,
+            burst,
+            connections,
+            threads,
+            timeout,
+            arrivals,
+        } => [
+            ("request_bytes", request_bytes.get()),
+            ("response_bytes", response_bytes.get()),
+            ("burst_count", u64::from(burst)),
+            ("connections_count", u64::from(connections)),
+            ("threads_count", u64::from(threads)),
+            ("timeout_ns", timeout.as_ns()),
+        ]
+        .into_iter()
+        .chain(offered(arrivals))
+        .collect(),
+        Traffic::Fetch { object_bytes, connections, threads } => vec![
+            ("object_bytes", object_bytes.get()),
+            ("connections_count", u64::from(connections)),
+            ("threads_count", u64::from(threads)),
         ],
-        Traffic::UdpStream { datagram_bytes, rate } => {
-            vec![("datagram_bytes", datagram_bytes.get()), ("rate_bps", rate.get())]
+        Traffic::RpcRead { clients, outstanding, read_bytes, think } => vec![
+            ("clients_count", u64::from(clients)),
+            ("outstanding_count", u64::from(outstanding)),
+            ("read_bytes", read_bytes.get()),
+            ("think_ns", think.mean.as_ns()),
+        ],
+        Traffic::Ping { rate_hz, payload_bytes } => {
+            vec![("rate_hz", u64::from(rate_hz)), ("payload_bytes", payload_bytes.get())]
         }
     };
     parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
     parameters
+}
+
+/// The offered rate of an open loop.
+fn offered(arrivals: Option<latput_trial::Arrivals>) -> Option<(&'static str, u64)> {
+    arrivals.map(|arrivals| ("rate_per_s", u64::from(arrivals.rate_per_s)))
 }
 
 fn run(results: &Results, row: &Row) -> Run {

@@ -94,10 +94,9 @@ impl Scale {
             | Metric::ReorderedRatio
             | Metric::SutCpuBusyRatio
             | Metric::GeneratorCpuBusyRatio => &[(0.01, "%")],
-            Metric::SutServiceDemandUs | Metric::GeneratorServiceDemandUs => match traffic {
-                Traffic::TcpRr { .. } => &[(1.0, "us/tr")],
-                _ => &[(1.0, "us/KB")],
-            },
+            Metric::SutServiceDemandUs | Metric::GeneratorServiceDemandUs => {
+                if traffic.is_transactional() { &[(1.0, "us/tr")] } else { &[(1.0, "us/KB")] }
+            }
             Metric::SutPacketsPerPoll => &[(1.0, "")],
             _ => &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")],
         };
@@ -301,17 +300,8 @@ mod tests {
 
     #[test]
     fn figures_take_the_unit_that_people_read() {
-        let rr = Traffic::TcpRr {
-            request_bytes: Bytes::new(1),
-            response_bytes: Bytes::new(1),
-            burst: 0,
-            connections: 1,
-            nodelay: true,
-        };
-        let udp = Traffic::UdpStream {
-            datagram_bytes: Bytes::new(1470),
-            rate: BitsPerSecond::new(1_000_000),
-        };
+        let rr = Traffic::tcp_rr(0);
+        let udp = Traffic::udp_stream(Bytes::new(1470), BitsPerSecond::new(1_000_000));
         check(Metric::LatencyNsP99, &rr, 850.0, "850 ns");
         check(Metric::LatencyNsP99, &rr, 11_234.0, "11.2 us");
         check(Metric::LatencyNsP99, &rr, 1_015_000.0, "1015 us");

@@ -118,7 +118,7 @@ impl<'a> View<'a> {
 
     /// The traffic of a workload; of one that is not there, any will do for units.
     pub(crate) fn traffic(&self, workload: usize) -> Traffic {
-        let any = Traffic::TcpStream { message_bytes: latput_units::Bytes::new(0), connections: 1 };
+        let any = Traffic::tcp_stream(latput_units::Bytes::new(0), 1);
         self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
     }
 
@@ -278,22 +278,19 @@ pub(crate) fn cpu_shares(time: &CpuTime) -> Option<[f64; 5]> {
 
 /// The rate that a workload is about: the one whose interval the stopping rule looks at.
 pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
-    match traffic {
-        Traffic::TcpRr { .. } => Metric::TransactionsPerS,
-        Traffic::TcpStream { .. } | Traffic::UdpStream { .. } => Metric::ThroughputBps,
-    }
+    if traffic.is_transactional() { Metric::TransactionsPerS } else { Metric::ThroughputBps }
 }
 
 /// The figures that people want first, the most wanted first.
 pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
     let own: &[Metric] = match workload.traffic {
-        Traffic::TcpRr { .. } => {
+        traffic if traffic.is_transactional() => {
             &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99]
         }
-        Traffic::TcpStream { .. } => {
+        traffic if !traffic.is_datagram_stream() => {
             &[Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99]
         }
-        Traffic::UdpStream { .. } => &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio],
+        _ => &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio],
     };
     own.iter().copied().chain([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]).collect()
 }

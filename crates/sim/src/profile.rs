@@ -4,7 +4,7 @@
 //! refused, and the step from a profile and a workload to a scenario.
 
 use latput_trial::observation::Role;
-use latput_trial::workload::{Traffic as Wanted, Workload};
+use latput_trial::workload::{Direction, Traffic as Wanted, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,7 @@ impl Profile {
             });
         }
         let generator = self.generator.as_ref().unwrap_or(&self.sut);
-        let mut loads = vec![Load::new(0, 1, traffic(&workload.traffic))];
+        let mut loads = vec![Load::new(0, 1, traffic(&workload.traffic)?)];
         if let Some(probe) = workload.probe {
             loads.push(Load::new(0, 1, Traffic::Probe { rate_hz: f64::from(probe.rate_hz) }));
         }
@@ -130,22 +130,32 @@ fn group(rate_pps: f64) -> u32 {
     (rate_pps * 50e-6).clamp(1.0, 64.0) as u32
 }
 
-fn traffic(wanted: &Wanted) -> Traffic {
-    match *wanted {
-        Wanted::TcpRr { request_bytes, response_bytes, burst, connections, nodelay } => {
-            Traffic::RequestResponse {
-                transport: Transport::Tcp { nodelay },
-                request: request_bytes,
-                response: response_bytes,
-                burst,
-                connections,
-                think: Nanos::ZERO,
-            }
-        }
-        Wanted::TcpStream { message_bytes, connections } => {
-            Traffic::Stream { message: message_bytes, connections }
-        }
-        Wanted::UdpStream { datagram_bytes, rate } => {
+fn traffic(wanted: &Wanted) -> Result<Traffic, Invalid> {
+    Ok(match *wanted {
+        Wanted::TcpRr {
+            request_bytes,
+            response_bytes,
+            burst,
+            connections,
+            nodelay,
+            arrivals: None,
+            ..
+        } => Traffic::RequestResponse {
+            transport: Transport::Tcp { nodelay },
+            request: request_bytes,
+            response: response_bytes,
+            burst,
+            connections,
+            think: Nanos::ZERO,
+        },
+        Wanted::TcpBulk {
+            direction: Direction::ToSut,
+            message_bytes,
+            connections,
+            rate: None,
+            ..
+        } => Traffic::Stream { message: message_bytes, connections },
+        Wanted::UdpStream { datagram_bytes, rate: Some(rate), connections: 1, .. } => {
             let rate_pps = rate.get() as f64 / 8.0 / datagram_bytes.get() as f64;
             Traffic::Datagrams {
                 size: datagram_bytes,
@@ -155,5 +165,12 @@ fn traffic(wanted: &Wanted) -> Traffic {
                 receive_batch: RECEIVE_BATCH,
             }
         }
-    }
+        _ => {
+            return Err(Invalid {
+                key: String::from("workload"),
+                found: wanted.kind().to_owned(),
+                wanted: String::from("one that the simulator can make"),
+            });
+        }
+    })
 }

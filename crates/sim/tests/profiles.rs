@@ -207,23 +207,13 @@ fn profile_text(name: &str) -> String {
 }
 
 fn workloads() -> Vec<Workload> {
-    let rr = Traffic::TcpRr {
-        request_bytes: Bytes::new(1),
-        response_bytes: Bytes::new(1),
-        burst: 0,
-        connections: 1,
-        nodelay: true,
-    };
-    let stream = Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 };
-    let udp = Traffic::UdpStream {
-        datagram_bytes: Bytes::new(1_470),
-        rate: BitsPerSecond::new(100_000_000),
-    };
+    let rr = Traffic::tcp_rr(0);
+    let stream = Traffic::tcp_stream(Bytes::new(32_768), 1);
+    let udp = Traffic::udp_stream(Bytes::new(1_470), BitsPerSecond::new(100_000_000));
     [("tcp_rr", rr), ("tcp_stream", stream), ("udp_stream", udp)]
         .map(|(name, traffic)| Workload {
-            name: name.to_owned(),
-            traffic,
             probe: (name == "tcp_stream").then_some(Probe { rate_hz: 1_000 }),
+            ..Workload::plain(name, traffic)
         })
         .into()
 }

@@ -13,4 +13,6 @@ pub use metric::Metric;
 pub use observation::{Check, Observation};
 pub use plan::Plan;
 pub use results::{Results, Row};
-pub use workload::{Probe, Traffic, Workload};
+pub use workload::{
+    Arrivals, Binding, Direction, Distribution, Probe, SocketOptions, Think, Traffic, Workload,
+};

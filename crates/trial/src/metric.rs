@@ -194,7 +194,7 @@ impl Metric {
         let host = |role| observation.hosts.iter().find(|host| host.role == role);
         match self {
             Self::ThroughputBps => match traffic {
-                Traffic::TcpRr { .. } => None,
+                _ if traffic.is_transactional() => None,
                 _ => rate(flow.received_bytes as f64 * 8.0, flow.receiver_window.as_secs_f64()),
             },
             Self::TransactionsPerS => {

@@ -1,10 +1,11 @@
-//! The traffic of a trial.
+//! The traffic of a trial: what flows, on what sockets, bound to which CPUs, and what observes it.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
+mod fields;
 
-use latput_units::{BitsPerSecond, Bytes};
+use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
+
+pub use self::fields::{FieldError, from_fields};
 
 /// One load, and what observes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,191 +14,321 @@ pub struct Workload {
     pub name: String,
     /// What flows between the load generator and the system under test.
     pub traffic: Traffic,
+    /// Options of the traffic's sockets, at both ends.
+    #[serde(default)]
+    pub sockets: SocketOptions,
+    /// The CPUs that the traffic threads of each end are held to.
+    #[serde(default)]
+    pub binding: Binding,
+    /// The window ends early once so many units are done: transactions, messages, datagrams, objects or
+    /// reads, over all connections.
+    #[serde(default)]
+    pub count: Option<u64>,
     /// A latency probe beside the traffic.
     pub probe: Option<Probe>,
+}
+
+impl Workload {
+    /// `traffic` on sockets as the system makes them, on any CPU of each host, for the window's time,
+    /// with nothing beside it.
+    pub fn plain(name: impl Into<String>, traffic: Traffic) -> Self {
+        Self {
+            name: name.into(),
+            traffic,
+            sockets: SocketOptions::default(),
+            binding: Binding::default(),
+            count: None,
+            probe: None,
+        }
+    }
 }
 
 /// What flows between the load generator and the system under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Traffic {
-    /// Request and response on TCP, closed loop: a response lets the next request go.
+    /// Request and response on TCP. Closed loop: a response lets the next request go; with `arrivals`,
+    /// open loop: requests leave when they are due, whatever came back.
     TcpRr {
         /// Size of a request.
         request_bytes: Bytes,
         /// Size of a response.
         response_bytes: Bytes,
-        /// Requests in flight on each connection beside the first (netperf's "first burst").
+        /// Requests in flight on each connection beside the first (netperf's "first burst"); not with
+        /// `arrivals`.
         burst: u32,
-        /// Connections, all on one thread of each end.
+        /// Connections, spread over the threads.
         connections: u32,
+        /// Threads at each end.
+        #[serde(default = "one")]
+        threads: u32,
+        /// Whether `TCP_NODELAY` is set at both ends.
+        nodelay: bool,
+        /// When requests leave, if not as soon as a response came; over all connections.
+        #[serde(default)]
+        arrivals: Option<Arrivals>,
+    },
+    /// Connect, request, response, close: a connection to each transaction.
+    TcpCrr {
+        /// Size of a request.
+        request_bytes: Bytes,
+        /// Size of a response.
+        response_bytes: Bytes,
+        /// Transactions under way at the same time, spread over the threads.
+        connections: u32,
+        /// Threads at each end.
+        threads: u32,
         /// Whether `TCP_NODELAY` is set at both ends.
         nodelay: bool,
     },
-    /// Bulk from the generator to the system under test on TCP.
-    TcpStream {
+    /// Bulk on TCP: `tcp_stream`, `tcp_maerts` and `tcp_bidir` by their direction.
+    TcpBulk {
+        /// Who sends.
+        direction: Direction,
         /// Size of one send.
         message_bytes: Bytes,
-        /// Connections, all on one thread of each end.
+        /// Connections, spread over the threads; of `tcp_bidir`, so many each way.
         connections: u32,
+        /// Threads at each end.
+        threads: u32,
+        /// Offered payload rate over all connections (each way); `None`: as fast as it goes.
+        rate: Option<BitsPerSecond>,
     },
-    /// Datagrams from the generator to the system under test, paced.
+    /// Datagrams from the generator to the system under test.
     UdpStream {
         /// Payload of one datagram.
         datagram_bytes: Bytes,
-        /// Offered payload rate, evenly spaced.
-        rate: BitsPerSecond,
+        /// Offered payload rate over all senders, evenly spaced; `None`: as fast as it goes.
+        rate: Option<BitsPerSecond>,
+        /// Senders, each with a socket (and so a flow) of its own.
+        #[serde(default = "one")]
+        connections: u32,
+        /// Threads at each end.
+        #[serde(default = "one")]
+        threads: u32,
+        /// Whether the kernel may cut datagrams from one large send (`UDP_SEGMENT`) and join them on
+        /// receipt (`UDP_GRO`), where it can.
+        #[serde(default = "yes")]
+        segmentation: bool,
     },
+    /// Request and response on UDP: a lost one is counted after `timeout` and the next request goes.
+    UdpRr {
+        /// Size of a request.
+        request_bytes: Bytes,
+        /// Size of a response.
+        response_bytes: Bytes,
+        /// Requests in flight on each socket beside the first.
+        burst: u32,
+        /// Sockets, spread over the threads.
+        connections: u32,
+        /// Threads at each end.
+        threads: u32,
+        /// How long a response may take before its transaction counts as lost.
+        timeout: Nanos,
+        /// When requests leave, if not as soon as a response came; over all sockets.
+        arrivals: Option<Arrivals>,
+    },
+    /// Many connections, each downloading an object from the system under test again and again.
+    Fetch {
+        /// Size of the object.
+        object_bytes: Bytes,
+        /// Connections, spread over the threads.
+        connections: u32,
+        /// Threads at each end.
+        threads: u32,
+    },
+    /// NFS-like reads: client processes, each a connection with reads outstanding, from a server that
+    /// thinks before it answers.
+    RpcRead {
+        /// Client processes, each with a thread and a connection of its own.
+        clients: u32,
+        /// Reads that each client keeps outstanding.
+        outstanding: u32,
+        /// Size of one read; a request is 128 byte, about an NFSv3 READ call with its RPC header.
+        read_bytes: Bytes,
+        /// Server think time of a read.
+        think: Think,
+    },
+    /// ICMP echo at a fixed rate, nothing else.
+    Ping {
+        /// Echo requests per second, evenly spaced whatever comes back.
+        rate_hz: u32,
+        /// Payload of a request.
+        payload_bytes: Bytes,
+    },
+}
+
+const fn one() -> u32 {
+    1
+}
+
+const fn yes() -> bool {
+    true
 }
 
 impl Traffic {
     /// The kinds there are, for errors and help.
-    pub const KINDS: &[&str] = &["tcp_rr", "tcp_stream", "udp_stream"];
+    pub const KINDS: &[&str] = &[
+        "tcp_rr",
+        "tcp_crr",
+        "tcp_stream",
+        "tcp_maerts",
+        "tcp_bidir",
+        "udp_stream",
+        "udp_rr",
+        "fetch",
+        "rpc_read",
+        "ping",
+    ];
 
     /// The name that plans and the command line use.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::TcpRr { .. } => "tcp_rr",
-            Self::TcpStream { .. } => "tcp_stream",
+            Self::TcpCrr { .. } => "tcp_crr",
+            Self::TcpBulk { direction, .. } => match direction {
+                Direction::ToSut => "tcp_stream",
+                Direction::FromSut => "tcp_maerts",
+                Direction::Both => "tcp_bidir",
+            },
             Self::UdpStream { .. } => "udp_stream",
+            Self::UdpRr { .. } => "udp_rr",
+            Self::Fetch { .. } => "fetch",
+            Self::RpcRead { .. } => "rpc_read",
+            Self::Ping { .. } => "ping",
         }
+    }
+
+    /// A closed loop of 1-byte requests and responses on one connection, each a segment of its own.
+    pub const fn tcp_rr(burst: u32) -> Self {
+        Self::TcpRr {
+            request_bytes: Bytes::new(1),
+            response_bytes: Bytes::new(1),
+            burst,
+            connections: 1,
+            threads: 1,
+            nodelay: true,
+            arrivals: None,
+        }
+    }
+
+    /// Bulk to the system under test as fast as it goes, on one thread of each end.
+    pub const fn tcp_stream(message_bytes: Bytes, connections: u32) -> Self {
+        Self::TcpBulk {
+            direction: Direction::ToSut,
+            message_bytes,
+            connections,
+            threads: 1,
+            rate: None,
+        }
+    }
+
+    /// Datagrams from one sender at an offered payload rate.
+    pub const fn udp_stream(datagram_bytes: Bytes, rate: BitsPerSecond) -> Self {
+        Self::UdpStream {
+            datagram_bytes,
+            rate: Some(rate),
+            connections: 1,
+            threads: 1,
+            segmentation: true,
+        }
+    }
+
+    /// Whether it is made of requests and responses: its rate is transactions per second, its service
+    /// demand is per transaction, and each has a latency. The others are judged by their goodput.
+    pub const fn is_transactional(&self) -> bool {
+        match self {
+            Self::TcpRr { .. }
+            | Self::TcpCrr { .. }
+            | Self::UdpRr { .. }
+            | Self::RpcRead { .. }
+            | Self::Ping { .. } => true,
+            Self::TcpBulk { .. } | Self::UdpStream { .. } | Self::Fetch { .. } => false,
+        }
+    }
+
+    /// Whether it moves bytes on TCP without a pause: where the wire or a CPU is the limit.
+    pub const fn is_bulk(&self) -> bool {
+        matches!(self, Self::TcpBulk { .. } | Self::Fetch { .. })
+    }
+
+    /// Whether datagrams that are lost stay lost.
+    pub const fn is_datagram_stream(&self) -> bool {
+        matches!(self, Self::UdpStream { .. })
     }
 }
 
-/// ICMP echo at a fixed rate beside the traffic, sent by the generator: latency under load.
+/// Who sends bulk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// The generator to the system under test: `tcp_stream`.
+    #[default]
+    ToSut,
+    /// The system under test to the generator: `tcp_maerts` (netperf's name: stream, backwards).
+    FromSut,
+    /// Both at once, on connections of their own: `tcp_bidir`.
+    Both,
+}
+
+/// How times between events are spread about their mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distribution {
+    /// All alike.
+    Fixed,
+    /// Exponential: a Poisson process, which cannot lock onto a timer's phase.
+    #[default]
+    Exponential,
+}
+
+/// An open loop: when requests leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrivals {
+    /// Requests per second, over all connections.
+    pub rate_per_s: u32,
+    /// Their gaps.
+    pub gaps: Distribution,
+}
+
+/// Time a server takes before it answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Think {
+    /// Its mean; zero: at once.
+    pub mean: Nanos,
+    /// Its spread.
+    pub distribution: Distribution,
+}
+
+/// Options of the traffic's sockets; what is `None` is left as the system has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketOptions {
+    /// `SO_SNDBUF` at both ends; the kernel doubles it (socket(7)).
+    pub send_buffer: Option<Bytes>,
+    /// `SO_RCVBUF` at both ends, set before the connection so that it bounds the TCP window.
+    pub receive_buffer: Option<Bytes>,
+    /// `TCP_CONGESTION`: `cubic`, `reno`, `bbr`.
+    pub congestion: Option<String>,
+    /// `SO_BUSY_POLL`: how long a blocking receive polls the device's queue.
+    pub busy_poll: Option<Nanos>,
+    /// `SO_PREFER_BUSY_POLL`: busy polling rather than softirq.
+    pub prefer_busy_poll: bool,
+}
+
+/// The CPUs of the traffic threads; `None`: every CPU that is the host's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// At the system under test.
+    pub sut: Option<CpuSet>,
+    /// At each generator.
+    pub generator: Option<CpuSet>,
+}
+
+/// ICMP echo at a fixed rate beside the traffic: latency under load. The observer sends it, or the
+/// generator where there is no observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// Echo requests per second, evenly spaced whatever comes back.
     pub rate_hz: u32,
-}
-
-/// A field of a workload that is unknown, missing or impossible.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}")]
-pub struct FieldError {
-    /// The field.
-    pub field: String,
-    /// What is wrong with it and how to mend it.
-    pub problem: String,
-}
-
-/// A workload from `field = text` pairs, as plans and the command line have them. Fields that a kind
-/// has and that are not given take their defaults; a field that it does not have is an error.
-pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldError> {
-    let mut fields = Fields { rest: fields.clone(), label: String::new() };
-    let kind = fields.text("kind").ok_or_else(|| FieldError {
-        field: "kind".to_owned(),
-        problem: format!("the workload has no `kind`: one of {}", Traffic::KINDS.join(", ")),
-    })?;
-    let given_name = fields.text("name");
-    let traffic = match kind.as_str() {
-        "tcp_rr" => Traffic::TcpRr {
-            request_bytes: Bytes::new(fields.count("request_bytes", 1, 1..=1 << 24)?),
-            response_bytes: Bytes::new(fields.count("response_bytes", 1, 1..=1 << 24)?),
-            burst: fields.small_count("burst", 0, 0..=65_535)?,
-            connections: fields.small_count("connections", 1, 1..=1_000)?,
-            nodelay: fields.parsed("nodelay", true, "`true` or `false`")?,
-        },
-        "tcp_stream" => Traffic::TcpStream {
-            message_bytes: Bytes::new(fields.count("message_bytes", 32_768, 1..=1 << 24)?),
-            connections: fields.small_count("connections", 1, 1..=1_000)?,
-        },
-        "udp_stream" => Traffic::UdpStream {
-            datagram_bytes: Bytes::new(fields.count("datagram_bytes", 1470, 64..=65_507)?),
-            rate: fields.rate()?,
-        },
-        other => {
-            let problem = format!(
-                "no workload is of kind `{other}`: there are {}",
-                Traffic::KINDS.join(", ")
-            );
-            return Err(FieldError { field: "kind".to_owned(), problem });
-        }
-    };
-    let label = fields.label.clone(); // what is beside the traffic does not name it
-    let probe = match fields.small_count("probe_hz", 0, 0..=10_000)? {
-        0 => None,
-        rate_hz => Some(Probe { rate_hz }),
-    };
-    if let Some((field, _)) = fields.rest.first_key_value() {
-        let problem = format!("a `{kind}` workload has no field `{field}`");
-        return Err(FieldError { field: field.clone(), problem });
-    }
-    let name = given_name.unwrap_or_else(|| format!("{kind}{label}"));
-    if name.is_empty() || name.len() > 80 || name.chars().any(char::is_control) {
-        let problem = "a `name` has 1 to 80 printable characters".to_owned();
-        return Err(FieldError { field: "name".to_owned(), problem });
-    }
-    Ok(Workload { name, traffic, probe })
-}
-
-/// The fields not yet used, and the label that the ones off their default make.
-struct Fields {
-    rest: BTreeMap<String, String>,
-    label: String,
-}
-
-impl Fields {
-    fn text(&mut self, field: &str) -> Option<String> {
-        self.rest.remove(field)
-    }
-
-    fn parsed<T: FromStr + PartialEq>(
-        &mut self,
-        field: &str,
-        default: T,
-        wanted: &str,
-    ) -> Result<T, FieldError> {
-        let Some(text) = self.text(field) else { return Ok(default) };
-        let value = text.parse().map_err(|_| FieldError {
-            field: field.to_owned(),
-            problem: format!("`{field}` must be {wanted}, not `{text}`"),
-        })?;
-        if value != default {
-            self.label.extend([" ", field, "=", &text]);
-        }
-        Ok(value)
-    }
-
-    fn count(
-        &mut self,
-        field: &str,
-        default: u64,
-        range: std::ops::RangeInclusive<u64>,
-    ) -> Result<u64, FieldError> {
-        let wanted = format!("a whole number from {} to {}", range.start(), range.end());
-        let given = self.rest.get(field).cloned();
-        let value = self.parsed(field, default, &wanted)?;
-        if range.contains(&value) {
-            return Ok(value);
-        }
-        let problem = format!("`{field}` must be {wanted}, not `{}`", given.unwrap_or_default());
-        Err(FieldError { field: field.to_owned(), problem })
-    }
-
-    fn small_count(
-        &mut self,
-        field: &str,
-        default: u32,
-        range: std::ops::RangeInclusive<u32>,
-    ) -> Result<u32, FieldError> {
-        let range = u64::from(*range.start())..=u64::from(*range.end());
-        let value = self.count(field, u64::from(default), range)?;
-        Ok(u32::try_from(value).expect("checked against a range of u32"))
-    }
-
-    fn rate(&mut self) -> Result<BitsPerSecond, FieldError> {
-        let error = |problem: String| FieldError { field: "rate".to_owned(), problem };
-        let text = self.text("rate").ok_or_else(|| {
-            error("a `udp_stream` workload needs a `rate`, such as `rate = \"200Mbps\"`".to_owned())
-        })?;
-        let rate: BitsPerSecond =
-            text.parse().map_err(|problem| error(format!("`rate`: {problem}")))?;
-        if !(1_000..=1_000_000_000_000).contains(&rate.get()) {
-            return Err(error(format!("`rate` must be from 1kbps to 1000Gbps, not `{text}`")));
-        }
-        self.label.extend([" rate=", &rate.to_string()]);
-        Ok(rate)
-    }
 }

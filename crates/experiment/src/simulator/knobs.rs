@@ -174,9 +174,8 @@ mod tests {
 
     /// What the generator's and the system's knobs are read back as.
     fn states(profile: &Profile) -> [State; 2] {
-        let traffic =
-            Traffic::TcpStream { message_bytes: latput_units::Bytes::new(1), connections: 1 };
-        let workload = Workload { name: String::new(), traffic, probe: None };
+        let traffic = Traffic::tcp_stream(latput_units::Bytes::new(1), 1);
+        let workload = Workload::plain(String::new(), traffic);
         let scenario = profile.scenario(&workload, 1, Nanos::from_ms(1)).unwrap();
         [0, 1].map(|host| state(&scenario.hosts[host], &scenario.network))
     }

@@ -61,11 +61,8 @@ fn parse(file: &str, text: &str) -> Result<Profile, Error> {
         return Err(error(String::from("name must have 1 to 40 printable characters")));
     }
     // Any workload shows whether the rest is possible.
-    let traffic = Traffic::UdpStream {
-        datagram_bytes: Bytes::new(64),
-        rate: latput_units::BitsPerSecond::new(1_000),
-    };
-    let workload = Workload { name: String::new(), traffic, probe: None };
+    let traffic = Traffic::udp_stream(Bytes::new(64), latput_units::BitsPerSecond::new(1_000));
+    let workload = Workload::plain(String::new(), traffic);
     profile.scenario(&workload, 0, Nanos::from_ms(1)).map_err(|invalid| {
         let Invalid { key, found, wanted } = &invalid;
         let key = key_of_profile(&profile, key);

@@ -70,28 +70,20 @@ fn setting(us: u64) -> LabelledSetting {
 }
 
 fn workloads() -> Vec<Workload> {
-    let rr = |burst| Traffic::TcpRr {
-        request_bytes: Bytes::new(1),
-        response_bytes: Bytes::new(1),
-        burst,
-        connections: 1,
-        nodelay: true,
-    };
-    let workload = |name: &str, traffic, probe| Workload { name: name.to_owned(), traffic, probe };
+    let rr = Traffic::tcp_rr;
+    let workload =
+        |name: &str, traffic, probe| Workload { probe, ..Workload::plain(name, traffic) };
     vec![
         workload("tcp_rr", rr(0), None),
         workload("tcp_rr burst=16", rr(16), None),
         workload(
             "tcp_stream",
-            Traffic::TcpStream { message_bytes: Bytes::new(32_768), connections: 1 },
+            Traffic::tcp_stream(Bytes::new(32_768), 1),
             Some(Probe { rate_hz: 1000 }),
         ),
         workload(
             "udp_stream",
-            Traffic::UdpStream {
-                datagram_bytes: Bytes::new(1470),
-                rate: BitsPerSecond::new(500_000_000),
-            },
+            Traffic::udp_stream(Bytes::new(1470), BitsPerSecond::new(500_000_000)),
             None,
         ),
     ]
@@ -137,14 +129,14 @@ fn shape(setting: usize, workload: &Workload) -> Shape {
                 busy: [0.97 - us / 900.0, 0.98 - us / 1100.0],
             }
         }
-        Traffic::TcpStream { .. } => Shape {
+        Traffic::TcpBulk { .. } => Shape {
             latency_us: 0.0,
             transactions_per_s: 0.0,
             goodput_bps: [9.41e9, 9.62e9, 9.18e9, 7.3e9, 3.2e9][setting],
             probe_us: [74.0, 88.0, 127.0, 214.0, 640.0][setting],
             busy: [0.94 - us / 1400.0, 0.81 - us / 1200.0],
         },
-        Traffic::UdpStream { .. } => Shape {
+        _ => Shape {
             latency_us: 0.0,
             transactions_per_s: 0.0,
             goodput_bps: 500e6,
@@ -216,12 +208,12 @@ fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> Traffi
             observed.received_bytes = transactions;
             observed.latency = Some(histogram(shape.latency_us, transactions, rng));
         }
-        Traffic::TcpStream { .. } => {
+        Traffic::TcpBulk { .. } => {
             observed.received_bytes = whole(shape.goodput_bps / 8.0 * WINDOW_S);
             observed.sent_bytes = observed.received_bytes;
             observed.retransmits = Some(rng.below(4) as u64);
         }
-        Traffic::UdpStream { .. } => {
+        _ => {
             let sent = whole(shape.goodput_bps / 8.0 / 1470.0 * WINDOW_S);
             let lost = sent * us * (8 + rng.below(4) as u64) / 100_000;
             observed.sent_bytes = sent * 1470;

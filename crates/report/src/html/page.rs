@@ -1,7 +1,7 @@
 //! What the page's template shows, section by section.
 
+use latput_trial::Metric;
 use latput_trial::observation::Role;
-use latput_trial::{Metric, Traffic};
 use serde::Serialize;
 
 use super::tables::{self, Table};
@@ -223,8 +223,7 @@ fn trade_offs(view: &View<'_>) -> Tradeoff {
             Metric::JitterNs,
         ]));
     }
-    let is_bulk =
-        |choice: &Choice| matches!(view.traffic(choice.workload), Traffic::TcpStream { .. });
+    let is_bulk = |choice: &Choice| view.traffic(choice.workload).is_bulk();
     x.sort_by_key(|choice| !is_bulk(choice));
     for (workload, _) in view.workloads() {
         let metric = Metric::SutServiceDemandUs;

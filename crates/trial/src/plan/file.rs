@@ -443,7 +443,8 @@ mod tests {
         check("[factors]\nmtu = [99999999]\n[[workload]]\nkind = \"tcp_rr\"", 4, "mtu");
         check("[factors]\nmtu = [1.5]\n[[workload]]\nkind = \"tcp_rr\"", 4, "whole number");
         check("[[workload]]\nkind = \"udp_stream\"\nrate = \"5 apples\"", 5, "bit rate");
-        check("[[workload]]\nkind = \"udp_stream\"", 3, "needs a `rate`");
+        check("[[workload]]\nkind = \"tcp_rr\"\nburst = 1\nrate_per_s = 9", 5, "closed loop");
+        check("[[workload]]\nkind = \"udp_rr\"\ngaps = \"fixed\"", 5, "give `rate_per_s`");
         check("[[workload]]\nkind = \"tcp_rr\"\nburst = -1", 5, "whole number from 0");
         check("[[workload]]\nkind = \"tcp_rr\"\nconnections = 0", 5, "from 1 to 1000");
         check("[[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"1us\"", 6, "`duration`");
