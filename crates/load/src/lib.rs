@@ -35,3 +35,4 @@ pub use outcome::{
 };
 pub use reflector::Reflector;
 pub use stop::Stop;
+pub use supervise::bind_to as bind_thread;
