@@ -15,6 +15,7 @@ pub mod host;
 pub mod protocol;
 pub mod runner;
 pub mod simulator;
+mod stock;
 pub mod testbed;
 
 pub use archive::Archive;

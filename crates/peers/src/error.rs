@@ -52,7 +52,9 @@ pub enum Error {
         source: io::Error,
     },
     /// It does not answer.
-    #[error("{peer} did not answer within {waited} ({waiting_for}): check that it runs the right program and that no firewall is between")]
+    #[error(
+        "{peer} did not answer within {waited} ({waiting_for}): check that it runs the right program and that no firewall is between"
+    )]
     NoAnswer {
         /// Its address.
         peer: SocketAddr,
@@ -62,7 +64,9 @@ pub enum Error {
         waited: Nanos,
     },
     /// iperf3 serves one test at a time.
-    #[error("the iperf3 server at {peer} is busy with another test: try again when that has ended, or start a second server on another port")]
+    #[error(
+        "the iperf3 server at {peer} is busy with another test: try again when that has ended, or start a second server on another port"
+    )]
     Busy {
         /// Its address.
         peer: SocketAddr,

@@ -68,7 +68,8 @@ impl Session {
         expect(&line, State::ParamExchange, PATIENCE)?;
         send_document(&mut line, &parameters.to_json(), "sending the parameters")?;
         expect(&line, State::CreateStreams, PATIENCE)?;
-        let flow = Flow::open(peer, workload, &cookie, stop).map_err(|error| reason(&line, error))?;
+        let flow =
+            Flow::open(peer, workload, &cookie, stop).map_err(|error| reason(&line, error))?;
         expect(&line, State::TestStart, PATIENCE)?;
         expect(&line, State::TestRunning, PATIENCE)?;
         Ok(Self { line, flow, message: parameters.length, warmup: omit, is_done: false })
@@ -89,8 +90,7 @@ impl Session {
                     bulk.run(self.message, window, stop).map_err(|e| reason(&self.line, e))?;
                 let sockets = bulk.sockets()?;
                 let share = |bytes: u64| bytes / u64::from(streams);
-                let stream =
-                    |bytes| OwnStream { bytes: share(bytes), packets: 0, seconds };
+                let stream = |bytes| OwnStream { bytes: share(bytes), packets: 0, seconds };
                 let mut own = Vec::new();
                 if direction != Direction::FromSut {
                     own.extend((0..streams).map(|_| stream(seen.sent_bytes)));
@@ -132,7 +132,8 @@ impl Session {
         let results = message::own_results(own, cpu_percent);
         send_document(line, &results, "sending the results")?;
         let bytes = receive_document(line, drained)?;
-        let malformed = |problem| Error::Malformed { peer: line.peer(), program: "iperf3", problem };
+        let malformed =
+            |problem| Error::Malformed { peer: line.peer(), program: "iperf3", problem };
         let results = Results::parse(&bytes).map_err(malformed)?;
         expect_while_draining(line, State::DisplayResults, PATIENCE, drained)?;
         line.send(&[State::IperfDone.byte()], "ending the test")?;
@@ -286,7 +287,8 @@ fn receive_document(line: &Line, drained: &[TcpStream]) -> Result<Vec<u8>, Error
     line.receive(&mut length, drained, PATIENCE, "its results")?;
     let length = u32::from_be_bytes(length);
     if length > RESULTS_BYTES {
-        let problem = format!("it announced results of {length} byte; {RESULTS_BYTES} is the limit");
+        let problem =
+            format!("it announced results of {length} byte; {RESULTS_BYTES} is the limit");
         return Err(Error::Malformed { peer: line.peer(), program: "iperf3", problem });
     }
     let mut bytes = vec![0; length as usize];

@@ -88,7 +88,9 @@ impl Line {
             open.retain(|socket| !*others.next().unwrap_or(&false) || is_open_after_drain(socket));
             if ready[0] {
                 match recv(&self.socket, &mut bytes[filled..], RecvFlags::DONTWAIT) {
-                    Ok((0, _)) => return Err(Error::PeerGone { peer: self.peer, doing: waiting_for }),
+                    Ok((0, _)) => {
+                        return Err(Error::PeerGone { peer: self.peer, doing: waiting_for });
+                    }
                     Ok((count, _)) => filled += count,
                     Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(errno) if is_gone(&errno.into()) => {
@@ -129,17 +131,17 @@ pub(crate) fn connect_with(
             Error::io("set the congestion control (is its kernel module there?)", source)
         })?;
     }
-    socket.connect_timeout(&peer.into(), PATIENCE.as_duration()).map_err(|source| {
-        match source.kind() {
-            io::ErrorKind::ConnectionRefused => Error::Refused { peer, command },
-            io::ErrorKind::TimedOut => {
-                Error::NoAnswer { peer, waiting_for: "connecting", waited: PATIENCE }
-            }
-            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                Error::NoRoute { peer, source }
-            }
-            _ => Error::io("connect to the peer", source),
+    socket.connect_timeout(&peer.into(), PATIENCE.as_duration()).map_err(|source| match source
+        .kind()
+    {
+        io::ErrorKind::ConnectionRefused => Error::Refused { peer, command },
+        io::ErrorKind::TimedOut => {
+            Error::NoAnswer { peer, waiting_for: "connecting", waited: PATIENCE }
         }
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            Error::NoRoute { peer, source }
+        }
+        _ => Error::io("connect to the peer", source),
     })?;
     Ok(socket.into())
 }

@@ -136,7 +136,8 @@ impl Session {
             }
             (Data::Bulk(_), _) => unreachable!("bulk connections are opened for bulk"),
         };
-        let sends_on = matches!(self.traffic, Traffic::TcpBulk { direction: Direction::FromSut, .. });
+        let sends_on =
+            matches!(self.traffic, Traffic::TcpBulk { direction: Direction::FromSut, .. });
         for socket in sockets.iter().filter(|_| !sends_on) {
             let _gone = socket.shutdown(Shutdown::Write); // the end of a test, to netserver
         }
@@ -311,12 +312,8 @@ fn exchange(
     let Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } = *traffic else {
         unreachable!("exchanges are opened for tcp_rr")
     };
-    let exchange = Exchange {
-        request: request_bytes,
-        response: response_bytes,
-        burst,
-        separate: nodelay,
-    };
+    let exchange =
+        Exchange { request: request_bytes, response: response_bytes, burst, separate: nodelay };
     thread::scope(|scope| {
         let threads = driven
             .iter()
@@ -394,7 +391,5 @@ fn of_datagrams(outcome: &mut Outcome, seen: &Exchanged, window: Window) {
 
 fn clones(driven: &[Driven]) -> Result<Vec<TcpStream>, Error> {
     let sockets = driven.iter().flat_map(Driven::sockets).map(TcpStream::try_clone);
-    sockets
-        .collect::<Result<_, _>>()
-        .map_err(|source| Error::io("keep a connection open", source))
+    sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use latput_trial::observation::{Check, ProgramCpu, TrafficObservation};
 use latput_trial::Metric;
+use latput_trial::observation::{Check, ProgramCpu, TrafficObservation};
 
 /// One trial against a stock peer.
 #[derive(Clone, Debug, Default, PartialEq)]

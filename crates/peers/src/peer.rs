@@ -55,9 +55,9 @@ impl Peer {
             })
             .next()?;
         let wrong = |problem| Error::Url { text: text.to_owned(), problem };
-        let parsed = split_port(rest.strip_suffix('/').unwrap_or(rest))
-            .map_err(wrong)
-            .map(|(host, port)| Self { program, host, port: port.unwrap_or(program.default_port()) });
+        let parsed = split_port(rest.strip_suffix('/').unwrap_or(rest)).map_err(wrong).map(
+            |(host, port)| Self { program, host, port: port.unwrap_or(program.default_port()) },
+        );
         Some(parsed)
     }
 

@@ -18,8 +18,7 @@ const THREADS: u32 = 64;
 
 /// Refuses what the program cannot do.
 pub(crate) fn check(program: Program, workload: &Workload) -> Result<(), Error> {
-    let refused =
-        |problem: String| Err(Error::Unsupported { program: program.name(), problem });
+    let refused = |problem: String| Err(Error::Unsupported { program: program.name(), problem });
     if let Err(problem) = traffic(program, &workload.traffic) {
         return refused(problem);
     }
@@ -67,7 +66,8 @@ fn traffic(program: Program, traffic: &Traffic) -> Result<(), String> {
         (
             Program::Netperf,
             Traffic::TcpBulk {
-                direction: latput_trial::workload::Direction::ToSut
+                direction:
+                    latput_trial::workload::Direction::ToSut
                     | latput_trial::workload::Direction::FromSut,
                 connections,
                 threads,
@@ -78,11 +78,11 @@ fn traffic(program: Program, traffic: &Traffic) -> Result<(), String> {
         (Program::Netperf, Traffic::UdpRr { connections: 1, threads: 1, arrivals: None, .. }) => {
             Ok(())
         }
-        (Program::Netperf, Traffic::UdpRr { .. }) => {
-            Err("udp_rr has one socket and a closed loop there: leave out connections, threads and \
+        (Program::Netperf, Traffic::UdpRr { .. }) => Err(
+            "udp_rr has one socket and a closed loop there: leave out connections, threads and \
                  arrivals"
-                .to_owned())
-        }
+                .to_owned(),
+        ),
         (Program::Iperf3, _) => Err(format!(
             "it has no {}: it does tcp_stream, tcp_maerts, tcp_bidir (without rate) and udp_stream",
             traffic.kind()

@@ -270,7 +270,8 @@ impl Payload {
         }
         let slices: Vec<[IoSlice<'_>; 1]> =
             self.0[..count].iter().map(|datagram| [IoSlice::new(datagram)]).collect();
-        let mut controls: Vec<_> = slices.iter().map(|_| SendAncillaryBuffer::new(&mut [])).collect();
+        let mut controls: Vec<_> =
+            slices.iter().map(|_| SendAncillaryBuffer::new(&mut [])).collect();
         let mut headers: Vec<_> = slices
             .iter()
             .zip(&mut controls)

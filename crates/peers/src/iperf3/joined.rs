@@ -90,9 +90,7 @@ pub(super) fn udp(
         let problem = format!("its results speak of {spoken} streams where {opened} were opened");
         return Err(Error::Malformed { peer, program: "iperf3", problem });
     }
-    let sum = |count: fn(&Stream) -> u64| {
-        streams.iter().map(count).fold(0, u64::saturating_add)
-    };
+    let sum = |count: fn(&Stream) -> u64| streams.iter().map(count).fold(0, u64::saturating_add);
     let (packets, lost) = (sum(|stream| stream.packets), sum(|stream| stream.lost));
     let all: u64 = sent.of_stream.iter().sum();
     let seconds = streams.iter().map(|stream| stream.seconds).fold(0.0, f64::max);

@@ -308,7 +308,10 @@ mod tests {
         check_refused(r#"{"streams":[{"packets":-1,"errors":0}]}"#, "no `packets`");
         check_refused(r#"{"streams":[{"packets":"x"}]}"#, "no `packets`");
         check_refused(r#"{"streams":[{"packets":1,"errors":0,"bytes":1}]}"#, "no `end_time`");
-        check_refused(r#"{"streams":[{"packets":1,"errors":0,"end_time":1,"bytes":1e300}]}"#, "bytes");
+        check_refused(
+            r#"{"streams":[{"packets":1,"errors":0,"end_time":1,"bytes":1e300}]}"#,
+            "bytes",
+        );
         check_refused(&"[".repeat(10_000), "no JSON");
         for end in 0..TCP.len() {
             drop(Results::parse(&TCP.as_bytes()[..end]));

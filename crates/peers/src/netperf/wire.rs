@@ -136,8 +136,8 @@ impl Ready {
         errno(bytes)?;
         let port = word(bytes, 2 + 11);
         let data_port = u16::try_from(port).ok().filter(|port| *port != 0);
-        let data_port = data_port
-            .ok_or_else(|| Wrong::Foreign(format!("{port} came as the port for data")))?;
+        let data_port =
+            data_port.ok_or_else(|| Wrong::Foreign(format!("{port} came as the port for data")))?;
         Ok(Self { data_port, measures_cpu: word(bytes, 2 + 6) & MEASURE_CPU != 0 })
     }
 }
@@ -281,7 +281,10 @@ mod tests {
         check_ready(|_| {}, Ok(Ready { data_port: 40_000, measures_cpu: true }));
         check_ready(|words| words[8] = 0, Ok(Ready { data_port: 40_000, measures_cpu: false }));
         check_ready(|words| words[1] = 98, Err(Wrong::Errno(98)));
-        check_ready(|words| words[13] = 0, Err(Wrong::Foreign("0 came as the port for data".into())));
+        check_ready(
+            |words| words[13] = 0,
+            Err(Wrong::Foreign("0 came as the port for data".into())),
+        );
         check_ready(
             |words| words[13] = 70_000,
             Err(Wrong::Foreign("70000 came as the port for data".into())),
