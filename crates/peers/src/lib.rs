@@ -7,6 +7,7 @@
 
 pub mod error;
 pub mod gzip;
+pub mod import;
 
 pub mod iperf3;
 pub mod netperf;
