@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod agent;
+pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod report;
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Set(set::Args),
     Restore(restore::Args),
     Report(report::Args),
+    Import(import::Args),
     Lab(lab::Args),
     Agent(agent::Args),
 }
@@ -40,6 +42,7 @@ impl Command {
             Self::Set(args) => args.run(context),
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Import(args) => args.run(context),
             Self::Lab(args) => args.run(context),
             Self::Agent(args) => args.run(context),
         }

@@ -16,6 +16,6 @@ mod single;
 mod view;
 
 pub use document::Document;
-pub use export::{csv, json, markdown};
+pub use export::{csv, flent, json, markdown};
 pub use html::html;
 pub use table::{Screen, terminal};

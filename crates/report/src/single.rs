@@ -1,12 +1,13 @@
 //! One setting under one workload, as `latput measure` shows it: every figure on its own line, with
 //! its interval and how sure that is.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 use latput_model::Cell;
 use latput_trial::Metric;
-use latput_trial::observation::{HostObservation, Role};
+use latput_trial::observation::{CpuMethod, HostObservation, Role};
 
 use crate::format;
 use crate::view::{CPU_PARTS, View, estimate, is_too_wide};
@@ -35,6 +36,7 @@ pub(crate) fn figures(
     let mut text = if fits { long } else { short }.join("\n") + "\n\n";
     for (role, name) in [(Role::Sut, "SUT"), (Role::Generator, "generator")] {
         text += &host_lines(view, (setting, workload), role, name);
+        text += &program_lines(view, role, name);
     }
     text
 }
@@ -92,6 +94,27 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), role: Role, name: &str) -> 
             sum(|host| host.interface.rx_dropped),
             sum(|host| host.interface.tx_dropped),
         );
+    }
+    text
+}
+
+/// What other programs said of the CPU time of their end, with what they count.
+fn program_lines(view: &View<'_>, role: Role, name: &str) -> String {
+    let mut shares: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
+    let rows = view.results.rows.iter();
+    for told in rows.flat_map(|row| &row.observation.programs).filter(|told| told.role == role) {
+        let base = match told.method {
+            CpuMethod::Process => "one CPU",
+            CpuMethod::Host => "all CPUs",
+        };
+        let key = (told.program.as_str(), base, told.method.describe());
+        shares.entry(key).or_default().push(told.busy_ratio);
+    }
+    let mut text = String::new();
+    for ((program, base, method), shares) in shares {
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        let (program, share) = (format::printable(program), format::rough_percent(mean));
+        let _ = writeln!(text, "CPU of the {name} as {program} tells: {share} of {base}; {method}");
     }
     text
 }

@@ -70,7 +70,9 @@ fn test(document: &Value) -> Result<Test, String> {
         (0, flows, 0) => workload("tcp_maerts", &[count(flows)])?,
         (up, down, 0) => workload("tcp_bidir", &[count(up.max(down))])?,
         _ => {
-            return Err("it has TCP and UDP load at once, which no workload of latput is".to_owned());
+            return Err(
+                "it has TCP and UDP load at once, which no workload of latput is".to_owned()
+            );
         }
     };
     let all: Vec<&Vec<Point>> = up.into_iter().chain(down).chain(udp).collect();

@@ -6,6 +6,7 @@ use latput_knobs::{Knob, Value};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results};
+use latput_units::Nanos;
 
 use crate::document::parameters;
 use crate::view::{CPU_PARTS, cpu_shares};
@@ -82,8 +83,12 @@ fn fields(
         let shares = shares.and_then(|time| cpu_shares(&time));
         fields.extend((0..CPU_PARTS.len()).map(|part| optional(shares.map(|s| s[part]))));
     }
-    fields.push(row.observation.traffic.sent_bytes.to_string());
-    fields.push(row.observation.traffic.received_bytes.to_string());
+    let flow = &row.observation.traffic;
+    // Without a window nothing was counted.
+    let counted =
+        |bytes: u64, window| if window > Nanos::ZERO { bytes.to_string() } else { String::new() };
+    fields.push(counted(flow.sent_bytes, flow.sender_window));
+    fields.push(counted(flow.received_bytes, flow.receiver_window));
     let failed = row.observation.checks.iter().filter(|check| !check.passed);
     fields.push(failed.map(|check| check.name.as_str()).collect::<Vec<_>>().join(";"));
     fields
