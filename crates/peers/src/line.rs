@@ -158,9 +158,9 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Throws away what has come in; whether more may come.
 fn is_open_after_drain(socket: &TcpStream) -> bool {
-    let mut scrap = [0_u8; 64 << 10];
+    let mut scrap = [0_u8; 16 << 10];
     // A few reads at a time: the control connection must not wait for a fast sender.
-    for _ in 0..16 {
+    for _ in 0..64 {
         match recv(socket, &mut scrap[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return false,
             Ok(_) => {}

@@ -7,7 +7,7 @@ pub mod wire;
 
 mod datagrams;
 
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 
 use latput_load::{COOL_DOWN, Driven, Exchange, SenderOutcome, Stop, Window};
@@ -17,7 +17,7 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
-use self::datagrams::Exchanged;
+use self::datagrams::{Exchanged, Plan};
 use self::wire::{Flow, MESSAGE_BYTES, Ready, Request, Results, Wrong};
 use crate::bulk::{Bulk, Seen, join_all, spread};
 use crate::error::Error;
@@ -229,10 +229,6 @@ fn request(workload: &Workload, time: Nanos, peer: SocketAddr, our_port: u16) ->
         cpu: cpu.map(|cpu| cpu.0),
         ipv6: peer.is_ipv6(),
         our_port,
-        our_ipv4: match peer.ip() {
-            IpAddr::V4(_) => [0; 4], // it takes the address that our first datagram comes from
-            IpAddr::V6(_) => [0; 4],
-        },
     };
     match workload.traffic {
         Traffic::TcpRr { request_bytes, response_bytes, nodelay, .. } => {
@@ -334,8 +330,13 @@ fn udp_rr(
         unreachable!("a datagram socket is opened for udp_rr")
     };
     let size = |bytes: Bytes| usize::try_from(bytes.get()).unwrap_or(65_507).min(65_507);
-    let sizes = (size(request_bytes), size(response_bytes));
-    datagrams::exchange(socket, peer, sizes, burst.saturating_add(1), timeout, window, stop)
+    let plan = Plan {
+        request: size(request_bytes),
+        response: size(response_bytes),
+        in_flight: burst.saturating_add(1),
+        timeout,
+    };
+    datagrams::exchange(socket, peer, &plan, window, stop)
 }
 
 fn of_bulk(direction: Direction, seen: &Seen, window: Window) -> TrafficObservation {

@@ -48,12 +48,10 @@ impl Program {
 impl Peer {
     /// Reads `iperf3://HOST[:PORT]` or `netperf://HOST[:PORT]`; `None` if it is neither.
     pub fn parse(text: &str) -> Option<Result<Self, Error>> {
-        let programs = [Program::Iperf3, Program::Netperf].into_iter();
-        let (program, rest) = programs
-            .filter_map(|program| {
-                Some((program, text.strip_prefix(program.name())?.strip_prefix("://")?))
-            })
-            .next()?;
+        let programs = [Program::Iperf3, Program::Netperf];
+        let (program, rest) = programs.into_iter().find_map(|program| {
+            Some((program, text.strip_prefix(program.name())?.strip_prefix("://")?))
+        })?;
         let wrong = |problem| Error::Url { text: text.to_owned(), problem };
         let parsed = split_port(rest.strip_suffix('/').unwrap_or(rest)).map_err(wrong).map(
             |(host, port)| Self { program, host, port: port.unwrap_or(program.default_port()) },

@@ -33,7 +33,7 @@ pub(crate) fn check(program: Program, workload: &Workload) -> Result<(), Error> 
         return refused("it has no busy polling: leave out busy_poll".to_owned());
     }
     if program == Program::Iperf3 && sockets.send_buffer != sockets.receive_buffer {
-        let problem = "it has one size for both socket buffers: give send_buffer and receive_buffer the same value";
+        let problem = "it has one size for both socket buffers: give send_buffer_bytes and receive_buffer_bytes the same value";
         return refused(problem.to_owned());
     }
     if sockets.congestion.as_ref().is_some_and(|name| name.is_empty() || name.len() > 15) {

@@ -7,6 +7,7 @@
 mod bad_input;
 mod json;
 mod loopback;
+mod peers;
 mod root_runs;
 mod root_settings;
 mod simulated;

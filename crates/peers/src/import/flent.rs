@@ -229,7 +229,7 @@ mod tests {
     fn flows_add_up_and_pings_are_the_probe() {
         let test = one(FILE);
         assert_eq!(test.workload.name, "tcp_stream connections=2");
-        assert_eq!(test.observation.given[&Metric::ThroughputBps], 250e6);
+        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&250e6));
         let probe = test.observation.probe.unwrap();
         assert_eq!((probe.sent, probe.received), (4, 2), "numbers 2 and 3 are missing");
         assert_eq!(test.started_unix_ms, Some(1_795_304_069_000));

@@ -14,8 +14,7 @@ pub(super) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     let mut streamed: Option<Value> = None;
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Problem::new(format!("it is not text: {error}")))?;
-    let mut stream = Deserializer::from_str(text).into_iter::<Value>();
-    while let Some(value) = stream.next() {
+    for value in Deserializer::from_str(text).into_iter::<Value>() {
         let value = value.map_err(|error| {
             let cut = if error.is_eof() { "it ends too early: " } else { "" };
             Problem::new(format!("{cut}{error}"))
@@ -71,8 +70,7 @@ fn test(value: &Value) -> Result<Test, String> {
         (false, false, true) => "tcp_maerts",
         (false, false, false) => "tcp_stream",
     };
-    let mut observation = Observation::default();
-    observation.traffic = traffic(end, udp);
+    let mut observation = Observation { traffic: traffic(end, udp), ..Observation::default() };
     if both {
         let sum = |key: &str| number(&end[key], "bits_per_second");
         let parts = sum("sum_received").zip(sum("sum_received_bidir_reverse"));
@@ -231,7 +229,7 @@ mod tests {
             .replace("\"cpu_", "\"sum_received_bidir_reverse\":{\"bits_per_second\":6000},\"cpu_");
         let test = one(&both);
         assert_eq!(test.workload.traffic.kind(), "tcp_bidir");
-        assert_eq!(test.observation.given[&Metric::ThroughputBps], 10_000.0);
+        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&10_000.0));
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Reader {
             self.is_uncertain = true;
         } else if line.contains(" TEST from ") {
             self.end();
-            self.title = line.to_owned();
+            line.clone_into(&mut self.title);
             self.header.clear();
             self.columns = None;
         } else if let Some((key, value)) = keyval(line) {
@@ -191,7 +191,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The second line of UDP_STREAM: what arrived.
+    /// The second line of `UDP_STREAM`: what arrived.
     fn udp_receiver(&mut self, numbers: &[&str]) -> Result<(), String> {
         let sent = self.records.last_mut().filter(|record| record.values.contains_key("SENT"));
         let sent = sent.ok_or("the receiver's figures stand before the sender's")?;
@@ -233,7 +233,7 @@ fn csv_header(line: &str) -> Option<Vec<Option<&'static str>>> {
         names.into_iter().find(|(_, known)| known == name).map(|(selector, _)| *selector)
     };
     let columns: Vec<Option<&str>> = csv_fields(line).iter().map(known).collect();
-    columns.iter().any(|column| *column == Some("THROUGHPUT")).then_some(columns)
+    columns.contains(&Some("THROUGHPUT")).then_some(columns)
 }
 
 fn csv_record(

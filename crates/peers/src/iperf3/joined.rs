@@ -44,8 +44,7 @@ pub(super) fn tcp(
         Direction::Both => seen.retransmits.zip(there).map(|(a, b)| a.saturating_add(b)),
     };
     let here = window.length();
-    let mut outcome = Outcome::default();
-    outcome.traffic = TrafficObservation {
+    let traffic = TrafficObservation {
         sender_window: here,
         receiver_window: if to > 0 { Nanos::from_secs_f64(seconds) } else { here },
         sent_bytes: if to > 0 {
@@ -58,6 +57,7 @@ pub(super) fn tcp(
         sender_cpu: seen.cpu,
         ..TrafficObservation::default()
     };
+    let mut outcome = Outcome { traffic, ..Outcome::default() };
     if direction == Direction::Both {
         let rate = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds;
         let (there, back) =
@@ -94,8 +94,7 @@ pub(super) fn udp(
     let (packets, lost) = (sum(|stream| stream.packets), sum(|stream| stream.lost));
     let all: u64 = sent.of_stream.iter().sum();
     let seconds = streams.iter().map(|stream| stream.seconds).fold(0.0, f64::max);
-    let mut outcome = Outcome::default();
-    outcome.traffic = TrafficObservation {
+    let traffic = TrafficObservation {
         sender_window: window.length(),
         receiver_window: Nanos::from_secs_f64(seconds),
         sent_bytes: sent.in_window.saturating_mul(datagram.get()),
@@ -104,6 +103,7 @@ pub(super) fn udp(
         sender_cpu: sent.cpu,
         ..TrafficObservation::default()
     };
+    let mut outcome = Outcome { traffic, ..Outcome::default() };
     if packets > 0 {
         let jitter_s = streams.iter().map(|stream| stream.jitter_s).sum::<f64>();
         outcome.give(Metric::LossRatio, (lost as f64 / packets as f64).min(1.0));

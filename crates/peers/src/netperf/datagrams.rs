@@ -28,6 +28,19 @@ pub(crate) struct Exchanged {
     pub(crate) cpu: Nanos,
 }
 
+/// What is exchanged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Bytes of a request.
+    pub(crate) request: usize,
+    /// Bytes of a response.
+    pub(crate) response: usize,
+    /// Requests under way.
+    pub(crate) in_flight: u32,
+    /// When a response counts as lost.
+    pub(crate) timeout: Nanos,
+}
+
 /// A UDP socket of the peer's family on any port.
 pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
     let any = match peer.ip() {
@@ -41,12 +54,11 @@ pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
 pub(crate) fn exchange(
     socket: &UdpSocket,
     peer: SocketAddr,
-    (request, response): (usize, usize),
-    in_flight: u32,
-    timeout: Nanos,
+    plan: &Plan,
     window: Window,
     stop: &Stop,
 ) -> Result<Exchanged, Error> {
+    let Plan { request, response, in_flight, timeout } = *plan;
     let failed = |source| Error::io("exchange datagrams with the peer", source);
     socket.connect(peer).map_err(failed)?;
     socket.set_read_timeout(Some(timeout.min(TICK).as_duration())).map_err(failed)?;

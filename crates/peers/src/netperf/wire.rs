@@ -60,10 +60,8 @@ pub struct Request<'a> {
     pub cpu: Option<u32>,
     /// Whether the data flows over IPv6.
     pub ipv6: bool,
-    /// Our UDP port and IPv4 address, which the server may send to.
+    /// Our UDP port; the address is that of our first datagram.
     pub our_port: u16,
-    /// The address.
-    pub our_ipv4: [u8; 4],
 }
 
 impl Request<'_> {
@@ -93,7 +91,6 @@ impl Request<'_> {
         (data[22], data[23]) = if self.udp { (2, 17) } else { (1, 6) }; // socket type, IPPROTO
         data[24] = direction;
         data[25] = self.our_port.into();
-        data[28] = u32::from_be_bytes(self.our_ipv4);
         let mut bytes = [0; MESSAGE_BYTES];
         for (word, place) in words.iter().zip(bytes.as_chunks_mut::<4>().0) {
             *place = word.to_be_bytes();
@@ -262,7 +259,6 @@ mod tests {
             cpu: None,
             ipv6: false,
             our_port: 4242,
-            our_ipv4: [192, 0, 2, 1],
         };
         let bytes = request.encode();
         let words: Vec<u32> = (0..40).map(|idx| word(&bytes, idx)).collect();
@@ -270,7 +266,6 @@ mod tests {
         assert_eq!((words[7], words[8], words[13]), (1, 65_536, 200));
         assert_eq!((words[14], words[16]), (9, 3), "flags and length");
         assert_eq!(words[23..28], [4, 2, 17, 6, 4242]);
-        assert_eq!(words[30], 0xc000_0201);
         assert_eq!(&bytes[160..166], b"cubic\0");
         let long = Request { congestion: "a name that is far too long", ..request };
         assert_eq!(long.encode()[175], 0, "a NUL stands behind the name");
