@@ -10,12 +10,15 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use latput_load::{Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window};
-use latput_trial::Workload;
+use latput_load::{
+    Generator, Key, ProbeOutcome, Prober, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window,
+};
+use latput_trial::{Probe, Workload};
+use latput_units::CpuSet;
 
 use crate::host::{Host, chain};
 use crate::protocol::{
-    self, Answer, Failure, FailureKind, Finished, LineError, Open, Request, SCHEMA,
+    self, Answer, Failure, FailureKind, Finished, LineError, Open, Part, Request, SCHEMA,
 };
 
 /// How often a wait looks at the stop flag.
@@ -27,19 +30,25 @@ where
     R: Read + Send + 'static,
 {
     let requests = read_requests(input, stop.clone());
-    let Some(request) = next(&requests, stop)? else { return Ok(()) };
-    let opened = match request {
-        Request::Open(open) if open.schema == SCHEMA => Host::open(open),
-        Request::Open(Open { version, .. }) => Err(failed(format!(
-            "the controller is latput {version} and speaks another schema than {SCHEMA}: install \
-             the same version on both"
-        ))),
-        _ => Err(failed("the first request must be `open`")),
+    let other_version = |version: &str, schema: u32| {
+        failed(format!(
+            "the controller is latput {version} and speaks schema {schema}, this agent is latput {} \
+             and speaks {SCHEMA}: install the same version on both",
+            env!("CARGO_PKG_VERSION")
+        ))
+    };
+    let opened = match next(&requests, stop) {
+        Ok(None) => return Ok(()),
+        Ok(Some(Request::Open(open))) if open.schema == SCHEMA => Host::open(open),
+        Ok(Some(Request::Open(Open { version, schema, .. })))
+        | Err(LineError::OtherVersion { version, schema }) => Err(other_version(&version, schema)),
+        Ok(Some(_)) => Err(failed("the first request must be `open`")),
+        Err(error) => return Err(error),
     };
     let mut service = match opened {
         Ok((host, opened)) => {
             protocol::write_line(&mut output, &Answer::Opened(opened))?;
-            Service { host, stop, prepared: Prepared::Nothing }
+            Service { host, stop, prepared: Prepared::default() }
         }
         Err(failure) => return protocol::write_line(&mut output, &Answer::Failed(failure)),
     };
@@ -100,46 +109,52 @@ struct Service<'a> {
     prepared: Prepared,
 }
 
-/// The traffic that waits for `go`.
-enum Prepared {
-    Nothing,
-    Receiver(Box<Reflector>),
-    Sender(Box<Generator>),
+/// What waits for `go`: nothing on a host that only counts.
+#[derive(Default)]
+struct Prepared {
+    receivers: Vec<Reflector>,
+    sender: Option<Generator>,
+    prober: Option<Prober>,
 }
 
-/// What one end of the traffic brought home.
-enum Outcome {
-    Receiver(ReceiverOutcome),
-    Sender(Box<SenderOutcome>),
+/// What one host's traffic brought home.
+struct Outcome {
+    receivers: Vec<ReceiverOutcome>,
+    sender: Option<SenderOutcome>,
+    probe: Option<ProbeOutcome>,
 }
 
 impl Service<'_> {
     fn answer(&mut self, request: Request) -> Result<Answer, Failure> {
         match request {
             Request::Set { setting } => self.host.set(&setting).map(|()| Answer::Set),
-            Request::Receive { workload, key } => self.receive(&workload, key),
+            Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
+            Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
+            Request::Probe { probe, peer } => self.probe(probe, peer),
             Request::Go { at, warmup, duration } => {
-                let at = at.unwrap_or_else(latput_load::now);
                 let window = Window::starting_after(at, warmup, duration);
                 self.go(window.map_err(|error| failed(chain(&error)))?)
             }
             Request::Abort => {
-                self.prepared = Prepared::Nothing;
+                self.prepared = Prepared::default();
                 Ok(Answer::Aborted)
             }
             Request::Open(_) | Request::Close => Err(failed("`open` comes once, and first")),
         }
     }
 
-    fn receive(&mut self, workload: &Workload, key: Key) -> Result<Answer, Failure> {
-        self.prepared = Prepared::Nothing; // a port of a trial that never ran is closed first
+    fn receive(&mut self, parts: Vec<Part>) -> Result<Answer, Failure> {
+        self.prepared = Prepared::default(); // a port of a trial that never ran is closed first
         let any_port = (self.host.address(), 0).into();
-        let reflector = Reflector::open(any_port, key, workload.traffic, self.host.cpus().clone())
-            .map_err(|error| traffic_failed(&error))?;
-        let port = reflector.port();
-        self.prepared = Prepared::Receiver(Box::new(reflector));
-        Ok(Answer::Listening { port })
+        for Part { workload, key } in parts {
+            let cpus = self.host.cpus().clone();
+            let reflector = Reflector::open(any_port, key, workload.traffic, cpus)
+                .map_err(|error| traffic_failed(&error))?;
+            self.prepared.receivers.push(reflector);
+        }
+        let ports = self.prepared.receivers.iter().map(Reflector::port).collect();
+        Ok(Answer::Listening { ports })
     }
 
     fn send(
@@ -148,52 +163,79 @@ impl Service<'_> {
         key: Key,
         (peer, port): (IpAddr, u16),
     ) -> Result<Answer, Failure> {
-        self.prepared = Prepared::Nothing;
+        self.prepared = Prepared::default();
         let cpus = self.host.cpus().clone();
         let (traffic, probe) = (workload.traffic, workload.probe);
         let generator = Generator::connect(peer, port, &key, traffic, probe, cpus)
             .map_err(|error| traffic_failed(&error))?;
-        self.prepared = Prepared::Sender(Box::new(generator));
+        self.prepared.sender = Some(generator);
         Ok(Answer::Connected)
     }
 
-    /// Runs the prepared traffic in a thread of its own while this one reads counters.
+    fn probe(&mut self, probe: Probe, peer: IpAddr) -> Result<Answer, Failure> {
+        self.prepared = Prepared::default();
+        let prober = Prober::open(peer, probe).map_err(|error| traffic_failed(&error))?;
+        self.prepared.prober = Some(prober);
+        Ok(Answer::Probing)
+    }
+
+    /// Runs the prepared traffic in threads of its own while this one reads counters.
     fn go(&mut self, window: Window) -> Result<Answer, Failure> {
-        let prepared = std::mem::replace(&mut self.prepared, Prepared::Nothing);
-        let stop = self.stop;
+        let late = latput_load::now().saturating_sub(window.start());
+        if late >= window.length() {
+            return Err(failed(format!(
+                "the word to start came {late} after the window had begun, which is {} long: the \
+                 control line is too slow",
+                window.length()
+            )));
+        }
+        let prepared = std::mem::take(&mut self.prepared);
+        let (stop, cpus) = (self.stop, self.host.cpus().clone());
         let (outcome, observed) = thread::scope(|scope| {
             let traffic = thread::Builder::new()
                 .name("traffic".to_owned())
-                .spawn_scoped(scope, || prepared.run(window, stop))
+                .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
             let observed = self.host.observe(window, stop);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, observed))
         })?;
         // The traffic's error says more than the counters': it comes first.
-        let outcome = outcome?;
+        let Outcome { receivers, sender, probe } = outcome?;
         let (host, drift) = observed?;
-        let (sender, receiver) = match outcome {
-            Outcome::Sender(sender) => (Some(*sender), None),
-            Outcome::Receiver(receiver) => (None, Some(receiver)),
-        };
-        Ok(Answer::Finished(Box::new(Finished { host, sender, receiver, drift })))
+        Ok(Answer::Finished(Box::new(Finished { host, sender, receivers, probe, late, drift })))
     }
 }
 
 impl Prepared {
-    fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Failure> {
-        match self {
-            Self::Nothing => Err(failed("`go` without traffic that was prepared")),
-            Self::Receiver(reflector) => {
-                reflector.run(window, stop).map(Outcome::Receiver).map_err(|e| traffic_failed(&e))
-            }
-            Self::Sender(generator) => generator
-                .run(window, stop)
-                .map(|outcome| Outcome::Sender(Box::new(outcome)))
-                .map_err(|e| traffic_failed(&e)),
-        }
+    /// Each part in a thread of its own; the first error counts.
+    fn run(self, window: Window, cpus: &CpuSet, stop: &Stop) -> Result<Outcome, Failure> {
+        let Self { receivers, sender, prober } = self;
+        thread::scope(|scope| {
+            let receivers: Vec<_> = receivers
+                .into_iter()
+                .map(|reflector| scope.spawn(move || reflector.run(window, stop)))
+                .collect();
+            let probing = prober
+                .map(|prober| scope.spawn(move || prober.run(window, cpus, || stop.is_raised())));
+            let sender = sender.map(|generator| generator.run(window, stop)).transpose();
+            let receivers = receivers.into_iter().map(joined).collect::<Vec<_>>();
+            let probe = probing.map(joined).transpose();
+            Ok(Outcome {
+                sender: sender.map_err(|error| traffic_failed(&error))?,
+                receivers: receivers.into_iter().collect::<Result<_, _>>()?,
+                probe: probe?,
+            })
+        })
     }
+}
+
+/// What a thread of the traffic brought home.
+fn joined<T>(
+    thread: thread::ScopedJoinHandle<'_, Result<T, latput_load::Error>>,
+) -> Result<T, Failure> {
+    let outcome = thread.join().map_err(|_| failed("the traffic panicked"))?;
+    outcome.map_err(|error| traffic_failed(&error))
 }
 
 /// What the traffic engine could not do.

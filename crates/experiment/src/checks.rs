@@ -23,21 +23,30 @@ const BUNDLING_LIMIT: f64 = 0.05;
 /// More than this share of packets sent again is a sick path and not a setting's cost.
 const RETRANSMIT_LIMIT: f64 = 0.001;
 
-/// The checks that need both hosts or the counters; those of the traffic engine come with its
-/// outcome. `boot_ids` says which hosts share a kernel.
+/// What is known of a host beside its counters.
+#[derive(Clone, Copy, Debug)]
+pub struct HostPart<'a> {
+    /// Which hosts share a kernel.
+    pub boot_id: &'a str,
+    /// CPU time of the traffic's own threads there.
+    pub traffic_cpu: Nanos,
+}
+
+/// The checks that need all hosts or the counters; those of the traffic engine come with its outcome.
+/// `parts` has one for each of `hosts`.
 pub fn of_trial(
     traffic: &Traffic,
     flow: &TrafficObservation,
     hosts: &[HostObservation],
-    boot_ids: &[String],
+    parts: &[HostPart<'_>],
 ) -> Vec<Check> {
-    let mut checks = cpu_parts(hosts, boot_ids);
-    for host in hosts {
+    let mut checks = cpu_parts(hosts, parts);
+    for (host, part) in hosts.iter().zip(parts) {
         checks.push(steal(host));
         checks.push(sampling(host));
-        checks.extend(other_work(flow, host));
+        checks.extend(other_work(part.traffic_cpu, host));
     }
-    checks.extend(hosts.first().and_then(steady));
+    checks.extend(hosts.iter().find(|host| host.role == Role::Generator).and_then(steady));
     checks.extend(of_packets(traffic, flow, hosts));
     checks
 }
@@ -54,14 +63,14 @@ pub(crate) fn of_packets(
 
 /// Hosts that share a kernel are told apart by their CPUs; what the parts and the CPUs of nobody
 /// used must be the machine's whole.
-fn cpu_parts(hosts: &[HostObservation], boot_ids: &[String]) -> Vec<Check> {
+fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
     let name = "cpu-parts-add-up".to_owned();
     let mut checks = Vec::new();
     for (idx, host) in hosts.iter().enumerate() {
         let sharing: Vec<&HostObservation> = hosts
             .iter()
-            .zip(boot_ids)
-            .filter(|(_, boot_id)| **boot_id == boot_ids[idx])
+            .zip(parts)
+            .filter(|(_, part)| part.boot_id == parts[idx].boot_id)
             .map(|(host, _)| host)
             .collect();
         let is_first = sharing.first().is_some_and(|first| first.host == host.host);
@@ -118,12 +127,10 @@ fn sampling(host: &HostObservation) -> Check {
 
 /// Process time on the host's CPUs that neither the traffic's threads nor its NAPI threads used is
 /// somebody else's work, which takes CPU from the trial and is counted to it.
-fn other_work(flow: &TrafficObservation, host: &HostObservation) -> Option<Check> {
-    let traffic = match host.role {
-        Role::Generator => flow.sender_cpu,
-        Role::Sut => flow.receiver_cpu,
-        Role::Observer => return None,
-    };
+fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check> {
+    if host.role == Role::Observer {
+        return None; // its probe's thread is not accounted for
+    }
     let time = host.cpu();
     let processes = time.user.saturating_add(time.system);
     let ours = [host.napi_threads_cpu.unwrap_or_default(), host.sampling_cpu]
@@ -177,17 +184,24 @@ fn packets_per_transaction(
     if !is_one_packet(request_bytes.get()) || !is_one_packet(response_bytes.get()) {
         return None;
     }
-    let host = hosts.first()?;
-    let per_transaction =
-        |packets: u64| packets as f64 / transactions as f64 * window_ratio(flow, host);
-    let (sent, received) =
-        (per_transaction(host.interface.tx_packets), per_transaction(host.interface.rx_packets));
+    let mut generators: Vec<&HostObservation> =
+        hosts.iter().filter(|host| host.role == Role::Generator).collect();
+    if generators.is_empty() {
+        generators.extend(hosts.first());
+    }
+    let per_transaction = |packets: fn(&HostObservation) -> u64| -> f64 {
+        let of = |host: &&HostObservation| packets(host) as f64 * window_ratio(flow, host);
+        generators.iter().map(of).sum::<f64>() / transactions as f64
+    };
+    let sent = per_transaction(|host| host.interface.tx_packets);
+    let received = per_transaction(|host| host.interface.rx_packets);
+    let names: Vec<&str> = generators.iter().map(|host| host.host.as_str()).collect();
     Some(Check {
         name: "packets-per-transaction".to_owned(),
         passed: sent >= 1.0 - BUNDLING_LIMIT && received >= 1.0 - BUNDLING_LIMIT,
         detail: format!(
             "{}: {sent:.3} packets out and {received:.3} in per transaction",
-            host.host
+            names.join(" and ")
         ),
     })
 }
@@ -214,7 +228,7 @@ fn share(part: Nanos, whole: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use latput_trial::observation::{CpuObservation, CpuTime, InterfaceCounters};
-    use latput_units::{Bytes, CpuId};
+    use latput_units::CpuId;
 
     use super::*;
 
@@ -243,8 +257,7 @@ mod tests {
         let mut hosts = lab();
         // Each machine has two CPUs of which one is the host's: nothing of the other host is in it.
         hosts[1].machine = hosts[0].machine;
-        let boots = ["one".to_owned(), "two".to_owned()];
-        let names = of_trial(&traffic(), &flow(), &hosts, &boots);
+        let names = of_trial(&traffic(), &flow(), &hosts, &parts(["one", "two"]));
         let parts: Vec<_> = names.iter().filter(|c| c.name == "cpu-parts-add-up").collect();
         assert!(parts.len() == 2 && parts.iter().all(|check| check.passed), "{parts:?}");
     }
@@ -288,7 +301,11 @@ mod tests {
     }
 
     fn checks(flow: &TrafficObservation, hosts: &[HostObservation]) -> Vec<Check> {
-        of_trial(&traffic(), flow, hosts, &["boot".to_owned(), "boot".to_owned()])
+        of_trial(&traffic(), flow, hosts, &parts(["boot", "boot"]))
+    }
+
+    fn parts(boot_ids: [&str; 2]) -> [HostPart<'_>; 2] {
+        boot_ids.map(|boot_id| HostPart { boot_id, traffic_cpu: Nanos::from_ms(100) })
     }
 
     const fn traffic() -> Traffic {

@@ -1,7 +1,7 @@
 //! The controller's end of the control line: starts the agents, speaks to them, and sees to it that
 //! they end.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,16 +13,23 @@ use std::time::{Duration, Instant};
 use latput_load::Stop;
 use latput_trial::observation::Role;
 
+use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, rough, signed};
 use crate::error::Error;
-use crate::protocol::{self, Answer, FailureKind, LineError, Open, Opened, Request, SCHEMA};
+use crate::host;
+use crate::protocol::{
+    self, Answer, FailureKind, Finished, LineError, Open, Opened, Request, SCHEMA,
+};
 use crate::testbed::HostSpec;
 
 /// How often a wait looks at the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For requests that do not run traffic.
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// After its stdin is closed an agent has this long to put its host back.
 const END_WITHIN: Duration = Duration::from_secs(10);
+/// An agent's death explains the failures that it causes at other hosts, and may be seen after them by
+/// so much.
+const DEATHS_WITHIN: Duration = Duration::from_millis(300);
 /// The last lines of an agent's stderr that an error shows.
 const STDERR_LINES: usize = 8;
 
@@ -30,16 +37,23 @@ const STDERR_LINES: usize = 8;
 #[derive(Debug)]
 pub struct Crew {
     agents: Vec<Agent>,
+    /// How the clocks of other kernels stood when the testbed was opened, in sentences.
+    clock_notes: Vec<String>,
 }
 
 impl Crew {
-    /// Starts an agent on every host.
-    pub fn start(hosts: &[HostSpec], will_set: bool, stop: &Stop) -> Result<Self, Error> {
+    /// Starts an agent on every host; knobs will be set on those of the roles `to_set`.
+    pub fn start(hosts: &[HostSpec], to_set: &BTreeSet<Role>, stop: &Stop) -> Result<Self, Error> {
         let agents = hosts
             .iter()
-            .map(|host| Agent::start(host, will_set, stop))
+            .map(|host| Agent::start(host, to_set.contains(&host.role), stop))
             .collect::<Result<_, _>>()?;
-        Ok(Self { agents })
+        let mut crew = Self { agents, clock_notes: Vec::new() };
+        let clocks = crew.clocks(stop)?;
+        let is_other = |(_, clock): &(&Agent, &ClockOffset)| **clock != ClockOffset::default();
+        let others = crew.agents.iter().zip(&clocks).filter(is_other);
+        crew.clock_notes = others.map(|(agent, clock)| clock_note(&agent.spec, clock)).collect();
+        Ok(crew)
     }
 
     /// What each agent said of itself, in the testbed's order.
@@ -47,23 +61,86 @@ impl Crew {
         self.agents.iter().map(|agent| &agent.opened)
     }
 
+    /// How the clocks of other kernels stood when the testbed was opened, in sentences.
+    pub fn clock_notes(&self) -> &[String] {
+        &self.clock_notes
+    }
+
     /// Every agent, in the testbed's order.
     pub fn agents(&mut self) -> &mut [Agent] {
         &mut self.agents
     }
 
-    /// The one agent of a role that a testbed has exactly once.
-    pub fn of_role(&mut self, role: Role) -> &mut Agent {
-        self.agents
-            .iter_mut()
-            .find(|agent| agent.spec.role == role)
-            .expect("a testbed has one system under test and one generator")
+    /// The agents of one role, in the testbed's order.
+    pub fn of_role(&mut self, role: Role) -> impl Iterator<Item = &mut Agent> {
+        self.agents.iter_mut().filter(move |agent| agent.spec.role == role)
     }
 
-    /// Whether every agent runs on the same kernel as this process, and so with the same clock.
-    pub fn shares_this_kernel(&self) -> bool {
-        let here = latput_linux::process::boot_id().ok();
-        here.is_some_and(|here| self.opened().all(|opened| opened.boot_id == here))
+    /// The system under test.
+    pub fn sut(&mut self) -> &mut Agent {
+        self.of_role(Role::Sut).next().expect("a testbed has one system under test")
+    }
+
+    /// Each host's clock against this one, in the testbed's order. Of hosts that share a clock the
+    /// quickest round trip counts for all.
+    pub(crate) fn clocks(&mut self, stop: &Stop) -> Result<Vec<ClockOffset>, Error> {
+        let here = latput_linux::process::boot_id().map(|boot_id| host::clock_id(&boot_id)).ok();
+        let mut by_clock: BTreeMap<String, Vec<RoundTrip>> = BTreeMap::new();
+        for agent in &mut self.agents {
+            if here.as_ref() != Some(&agent.opened.clock) {
+                let trips = agent.round_trips(stop)?;
+                by_clock.entry(agent.opened.clock.clone()).or_default().extend(trips);
+            }
+        }
+        let of = |agent: &Agent| {
+            let trips = by_clock.get(&agent.opened.clock);
+            trips.and_then(|trips| ClockOffset::of(trips)).unwrap_or_default()
+        };
+        Ok(self.agents.iter().map(of).collect())
+    }
+
+    /// Waits until every host has finished its trial, in whatever order they do; the answers in the
+    /// testbed's order. The first that fails ends the wait, and where an agent died, that is the
+    /// failure.
+    pub fn finished(&mut self, within: Duration, stop: &Stop) -> Result<Vec<Finished>, Error> {
+        let deadline = Instant::now() + within;
+        let mut finished: Vec<Option<Finished>> = self.agents.iter().map(|_| None).collect();
+        while let Some(first) = finished.iter().position(Option::is_none) {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            for (idx, place) in finished.iter_mut().enumerate() {
+                if place.is_some() {
+                    continue;
+                }
+                let agent = &mut self.agents[idx];
+                let wait = if idx == first { LOOK_EVERY } else { Duration::ZERO };
+                match agent.line.poll(wait) {
+                    Ok(None) if Instant::now() < deadline => {}
+                    Ok(None) => return Err(agent.line.too_late(within)),
+                    Ok(Some(Answer::Finished(answer))) => *place = Some(*answer),
+                    Ok(Some(other)) => return Err(agent.unexpected(other)),
+                    Err(error) => return Err(self.death().unwrap_or(error)),
+                }
+            }
+        }
+        Ok(finished.into_iter().flatten().collect())
+    }
+
+    /// The end of an agent, if one ended or does so soon.
+    fn death(&mut self) -> Option<Error> {
+        let deadline = Instant::now() + DEATHS_WITHIN;
+        loop {
+            for agent in &mut self.agents {
+                if let Err(error @ Error::Agent { .. }) = agent.line.poll(Duration::ZERO) {
+                    return Some(error);
+                }
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Ends every agent without waiting for an answer to what it is doing: a closed line makes it put
@@ -119,16 +196,23 @@ impl Agent {
         });
         line.send(&open)?;
         match line.receive(ANSWER_WITHIN, stop)? {
-            Answer::Opened(opened) if opened.schema == SCHEMA => {
-                Ok(Self { spec: spec.clone(), opened, line })
-            }
-            Answer::Opened(opened) => Err(line.error(format!(
-                "its latput is {} and speaks schema {}, this one speaks {SCHEMA}: install the same \
-                 version on both",
-                opened.version, opened.schema
-            ))),
+            Answer::Opened(opened) => Ok(Self { spec: spec.clone(), opened, line }),
             other => Err(line.unexpected(other)),
         }
+    }
+
+    fn round_trips(&mut self, stop: &Stop) -> Result<Vec<RoundTrip>, Error> {
+        (0..ROUND_TRIPS)
+            .map(|_| {
+                let asked = latput_load::now();
+                match self.ask(&Request::Clock, stop)? {
+                    Answer::Clock { now: there } => {
+                        Ok(RoundTrip { asked, there, answered: latput_load::now() })
+                    }
+                    other => Err(self.unexpected(other)),
+                }
+            })
+            .collect()
     }
 
     /// What the agent said of itself.
@@ -227,30 +311,40 @@ impl Line {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
-            match self.answers.recv_timeout(LOOK_EVERY) {
-                Ok(Ok(Answer::Failed(failure))) => {
-                    return Err(Error::Host {
-                        host: self.host.clone(),
-                        message: failure.message,
-                        kind: failure.kind,
-                    });
-                }
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) => return Err(self.line_error(&error)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.line_error(&LineError::Closed));
-                }
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    let waited = within.as_secs();
-                    return Err(self.error(format!("its agent did not answer within {waited} s")));
-                }
+            match self.poll(LOOK_EVERY)? {
+                Some(answer) => return Ok(answer),
+                None if Instant::now() < deadline => {}
+                None => return Err(self.too_late(within)),
             }
         }
     }
 
+    /// The next answer, if it comes within `wait`.
+    fn poll(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
+        match self.answers.recv_timeout(wait) {
+            Ok(Ok(Answer::Failed(failure))) => Err(Error::Host {
+                host: self.host.clone(),
+                message: failure.message,
+                kind: failure.kind,
+            }),
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            Ok(Err(error)) => Err(self.line_error(&error)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.line_error(&LineError::Closed)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+        }
+    }
+
+    fn too_late(&self, within: Duration) -> Error {
+        self.error(format!("its agent did not answer within {} s", within.as_secs()))
+    }
+
     /// Why the line broke, with how the process ended and what it last said.
     fn line_error(&mut self, error: &LineError) -> Error {
+        if let LineError::OtherVersion { .. } = error {
+            let command = &self.command;
+            let mend = "install the same version on both";
+            return self.error(format!("its agent (`{command}`) sent {error}: {mend}"));
+        }
         if !matches!(error, LineError::Closed) {
             return self.error(format!("its agent (`{}`) sent {error}", self.command));
         }
@@ -313,6 +407,17 @@ impl Drop for Line {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+fn clock_note(spec: &HostSpec, clock: &ClockOffset) -> String {
+    format!(
+        "{}: its clock is {} ± {} against the controller's (quickest of {ROUND_TRIPS} round trips: \
+         {}); windows are aligned by an estimate before each trial",
+        spec.name,
+        signed(clock.offset_ns),
+        rough(clock.uncertainty),
+        rough(clock.round_trip)
+    )
 }
 
 /// Finishes on a host what an agent there can no longer do.

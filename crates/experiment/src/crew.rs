@@ -2,24 +2,28 @@
 
 use std::time::Duration;
 
-use latput_load::{Key, Stop};
-use latput_trial::observation::{HostObservation, Role};
+use latput_load::{Key, ReceiverOutcome, Stop};
+use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Check, Observation, Workload};
+use latput_trial::{Check, Observation, Traffic, Workload};
 use latput_units::Nanos;
 
-use crate::checks;
-use crate::controller::Crew;
+use crate::checks::{self, HostPart};
+use crate::clock::ClockOffset;
+use crate::combine::{self, Start};
+use crate::controller::{ANSWER_WITHIN, Agent, Crew};
 use crate::error::Error;
 use crate::host::chain;
-use crate::protocol::{Answer, Finished, Request};
+use crate::protocol::{Answer, Finished, Part, Request};
 use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+use crate::share;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
 
-/// Ends that share this kernel are told an instant to start at, far enough ahead for both to get it.
+/// Hosts are told an instant to start at, so far ahead that all get word of it in time, beside the
+/// longest round trip of a control line.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
 
 impl TrialRunner for Crew {
@@ -36,7 +40,8 @@ impl TrialRunner for Crew {
         let of_host = |host: &str, notes: &[String]| -> Vec<String> {
             notes.iter().map(|note| format!("{host}: {note}")).collect()
         };
-        self.opened().flat_map(|opened| of_host(&opened.facts.host, &opened.notes)).collect()
+        let of_agents = self.opened().flat_map(|o| of_host(&o.facts.host, &o.notes));
+        of_agents.chain(self.clock_notes().iter().cloned()).collect()
     }
 
     fn is_simulated(&self) -> bool {
@@ -50,12 +55,10 @@ impl TrialRunner for Crew {
         stop: &Stop,
         done: &mut dyn FnMut(Done) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let boot_ids: Vec<String> = self.opened().map(|opened| opened.boot_id.clone()).collect();
         for trial in todo {
             let started_unix_ms = unix_ms();
             set_hosts(self, &trial.set, stop)?;
-            let finished = traffic(self, &trial.load, method, stop)?;
-            let observation = observation(&trial.load, finished, &boot_ids)?;
+            let observation = observe(self, &trial.load, method, stop)?;
             done(Done { trial, started_unix_ms, observation })?;
         }
         Ok(())
@@ -82,77 +85,166 @@ fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<
     Ok(())
 }
 
-/// Lets the traffic flow once; both hosts start on one word and keep their own windows.
-fn traffic(
+/// Lets the traffic flow once and joins what the hosts saw.
+fn observe(
     crew: &mut Crew,
     workload: &Workload,
     method: &Method,
     stop: &Stop,
-) -> Result<Vec<Finished>, Error> {
-    let key = Key::generate().map_err(|error| Error::Traffic {
-        workload: workload.name.clone(),
-        problem: chain(&error),
-    })?;
-    let receive = Request::Receive { workload: workload.clone(), key: key.clone() };
-    let sut = crew.of_role(Role::Sut);
-    let peer = sut.spec.address;
-    let port = match sut.ask(&receive, stop)? {
-        Answer::Listening { port } => port,
-        other => return Err(sut.unexpected(other)),
-    };
-    let generator = crew.of_role(Role::Generator);
-    let send = Request::Send { workload: workload.clone(), key, peer, port };
-    match generator.ask(&send, stop)? {
-        Answer::Connected => {}
-        other => return Err(generator.unexpected(other)),
-    }
-    let at = crew.shares_this_kernel().then(|| latput_load::now() + START_AHEAD);
-    let go = Request::Go { at, warmup: method.warmup, duration: method.duration };
-    for agent in crew.agents() {
-        agent.send(&go)?;
+) -> Result<Observation, Error> {
+    let senders = prepare(crew, workload, stop)?;
+    let clocks = crew.clocks(stop)?;
+    let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
+    let at = latput_load::now() + START_AHEAD + slowest;
+    for (agent, clock) in crew.agents().iter_mut().zip(&clocks) {
+        let (warmup, duration) = (method.warmup, method.duration);
+        agent.send(&Request::Go { at: clock.there(at), warmup, duration })?;
     }
     let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
-    crew.agents()
-        .iter_mut()
-        .map(|agent| match agent.receive(within, stop)? {
-            Answer::Finished(finished) => Ok(*finished),
-            other => Err(agent.unexpected(other)),
-        })
-        .collect()
+    let finished = crew.finished(within, stop)?;
+    let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
+    let joined = Joined { workload, method, senders, clocks, boot_ids };
+    joined.observation(finished)
 }
 
-/// Joins what the hosts saw, and checks it.
-fn observation(
-    workload: &Workload,
-    finished: Vec<Finished>,
-    boot_ids: &[String],
-) -> Result<Observation, Error> {
-    let missing = |end: &str| Error::Traffic {
-        workload: workload.name.clone(),
-        problem: format!("the {end}'s figures are missing"),
-    };
-    let mut sender = None;
-    let mut receiver = None;
-    let mut drift = Vec::new();
-    let mut hosts: Vec<HostObservation> = Vec::new();
-    for mut part in finished {
-        sender = sender.or(part.sender.take());
-        receiver = receiver.or(part.receiver.take());
-        drift.extend(part.drift.iter().map(|change| format!("{}: {change}", part.host.host)));
-        hosts.push(part.host);
+/// Opens the ports, the connections and the probe. Returns the hosts that send, by their place in the
+/// testbed and in the order of the far end's ports.
+fn prepare(crew: &mut Crew, workload: &Workload, stop: &Stop) -> Result<Vec<usize>, Error> {
+    let (senders, prober) = senders(crew.agents(), &workload.traffic);
+    let parts = share::parts(workload, senders.len());
+    let senders = senders[..parts.len()].to_vec();
+    let mut expected = Vec::new();
+    for workload in parts {
+        let key = Key::generate().map_err(|error| Error::Traffic {
+            workload: workload.name.clone(),
+            problem: chain(&error),
+        })?;
+        expected.push(Part { workload, key });
     }
-    let sender = sender.ok_or_else(|| missing("sender"))?;
-    let receiver = receiver.ok_or_else(|| missing("receiver"))?;
-    let (traffic, probe, mut checks) = latput_load::combine(&sender, &receiver);
-    checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, boot_ids));
-    checks.push(Check {
-        name: "knob-drift".to_owned(),
-        passed: drift.is_empty(),
-        detail: if drift.is_empty() {
-            "no knob changed during the trial".to_owned()
-        } else {
-            drift.join("; ")
-        },
-    });
-    Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
+    let probe = workload.probe;
+    let sut = crew.sut();
+    let peer = sut.spec.address;
+    let ports = match sut.ask(&Request::Receive { parts: expected.clone() }, stop)? {
+        Answer::Listening { ports } if ports.len() == expected.len() => ports,
+        other => return Err(sut.unexpected(other)),
+    };
+    let agents = crew.agents();
+    for ((&idx, Part { mut workload, key }), port) in senders.iter().zip(expected).zip(ports) {
+        workload.probe = probe.filter(|_| idx == prober);
+        agents[idx].send(&Request::Send { workload, key, peer, port })?;
+    }
+    let probe_alone = probe.filter(|_| !senders.contains(&prober));
+    if let Some(probe) = probe_alone {
+        agents[prober].send(&Request::Probe { probe, peer })?;
+    }
+    for idx in senders.iter().copied().chain(probe_alone.map(|_| prober)) {
+        match agents[idx].receive(ANSWER_WITHIN, stop)? {
+            Answer::Connected | Answer::Probing => {}
+            other => return Err(agents[idx].unexpected(other)),
+        }
+    }
+    Ok(senders)
+}
+
+/// Who makes the traffic and who sends the probe, by place in the testbed: the generators, and the
+/// observer if there is one, else the first generator. Echo alone is the observer's as well.
+fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
+    let of_role = |role| {
+        let agents = agents.iter().enumerate().filter(move |(_, agent)| agent.spec.role == role);
+        agents.map(|(idx, _)| idx).collect::<Vec<usize>>()
+    };
+    let (generators, observer) = (of_role(Role::Generator), of_role(Role::Observer));
+    let prober = observer.first().or(generators.first());
+    let prober = *prober.expect("a testbed has at least one generator");
+    match traffic {
+        Traffic::Ping { .. } => (vec![prober], prober),
+        _ => (generators, prober),
+    }
+}
+
+/// What is known of a trial beside what the hosts bring home.
+struct Joined<'a> {
+    workload: &'a Workload,
+    method: &'a Method,
+    senders: Vec<usize>,
+    clocks: Vec<ClockOffset>,
+    boot_ids: Vec<String>,
+}
+
+impl Joined<'_> {
+    /// Joins what the hosts saw, and checks it.
+    fn observation(&self, mut finished: Vec<Finished>) -> Result<Observation, Error> {
+        let start = |(part, clock): (&Finished, &ClockOffset)| Start {
+            host: part.host.host.clone(),
+            clock: *clock,
+            late: part.late,
+        };
+        let starts: Vec<Start> = finished.iter().zip(&self.clocks).map(start).collect();
+        let cpus: Vec<Nanos> = finished.iter().map(traffic_cpu).collect();
+        let (flows, mut probe, mut checks) = self.flows(&mut finished)?;
+        let traffic = combine::flows(flows);
+        let drift: Vec<String> = finished
+            .iter()
+            .flat_map(|part| {
+                part.drift.iter().map(|change| format!("{}: {change}", part.host.host))
+            })
+            .collect();
+        for part in &mut finished {
+            if let Some(outcome) = part.probe.take() {
+                let (alone, on_schedule) = combine::probe(outcome);
+                probe = Some(alone);
+                checks.push(on_schedule);
+            }
+        }
+        let hosts: Vec<HostObservation> = finished.into_iter().map(|part| part.host).collect();
+        let parts = self.boot_ids.iter().zip(&cpus);
+        let parts: Vec<HostPart<'_>> =
+            parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
+        checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
+        checks.extend(combine::started_together(&starts, self.method.duration));
+        checks.push(Check {
+            name: "knob-drift".to_owned(),
+            passed: drift.is_empty(),
+            detail: if drift.is_empty() {
+                "no knob changed during the trial".to_owned()
+            } else {
+                drift.join("; ")
+            },
+        });
+        Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
+    }
+
+    /// Each generator's flow with the far end's part of it, and what was checked of each.
+    #[expect(clippy::type_complexity, reason = "the three things that joining two ends gives")]
+    fn flows(
+        &self,
+        finished: &mut [Finished],
+    ) -> Result<(Vec<TrafficObservation>, Option<ProbeObservation>, Vec<Check>), Error> {
+        let missing = |end: &str| Error::Traffic {
+            workload: self.workload.name.clone(),
+            problem: format!("the {end}'s figures are missing"),
+        };
+        let receivers: Vec<ReceiverOutcome> =
+            finished.iter_mut().flat_map(|part| part.receivers.drain(..)).collect();
+        if receivers.len() != self.senders.len() {
+            return Err(missing("receiver"));
+        }
+        let (mut flows, mut probe, mut checks) = (Vec::new(), None, Vec::new());
+        for (&idx, receiver) in self.senders.iter().zip(&receivers) {
+            let part = &mut finished[idx];
+            let sender = part.sender.take().ok_or_else(|| missing("sender"))?;
+            let (flow, beside, of_flow) = latput_load::combine(&sender, receiver);
+            flows.push(flow);
+            probe = probe.or(beside);
+            checks.push((part.host.host.clone(), of_flow));
+        }
+        Ok((flows, probe, combine::checks(checks)))
+    }
+}
+
+/// CPU time of a host's own traffic threads.
+fn traffic_cpu(part: &Finished) -> Nanos {
+    let receivers = part.receivers.iter().map(|receiver| receiver.cpu);
+    let sender = part.sender.iter().map(|sender| sender.cpu);
+    receivers.chain(sender).fold(Nanos::ZERO, Nanos::saturating_add)
 }

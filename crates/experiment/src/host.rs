@@ -78,10 +78,12 @@ impl Host {
             facts: latput_linux::facts::collect(&open.interface),
         };
         let session = if open.will_set { Some(claim(&open.interface)?) } else { None };
+        let boot_id = process::boot_id().map_err(broken)?;
         let opened = Opened {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            boot_id: process::boot_id().map_err(broken)?,
+            clock: clock_id(&boot_id),
+            boot_id,
             cpus: cpus.clone(),
             facts,
             notes,
@@ -174,6 +176,14 @@ const fn kind_of(kind: ErrorKind) -> FailureKind {
         ErrorKind::RolledBack => FailureKind::RolledBack,
         ErrorKind::Stranded => FailureKind::Stranded,
     }
+}
+
+/// Which `CLOCK_MONOTONIC` this process reads: that of its kernel, moved by its time namespace
+/// (see time namespaces, `time_namespaces(7)`); a kernel without such namespaces has one clock for all.
+pub(crate) fn clock_id(boot_id: &str) -> String {
+    let namespace = std::fs::read_link("/proc/self/ns/time");
+    let namespace = namespace.map_or_else(|_| String::new(), |link| link.display().to_string());
+    format!("{boot_id} {namespace}").trim_end().to_owned()
 }
 
 /// An error with its causes, in one line.

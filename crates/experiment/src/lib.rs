@@ -8,12 +8,15 @@
 pub mod agent;
 pub mod archive;
 pub mod checks;
+mod clock;
+mod combine;
 pub mod controller;
 mod crew;
 pub mod error;
 pub mod host;
 pub mod protocol;
 pub mod runner;
+mod share;
 pub mod simulator;
 mod stock;
 pub mod testbed;

@@ -4,16 +4,16 @@
 use std::io::{self, BufRead, Write};
 
 use latput_knobs::Setting;
-use latput_load::{Key, ReceiverOutcome, SenderOutcome};
-use latput_trial::Workload;
+use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::HostFacts;
+use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
@@ -28,12 +28,12 @@ pub enum Request {
         /// What is wanted; may be empty.
         setting: Setting,
     },
-    /// Be the far end of the next traffic: open the data port.
+    /// Tell what `CLOCK_MONOTONIC` says, at once.
+    Clock,
+    /// Be the far end of the next traffic: open a data port for each generator.
     Receive {
-        /// What to expect.
-        workload: Workload,
-        /// What a connection must show.
-        key: Key,
+        /// What to expect of each.
+        parts: Vec<Part>,
     },
     /// Be the near end of the next traffic: connect.
     Send {
@@ -46,10 +46,17 @@ pub enum Request {
         /// The far end's data port.
         port: u16,
     },
-    /// Start the traffic and the counters.
+    /// Send the next trial's probe from here, where there is no traffic.
+    Probe {
+        /// What to send.
+        probe: Probe,
+        /// Where to.
+        peer: std::net::IpAddr,
+    },
+    /// Start the traffic and the counters; where no traffic was prepared, the counters alone.
     Go {
-        /// When, on the `CLOCK_MONOTONIC` of the one kernel that all ends share; `None`: on receipt.
-        at: Option<Nanos>,
+        /// When, on this host's own `CLOCK_MONOTONIC`.
+        at: Nanos,
         /// Traffic before the window.
         warmup: Nanos,
         /// The window.
@@ -59,6 +66,16 @@ pub enum Request {
     Abort,
     /// Put every knob back and end.
     Close,
+}
+
+/// One generator's traffic, as the far end expects it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// What to expect.
+    pub workload: Workload,
+    /// What a connection must show.
+    pub key: Key,
 }
 
 /// What an agent is to be.
@@ -94,13 +111,20 @@ pub enum Answer {
     Opened(Opened),
     /// To [`Request::Set`]: every value was read back.
     Set,
+    /// To [`Request::Clock`].
+    Clock {
+        /// `CLOCK_MONOTONIC` of this host.
+        now: Nanos,
+    },
     /// To [`Request::Receive`].
     Listening {
-        /// The data port.
-        port: u16,
+        /// The data port of each part, in their order.
+        ports: Vec<u16>,
     },
     /// To [`Request::Send`]: connected and accepted.
     Connected,
+    /// To [`Request::Probe`]: the socket is open.
+    Probing,
     /// To [`Request::Go`], after the window and its drain.
     Finished(Box<Finished>),
     /// To [`Request::Abort`].
@@ -121,6 +145,8 @@ pub struct Opened {
     pub version: String,
     /// The kernel's boot id: two hosts with the same one share a kernel.
     pub boot_id: String,
+    /// Two hosts with the same one share a `CLOCK_MONOTONIC`: the boot id and the time namespace.
+    pub clock: String,
     /// The CPUs that count as this host's.
     pub cpus: CpuSet,
     /// For the report.
@@ -137,8 +163,12 @@ pub struct Finished {
     pub host: HostObservation,
     /// From the end that sent.
     pub sender: Option<SenderOutcome>,
-    /// From the end that received.
-    pub receiver: Option<ReceiverOutcome>,
+    /// From the end that received: one for each part that was prepared, in their order.
+    pub receivers: Vec<ReceiverOutcome>,
+    /// From a host that only probed.
+    pub probe: Option<ProbeOutcome>,
+    /// How long after its window began this host was told to start; zero if in time.
+    pub late: Nanos,
     /// Knobs that changed during the trial, in sentences.
     pub drift: Vec<String>,
 }
@@ -176,6 +206,16 @@ pub enum LineError {
     /// More than [`MAX_LINE_BYTES`] without an end.
     #[error("a line of more than {MAX_LINE_BYTES} bytes")]
     TooLong,
+    /// A message of another latput.
+    #[error(
+        "a message of latput {version}, which speaks schema {schema}, and this one speaks {SCHEMA}"
+    )]
+    OtherVersion {
+        /// The schema that the other end speaks.
+        schema: u32,
+        /// Its version.
+        version: String,
+    },
     /// Not a message of this schema.
     #[error("not a message of schema {SCHEMA}: {problem} in `{start}`")]
     Malformed {
@@ -210,10 +250,25 @@ pub fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, Line
         let is_too_long = line.len() as u64 >= MAX_LINE_BYTES;
         return Err(if is_too_long { LineError::TooLong } else { LineError::Closed });
     }
-    serde_json::from_slice(&line).map_err(|error| LineError::Malformed {
-        problem: error.to_string(),
-        start: String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end().to_owned(),
+    serde_json::from_slice(&line).map_err(|error| {
+        other_version(&line).unwrap_or_else(|| LineError::Malformed {
+            problem: error.to_string(),
+            start: String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end().to_owned(),
+        })
     })
+}
+
+/// The first message of each end says which schema it speaks, and will in any later version: what else
+/// is in it may be unknown here.
+fn other_version(line: &[u8]) -> Option<LineError> {
+    #[derive(Deserialize)]
+    struct First {
+        schema: u32,
+        version: String,
+    }
+    let First { schema, version } = serde_json::from_slice(line).ok()?;
+    let version = version.chars().filter(|c| !c.is_control()).take(40).collect();
+    (schema != SCHEMA).then_some(LineError::OtherVersion { schema, version })
 }
 
 #[cfg(test)]
@@ -224,10 +279,11 @@ mod tests {
     fn a_message_survives_the_line() {
         let mut bytes = Vec::new();
         write_line(&mut bytes, &Request::Abort).unwrap();
-        write_line(&mut bytes, &Answer::Listening { port: 7 }).unwrap();
+        write_line(&mut bytes, &Answer::Listening { ports: vec![7, 8] }).unwrap();
         let mut from = bytes.as_slice();
         assert!(matches!(read_line(&mut from), Ok(Request::Abort)));
-        assert_eq!(read_line::<Answer>(&mut from).unwrap(), Answer::Listening { port: 7 });
+        let answer = read_line::<Answer>(&mut from).unwrap();
+        assert_eq!(answer, Answer::Listening { ports: vec![7, 8] });
         assert!(matches!(read_line::<Answer>(&mut from), Err(LineError::Closed)));
     }
 
@@ -242,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn another_version_is_told_from_garbage_whatever_else_it_says() {
+        check("{\"request\":\"open\",\"schema\":9,\"version\":\"9.1\",\"new\":[]}\n", "schema 9");
+        check("{\"schema\":9,\"version\":\"9.1\"}\n", "schema 9");
+        check("{\"schema\":2,\"version\":\"9.1\"}\n", "malformed");
+        check("{\"schema\":-1,\"version\":\"9.1\"}\n", "malformed");
+    }
+
+    #[test]
     fn a_line_without_end_is_refused_at_the_limit() {
         let mut endless = io::BufReader::new(io::repeat(b'x'));
         assert!(matches!(read_line::<Request>(&mut endless), Err(LineError::TooLong)));
@@ -252,6 +316,7 @@ mod tests {
         let found = match read_line::<Request>(&mut line.as_bytes()) {
             Err(LineError::Malformed { .. }) => "malformed",
             Err(LineError::Closed) => "closed",
+            Err(LineError::OtherVersion { schema: 9, .. }) => "schema 9",
             other => panic!("{other:?}"),
         };
         assert_eq!(found, expected, "{line}");

@@ -13,7 +13,7 @@ use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{Check, Observation, Plan, Workload};
 
-use crate::checks;
+use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::host::{Host, chain};
 use crate::protocol::{Failure, Open, Opened, SCHEMA};
@@ -123,8 +123,8 @@ fn observation(
 ) -> Observation {
     let Outcome { traffic, given, programs, mut checks } = outcome;
     let hosts = vec![host];
-    let boot_ids = [boot_id.to_owned()];
-    checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &boot_ids));
+    let part = HostPart { boot_id, traffic_cpu: traffic.sender_cpu };
+    checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &[part]));
     checks.push(Check {
         name: "knob-drift".to_owned(),
         passed: drift.is_empty(),

@@ -1,10 +1,10 @@
 //! Testbeds: which hosts there are, how to reach them, the lab that latput makes itself, and the
 //! simulator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use latput_linux::lab::{self, Lab, LabOptions};
@@ -43,7 +43,7 @@ pub struct Testbed {
 /// What runs the trials of a testbed.
 #[derive(Debug)]
 pub enum Kind {
-    /// Agents on hosts; exactly one system under test and one generator.
+    /// Agents on hosts: one system under test, at least one generator, at most one observer.
     Hosts(Vec<HostSpec>),
     /// Nothing but arithmetic.
     Simulator(Simulator),
@@ -78,8 +78,11 @@ impl Testbed {
     pub(crate) fn open(&self, plan: &Plan, stop: &Stop) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
             Kind::Hosts(hosts) => {
-                let will_set = plan.factors.iter().any(|factor| !factor.levels.is_empty());
-                Ok(Box::new(Crew::start(hosts, will_set, stop)?))
+                let settings = plan.settings();
+                let parts = settings.iter().flat_map(|setting| &setting.by_role);
+                let to_set: BTreeSet<Role> =
+                    parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect();
+                Ok(Box::new(Crew::start(hosts, &to_set, stop)?))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
             Kind::Stock(peer) => Ok(Box::new(Stock::start(peer, plan)?)),
@@ -204,36 +207,42 @@ impl Testbed {
         let hosts: Vec<HostSpec> = parsed
             .host
             .into_iter()
-            .map(|(name, host)| HostSpec {
-                program: host.latput.unwrap_or_else(|| {
-                    if host.via.is_empty() { own_program() } else { "latput".to_owned() }
-                }),
-                name,
-                role: host.role,
-                via: host.via,
-                interface: host.interface,
-                address: host.address,
-                cpus: host.cpus,
-                binds_napi_threads: false,
-            })
-            .collect();
-        for (role, plural) in [(Role::Sut, "systems under test"), (Role::Generator, "generators")] {
-            let count = hosts.iter().filter(|host| host.role == role).count();
-            if count != 1 {
-                return Err(error(format!(
-                    "{count} {plural}: exactly one host needs `role = \"{}\"`",
-                    role.name()
-                )));
-            }
-        }
-        if let Some(host) = hosts.iter().find(|host| host.role == Role::Observer) {
-            return Err(error(format!("host `{}`: observers are not supported yet", host.name)));
-        }
+            .map(|(name, host)| host.spec(name))
+            .collect::<Result<_, _>>()
+            .map_err(&error)?;
+        check_roles(&hosts).map_err(&error)?;
         if let Some(host) = hosts.iter().find(|h| h.cpus.as_ref().is_some_and(CpuSet::is_empty)) {
             return Err(error(format!("host `{}`: `cpus` names no CPU", host.name)));
         }
         Ok(Self { name: file.to_owned(), kind: Kind::Hosts(hosts), notes: Vec::new(), _lab: None })
     }
+}
+
+/// More than these of a testbed are a mistake: each is an agent with its own control line.
+const MOST_GENERATORS: usize = 64;
+
+/// Refuses a testbed in which somebody has nobody to talk to, or it is not clear whom.
+fn check_roles(hosts: &[HostSpec]) -> Result<(), String> {
+    for (role, plural, allowed, needs) in [
+        (Role::Sut, "systems under test", 1..=1, "exactly one host needs"),
+        (Role::Generator, "generators", 1..=MOST_GENERATORS, "1 to 64 hosts need"),
+        (Role::Observer, "observers", 0..=1, "at most one host may have"),
+    ] {
+        let count = hosts.iter().filter(|host| host.role == role).count();
+        if !allowed.contains(&count) {
+            return Err(format!("{count} {plural}: {needs} `role = \"{}\"`", role.name()));
+        }
+    }
+    let sut = hosts.iter().find(|host| host.role == Role::Sut);
+    let other_family =
+        |host: &&HostSpec| sut.is_some_and(|sut| sut.address.is_ipv4() != host.address.is_ipv4());
+    if let Some(host) = hosts.iter().find(other_family) {
+        return Err(format!(
+            "host `{}`: its address and the system under test's must both be IPv4 or both IPv6",
+            host.name
+        ));
+    }
+    Ok(())
 }
 
 /// Held while a lab is in use: two at a time would measure each other.
@@ -303,8 +312,39 @@ struct HostFile {
     via: Vec<String>,
     latput: Option<String>,
     interface: String,
-    address: IpAddr,
+    address: String,
     cpus: Option<CpuSet>,
+}
+
+impl HostFile {
+    fn spec(self, name: String) -> Result<HostSpec, String> {
+        let address = resolve(&self.address).map_err(|why| format!("host `{name}`: {why}"))?;
+        let program = self.latput.unwrap_or_else(|| {
+            if self.via.is_empty() { own_program() } else { "latput".to_owned() }
+        });
+        Ok(HostSpec {
+            name,
+            role: self.role,
+            via: self.via,
+            program,
+            interface: self.interface,
+            address,
+            cpus: self.cpus,
+            binds_napi_threads: false,
+        })
+    }
+}
+
+/// An address, or the first one of a name as this host resolves it.
+fn resolve(address: &str) -> Result<IpAddr, String> {
+    if let Ok(address) = address.parse() {
+        return Ok(address);
+    }
+    let failed = |why: String| {
+        format!("address `{address}` is no IP address, and as a name it does not resolve: {why}")
+    };
+    let mut found = (address, 0).to_socket_addrs().map_err(|error| failed(error.to_string()))?;
+    found.next().map(|found| found.ip()).ok_or_else(|| failed("it has no address".to_owned()))
 }
 
 /// This program, by a path that another namespace of this machine can start.
@@ -341,19 +381,43 @@ mod tests {
         assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
     }
 
+    const OBSERVER: &str = r#"
+        [host.eye]
+        role = "observer"
+        interface = "eth0"
+        address = "192.0.2.12"
+    "#;
+
     #[test]
-    fn the_example_is_a_testbed() {
-        let example = include_str!("../../../examples/testbeds/rack.toml");
-        let testbed = Testbed::parse("examples/testbeds/rack.toml", example).unwrap();
-        assert!(matches!(&testbed.kind, Kind::Hosts(hosts) if hosts.len() == 2));
+    fn several_generators_and_an_observer_are_a_testbed() {
+        let more = GOOD.replace("host.sut", "host.load2").replace("\"sut\"", "\"generator\"");
+        let more = more.replace("schema = 1", "").replace("host.load]", "host.load3]");
+        let testbed = Testbed::parse("rack.toml", &format!("{GOOD}{more}{OBSERVER}")).unwrap();
+        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let roles: Vec<&str> = hosts.iter().map(|host| host.role.name()).collect();
+        assert_eq!(roles, ["observer", "generator", "generator", "generator", "sut"]);
+    }
+
+    #[test]
+    fn the_examples_are_testbeds() {
+        for (text, hosts) in [
+            (include_str!("../../../examples/testbeds/rack.toml"), 2),
+            (include_str!("../../../examples/testbeds/four-hosts.toml"), 4),
+        ] {
+            let testbed = Testbed::parse("example", text).unwrap();
+            assert!(matches!(&testbed.kind, Kind::Hosts(found) if found.len() == hosts));
+        }
     }
 
     #[test]
     fn a_testbed_that_cannot_work_is_refused_with_the_reason() {
         check(&GOOD.replace("schema = 1", "schema = 2"), "schema must be 1");
         check(&GOOD.replace("\"generator\"", "\"sut\""), "2 systems under test");
+        check(&GOOD.replace("\"generator\"", "\"observer\""), "0 generators");
+        check(&format!("{GOOD}{OBSERVER}{}", OBSERVER.replace(".eye", ".ear")), "2 observers");
+        check(&GOOD.replace("192.0.2.11", "2001:db8::1"), "must both be IPv4");
         check(&GOOD.replace("eth1\"", "eth1\"\ncolour = 1"), "colour");
-        check(&GOOD.replace("192.0.2.10", "somewhere"), "IP address");
+        check(&GOOD.replace("192.0.2.10", "no where"), "does not resolve");
         check(&GOOD.replace("0-3", "3-0"), "list of CPUs");
         check(&GOOD.replace("0-3", "none"), "names no CPU");
         check("", "schema");

@@ -33,6 +33,7 @@ pub use key::Key;
 pub use outcome::{
     DatagramsReceived, DatagramsSent, ProbeOutcome, ReceiverOutcome, SenderOutcome, combine,
 };
+pub use probe::Prober;
 pub use reflector::Reflector;
 pub use stop::Stop;
 pub use supervise::bind_to as bind_thread;

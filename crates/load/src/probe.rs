@@ -20,6 +20,7 @@ use self::icmp::{Echo, Version};
 use crate::clock::{Window, now, timespec};
 use crate::error::Error;
 use crate::key::random;
+use crate::limits;
 use crate::outcome::ProbeOutcome;
 use crate::supervise::bind_to;
 use crate::udp::sharpen_sleep;
@@ -36,7 +37,7 @@ const CATCH_UP: u64 = 10;
 
 /// An open echo socket.
 #[derive(Debug)]
-pub(crate) struct Prober {
+pub struct Prober {
     socket: Socket,
     version: Version,
     with_ip_header: bool,
@@ -46,7 +47,8 @@ pub(crate) struct Prober {
 
 impl Prober {
     /// Opens an echo socket toward `peer`.
-    pub(crate) fn open(peer: IpAddr, probe: Probe) -> Result<Self, Error> {
+    pub fn open(peer: IpAddr, probe: Probe) -> Result<Self, Error> {
+        limits::check_probe(probe)?;
         let (version, domain, protocol) = match peer {
             IpAddr::V4(_) => (Version::V4, Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Version::V6, Domain::IPV6, Protocol::ICMPV6),
@@ -75,7 +77,7 @@ impl Prober {
 
     /// Sends requests through `window` and takes answers for a while after it, on the calling
     /// thread; ends early when `is_ending`.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         window: Window,
         cpus: &CpuSet,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observation::{HostObservation, Observation, Role};
+use crate::observation::{CpuTime, HostObservation, Observation, Role};
 use crate::workload::Traffic;
 
 /// One figure of an observation.
@@ -50,12 +50,12 @@ pub enum Metric {
     RetransmitsPerS,
     /// Busy share of the system under test's CPUs.
     SutCpuBusyRatio,
-    /// Busy share of the generator's CPUs.
+    /// Busy share of the generators' CPUs, of all of them together.
     GeneratorCpuBusyRatio,
     /// Service demand of the system under test: CPU microseconds per transaction, or per KB
     /// (1024 byte) for bulk.
     SutServiceDemandUs,
-    /// The same of the generator.
+    /// The same of the generators: the CPU time of all of them per transaction of all, or per KB.
     GeneratorServiceDemandUs,
     /// NAPI polls per second on the system under test.
     SutPollsPerS,
@@ -192,6 +192,7 @@ impl Metric {
         let rtt = probe.map(|probe| &probe.rtt);
         let datagrams = flow.datagrams.as_ref();
         let host = |role| observation.hosts.iter().find(|host| host.role == role);
+        let generators = || observation.hosts.iter().filter(|host| host.role == Role::Generator);
         match self {
             Self::ThroughputBps => match traffic {
                 _ if traffic.is_transactional() => None,
@@ -221,11 +222,12 @@ impl Metric {
                 rate(flow.retransmits? as f64, flow.sender_window.as_secs_f64())
             }
             Self::SutCpuBusyRatio => host(Role::Sut)?.busy_ratio(),
-            Self::GeneratorCpuBusyRatio => host(Role::Generator)?.busy_ratio(),
-            Self::SutServiceDemandUs => service_demand_us(observation, host(Role::Sut)?),
-            Self::GeneratorServiceDemandUs => {
-                service_demand_us(observation, host(Role::Generator)?)
+            Self::GeneratorCpuBusyRatio => {
+                let time: CpuTime = generators().map(HostObservation::cpu).sum();
+                rate(time.busy().as_secs_f64(), time.total().as_secs_f64())
             }
+            Self::SutServiceDemandUs => service_demand_us(observation, [host(Role::Sut)?]),
+            Self::GeneratorServiceDemandUs => service_demand_us(observation, generators()),
             Self::SutPollsPerS => {
                 let host = host(Role::Sut)?;
                 rate(host.napi?.polls as f64, host.window.as_secs_f64())
@@ -251,9 +253,17 @@ impl Metric {
 ///
 /// netperf: utilisation [%] x 10000 / throughput x CPUs, which is busy microseconds per second over
 /// units per second; here the same quotient from the times themselves.
-fn service_demand_us(observation: &Observation, host: &HostObservation) -> Option<f64> {
+///
+/// Of several hosts it is their CPU time together: what one end of the traffic costs.
+fn service_demand_us<'a>(
+    observation: &Observation,
+    hosts: impl IntoIterator<Item = &'a HostObservation>,
+) -> Option<f64> {
     let flow = &observation.traffic;
-    let busy_us_per_s = rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64())?;
+    let busy =
+        |host: &HostObservation| rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64());
+    let busy: Vec<f64> = hosts.into_iter().map(busy).collect::<Option<_>>()?;
+    let busy_us_per_s = (!busy.is_empty()).then(|| busy.iter().sum::<f64>())?;
     let units_per_s = match flow.transactions {
         Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
         None => rate(flow.received_bytes as f64 / 1024.0, flow.receiver_window.as_secs_f64()),

@@ -8,6 +8,7 @@ mod bad_input;
 mod json;
 mod loopback;
 mod peers;
+mod root_hosts;
 mod root_runs;
 mod root_settings;
 mod simulated;

@@ -1,0 +1,303 @@
+//! Four hosts - the system under test, two generators and an observer - as namespaces joined by a
+//! bridge; one generator is reached through a real sshd, another has a clock of its own.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use latput_testkit::needs_root;
+
+use crate::{Place, agents_of, kill, needs_program, wait_until};
+
+const PLAN: &str = r#"
+schema = 1
+name = "four hosts"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["0us", 0], ["1ms", 100]]
+[[workload]]
+kind = "tcp_rr"
+connections = 4
+[[workload]]
+kind = "tcp_stream"
+connections = 3
+probe_hz = 200
+[method]
+repetitions = { min = 2, max = 2 }
+warmup = "100ms"
+duration = "300ms"
+"#;
+const TRIALS: i64 = 8;
+const HOSTS: [&str; 4] = ["sut", "load1", "load2", "watch"];
+
+#[test]
+fn several_generators_and_an_observer_share_a_plan() {
+    if is_skipped() {
+        return;
+    }
+    let rack = Rack::up("a");
+    let before = rack.knobs();
+    let place = rack.place();
+    let ran = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
+    let said = ran.expect(0, &["on rack.toml", "8 trials"]).out.split_whitespace();
+    let offset = said.skip_while(|word| *word != "clock").nth(2).unwrap();
+    let error_s = offset.parse::<f64>().unwrap() - 86_400.0;
+    assert!(error_s.abs() < 0.05, "the clock of load1 is a day ahead: {offset} s");
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(rack.knobs(), before);
+    let report = place.run(&["report", "kept.db", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    for run in report["runs"].as_array().unwrap() {
+        let hosts: Vec<&str> =
+            run["hosts"].as_array().unwrap().iter().map(|h| h["host"].as_str().unwrap()).collect();
+        assert_eq!(hosts, ["load1", "load2", "sut", "watch"], "{run}");
+        let packets = |host: usize| run["hosts"][host]["tx_packets_count"].as_u64().unwrap();
+        assert!(packets(0) > 0 && packets(1) > 0, "both generators make traffic: {run}");
+        if run["workload"] == 1 {
+            // 200 a second for 0.3 s, and next to nothing else; a busy machine leaves some out.
+            assert!((20..=90).contains(&packets(3)), "the observer probes: {run}");
+            assert!(run["metrics"]["probe_ns_mean"].as_f64().unwrap() > 0.0, "{run}");
+        }
+        // A busy machine may tell a host too late, and then says so.
+        assert!(run.to_string().contains("started-together"), "{run}");
+    }
+}
+
+#[test]
+fn an_agent_that_dies_on_one_of_four_hosts_leaves_all_as_they_were() {
+    if is_skipped() {
+        return;
+    }
+    let rack = Rack::up("b");
+    let before = rack.knobs();
+    let place = rack.place();
+    let mut child = place.start(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 2);
+    kill(agent_behind(child.id(), "unshare"));
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("host `load1`: its agent ended (signal: 9"), "{said}");
+    assert_eq!(rack.knobs(), before);
+    let again = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
+    again.expect(0, &["resuming run 1"]);
+    assert_eq!(place.trials("kept.db"), TRIALS);
+}
+
+#[test]
+fn a_lost_ssh_session_ends_the_run_and_its_host_puts_itself_back() {
+    if is_skipped() {
+        return;
+    }
+    let rack = Rack::up("c");
+    let before = rack.knobs();
+    let place = rack.place();
+    let mut child = place.start(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 2);
+    kill(agent_behind(child.id(), "ssh"));
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("host `load2`: its agent ended (signal: 9"), "{said}");
+    wait_until("the host to put itself back", || rack.knobs() == before);
+}
+
+fn is_skipped() -> bool {
+    needs_root() || needs_program("/usr/sbin/sshd") || needs_program("ip")
+}
+
+/// Four namespaces on a bridge in a fifth, an sshd in one of them, and a testbed file that names them.
+/// Dropping it ends and removes everything.
+struct Rack {
+    place: Place,
+    /// Different for each test, so that they may run at the same time.
+    letter: &'static str,
+    sshd: Child,
+    made_privilege_folder: bool,
+}
+
+impl Rack {
+    fn up(letter: &'static str) -> Self {
+        let place = Place::new();
+        place.write("plan.toml", PLAN);
+        let privilege_folder = PathBuf::from("/run/sshd"); // sshd refuses to start without it
+        let made_privilege_folder = std::fs::create_dir(&privilege_folder).is_ok();
+        let name = |host: &str| format!("lt{}{letter}-{host}", std::process::id());
+        let hub = name("hub");
+        ip(&["netns", "add", &hub]);
+        ip(&["-n", &hub, "link", "add", "br0", "type", "bridge"]);
+        ip(&["-n", &hub, "address", "add", "198.18.7.254/24", "dev", "br0"]);
+        ip(&["-n", &hub, "link", "set", "br0", "up"]);
+        for (idx, host) in HOSTS.into_iter().enumerate() {
+            let namespace = name(host);
+            ip(&["netns", "add", &namespace]);
+            ip(&[
+                "-n", &hub, "link", "add", host, "type", "veth", "peer", "eth0", "netns",
+                &namespace,
+            ]);
+            ip(&["-n", &hub, "link", "set", host, "master", "br0", "up"]);
+            ip(&[
+                "-n",
+                &namespace,
+                "address",
+                "add",
+                &format!("198.18.7.{}/24", idx + 1),
+                "dev",
+                "eth0",
+            ]);
+            ip(&["-n", &namespace, "link", "set", "eth0", "up"]);
+            ip(&["-n", &namespace, "link", "set", "lo", "up"]);
+        }
+        for host in HOSTS {
+            // Without GRO a veth has no NAPI, and so nothing to be deferred.
+            let namespace = name(host);
+            let inside = ["ip", "netns", "exec", &namespace];
+            let set = place.wrapped(&inside, &["set", "eth0", "gro=on"]).output().unwrap();
+            assert!(set.status.success(), "{set:?}");
+        }
+        let sshd = start_sshd(&place, &name("load2"));
+        let rack = Self { place, letter, sshd, made_privilege_folder };
+        rack.place.write("rack.toml", &rack.testbed());
+        wait_until("sshd", || rack.over_ssh().status().is_ok_and(|status| status.success()));
+        rack
+    }
+
+    const fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn namespace(&self, host: &str) -> String {
+        format!("lt{}{}-{host}", std::process::id(), self.letter)
+    }
+
+    fn testbed(&self) -> String {
+        let latput = env!("CARGO_BIN_EXE_latput");
+        let host = |name: &str, idx: u32, role: &str, via: &[String]| {
+            format!(
+                "[host.{name}]\nrole = \"{role}\"\ninterface = \"eth0\"\n\
+                 address = \"198.18.7.{idx}\"\nlatput = \"{latput}\"\nvia = {via:?}\n"
+            )
+        };
+        let inside =
+            |name: &str| ["ip", "netns", "exec", &self.namespace(name)].map(str::to_owned).to_vec();
+        // A day ahead of the others: only a host that is told its own instants starts in time.
+        let mut in_tomorrow = inside("load1");
+        in_tomorrow.extend(
+            ["unshare", "--time", "--monotonic", "86400", "--fork", "--kill-child", "--"]
+                .map(str::to_owned),
+        );
+        let mut over_ssh = self.ssh_words();
+        let state = format!("LATPUT_STATE_DIR={}", self.place.path("state-load2").display());
+        over_ssh.extend(["env".to_owned(), state]);
+        let hosts = [
+            host("sut", 1, "sut", &inside("sut")),
+            host("load1", 2, "generator", &in_tomorrow),
+            host("load2", 3, "generator", &over_ssh),
+            host("watch", 4, "observer", &inside("watch")),
+        ];
+        format!("schema = 1\n{}", hosts.concat())
+    }
+
+    /// ssh to the second generator, from the bridge.
+    fn ssh_words(&self) -> Vec<String> {
+        let hub = self.namespace("hub");
+        let config = self.place.path("ssh_config").display().to_string();
+        ["ip", "netns", "exec", &hub, "ssh", "-F", &config, "root@198.18.7.3"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    fn over_ssh(&self) -> Command {
+        let words = self.ssh_words();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("true").stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Every knob of every host.
+    fn knobs(&self) -> Vec<serde_json::Value> {
+        let of = |host: &str| {
+            let namespace = self.namespace(host);
+            let before = ["ip", "netns", "exec", &namespace];
+            let shown = self.place.wrapped(&before, &["show", "eth0", "--json"]).output().unwrap();
+            let mut document: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+            document["knobs"].take()
+        };
+        HOSTS.into_iter().map(of).collect()
+    }
+}
+
+/// The child of a latput that reaches an agent by `program`.
+fn agent_behind(latput: u32, program: &str) -> u32 {
+    let children = agents_of(latput);
+    let is_it = |pid: &&u32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').next() == Some(program)
+    };
+    *children.iter().find(is_it).unwrap_or_else(|| panic!("{program} among {children:?}"))
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        let _ = self.sshd.kill();
+        let _ = self.sshd.wait();
+        for host in HOSTS.into_iter().chain(["hub"]) {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).status();
+        }
+        if self.made_privilege_folder {
+            let _ = std::fs::remove_dir("/run/sshd");
+        }
+    }
+}
+
+/// An sshd that listens on one address inside one namespace, for keys that live as long as the test.
+fn start_sshd(place: &Place, namespace: &str) -> Child {
+    let path = |name: &str| place.path(name).display().to_string();
+    for key in ["host_key", "user_key"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f", &path(key)])
+            .status();
+        assert!(made.unwrap().success());
+    }
+    std::fs::copy(path("user_key.pub"), path("authorized_keys")).unwrap();
+    let host_key = std::fs::read_to_string(path("host_key.pub")).unwrap();
+    place.write("known_hosts", &format!("198.18.7.3 {host_key}"));
+    place.write(
+        "sshd_config",
+        &format!(
+            "ListenAddress 198.18.7.3\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
+             PermitRootLogin prohibit-password\nPasswordAuthentication no\n\
+             KbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\n",
+            path("host_key"),
+            path("authorized_keys")
+        ),
+    );
+    place.write(
+        "ssh_config",
+        &format!(
+            "Host *\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\nBatchMode yes\n\
+             StrictHostKeyChecking yes\nConnectTimeout 5\n",
+            path("user_key"),
+            path("known_hosts")
+        ),
+    );
+    Command::new("ip")
+        .args([
+            "netns",
+            "exec",
+            namespace,
+            "/usr/sbin/sshd",
+            "-D",
+            "-e",
+            "-f",
+            &path("sshd_config"),
+        ])
+        .stdin(Stdio::null())
+        .stderr(std::fs::File::create(path("sshd_log")).unwrap())
+        .spawn()
+        .unwrap()
+}
+
+#[track_caller]
+fn ip(args: &[&str]) {
+    let ran = Command::new("ip").args(args).output().unwrap();
+    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}

@@ -1,0 +1,137 @@
+//! One instant on several hosts: how far a host's clock is from the controller's.
+//!
+//! Only `CLOCK_MONOTONIC` is used, at both ends: a wall clock that is stepped moves no window. Hosts on
+//! one kernel (and in one time namespace) have one such clock; of any other, the offset is estimated
+//! from round trips over its control line. The answer was stamped somewhere between request and
+//! answer: in the middle of the quickest round trip, give or take half of it (Cristian, "Probabilistic
+//! clock synchronization", Distributed Computing 3, 1989). Nothing is assumed of the two ways' share.
+
+use latput_units::Nanos;
+
+/// Round trips of one estimate: enough that one of them was not held up.
+pub(crate) const ROUND_TRIPS: usize = 8;
+
+/// How far another clock is from this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClockOffset {
+    /// The other clock's reading less this one's at the same instant, nanoseconds.
+    pub(crate) offset_ns: i128,
+    /// The true offset is no further away than this.
+    pub(crate) uncertainty: Nanos,
+    /// The quickest round trip; zero where the clock is this one.
+    pub(crate) round_trip: Nanos,
+}
+
+/// One question and its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    /// This clock, before asking.
+    pub(crate) asked: Nanos,
+    /// The other clock, in between.
+    pub(crate) there: Nanos,
+    /// This clock, with the answer.
+    pub(crate) answered: Nanos,
+}
+
+impl ClockOffset {
+    /// From the quickest of several round trips; `None` without any.
+    pub(crate) fn of(round_trips: &[RoundTrip]) -> Option<Self> {
+        let length = |trip: &RoundTrip| trip.answered.saturating_sub(trip.asked);
+        let quickest = round_trips.iter().min_by_key(|trip| length(trip))?;
+        let round_trip = length(quickest);
+        let half = Nanos::from_ns(round_trip.as_ns().div_ceil(2));
+        let middle = quickest.asked.saturating_add(half);
+        let offset_ns = i128::from(quickest.there.as_ns()) - i128::from(middle.as_ns());
+        Some(Self { offset_ns, uncertainty: half, round_trip })
+    }
+
+    /// The other clock's reading at `instant` of this one.
+    pub(crate) fn there(&self, instant: Nanos) -> Nanos {
+        let there = i128::from(instant.as_ns()) + self.offset_ns;
+        Nanos::from_ns(u64::try_from(there.max(0)).unwrap_or(u64::MAX))
+    }
+}
+
+/// A length of time as messages have it: `12.3 us`, `1.250 ms`, `93784.012345 s`.
+pub(crate) fn rough(time: Nanos) -> String {
+    match time.as_ns() {
+        0 => "0 us".to_owned(),
+        ns @ ..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        ns @ ..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
+        ns => format!("{:.6} s", ns as f64 / 1e9),
+    }
+}
+
+/// An offset with its sign: `-1.500 ms`, `+3.0 us`, `the same`.
+pub(crate) fn signed(offset_ns: i128) -> String {
+    let size = rough(Nanos::from_ns(u64::try_from(offset_ns.unsigned_abs()).unwrap_or(u64::MAX)));
+    match offset_ns {
+        0 => "the same".to_owned(),
+        ..0 => format!("-{size}"),
+        _ => format!("+{size}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+
+    #[test]
+    fn the_quickest_round_trip_counts_with_half_of_it_as_doubt() {
+        let trips = [trip(0, 5_000, 4_000), trip(10_000, 11_100, 10_200), trip(20_000, 9, 21_000)];
+        let offset = ClockOffset::of(&trips).unwrap();
+        assert_eq!((offset.offset_ns, offset.uncertainty.as_ns()), (1_000, 100));
+        assert_eq!(offset.there(Nanos::from_ns(7)).as_ns(), 1_007);
+        assert_eq!(ClockOffset::of(&[]), None);
+    }
+
+    #[test]
+    fn the_truth_is_within_the_doubt_however_the_two_ways_share_the_time() {
+        let mut rng = Rng::from_seed(3);
+        for _ in 0..1000 {
+            let truth = i128::try_from(rng.below(2_000_000_000)).unwrap() - 1_000_000_000;
+            let mut now = 5_000_000_000_u64;
+            let trips: Vec<RoundTrip> = (0..ROUND_TRIPS)
+                .map(|_| {
+                    let (way, back) = (rng.below(1_000_000) as u64, rng.below(1_000_000) as u64);
+                    let there = i128::from(now + way) + truth;
+                    let made = trip(now, u64::try_from(there).unwrap(), now + way + back);
+                    now += way + back + 1000;
+                    made
+                })
+                .collect();
+            let found = ClockOffset::of(&trips).unwrap();
+            let error = (found.offset_ns - truth).unsigned_abs();
+            assert!(error <= u128::from(found.uncertainty.as_ns()), "{error} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_starts_at_boot_may_be_behind_by_any_time() {
+        let behind = ClockOffset { offset_ns: -10, ..ClockOffset::default() };
+        assert_eq!(behind.there(Nanos::from_ns(4)), Nanos::ZERO);
+        assert_eq!(behind.there(Nanos::from_ns(14)).as_ns(), 4);
+        // An answer that seems to come before its question is no round trip of negative length.
+        let odd = ClockOffset::of(&[trip(100, 50, 90)]).unwrap();
+        assert_eq!((odd.offset_ns, odd.round_trip), (-50, Nanos::ZERO));
+    }
+
+    #[test]
+    fn times_are_short_to_read() {
+        for (ns, text) in [
+            (0, "the same"),
+            (12_345, "+12.3 us"),
+            (-1_500_000, "-1.500 ms"),
+            (93_784_012_345_678, "+93784.012346 s"),
+        ] {
+            assert_eq!(signed(ns), text);
+        }
+    }
+
+    fn trip(asked: u64, there: u64, answered: u64) -> RoundTrip {
+        let [asked, there, answered] = [asked, there, answered].map(Nanos::from_ns);
+        RoundTrip { asked, there, answered }
+    }
+}

@@ -1,0 +1,214 @@
+//! One observation from what every host brought home.
+//!
+//! Each generator and its reflector count one flow. Bytes, transactions and datagrams are added up and
+//! histograms merged; a host's CPU time is in its own counters once, however many flows it carries.
+
+use latput_trial::Check;
+use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
+use latput_units::Nanos;
+
+use crate::clock::{ClockOffset, rough, signed};
+
+/// What the flows of several generators amount to. Their windows are the same unless a count ended some
+/// early: then the longest stands for all.
+pub(crate) fn flows(parts: Vec<TrafficObservation>) -> TrafficObservation {
+    parts.into_iter().reduce(both).unwrap_or_default()
+}
+
+fn both(a: TrafficObservation, b: TrafficObservation) -> TrafficObservation {
+    TrafficObservation {
+        sender_window: a.sender_window.max(b.sender_window),
+        receiver_window: a.receiver_window.max(b.receiver_window),
+        sent_bytes: a.sent_bytes.saturating_add(b.sent_bytes),
+        received_bytes: a.received_bytes.saturating_add(b.received_bytes),
+        transactions: joined(a.transactions, b.transactions, u64::saturating_add),
+        latency: joined(a.latency, b.latency, |mut all, more| {
+            all.merge(&more);
+            all
+        }),
+        datagrams: joined(a.datagrams, b.datagrams, datagrams),
+        retransmits: joined(a.retransmits, b.retransmits, u64::saturating_add),
+        offered_bps: joined(a.offered_bps, b.offered_bps, |a, b| a + b),
+        sender_cpu: a.sender_cpu.saturating_add(b.sender_cpu),
+        receiver_cpu: a.receiver_cpu.saturating_add(b.receiver_cpu),
+    }
+}
+
+/// A figure that one flow lacks is not known of all together.
+fn joined<T>(a: Option<T>, b: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
+    a.zip(b).map(|(a, b)| join(a, b))
+}
+
+/// Jitter is a mean over datagrams, so that a busier flow weighs more (RFC 3550 has it by source).
+fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservation {
+    let weight = |part: &DatagramObservation| part.received as f64;
+    let all = weight(&a) + weight(&b);
+    let jitter_ns =
+        if all > 0.0 { (a.jitter_ns * weight(&a) + b.jitter_ns * weight(&b)) / all } else { 0.0 };
+    DatagramObservation {
+        sent: a.sent.saturating_add(b.sent),
+        received: a.received.saturating_add(b.received),
+        lost: a.lost.saturating_add(b.lost),
+        reordered: a.reordered.saturating_add(b.reordered),
+        duplicates: a.duplicates.saturating_add(b.duplicates),
+        jitter_ns,
+    }
+}
+
+/// The probe of a host that makes no traffic, with the check on its schedule that `latput_load::combine`
+/// has for one beside the traffic.
+pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Check) {
+    let latput_load::ProbeOutcome { sent, received, skipped, rtt } = outcome;
+    let check = Check {
+        name: "probe-on-schedule".to_owned(),
+        passed: skipped == 0,
+        detail: format!(
+            "{sent} echo requests were sent; {skipped} left out because the prober was held up"
+        ),
+    };
+    (ProbeObservation { sent, received, rtt }, check)
+}
+
+/// The checks of one name of several flows as one: it holds if all do. `hosts` names each flow.
+pub(crate) fn checks(by_flow: Vec<(String, Vec<Check>)>) -> Vec<Check> {
+    let is_single = by_flow.len() == 1;
+    let mut all: Vec<Check> = Vec::new();
+    for (host, checks) in by_flow {
+        for mut check in checks {
+            if !is_single {
+                check.detail = format!("{host}: {}", check.detail);
+            }
+            match all.iter_mut().find(|other| other.name == check.name) {
+                None => all.push(check),
+                Some(other) => {
+                    other.passed &= check.passed;
+                    other.detail = format!("{}; {}", other.detail, check.detail);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// How one host began.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) host: String,
+    /// Its clock.
+    pub(crate) clock: ClockOffset,
+    /// How long after its window began it was told to start.
+    pub(crate) late: Nanos,
+}
+
+/// Whether every host began in time, and how well their windows lie over each other.
+pub(crate) fn started_together(starts: &[Start], window: Nanos) -> Option<Check> {
+    /// Windows that lie apart by more than this share of their length measure different times.
+    const APART: f64 = 0.01;
+    let widest = starts.iter().map(|start| start.clock.uncertainty).max()?;
+    let is_late = starts.iter().any(|start| start.late > Nanos::ZERO);
+    let line = |start: &Start| {
+        let clock = match start.clock {
+            ClockOffset { offset_ns: 0, uncertainty: Nanos::ZERO, .. } => "the same".to_owned(),
+            clock => format!("{} ± {}", signed(clock.offset_ns), rough(clock.uncertainty)),
+        };
+        let late = match start.late {
+            Nanos::ZERO => String::new(),
+            late => format!(", told to start {} too late", rough(late)),
+        };
+        format!("{} {clock}{late}", start.host)
+    };
+    let lines: Vec<String> = starts.iter().map(line).collect();
+    Some(Check {
+        name: "started-together".to_owned(),
+        passed: !is_late && widest.as_secs_f64() <= window.as_secs_f64() * APART,
+        detail: format!("clocks against the controller's: {}", lines.join("; ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_stats::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn flows_add_up_and_their_histograms_merge() {
+        let all = flows(vec![flow(10, 100), flow(30, 300)]);
+        assert_eq!((all.transactions, all.received_bytes), (Some(40), 400));
+        assert_eq!(all.latency.unwrap().count(), 40);
+        assert_eq!((all.sender_window, all.offered_bps), (Nanos::from_s(1), Some(400.0)));
+        assert_eq!(all.sender_cpu, Nanos::from_ms(4));
+        let datagrams = all.datagrams.unwrap();
+        assert_eq!((datagrams.sent, datagrams.lost), (44, 4));
+        assert!((datagrams.jitter_ns - 250.0).abs() < 1e-9, "{}", datagrams.jitter_ns);
+    }
+
+    #[test]
+    fn what_one_flow_does_not_know_is_not_known_of_all() {
+        let blind = TrafficObservation { retransmits: None, ..flow(1, 1) };
+        assert_eq!(flows(vec![flow(1, 1), blind]).retransmits, None);
+        assert_eq!(flows(vec![]), TrafficObservation::default());
+    }
+
+    #[test]
+    fn checks_of_one_name_hold_together_and_name_the_flow_that_failed() {
+        let check = |passed, detail: &str| Check {
+            name: "wrong-keys".to_owned(),
+            passed,
+            detail: detail.to_owned(),
+        };
+        let flow = |host: &str, check: Check| (host.to_owned(), vec![check]);
+        let one = checks(vec![flow("a", check(true, "none"))]);
+        assert_eq!(one, [check(true, "none")]);
+        let two = checks(vec![flow("a", check(true, "none")), flow("b", check(false, "3"))]);
+        assert_eq!(two, [check(false, "a: none; b: 3")]);
+    }
+
+    #[test]
+    fn windows_that_lie_apart_or_began_late_are_marked() {
+        let start = |uncertainty, late| Start {
+            host: "far".to_owned(),
+            clock: ClockOffset {
+                offset_ns: -1_500_000,
+                uncertainty: Nanos::from_us(uncertainty),
+                round_trip: Nanos::from_us(2 * uncertainty),
+            },
+            late: Nanos::from_us(late),
+        };
+        let check = |starts: &[Start]| started_together(starts, Nanos::from_ms(100)).unwrap();
+        assert!(check(&[start(1000, 0), start(0, 0)]).passed);
+        assert!(!check(&[start(1001, 0), start(0, 0)]).passed);
+        let late = check(&[start(0, 0), start(10, 7)]);
+        assert!(
+            !late.passed
+                && late.detail.contains("far -1.500 ms ± 10.0 us, told to start 7.0 us too late"),
+            "{late:?}"
+        );
+        assert_eq!(started_together(&[], Nanos::from_s(1)), None);
+    }
+
+    fn flow(transactions: u64, bytes: u64) -> TrafficObservation {
+        let mut latency = Histogram::new();
+        latency.record_n(Nanos::from_us(50), transactions);
+        TrafficObservation {
+            sender_window: Nanos::from_s(1),
+            receiver_window: Nanos::from_s(1),
+            sent_bytes: bytes,
+            received_bytes: bytes,
+            transactions: Some(transactions),
+            latency: Some(latency),
+            datagrams: Some(DatagramObservation {
+                sent: transactions + 2,
+                received: transactions,
+                lost: 2,
+                reordered: 0,
+                duplicates: 0,
+                jitter_ns: bytes as f64,
+            }),
+            retransmits: Some(1),
+            offered_bps: Some(bytes as f64),
+            sender_cpu: Nanos::from_ms(2),
+            receiver_cpu: Nanos::from_ms(1),
+        }
+    }
+}
