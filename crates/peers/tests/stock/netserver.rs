@@ -22,7 +22,7 @@ fn every_workload_is_measured_with_the_remote_hosts_cpu_time() {
         assert!((0.0..=1.1).contains(&busy), "{text}: {busy}");
         // A host that did nothing else may have been busy for less than a clock tick.
         let demand = outcome.given[&Metric::SutServiceDemandUs];
-        assert!(demand >= 0.0 && demand < 1e6, "{text}: {demand} us");
+        assert!((0.0..1e6).contains(&demand), "{text}: {demand} us");
         assert_eq!(outcome.programs[0].method, CpuMethod::Host);
         if load(text).traffic.is_transactional() {
             let latency = outcome.traffic.latency.unwrap();
