@@ -251,9 +251,11 @@ fn expect_while_draining(
         Some(State::AccessDenied) => Err(Error::Busy { peer }),
         Some(State::ServerTerminate) => Err(Error::Terminated { peer }),
         Some(State::ServerError) => {
-            let mut numbers = [[0; 4]; 2];
-            line.receive(numbers.as_flattened_mut(), drained, PATIENCE, "its error number")?;
-            let [code, errno] = numbers.map(u32::from_be_bytes);
+            let (mut code, mut errno) = ([0; 4], [0; 4]);
+            line.receive(&mut code, drained, PATIENCE, "its error number")?;
+            // One that wants a password closes the connection without the second number.
+            let _absent = line.receive(&mut errno, drained, REASON, "its error number");
+            let [code, errno] = [code, errno].map(u32::from_be_bytes);
             Err(Error::Refusal { peer, text: refusal::text(code, errno) })
         }
         other => {

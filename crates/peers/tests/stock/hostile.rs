@@ -34,6 +34,11 @@ fn a_servers_own_words_are_told() {
         move |line| say(line, &refusal),
         |error| matches!(error, Error::Refusal { text, .. } if text.contains("user name")),
     );
+    check(
+        "iperf3",
+        move |line| say(line, &refusal[..5]),
+        |error| matches!(error, Error::Refusal { text, .. } if text.ends_with("(iperf3 error 142)")),
+    );
     check("iperf3", |line| say(line, &[0xff]), |error| matches!(error, Error::Busy { .. }));
     check("iperf3", |line| say(line, &[11]), |error| matches!(error, Error::Terminated { .. }));
 }
