@@ -24,14 +24,28 @@ pub(crate) struct ShowDocument {
 pub(crate) struct ShownKnob {
     /// The kernel's name.
     pub(crate) name: String,
+    /// With which knobs it belongs: `interrupt coalescing`, `steering`.
+    pub(crate) group: String,
+    /// `interface`, or `host` where setting it through one interface sets it for all.
+    pub(crate) scope: String,
+    /// Whether this interface, driver or kernel does not have it; `unreadable` then says why.
+    pub(crate) absent: bool,
     /// Its value at each place it has; empty if it could not be read.
     pub(crate) values: Vec<ShownValue>,
     /// Why it could not be read.
     pub(crate) unreadable: Option<String>,
     /// The values it takes, with the unit.
     pub(crate) allowed: String,
-    /// What a change disturbs.
+    /// The unit of `min` and `max`: `us`, `byte`, `packet`; empty where there is none.
+    pub(crate) unit: String,
+    /// The smallest value of a number or a time.
+    pub(crate) min: Option<u64>,
+    /// The largest value of a number or a time: the interface's own where it tells.
+    pub(crate) max: Option<u64>,
+    /// What a change disturbs: `hitless`, `brief`, `disruptive`, `driver reload`.
     pub(crate) tier: String,
+    /// Whether a change takes the link of this interface down and up.
+    pub(crate) resets_link: bool,
     /// Whether it can be set here and now.
     pub(crate) settable: bool,
     /// Through what it is set, or why it cannot be.
@@ -44,10 +58,12 @@ pub(crate) struct ShownKnob {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShownValue {
-    /// `device`, `rx-0`, `napi of rx-0`.
+    /// `device`, `host`, `rx-0`, `tx-0`, `interrupt 0`, `napi of rx-0`.
     pub(crate) place: String,
     /// With its unit, as `latput set` takes it.
     pub(crate) value: String,
+    /// What the driver takes it for, where it is not what it looks like: `dynamic conservative`.
+    pub(crate) meaning: Option<String>,
 }
 
 /// Something a reader must know of the host to judge the values.

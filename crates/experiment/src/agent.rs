@@ -149,7 +149,7 @@ impl Service<'_> {
         let any_port = (self.host.address(), 0).into();
         for Part { workload, key } in parts {
             let cpus = self.host.cpus().clone();
-            let reflector = Reflector::open(any_port, key, workload.traffic, cpus)
+            let reflector = Reflector::open(any_port, key, &workload, cpus)
                 .map_err(|error| traffic_failed(&error))?;
             self.prepared.receivers.push(reflector);
         }
@@ -165,8 +165,7 @@ impl Service<'_> {
     ) -> Result<Answer, Failure> {
         self.prepared = Prepared::default();
         let cpus = self.host.cpus().clone();
-        let (traffic, probe) = (workload.traffic, workload.probe);
-        let generator = Generator::connect(peer, port, &key, traffic, probe, cpus)
+        let generator = Generator::connect(peer, port, &key, workload, cpus)
             .map_err(|error| traffic_failed(&error))?;
         self.prepared.sender = Some(generator);
         Ok(Answer::Connected)

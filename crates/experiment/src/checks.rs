@@ -1,5 +1,7 @@
 //! The checks on every trial. One that fails marks the trial; it never drops it.
 
+mod phase_lock;
+
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
@@ -46,6 +48,7 @@ pub fn of_trial(
         checks.push(sampling(host));
         checks.extend(other_work(part.traffic_cpu, host));
     }
+    checks.extend(phase_lock::check(traffic, flow, hosts));
     checks.extend(hosts.iter().find(|host| host.role == Role::Generator).and_then(steady));
     checks.extend(of_packets(traffic, flow, hosts));
     checks
@@ -58,7 +61,7 @@ pub(crate) fn of_packets(
     hosts: &[HostObservation],
 ) -> Vec<Check> {
     let bundling = packets_per_transaction(traffic, flow, hosts);
-    bundling.into_iter().chain(retransmits(flow, hosts)).collect()
+    bundling.into_iter().chain(retransmits(traffic, flow, hosts)).collect()
 }
 
 /// Hosts that share a kernel are told apart by their CPUs; what the parts and the CPUs of nobody
@@ -176,7 +179,9 @@ fn packets_per_transaction(
     flow: &TrafficObservation,
     hosts: &[HostObservation],
 ) -> Option<Check> {
-    let Traffic::TcpRr { request_bytes, response_bytes, nodelay: true, .. } = traffic else {
+    let Traffic::TcpRr { request_bytes, response_bytes, nodelay: true, arrivals: None, .. } =
+        traffic
+    else {
         return None;
     };
     let is_one_packet = |bytes: u64| bytes <= 1000;
@@ -210,8 +215,16 @@ fn window_ratio(flow: &TrafficObservation, host: &HostObservation) -> f64 {
     flow.sender_window.as_secs_f64() / host.window.as_secs_f64().max(1e-9)
 }
 
-fn retransmits(flow: &TrafficObservation, hosts: &[HostObservation]) -> Option<Check> {
-    let retransmits = flow.retransmits?;
+/// What the connections sent again; where they come and go, what the hosts did.
+fn retransmits(
+    traffic: &Traffic,
+    flow: &TrafficObservation,
+    hosts: &[HostObservation],
+) -> Option<Check> {
+    let retransmits = match traffic {
+        Traffic::TcpCrr { .. } => hosts.iter().map(|host| host.tcp_retransmitted).sum(),
+        _ => flow.retransmits?,
+    };
     let packets: u64 = hosts.iter().map(|host| host.interface.tx_packets).sum();
     let share = retransmits as f64 / (packets.max(1)) as f64;
     Some(Check {

@@ -3,8 +3,11 @@
 //! Each generator and its reflector count one flow. Bytes, transactions and datagrams are added up and
 //! histograms merged; a host's CPU time is in its own counters once, however many flows it carries.
 
+use latput_stats::Histogram;
 use latput_trial::Check;
-use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
+use latput_trial::observation::{
+    DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
+};
 use latput_units::Nanos;
 
 use crate::clock::{ClockOffset, rough, signed};
@@ -22,16 +25,24 @@ fn both(a: TrafficObservation, b: TrafficObservation) -> TrafficObservation {
         sent_bytes: a.sent_bytes.saturating_add(b.sent_bytes),
         received_bytes: a.received_bytes.saturating_add(b.received_bytes),
         transactions: joined(a.transactions, b.transactions, u64::saturating_add),
-        latency: joined(a.latency, b.latency, |mut all, more| {
-            all.merge(&more);
-            all
+        reverse: joined(a.reverse, b.reverse, |a, b| FlowObservation {
+            sent_bytes: a.sent_bytes.saturating_add(b.sent_bytes),
+            received_bytes: a.received_bytes.saturating_add(b.received_bytes),
         }),
+        latency: joined(a.latency, b.latency, merged),
+        latency_raw: joined(a.latency_raw, b.latency_raw, merged),
         datagrams: joined(a.datagrams, b.datagrams, datagrams),
         retransmits: joined(a.retransmits, b.retransmits, u64::saturating_add),
         offered_bps: joined(a.offered_bps, b.offered_bps, |a, b| a + b),
+        offered_per_s: joined(a.offered_per_s, b.offered_per_s, |a, b| a + b),
         sender_cpu: a.sender_cpu.saturating_add(b.sender_cpu),
         receiver_cpu: a.receiver_cpu.saturating_add(b.receiver_cpu),
     }
+}
+
+fn merged(mut all: Histogram, more: Histogram) -> Histogram {
+    all.merge(&more);
+    all
 }
 
 /// A figure that one flow lacks is not known of all together.
@@ -51,6 +62,7 @@ fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservat
         lost: a.lost.saturating_add(b.lost),
         reordered: a.reordered.saturating_add(b.reordered),
         duplicates: a.duplicates.saturating_add(b.duplicates),
+        late: a.late.saturating_add(b.late),
         jitter_ns,
     }
 }
@@ -204,11 +216,13 @@ mod tests {
                 reordered: 0,
                 duplicates: 0,
                 jitter_ns: bytes as f64,
+                ..DatagramObservation::default()
             }),
             retransmits: Some(1),
             offered_bps: Some(bytes as f64),
             sender_cpu: Nanos::from_ms(2),
             receiver_cpu: Nanos::from_ms(1),
+            ..TrafficObservation::default()
         }
     }
 }

@@ -233,7 +233,7 @@ impl Joined<'_> {
         for (&idx, receiver) in self.senders.iter().zip(&receivers) {
             let part = &mut finished[idx];
             let sender = part.sender.take().ok_or_else(|| missing("sender"))?;
-            let (flow, beside, of_flow) = latput_load::combine(&sender, receiver);
+            let (flow, beside, of_flow) = latput_load::combine(self.workload, &sender, receiver);
             flows.push(flow);
             probe = probe.or(beside);
             checks.push((part.host.host.clone(), of_flow));

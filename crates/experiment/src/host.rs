@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
-use latput_knobs::{KernelRead, Knob, Setting, State};
+use latput_knobs::{Knob, Setting, State};
 use latput_linux::{FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process};
 use latput_load::{Stop, Window};
 use latput_trial::observation::HostObservation;
@@ -29,17 +29,6 @@ pub fn state_dir() -> PathBuf {
 /// The folder of checkpoints.
 pub fn checkpoints_dir() -> PathBuf {
     state_dir().join("checkpoints")
-}
-
-/// Every knob that an interface has, with its values. Knobs it does not have are absent.
-fn read_state(kernel: &LinuxKernel, interface: &str) -> State {
-    let mut state = State::default();
-    for &knob in Knob::ALL {
-        if let Ok(values) = kernel.read(interface, knob) {
-            state.0.extend(values.into_iter().map(|(place, value)| ((knob, place), value)));
-        }
-    }
-    state
 }
 
 /// The host that an agent is for.
@@ -108,7 +97,9 @@ impl Host {
             let applied = session
                 .apply(setting)
                 .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })?;
-            let makes_threads = |change: &Change| matches!(change.knob, Knob::Gro | Knob::Threaded);
+            let makes_threads = |change: &Change| {
+                change.knob == Knob::Threaded || change.knob.spec().resets.contains(&Knob::Threaded)
+            };
             if applied.changes.iter().any(makes_threads) {
                 self.sampler = Sampler::open(interface, &self.cpus).map_err(broken)?;
             }
@@ -127,7 +118,7 @@ impl Host {
         window: Window,
         stop: &Stop,
     ) -> Result<(HostObservation, Vec<String>), Failure> {
-        let before = read_state(&self.kernel, &self.open.interface);
+        let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
         sleep_until(window.start(), stop);
         let first = self.sampler.sample().map_err(broken)?;
@@ -143,7 +134,7 @@ impl Host {
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
-        let drift = differences(&before, &read_state(&self.kernel, &self.open.interface));
+        let drift = differences(&before, &self.kernel.read_all(&self.open.interface));
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
         observation.packets_per_interval = packets_per_interval(&glances);

@@ -3,10 +3,15 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::spec::Scope;
 use crate::value::State;
 
 /// The version of the stored form of [`Checkpoint`].
 pub const SCHEMA: u32 = 1;
+
+/// Under this name the store keeps the lock of the knobs that belong to the host; no interface can
+/// have it.
+pub const HOST: &str = "host:";
 
 /// How to put one interface back.
 ///
@@ -44,6 +49,11 @@ impl Checkpoint {
             created_unix_ms: context.now_unix_ms,
             undo: State::default(),
         }
+    }
+
+    /// Whether it holds values that belong to the host and not to its interface.
+    pub fn holds_host_knobs(&self) -> bool {
+        self.undo.0.keys().any(|(knob, _)| knob.spec().scope == Scope::Host)
     }
 }
 

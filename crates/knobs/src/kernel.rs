@@ -3,19 +3,60 @@
 use std::fmt;
 
 use crate::catalogue::Knob;
-use crate::value::{Place, Value};
+use crate::value::{Named, Place, Value};
 
 /// Reads knobs. One implementation value stands for one network namespace.
 pub trait KernelRead {
     /// Every place of `knob` on `interface` with its value, in ascending order of place; never
     /// empty. Where the kernel has a device-wide value beside those of the NAPIs, both are listed:
     /// a place that is not listed is neither written nor put back. A knob that this interface or
-    /// kernel does not have is [`KernelErrorKind::Unsupported`].
+    /// kernel does not have is [`KernelErrorKind::Unsupported`]. A knob of the host is read also
+    /// when there is no such interface.
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError>;
 
     /// Whether `knob` could be set here, and through what; decided without writing and without
     /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
+
+    /// What this interface allows of a knob, where its kernel or driver tells.
+    fn limits(&self, interface: &str, knob: Knob) -> Limits {
+        let _ = (interface, knob);
+        Limits::default()
+    }
+
+    /// The value that a word stands for at one place; never a word again.
+    fn resolve(
+        &self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        named: Named,
+    ) -> Result<Value, KernelError> {
+        Err(KernelError {
+            interface: interface.to_owned(),
+            knob: Some(knob),
+            operation: format!("find what `{named}` is at {place}"),
+            kind: KernelErrorKind::Unsupported,
+            errno: None,
+            reason: "neither the kernel nor the driver tells".to_owned(),
+        })
+    }
+
+    /// Whether a change of the knob takes the link of this interface down and up. The catalogue knows
+    /// it of hardware in general; an interface without hardware has no link to lose.
+    fn resets_link(&self, interface: &str, knob: Knob) -> bool {
+        let _ = interface;
+        knob.spec().resets_link
+    }
+}
+
+/// What an interface allows of a knob, in the unit of the catalogue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The smallest value, if the interface has one of its own.
+    pub min: Option<u64>,
+    /// The largest value, if the interface has one of its own.
+    pub max: Option<u64>,
 }
 
 /// Writes knobs. Only the transaction calls this.
@@ -38,6 +79,24 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         (**self).capability(interface, knob)
+    }
+
+    fn limits(&self, interface: &str, knob: Knob) -> Limits {
+        (**self).limits(interface, knob)
+    }
+
+    fn resolve(
+        &self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        named: Named,
+    ) -> Result<Value, KernelError> {
+        (**self).resolve(interface, knob, place, named)
+    }
+
+    fn resets_link(&self, interface: &str, knob: Knob) -> bool {
+        (**self).resets_link(interface, knob)
     }
 }
 

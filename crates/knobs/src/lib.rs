@@ -8,17 +8,23 @@ pub mod catalogue;
 pub mod checkpoint;
 pub mod kernel;
 pub mod parse;
+pub mod profile;
+pub mod qdisc;
+pub mod rss;
 pub mod spec;
 pub mod transaction;
 pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
 pub use checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
-pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite};
+pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
-pub use spec::{KnobSpec, Tier, ValueKind};
+pub use profile::Profile;
+pub use qdisc::Qdisc;
+pub use rss::QueueTable;
+pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored, Session,
     apply, commit, plan, plan_restore, restore,
 };
-pub use value::{Place, Setting, State, Value};
+pub use value::{Named, Place, Setting, State, Value};

@@ -3,6 +3,7 @@
 use latput_units::CpuSet;
 
 use crate::catalogue::{Knob, UnknownKnob};
+use crate::qdisc::{QdiscError, QdiscProblem};
 use crate::spec::ValueKind;
 use crate::value::Value;
 
@@ -34,6 +35,12 @@ pub enum ValueProblem {
     /// It is a number without a unit where one is needed.
     #[error("has no unit")]
     NoUnit,
+    /// It is a time that the knob's unit cannot express.
+    #[error("is not a whole number of {0}")]
+    Fraction(&'static str),
+    /// It is no queue discipline that latput can set.
+    #[error("is not a queue discipline that latput can set ({0})")]
+    Qdisc(QdiscProblem),
     /// It is below the knob's smallest value.
     #[error("is too small")]
     TooSmall,
@@ -72,17 +79,28 @@ impl Knob {
     pub fn parse_value(self, text: &str) -> Result<Value, ValueError> {
         let text = text.trim();
         let wrong = |problem| ValueError { knob: self, text: shown(text), problem };
-        let kind = self.spec().kind;
+        let spec = self.spec();
+        let kind = spec.kind;
+        if let Some(named) = spec.named.filter(|named| named.to_string() == text) {
+            return Ok(Value::Named(named));
+        }
         let value = match kind {
             ValueKind::Count => parse_count(text).map(Value::Count),
-            ValueKind::Time => {
-                if text != "0" && parse_count(text).is_some() {
-                    return Err(wrong(ValueProblem::NoUnit));
+            ValueKind::Time => match parse_count(text) {
+                None | Some(0) => text.parse().ok().map(Value::Time),
+                Some(count) if spec.names_unit() => {
+                    Some(Value::Time(spec.time_unit().saturating_mul(count)))
                 }
-                text.parse().ok().map(Value::Time)
-            }
+                Some(_) => return Err(wrong(ValueProblem::NoUnit)),
+            },
             ValueKind::Switch => parse_switch(text).map(Value::Switch),
             ValueKind::Cpus => parse_cpus(text).map(Value::Cpus),
+            ValueKind::Qdisc => match text.parse() {
+                Ok(qdisc) => Some(Value::Qdisc(qdisc)),
+                Err(QdiscError { problem }) => return Err(wrong(ValueProblem::Qdisc(problem))),
+            },
+            ValueKind::Table => text.parse().ok().map(Value::Table),
+            ValueKind::Profile => text.parse().ok().map(Value::Profile),
         };
         let value = value.ok_or_else(|| wrong(ValueProblem::Kind(kind)))?;
         self.check_value(&value).map_err(|error| wrong(error.problem))?;
@@ -98,10 +116,26 @@ impl Knob {
         }
         let (lowest, highest) = match value {
             Value::Count(count) => (*count, *count),
-            Value::Time(time) => (time.as_ns(), time.as_ns()),
+            Value::Time(time) => {
+                let unit = spec.time_unit().as_ns();
+                if time.as_ns() % unit != 0 {
+                    return Err(wrong(ValueProblem::Fraction(spec.unit)));
+                }
+                (time.as_ns() / unit, time.as_ns() / unit)
+            }
             Value::Switch(on) => (u64::from(*on), u64::from(*on)),
-            // Any set is in range: the type bounds its CPU numbers.
-            Value::Cpus(_) => (spec.min, spec.max),
+            Value::Named(named) if spec.named != Some(*named) => {
+                return Err(wrong(ValueProblem::Kind(spec.kind)));
+            }
+            Value::Qdisc(qdisc) if qdisc.is_opaque() => {
+                return Err(wrong(ValueProblem::Kind(spec.kind)));
+            }
+            // Any of these is in range: the types bound what they hold.
+            Value::Cpus(_)
+            | Value::Qdisc(_)
+            | Value::Table(_)
+            | Value::Profile(_)
+            | Value::Named(_) => (spec.min, spec.max),
         };
         if lowest < spec.min {
             return Err(wrong(ValueProblem::TooSmall));
@@ -162,6 +196,12 @@ mod tests {
         check(Knob::RpsCpus, "10", "10");
         check(Knob::RpsCpus, "0x0", "none");
         check(Knob::RpsCpus, "none", "none");
+        check(Knob::RxUsecs, "50", "50us");
+        check(Knob::RxUsecs, "50us", "50us");
+        check(Knob::SmpAffinity, "hint", "hint");
+        check(Knob::RxRing, "max", "max");
+        check(Knob::Qdisc, "fq_codel target=5ms limit=10240", "fq_codel limit=10240 target=5ms");
+        check(Knob::RssTable, "equal 4", "equal 4");
     }
 
     #[test]
@@ -179,6 +219,14 @@ mod tests {
         check_error(Knob::Mtu, "+1500", "is not a whole number", mtu);
         check_error(Knob::Mtu, "_", "is not a whole number", mtu);
         check_error(Knob::NapiDeferHardIrqs, "2147483648", "is too large", "from 0 to 2147483647");
+        let rx_usecs = "give a time from 0us to 1s, such as `50us`";
+        check_error(Knob::RxUsecs, "1500ns", "is not a whole number of us", rx_usecs);
+        check_error(Knob::RxUsecs, "1000001", "is too large", rx_usecs);
+        check_error(Knob::BusyPoll, "50", "has no unit", "such as `50us`");
+        check_error(Knob::RxRing, "hint", "is not a whole number", "or `max`");
+        check_error(Knob::RpsCpus, "hint", "is not a set of CPUs", "such as `0-3`");
+        let error = Knob::Qdisc.parse_value("htb").unwrap_err().to_string();
+        assert!(error.contains("there are default, noqueue") && error.contains("`fq_codel limit="));
         check_error(Knob::Gro, "yes", "is not a switch", "give `on` or `off`, such as `off`");
         check_error(Knob::RpsCpus, "0-99999", "is not a set of CPUs", "from 0 to 8191");
         check_error(Knob::RpsCpus, "0xg", "is not a set of CPUs", "such as `0-3`");

@@ -1,11 +1,13 @@
 //! What is known of each knob: kind, unit, range, how disruptive a change is, and what it resets.
 
-use std::fmt;
+mod table;
 
-use latput_units::{Nanos, cpu};
+use std::fmt::{self, Write as _};
+
+use latput_units::Nanos;
 
 use crate::catalogue::Knob;
-use crate::value::Value;
+use crate::value::{Named, Value};
 
 /// One knob's entry in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +16,26 @@ pub struct KnobSpec {
     pub knob: Knob,
     /// What its values are.
     pub kind: ValueKind,
-    /// The kernel's unit, in which `min`, `max` and `step` are: `byte`, `packet`, `ns`; empty for
+    /// The kernel's unit, in which `min` and `max` are: `byte`, `packet`, `ns`, `us`, `s`; empty for
     /// switches.
     pub unit: &'static str,
     /// The smallest value that latput sets.
     pub min: u64,
     /// The largest value that latput sets; an interface may allow less, and its kernel says so.
     pub max: u64,
-    /// The kernel or device may round to a multiple of this; 1 where it keeps a value exactly. Two
-    /// values that are less than a step apart are the same value.
-    pub step: u64,
+    /// How far from what was asked for a device may go.
+    pub rounding: Rounding,
+    /// The word that may stand for a value, if there is one.
+    pub named: Option<Named>,
     /// What a change does to traffic.
     pub tier: Tier,
+    /// Whether drivers of hardware take the link down and up for a change. Interfaces without
+    /// hardware do not: [`KernelRead::resets_link`](crate::KernelRead::resets_link) knows which.
+    pub resets_link: bool,
+    /// Whether it belongs to the interface or to the whole host.
+    pub scope: Scope,
+    /// With which knobs it is shown.
+    pub group: Group,
     /// The knobs whose values a change of this one may lose. They all come later in [`Knob::ALL`].
     pub resets: &'static [Knob],
     /// Where it lives.
@@ -47,6 +57,12 @@ pub enum ValueKind {
     Switch,
     /// A set of CPUs: [`Value::Cpus`].
     Cpus,
+    /// A queue discipline with its parameters: [`Value::Qdisc`].
+    Qdisc,
+    /// A table of queues: [`Value::Table`].
+    Table,
+    /// The points of an adaptive moderation: [`Value::Profile`].
+    Profile,
 }
 
 impl fmt::Display for ValueKind {
@@ -56,6 +72,9 @@ impl fmt::Display for ValueKind {
             Self::Time => "time",
             Self::Switch => "switch",
             Self::Cpus => "set of CPUs",
+            Self::Qdisc => "queue discipline",
+            Self::Table => "table of queues",
+            Self::Profile => "moderation profile",
         })
     }
 }
@@ -69,6 +88,8 @@ pub enum Tier {
     Brief,
     /// Many drivers take the link down and up: up to seconds.
     Disruptive,
+    /// The driver reads it when it is loaded: a change would unload it, and its interfaces with it.
+    Reload,
 }
 
 impl fmt::Display for Tier {
@@ -77,184 +98,169 @@ impl fmt::Display for Tier {
             Self::Hitless => "hitless",
             Self::Brief => "brief",
             Self::Disruptive => "disruptive",
+            Self::Reload => "driver reload",
         })
+    }
+}
+
+/// What a knob belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// One interface.
+    Interface,
+    /// The host: setting it through one interface changes it for all, so that only one latput at a
+    /// time may have such a knob changed.
+    Host,
+}
+
+/// Knobs that are shown together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Parameters that a driver reads when it is loaded.
+    LoadTime,
+    /// Channels and rings.
+    Queues,
+    /// The link: MTU, flow control, energy saving.
+    Link,
+    /// Work that the NIC takes over, or the stack puts together.
+    Offloads,
+    /// What holds packets back on their way out.
+    Queueing,
+    /// Which CPU handles which packets.
+    Steering,
+    /// The host's own, for all its interfaces.
+    Host,
+    /// When the NIC raises an interrupt.
+    Coalescing,
+    /// When the kernel polls.
+    Napi,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::LoadTime => "driver parameters at load time",
+            Self::Queues => "channels and rings",
+            Self::Link => "link",
+            Self::Offloads => "offloads",
+            Self::Queueing => "transmit queueing",
+            Self::Steering => "steering",
+            Self::Host => "host-wide",
+            Self::Coalescing => "interrupt coalescing",
+            Self::Napi => "NAPI polling",
+        })
+    }
+}
+
+/// How far from the value that was asked for a device may go without being said to refuse it.
+///
+/// A zero is never rounded: it means off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounding {
+    /// Not at all.
+    None,
+    /// By a quarter of the value, or 10 us for a time and 16 for a number: timers have steps (ENA
+    /// keeps 50 us for 64, e1000 keeps interrupts a second and gives back 10000 us for 9999).
+    Quarter,
+    /// Up or down to the next power of two, as rings are.
+    PowerOfTwo,
+}
+
+/// Below this a rounded time is near enough, in nanoseconds.
+const NEAR_NS: u64 = 10_000;
+/// Below this a rounded number is near enough.
+const NEAR_COUNT: u64 = 16;
+
+impl Rounding {
+    fn allows(self, wanted: u64, found: u64, near: u64) -> bool {
+        if wanted == 0 || found == 0 {
+            return wanted == found;
+        }
+        match self {
+            Self::None => wanted == found,
+            Self::Quarter => wanted.abs_diff(found) <= near.max(wanted / 4),
+            Self::PowerOfTwo => found / 2 <= wanted && wanted / 2 <= found,
+        }
     }
 }
 
 impl Knob {
     /// What is known of this knob.
-    pub const fn spec(self) -> &'static KnobSpec {
-        match self {
-            Self::Mtu => &MTU,
-            Self::Txqueuelen => &TXQUEUELEN,
-            Self::Gro => &GRO,
-            Self::Gso => &GSO,
-            Self::Tso => &TSO,
-            Self::RpsCpus => &RPS_CPUS,
-            Self::Threaded => &THREADED,
-            Self::NapiDeferHardIrqs => &NAPI_DEFER_HARD_IRQS,
-            Self::GroFlushTimeout => &GRO_FLUSH_TIMEOUT,
+    pub fn spec(self) -> &'static KnobSpec {
+        let mut idx = self as usize;
+        for table in table::TABLES {
+            match table.get(idx) {
+                Some(spec) => return spec,
+                None => idx -= table.len(),
+            }
         }
+        unreachable!("every knob has an entry, which a test checks")
     }
 }
 
 impl KnobSpec {
-    /// Whether this knob would hold the same thing with `first` as with `second`: equal, or less than
-    /// a rounding step apart.
+    /// Whether both values mean the same, so that going from one to the other needs no write.
     pub fn same(&self, first: &Value, second: &Value) -> bool {
         match (first, second) {
-            (Value::Count(a), Value::Count(b)) => a.abs_diff(*b) < self.step,
-            (Value::Time(a), Value::Time(b)) => a.as_ns().abs_diff(b.as_ns()) < self.step,
+            (Value::Qdisc(first), Value::Qdisc(second)) => first.same(second),
             _ => first == second,
         }
     }
 
-    /// The allowed values in words: `a time from 0us to 1s`, `on or off`.
-    pub fn allowed(&self) -> String {
-        match self.kind {
-            ValueKind::Count => {
-                format!("a whole number of {}s from {} to {}", self.unit, self.min, self.max)
+    /// Whether a device that was given `wanted` and reads back `found` has taken it.
+    pub fn takes(&self, wanted: &Value, found: &Value) -> bool {
+        match (wanted, found) {
+            (Value::Count(wanted), Value::Count(found)) => {
+                self.rounding.allows(*wanted, *found, NEAR_COUNT)
             }
-            ValueKind::Time => {
-                format!("a time from {} to {}", Nanos::from_ns(self.min), Nanos::from_ns(self.max))
+            (Value::Time(wanted), Value::Time(found)) => {
+                self.rounding.allows(wanted.as_ns(), found.as_ns(), NEAR_NS)
             }
-            ValueKind::Switch => "`on` or `off`".to_owned(),
-            ValueKind::Cpus => {
-                format!("a list or 0x mask of CPUs from {} to {}, or `none`", self.min, self.max)
-            }
+            _ => self.same(wanted, found),
         }
     }
-}
 
-/// The values that belong to a NAPI instance, and so are lost with it.
-const PER_NAPI: &[Knob] = &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout];
+    /// The kernel's unit of time, for knobs that are times.
+    pub fn time_unit(&self) -> Nanos {
+        match self.unit {
+            "us" => Nanos::from_us(1),
+            "s" => Nanos::from_s(1),
+            _ => Nanos::from_ns(1),
+        }
+    }
 
-const MTU: KnobSpec = KnobSpec {
-    knob: Knob::Mtu,
-    kind: ValueKind::Count,
-    unit: "byte",
-    // IPv4 would allow 68, but below 1280 (RFC 8200, section 5) the kernel removes the interface's
-    // IPv6 addresses, and no checkpoint brings those back.
-    min: 1280,
-    // The loopback interface's; IFLA_MAX_MTU of others is less.
-    max: 65_536,
-    step: 1,
-    tier: Tier::Disruptive,
-    // Many drivers close and open their queues for a new MTU.
-    resets: PER_NAPI,
-    lives: "rtnetlink IFLA_MTU",
-    doc: "largest packet of the interface",
-    example: "1500",
-};
+    /// Whether the name says the unit (`rx-usecs`), so that a number may come without it.
+    pub fn names_unit(&self) -> bool {
+        self.unit == "us" && self.knob.name().contains("usecs")
+    }
 
-const TXQUEUELEN: KnobSpec = KnobSpec {
-    knob: Knob::Txqueuelen,
-    kind: ValueKind::Count,
-    unit: "packet",
-    min: 0,
-    // The kernel takes any u32, and allocates rings of that many pointers for each pfifo_fast band.
-    max: 1_000_000,
-    step: 1,
-    tier: Tier::Hitless,
-    resets: &[],
-    lives: "rtnetlink IFLA_TXQLEN",
-    doc: "packets that the default queue discipline may hold",
-    example: "1000",
-};
+    /// The allowed values in words: `a time from 0us to 1s`, `on or off`.
+    pub fn allowed(&self) -> String {
+        self.allowed_within(None, None)
+    }
 
-const GRO: KnobSpec = KnobSpec {
-    // Seen on veth, kernel 6.18: the NAPI is created anew and its own values are the device's again.
-    resets: PER_NAPI,
-    ..offload(
-        Knob::Gro,
-        "ethtool netlink feature rx-gro",
-        "join received packets of a flow before the stack sees them",
-    )
-};
-
-const GSO: KnobSpec = offload(
-    Knob::Gso,
-    "ethtool netlink feature tx-generic-segmentation",
-    "cut large packets in software, as late as possible",
-);
-
-const TSO: KnobSpec = offload(
-    Knob::Tso,
-    "ethtool netlink features tx-tcp-segmentation and its IPv6 and ECN kin",
-    "let the NIC cut large TCP packets",
-);
-
-const RPS_CPUS: KnobSpec = KnobSpec {
-    knob: Knob::RpsCpus,
-    kind: ValueKind::Cpus,
-    unit: "CPU",
-    min: 0,
-    max: cpu::MAX_CPU as u64,
-    step: 1,
-    tier: Tier::Hitless,
-    resets: &[],
-    lives: "sysfs queues/rx-N/rps_cpus",
-    doc: "CPUs that take over received packets of a queue",
-    example: "0-3",
-};
-
-const THREADED: KnobSpec = KnobSpec {
-    knob: Knob::Threaded,
-    kind: ValueKind::Switch,
-    unit: "",
-    min: 0,
-    max: 1,
-    step: 1,
-    tier: Tier::Brief,
-    resets: &[],
-    lives: "netdev netlink NAPI threaded, or sysfs threaded",
-    doc: "poll in a kernel thread instead of a softirq",
-    example: "on",
-};
-
-const NAPI_DEFER_HARD_IRQS: KnobSpec = KnobSpec {
-    knob: Knob::NapiDeferHardIrqs,
-    kind: ValueKind::Count,
-    unit: "poll",
-    min: 0,
-    // Above S32_MAX kernels answer ERANGE, or wrapped to a negative number before CVE-2024-50018.
-    max: i32::MAX as u64,
-    step: 1,
-    tier: Tier::Hitless,
-    resets: &[],
-    lives: "netdev netlink NAPI defer-hard-irqs, or sysfs napi_defer_hard_irqs",
-    doc: "empty polls before the interrupt is unmasked again",
-    example: "100",
-};
-
-const GRO_FLUSH_TIMEOUT: KnobSpec = KnobSpec {
-    knob: Knob::GroFlushTimeout,
-    kind: ValueKind::Time,
-    unit: "ns",
-    min: 0,
-    // The kernel takes any 64-bit number; a longer timer would only stall the interface.
-    max: 1_000_000_000,
-    step: 1,
-    tier: Tier::Hitless,
-    resets: &[],
-    lives: "netdev netlink NAPI gro-flush-timeout, or sysfs gro_flush_timeout",
-    doc: "delay before a deferred NAPI polls again and GRO passes on what it holds; 0 is off",
-    example: "50us",
-};
-
-const fn offload(knob: Knob, lives: &'static str, doc: &'static str) -> KnobSpec {
-    KnobSpec {
-        knob,
-        kind: ValueKind::Switch,
-        unit: "",
-        min: 0,
-        max: 1,
-        step: 1,
-        tier: Tier::Brief,
-        resets: &[],
-        lives,
-        doc,
-        example: "off",
+    /// The allowed values in words, where the interface has narrower bounds, in the kernel's unit.
+    pub fn allowed_within(&self, min: Option<u64>, max: Option<u64>) -> String {
+        let (min, max) = (min.unwrap_or(self.min), max.unwrap_or(self.max));
+        let mut text = match self.kind {
+            ValueKind::Count => {
+                format!("a whole number of {}s from {min} to {max}", self.unit)
+            }
+            ValueKind::Time => {
+                let unit = self.time_unit();
+                let [min, max] = [min, max].map(|bound| unit.saturating_mul(bound));
+                format!("a time from {min} to {max}")
+            }
+            ValueKind::Switch => "`on` or `off`".to_owned(),
+            ValueKind::Cpus => format!("a list or 0x mask of CPUs from {min} to {max}, or `none`"),
+            ValueKind::Qdisc => "`default` or a queue discipline with parameters".to_owned(),
+            ValueKind::Table => "`equal N` or a list of queues".to_owned(),
+            ValueKind::Profile => "five points USECS,PACKETS[,COMPLETIONS]".to_owned(),
+        };
+        if let Some(named) = self.named {
+            let _ = write!(text, ", or `{named}`");
+        }
+        text
     }
 }
 
@@ -264,11 +270,15 @@ mod tests {
 
     #[test]
     fn every_entry_is_about_its_own_knob_and_its_example_is_allowed() {
+        let entries: usize = table::TABLES.iter().map(|table| table.len()).sum();
+        assert_eq!(entries, Knob::ALL.len());
         for knob in Knob::ALL {
             let spec = knob.spec();
             assert_eq!(spec.knob, *knob);
-            assert!(spec.min <= spec.max && spec.step > 0, "{knob}");
+            assert!(spec.min <= spec.max, "{knob}");
             assert!(knob.parse_value(spec.example).is_ok(), "{knob}");
+            assert!(!spec.doc.is_empty() && !spec.lives.is_empty(), "{knob}");
+            assert!(spec.doc.len() <= 90, "{knob}: one line of a narrow terminal");
         }
     }
 
@@ -282,20 +292,38 @@ mod tests {
     }
 
     #[test]
-    fn values_less_than_a_rounding_step_apart_are_the_same() {
-        check_same(1, Value::Count(5), Value::Count(5), true);
-        check_same(1, Value::Count(5), Value::Count(6), false);
-        check_same(8, Value::Count(0), Value::Count(7), true);
-        check_same(8, Value::Count(0), Value::Count(8), false);
-        check_same(8, Value::Time(Nanos::from_ns(20)), Value::Time(Nanos::from_ns(16)), true);
-        check_same(8, Value::Switch(true), Value::Switch(false), false);
-        check_same(8, Value::Count(1), Value::Switch(true), false);
+    fn what_resets_the_link_is_disruptive_or_an_offload() {
+        for knob in Knob::ALL.iter().filter(|knob| knob.spec().resets_link) {
+            let spec = knob.spec();
+            let is_heavy = spec.tier >= Tier::Disruptive || spec.group == Group::Offloads;
+            assert!(is_heavy, "{knob}");
+        }
+    }
+
+    #[test]
+    fn a_device_may_round_as_its_knob_declares() {
+        check_rounding(Knob::Mtu, "1500", "1501", false);
+        check_rounding(Knob::RxUsecs, "64us", "50us", true);
+        check_rounding(Knob::RxUsecs, "9999us", "10000us", true);
+        check_rounding(Knob::RxUsecs, "3us", "8us", true);
+        check_rounding(Knob::RxUsecs, "0us", "8us", false);
+        check_rounding(Knob::RxUsecs, "8us", "0us", false);
+        check_rounding(Knob::RxUsecs, "100us", "50us", false);
+        check_rounding(Knob::RxRing, "1000", "1024", true);
+        check_rounding(Knob::RxRing, "600", "1024", true);
+        check_rounding(Knob::RxRing, "4096", "256", false);
+        check_rounding(Knob::Gro, "on", "off", false);
+        check_rounding(
+            Knob::Qdisc,
+            "fq_codel target=5ms",
+            "fq_codel target=4999us limit=10240",
+            true,
+        );
     }
 
     #[track_caller]
-    fn check_same(step: u64, first: Value, second: Value, same: bool) {
-        let spec = KnobSpec { step, ..MTU };
-        assert_eq!(spec.same(&first, &second), same);
-        assert_eq!(spec.same(&second, &first), same);
+    fn check_rounding(knob: Knob, wanted: &str, found: &str, is_taken: bool) {
+        let [wanted, found] = [wanted, found].map(|text| knob.parse_value(text).unwrap());
+        assert_eq!(knob.spec().takes(&wanted, &found), is_taken, "{knob}: {wanted} {found}");
     }
 }

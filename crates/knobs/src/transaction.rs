@@ -13,7 +13,7 @@ pub use outcome::{
 };
 pub use session::Session;
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, StoreError};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::value::{Setting, State};
 use outcome::{PutBack, how_to_finish};
@@ -62,7 +62,13 @@ pub fn plan(
 
 /// Stays with a change that [`apply`] made: its checkpoint is forgotten.
 pub fn commit(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
-    store.remove(undo.namespace, &undo.interface)
+    store.remove(undo.namespace, &undo.interface)?;
+    release_host(store, undo)
+}
+
+/// Lets go of the lock of the host's own knobs, if the change had any.
+fn release_host(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
+    if undo.holds_host_knobs() { store.remove(undo.namespace, HOST) } else { Ok(()) }
 }
 
 /// Puts back what a checkpoint holds, verifies it and forgets the checkpoint.
@@ -85,7 +91,16 @@ pub fn restore(
         return Ok(Restored::NothingToDo);
     };
     check_origin(context, &kept)?;
-    finish(kernel, store, &kept)
+    if !kept.holds_host_knobs() {
+        return finish(kernel, store, &kept);
+    }
+    store
+        .claim(kept.namespace, HOST)
+        .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
+    let ended = finish(kernel, store, &kept);
+    release_host(store, &kept)
+        .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })?;
+    ended
 }
 
 /// What [`restore`] would change, without a write.

@@ -7,6 +7,9 @@ use latput_units::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Knob;
+use crate::profile::Profile;
+use crate::qdisc::Qdisc;
+use crate::rss::QueueTable;
 use crate::spec::ValueKind;
 
 /// The value of one knob. Which kind a knob has is in its catalogue entry.
@@ -21,6 +24,43 @@ pub enum Value {
     Switch(bool),
     /// A set of CPUs.
     Cpus(CpuSet),
+    /// A queue discipline.
+    Qdisc(Qdisc),
+    /// A table of receive queues.
+    Table(QueueTable),
+    /// The points of an adaptive moderation.
+    Profile(Profile),
+    /// A word that stands for a value, which only the kernel knows. Never read from one.
+    Named(Named),
+}
+
+/// A word that stands for a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Named {
+    /// The CPUs that the driver itself would choose (`affinity_hint`).
+    Hint,
+    /// The most that the interface allows.
+    Max,
+}
+
+impl Named {
+    /// What kind of value it stands for.
+    pub const fn kind(self) -> ValueKind {
+        match self {
+            Self::Hint => ValueKind::Cpus,
+            Self::Max => ValueKind::Count,
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Hint => "hint",
+            Self::Max => "max",
+        })
+    }
 }
 
 impl Value {
@@ -31,6 +71,10 @@ impl Value {
             Self::Time(_) => ValueKind::Time,
             Self::Switch(_) => ValueKind::Switch,
             Self::Cpus(_) => ValueKind::Cpus,
+            Self::Qdisc(_) => ValueKind::Qdisc,
+            Self::Table(_) => ValueKind::Table,
+            Self::Profile(_) => ValueKind::Profile,
+            Self::Named(named) => named.kind(),
         }
     }
 }
@@ -42,6 +86,10 @@ impl fmt::Display for Value {
             Self::Time(time) => fmt::Display::fmt(time, f),
             Self::Switch(on) => f.pad(if *on { "on" } else { "off" }),
             Self::Cpus(cpus) => fmt::Display::fmt(cpus, f),
+            Self::Qdisc(qdisc) => fmt::Display::fmt(qdisc, f),
+            Self::Table(table) => fmt::Display::fmt(table, f),
+            Self::Profile(profile) => fmt::Display::fmt(profile, f),
+            Self::Named(named) => fmt::Display::fmt(named, f),
         }
     }
 }
@@ -49,14 +97,21 @@ impl fmt::Display for Value {
 /// Where one value of a knob lives on an interface.
 ///
 /// NAPI instances are named by the receive queue they serve and not by the kernel's NAPI id, because
-/// ids change whenever queues are recreated.
+/// ids change whenever queues are recreated; interrupts by their rank among those of the device, for
+/// the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// The interface as a whole.
     Device,
+    /// The host, for all interfaces.
+    Host,
     /// One receive queue.
     RxQueue(u32),
+    /// One transmit queue.
+    TxQueue(u32),
+    /// One interrupt of the device: the n-th in ascending order of IRQ number.
+    Interrupt(u32),
     /// The NAPI instance that serves this receive queue.
     Napi(u32),
 }
@@ -65,7 +120,10 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device => f.pad("device"),
+            Self::Host => f.pad("host"),
             Self::RxQueue(queue) => f.pad(&format!("rx-{queue}")),
+            Self::TxQueue(queue) => f.pad(&format!("tx-{queue}")),
+            Self::Interrupt(rank) => f.pad(&format!("interrupt {rank}")),
             Self::Napi(queue) => f.pad(&format!("napi of rx-{queue}")),
         }
     }

@@ -2,8 +2,8 @@
 //! or where everybody left it.
 
 use latput_knobs::{
-    ApplyError, Knob, Place, Restored, Session, Setting, State, Value, ValueKind, apply, commit,
-    restore,
+    ApplyError, Knob, Place, QueueTable, Restored, Session, Setting, State, Value, ValueKind,
+    apply, commit, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::{CpuId, Nanos};
@@ -215,7 +215,8 @@ impl World {
 
 /// Whether every place of the knobs of `desired` has its value.
 fn holds(state: &State, desired: &Setting) -> bool {
-    state.0.iter().all(|((knob, _), found)| desired.get(knob).is_none_or(|value| value == found))
+    let takes = |knob: &Knob, found| desired.get(knob).is_none_or(|v| knob.spec().takes(v, found));
+    state.0.iter().all(|((knob, _), found)| takes(knob, found))
 }
 
 /// Of these, the places that were and are there have kept their values.
@@ -281,9 +282,18 @@ fn knobs() -> impl Strategy<Value = Knob> {
 
 fn values(knob: Knob) -> impl Strategy<Value = Value> {
     (0..3_u32).prop_map(move |nth| match knob.spec().kind {
+        ValueKind::Count if knob == Knob::CombinedChannels => Value::Count(1 + u64::from(nth)),
         ValueKind::Count => Value::Count(1500 + u64::from(nth)),
         ValueKind::Time => Value::Time(Nanos::from_us(u64::from(nth) * 20)),
         ValueKind::Switch => Value::Switch(nth > 0),
         ValueKind::Cpus => Value::Cpus((0..nth).map(CpuId).collect()),
+        ValueKind::Qdisc => {
+            let texts = ["default", "fq_codel limit=10", "pfifo limit=10"];
+            Value::Qdisc(texts[nth as usize].parse().expect("these are disciplines"))
+        }
+        ValueKind::Table => Value::Table(QueueTable::Equal(nth + 1)),
+        ValueKind::Profile => {
+            Value::Profile(format!("{nth},1").parse().expect("this is a profile"))
+        }
     })
 }

@@ -24,7 +24,7 @@ fn the_changes_are_the_plan_and_the_checkpoint_undoes_them() {
     let desired = setting("mtu=9000 gro-flush-timeout=50us");
     let planned = plan(&world.kernel, "eth0", &desired).unwrap();
     assert!(world.kernel.written().is_empty());
-    let Applied { changes, undo } = world.apply("mtu=9000 gro-flush-timeout=50us").unwrap();
+    let Applied { changes, undo, .. } = world.apply("mtu=9000 gro-flush-timeout=50us").unwrap();
     assert_eq!(changes, planned);
     let text: Vec<String> = changes.iter().map(ToString::to_string).collect();
     assert_eq!(text, ["mtu (device): 1500 -> 9000", "gro-flush-timeout (device): 0us -> 50us"]);

@@ -4,7 +4,7 @@
 //! of 1 s each part of each CPU is known to 1 %, and the parts of all CPUs can miss the kernel's total
 //! by up to a tick for every CPU and part, because each figure is rounded down by itself.
 
-mod parse;
+pub(crate) mod parse;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,10 @@
-//! Offload features by name, over ethtool's generic netlink family.
+//! Offload features by name, and tables of numbers, over ethtool's generic netlink family.
 //!
 //! Numbers: `include/uapi/linux/ethtool_netlink_generated.h`; semantics:
 //! `Documentation/networking/ethtool-netlink.rst`, `FEATURES_GET` and `FEATURES_SET`.
+
+pub mod ioctl;
+pub mod parameters;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,8 @@ use crate::netlink::{Attribute, Generic, Malformed, NetlinkError, malformed};
 
 const FEATURES_GET: u8 = 11;
 const FEATURES_SET: u8 = 12;
-const FEATURES_HEADER: u16 = 1;
+/// Every message of the family opens with this nest, which names the interface.
+const HEADER: u16 = 1;
 const FEATURES_HW: u16 = 2;
 const FEATURES_WANTED: u16 = 3;
 const FEATURES_ACTIVE: u16 = 4;
@@ -53,7 +57,7 @@ impl Ethtool {
         let request = self
             .0
             .request(what.clone(), FEATURES_GET)
-            .nested(FEATURES_HEADER, |header| put_device(header, interface));
+            .nested(HEADER, |header| put_device(header, interface));
         let answer = self.0.exchange(&request)?;
         let attributes = answer.first().map_or(&[][..], Vec::as_slice);
         let features = parse_features(attributes)
@@ -70,7 +74,7 @@ impl Ethtool {
         let request = self
             .0
             .request(what.clone(), FEATURES_SET)
-            .nested(FEATURES_HEADER, |header| put_device(header, interface))
+            .nested(HEADER, |header| put_device(header, interface))
             .nested(FEATURES_WANTED, |bitset| {
                 put_nested(bitset, BITSET_BITS, |bits| {
                     for (name, on) in wanted {
@@ -113,6 +117,11 @@ fn put_bit(bit: &mut Vec<u8>, name: &str, on: bool) {
     if on {
         put(bit, BIT_VALUE, &[]);
     }
+}
+
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(attributes: &[u8]) {
+    let _ = parse_features(attributes);
 }
 
 fn parse_features(attributes: &[u8]) -> Result<Features, Malformed> {

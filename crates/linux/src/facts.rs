@@ -5,6 +5,8 @@ use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
 use crate::ethtool::Ethtool;
+use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
+use crate::kernel::LinuxKernel;
 use crate::netdev::Netdev;
 use crate::route::Route;
 
@@ -82,6 +84,16 @@ fn interface_facts(interface: &str) -> Vec<(String, String)> {
         (None, Err(error)) => unreadable(&error),
     };
     add("driver", driver);
+    match EthtoolIoctl::open().and_then(|ioctl| ioctl.driver(interface)) {
+        Ok(DriverInfo { version, firmware, bus, .. }) => {
+            add("driver version", or_none(version));
+            add("firmware", or_none(firmware));
+            add("bus address", or_none(bus));
+        }
+        Err(error) => add("firmware", format!("unreadable: {error}")),
+    }
+    let device = Path::new("/sys/class/net").join(interface).join("device");
+    add("numa node", line_of(&device.join("numa_node")));
     add("mtu", link.mtu.get().to_string());
     add("rx queues", link.rx_queues.to_string());
     add("tx queues", link.tx_queues.to_string());
@@ -91,6 +103,14 @@ fn interface_facts(interface: &str) -> Vec<(String, String)> {
         match napis {
             Ok(napis) => napis.len().to_string(),
             Err(error) => format!("unreadable: {error}"),
+        },
+    );
+    let routes = LinuxKernel::open().and_then(|kernel| kernel.interrupt_routes(interface));
+    add(
+        "interrupts",
+        match routes {
+            Ok(routes) => routes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+            Err(error) => error.to_string(),
         },
     );
     add(
@@ -129,6 +149,10 @@ fn field(text: &str, name: &str) -> Option<String> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim().to_owned())
     })
+}
+
+fn or_none(text: String) -> String {
+    if text.is_empty() { "none".to_owned() } else { text }
 }
 
 fn or_unknown(value: Option<String>) -> String {

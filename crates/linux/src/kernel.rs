@@ -5,22 +5,32 @@
 //! `threaded` is always set per device: a NAPI instance that is made anew (whenever GRO or the number
 //! of queues changes) takes it over from the device, and would lose it if only the old one had it.
 
+mod device;
 mod failure;
 mod features;
+mod qdisc;
 mod read;
+mod source;
 mod write;
 
 use std::path::Path;
 
-use latput_knobs::{Capability, KernelError, KernelRead, KernelWrite, Knob, Place, Value};
+use latput_knobs::{
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named, Place,
+    State, Tier, Value,
+};
 
+pub use self::device::InterruptRoute;
 use self::failure::Failure;
-use self::features::{feature_capability, tso_obstacle};
+use self::features::obstacle;
+use self::read::{Reading, Values};
+use self::source::{Source, source_of};
 use crate::error::Error;
 use crate::ethtool::Ethtool;
+use crate::ethtool::ioctl::EthtoolIoctl;
 use crate::netdev::Netdev;
 use crate::route::Route;
-use crate::sysfs::Sysfs;
+use crate::sysfs::{Files, Sysfs};
 
 /// The kernel as seen from one network namespace: that of the thread that opened it.
 #[derive(Debug)]
@@ -30,74 +40,64 @@ pub struct LinuxKernel {
     ethtool: Option<Ethtool>,
     /// `None` on kernels without the family, before 6.3.
     netdev: Option<Netdev>,
+    ioctl: EthtoolIoctl,
     sysfs: Sysfs,
+    proc: Files,
 }
 
 impl LinuxKernel {
     /// Opens the kernel in the calling thread's network namespace, whose sysfs must be on `/sys`.
     pub fn open() -> Result<Self, Error> {
-        Self::with_sysfs(Path::new("/sys"))
+        Self::with_roots(Path::new("/sys"), Path::new("/proc"))
     }
 
-    /// The same with sysfs elsewhere.
-    pub fn with_sysfs(root: &Path) -> Result<Self, Error> {
+    /// The same with sysfs and procfs elsewhere.
+    pub fn with_roots(sysfs: &Path, proc: &Path) -> Result<Self, Error> {
         Ok(Self {
             route: Route::open()?,
             ethtool: if_known(Ethtool::open())?,
             netdev: if_known(Netdev::open())?,
-            sysfs: Sysfs::new(root),
+            ioctl: EthtoolIoctl::open()?,
+            sysfs: Sysfs::new(sysfs),
+            proc: Files::new(proc),
         })
     }
 
-    fn capability_of(&self, interface: &str, knob: Knob) -> Result<Capability, Failure> {
-        let link = self.route.link(interface)?;
-        self.read_place(&link, knob)?; // what cannot be read cannot be put back
-        let via_sysfs = |attribute: &str| {
-            Capability::Settable(format!(
-                "{} (per device)",
-                self.sysfs.path(interface, attribute).display()
-            ))
+    /// Every knob that an interface has, with its values. Knobs that it does not have, and those that
+    /// cannot be read, are absent. Asks the kernel for each table once.
+    pub fn read_all(&self, interface: &str) -> State {
+        let reading = Reading::of(self, interface);
+        let values = Knob::ALL.iter().filter_map(|knob| Some((*knob, reading.read(*knob).ok()?)));
+        let places = values.flat_map(|(knob, values)| {
+            values.into_iter().map(move |(place, value)| ((knob, place), value))
+        });
+        State(places.collect())
+    }
+
+    /// Every knob with its values or why there are none, whether it can be set, and its limits; asks
+    /// the kernel for each table once.
+    pub fn survey(&self, interface: &str) -> Vec<Surveyed> {
+        let reading = Reading::of(self, interface);
+        let survey = |&knob: &Knob| Surveyed {
+            knob,
+            values: read_through(&reading, knob),
+            capability: self.capability_through(&reading, knob),
+            limits: limits_of(&reading, knob).unwrap_or_default(),
         };
-        Ok(match knob {
-            Knob::Mtu | Knob::Txqueuelen => Capability::Settable("rtnetlink".to_owned()),
-            Knob::Gro => feature_capability(&self.features(interface)?, "rx-gro"),
-            Knob::Gso => feature_capability(&self.features(interface)?, "tx-generic-segmentation"),
-            Knob::Tso => {
-                let features = self.features(interface)?;
-                tso_obstacle(&features).map_or_else(
-                    || Capability::Settable("ethtool netlink, features".to_owned()),
-                    Capability::ReadOnly,
-                )
-            }
-            Knob::RpsCpus => Capability::Settable(format!(
-                "{} (per receive queue)",
-                self.sysfs.path(interface, "queues/rx-N/rps_cpus").display()
-            )),
-            Knob::Threaded => self
-                .threaded_obstacle(&link)?
-                .map_or_else(|| via_sysfs("threaded"), Capability::ReadOnly),
-            Knob::NapiDeferHardIrqs | Knob::GroFlushTimeout => match self.settable_napis(&link)? {
-                Some(_) => Capability::Settable("netdev netlink, per NAPI".to_owned()),
-                None if knob == Knob::GroFlushTimeout => via_sysfs("gro_flush_timeout"),
-                None => via_sysfs("napi_defer_hard_irqs"),
-            },
+        Knob::ALL.iter().map(survey).collect()
+    }
+
+    fn ethtool(&self) -> Result<&Ethtool, Failure> {
+        self.ethtool.as_ref().ok_or_else(|| {
+            Failure::unsupported(
+                "the kernel has no ethtool netlink family (Linux 5.6 or later has)",
+            )
         })
     }
-}
 
-impl KernelRead for LinuxKernel {
-    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
-        let operation = format!("read {}", route_of(knob));
-        self.route
-            .link(interface)
-            .map_err(Failure::from)
-            .and_then(|link| self.read_place(&link, knob))
-            .map_err(|failure| failure.into_error(interface, knob, operation))
-    }
-
-    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+    fn capability_through(&self, reading: &Reading<'_>, knob: Knob) -> Capability {
         let capability = self
-            .capability_of(interface, knob)
+            .capability_of(reading, knob)
             .unwrap_or_else(|failure| Capability::Absent(failure.reason));
         match capability {
             Capability::Settable(_) if !crate::Capability::NetAdmin.is_effective() => {
@@ -105,6 +105,149 @@ impl KernelRead for LinuxKernel {
             }
             other => other,
         }
+    }
+
+    fn capability_of(&self, reading: &Reading<'_>, knob: Knob) -> Result<Capability, Failure> {
+        let spec = knob.spec();
+        let read = reading.read(knob);
+        if spec.tier == Tier::Reload && self.hides_parameters(reading.name) {
+            let reason = "the driver reads it when it is loaded".to_owned();
+            return Ok(Capability::ReadOnly(read.err().map_or(reason, |failure| failure.reason)));
+        }
+        read?; // what cannot be read cannot be put back
+        let via = |through: String| Capability::Settable(through);
+        let unless = |obstacle: Option<String>, through: String| {
+            obstacle.map_or_else(|| via(through), Capability::ReadOnly)
+        };
+        Ok(match source_of(knob) {
+            Source::Features(names) => unless(
+                obstacle(&*reading.features()?, names),
+                format!("ethtool netlink, feature {}", names[0]),
+            ),
+            Source::Queue(file) => {
+                let attribute = read::queue_attribute(file, 0);
+                let path = self.sysfs.path(reading.name, &attribute.replacen("-0/", "-N/", 1));
+                via(format!("{} (per queue)", path.display()))
+            }
+            Source::Sysctl(name) => {
+                via(format!("{} (host-wide)", self.proc.path(&read::sysctl(name)).display()))
+            }
+            Source::Threaded => unless(
+                self.threaded_obstacle(&*reading.link()?)?,
+                format!("{} (per device)", self.sysfs.path(reading.name, "threaded").display()),
+            ),
+            Source::Napi(field) => match (reading.napis()?, field.sysfs_name()) {
+                (None, Some(file)) => {
+                    via(format!("{} (per device)", self.sysfs.path(reading.name, file).display()))
+                }
+                _ => via("netdev netlink, per NAPI".to_owned()),
+            },
+            Source::Qdisc => {
+                unless(self.qdisc_obstacle(&*reading.link()?, true)?, spec.lives.to_owned())
+            }
+            Source::QueueQdisc => {
+                unless(self.qdisc_obstacle(&*reading.link()?, false)?, spec.lives.to_owned())
+            }
+            Source::LoadTime(_) => {
+                Capability::ReadOnly("the driver reads it when it is loaded".to_owned())
+            }
+            _ => via(spec.lives.to_owned()),
+        })
+    }
+
+    fn resolve_at(
+        &self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        named: Named,
+    ) -> Result<Value, Failure> {
+        match (named, place) {
+            (Named::Hint, Place::Interrupt(rank)) => self.affinity_hint(interface, rank),
+            (Named::Max, _) => {
+                let max = limits_of(&Reading::of(self, interface), knob)?.max;
+                max.map(Value::Count).ok_or_else(|| {
+                    Failure::unsupported("the driver does not tell the largest value")
+                })
+            }
+            _ => Err(Failure::unsupported(format!("there is no {named} at {place}"))),
+        }
+    }
+}
+
+fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError> {
+    reading.read(knob).map_err(|failure| {
+        failure.into_error(reading.name, knob, format!("read {}", knob.spec().lives))
+    })
+}
+
+fn limits_of(reading: &Reading<'_>, knob: Knob) -> Result<Limits, Failure> {
+    Ok(match source_of(knob) {
+        Source::Mtu => {
+            let (min, max) = reading.link()?.mtu_range;
+            Limits { min: Some(min.get()), max: max.map(latput_units::Bytes::get) }
+        }
+        Source::Number(number) => {
+            let max = match number.max {
+                Some(attribute) => reading.table(number.table)?.number(attribute),
+                None => None,
+            };
+            Limits { min: None, max }
+        }
+        _ => Limits::default(),
+    })
+}
+
+/// What is known of one knob of an interface.
+#[derive(Clone, Debug)]
+pub struct Surveyed {
+    /// The knob.
+    pub knob: Knob,
+    /// Its values, or why there are none.
+    pub values: Result<Vec<(Place, Value)>, KernelError>,
+    /// Whether it can be set here, and through what.
+    pub capability: Capability,
+    /// What the interface allows.
+    pub limits: Limits,
+}
+
+impl Surveyed {
+    /// Whether the interface, driver or kernel does not have it at all.
+    pub fn is_absent(&self) -> bool {
+        let is_unsupported = |error: &KernelError| error.kind == KernelErrorKind::Unsupported;
+        self.values.as_ref().is_err_and(is_unsupported)
+            && matches!(self.capability, Capability::Absent(_))
+    }
+}
+
+impl KernelRead for LinuxKernel {
+    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
+        read_through(&Reading::of(self, interface), knob)
+    }
+
+    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+        self.capability_through(&Reading::of(self, interface), knob)
+    }
+
+    fn limits(&self, interface: &str, knob: Knob) -> Limits {
+        limits_of(&Reading::of(self, interface), knob).unwrap_or_default()
+    }
+
+    fn resolve(
+        &self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        named: Named,
+    ) -> Result<Value, KernelError> {
+        self.resolve_at(interface, knob, place, named).map_err(|failure| {
+            failure.into_error(interface, knob, format!("find what `{named}` is at {place}"))
+        })
+    }
+
+    fn resets_link(&self, interface: &str, knob: Knob) -> bool {
+        let has_hardware = self.sysfs.path(interface, "device").exists();
+        has_hardware && knob.spec().resets_link
     }
 }
 
@@ -116,12 +259,10 @@ impl KernelWrite for LinuxKernel {
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError> {
-        let operation = format!("set it to {value} at {place} ({})", route_of(knob));
-        self.route
-            .link(interface)
-            .map_err(Failure::from)
-            .and_then(|link| self.write_place(&link, knob, place, value))
-            .map_err(|failure| failure.into_error(interface, knob, operation))
+        self.write_place(interface, knob, place, value).map_err(|failure| {
+            let lives = knob.spec().lives;
+            failure.into_error(interface, knob, format!("set it to {value} at {place} ({lives})"))
+        })
     }
 }
 
@@ -131,21 +272,6 @@ fn if_known<T>(opened: Result<T, Error>) -> Result<Option<T>, Error> {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Through what a knob is reached, for messages.
-const fn route_of(knob: Knob) -> &'static str {
-    match knob {
-        Knob::Mtu => "IFLA_MTU",
-        Knob::Txqueuelen => "IFLA_TXQLEN",
-        Knob::Gro => "feature rx-gro",
-        Knob::Gso => "feature tx-generic-segmentation",
-        Knob::Tso => "feature tx-tcp-segmentation and kin",
-        Knob::RpsCpus => "sysfs rps_cpus",
-        Knob::Threaded => "sysfs threaded",
-        Knob::NapiDeferHardIrqs => "netdev defer-hard-irqs",
-        Knob::GroFlushTimeout => "netdev gro-flush-timeout",
     }
 }
 
@@ -223,8 +349,9 @@ mod tests {
             fs::write(path, value).unwrap();
         }
         let route = Route::open().unwrap();
-        let sysfs = Sysfs::new(folder.path());
-        (folder, LinuxKernel { route, ethtool: None, netdev: None, sysfs })
+        let (sysfs, proc) = (Sysfs::new(folder.path()), Files::new(folder.path()));
+        let ioctl = EthtoolIoctl::open().unwrap();
+        (folder, LinuxKernel { route, ethtool: None, netdev: None, ioctl, sysfs, proc })
     }
 
     #[track_caller]

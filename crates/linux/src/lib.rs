@@ -4,7 +4,8 @@
 //! [`Namespace::run_in`] and [`Namespace::enter_process`] change which that is.
 #![allow(
     unsafe_code,
-    reason = "namespaces, one socket option, another process's CPU clock and bpf(2) have no safe wrapper"
+    reason = "namespaces, one socket option, ethtool's ioctl, another process's CPU clock and bpf(2) have no safe \
+              wrapper"
 )]
 
 pub mod bpf;
@@ -12,6 +13,8 @@ pub mod checkpoint;
 pub mod counters;
 pub mod ethtool;
 pub mod facts;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod lab;
 pub mod namespace;
 pub mod netdev;
@@ -27,7 +30,7 @@ pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
 pub use counters::{Glance, Sample, Sampler};
 pub use error::Error;
-pub use kernel::LinuxKernel;
+pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;
 pub use process::{Capability, OsClock};

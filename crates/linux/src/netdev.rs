@@ -15,7 +15,9 @@ const NAPI_ID: u16 = 2;
 const NAPI_PID: u16 = 4;
 const NAPI_DEFER_HARD_IRQS: u16 = 5;
 const NAPI_GRO_FLUSH_TIMEOUT: u16 = 6;
+const NAPI_IRQ_SUSPEND_TIMEOUT: u16 = 7;
 const NAPI_THREADED: u16 = 8;
+const NAPI_IRQ: u16 = 3;
 const QUEUE_ID: u16 = 1;
 const QUEUE_IFINDEX: u16 = 2;
 const QUEUE_TYPE: u16 = 3;
@@ -35,6 +37,10 @@ pub struct Napi {
     pub defer_hard_irqs: Option<u64>,
     /// `gro-flush-timeout`.
     pub gro_flush_timeout: Option<Nanos>,
+    /// `irq-suspend-timeout`.
+    pub irq_suspend_timeout: Option<Nanos>,
+    /// Its interrupt, where the driver tells.
+    pub irq: Option<u32>,
     /// `threaded`: 0 off, 1 on, 2 busy polling.
     pub threaded: Option<u64>,
 }
@@ -44,8 +50,10 @@ pub struct Napi {
 pub enum NapiChange {
     /// `defer-hard-irqs`, a number of polls.
     DeferHardIrqs(u64),
-    /// `gro-flush-timeout`.
-    GroFlushTimeout(Nanos),
+    /// `gro-flush-timeout`, in nanoseconds.
+    GroFlushTimeout(u64),
+    /// `irq-suspend-timeout`, in nanoseconds.
+    IrqSuspendTimeout(u64),
     /// `threaded`.
     Threaded(bool),
 }
@@ -84,8 +92,9 @@ impl Netdev {
     pub fn set_napi(&self, id: u32, change: NapiChange) -> Result<(), Error> {
         let (name, attribute, value) = match change {
             NapiChange::DeferHardIrqs(polls) => ("defer-hard-irqs", NAPI_DEFER_HARD_IRQS, polls),
-            NapiChange::GroFlushTimeout(time) => {
-                ("gro-flush-timeout", NAPI_GRO_FLUSH_TIMEOUT, time.as_ns())
+            NapiChange::GroFlushTimeout(ns) => ("gro-flush-timeout", NAPI_GRO_FLUSH_TIMEOUT, ns),
+            NapiChange::IrqSuspendTimeout(ns) => {
+                ("irq-suspend-timeout", NAPI_IRQ_SUSPEND_TIMEOUT, ns)
             }
             NapiChange::Threaded(on) => ("threaded", NAPI_THREADED, u64::from(on)),
         };
@@ -144,6 +153,11 @@ fn assign_rx_queues(napis: &mut [Napi], queues: &[RxQueue]) {
     napis.sort_by_key(|napi| (napi.rx_queue.is_none(), napi.rx_queue, napi.id));
 }
 
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(attributes: &[u8]) {
+    let _ = (parse_napi(attributes), parse_rx_queue(attributes));
+}
+
 fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
     let mut napi = Napi::default();
     let mut id = None;
@@ -156,6 +170,10 @@ fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
             NAPI_GRO_FLUSH_TIMEOUT => {
                 napi.gro_flush_timeout = Some(Nanos::from_ns(attribute.as_uint()?));
             }
+            NAPI_IRQ_SUSPEND_TIMEOUT => {
+                napi.irq_suspend_timeout = Some(Nanos::from_ns(attribute.as_uint()?));
+            }
+            NAPI_IRQ => napi.irq = Some(attribute.as_u32()?),
             NAPI_THREADED => napi.threaded = Some(attribute.as_uint()?),
             _ => {}
         }

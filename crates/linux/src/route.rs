@@ -2,6 +2,8 @@
 //!
 //! Numbers: `include/uapi/linux/{rtnetlink,if_link,if_addr,neighbour,veth}.h`.
 
+pub mod qdisc;
+
 mod toward;
 
 use std::net::IpAddr;
@@ -285,6 +287,11 @@ fn at(request: &Request, source: Malformed) -> NetlinkError {
 
 fn parse(request: &Request, payload: &[u8]) -> Result<Link, Error> {
     Ok(parse_link(payload).map_err(|source| at(request, source))?)
+}
+
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(payload: &[u8]) {
+    let _ = (parse_link(payload), parse_counters(payload));
 }
 
 fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {

@@ -1,57 +1,59 @@
-//! One value per file under `/sys/class/net/INTERFACE`.
+//! One value per file, under `/sys/class/net/INTERFACE` and under `/proc`.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, check_interface_name};
 
 /// Longer than any attribute: sysfs gives at most a page.
-const MAX_VALUE_BYTES: usize = 4096;
+const MAX_VALUE_BYTES: u64 = 4096;
 
-/// A sysfs tree: the system's, or a recorded one in tests.
+/// Files with one value each, below one folder: the system's, or a recorded one in tests.
 #[derive(Clone, Debug)]
-pub(crate) struct Sysfs {
+pub(crate) struct Files {
     root: PathBuf,
 }
 
-impl Sysfs {
+impl Files {
     pub(crate) fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// The path of an interface's attribute.
-    pub(crate) fn path(&self, interface: &str, attribute: &str) -> PathBuf {
-        self.root.join("class/net").join(interface).join(attribute)
+    /// The path of a file. The caller checks names that come from outside.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.root.join(file)
     }
 
-    /// Reads an attribute without the newline at its end.
-    pub(crate) fn read(&self, interface: &str, attribute: &str) -> Result<String, Error> {
-        check_interface_name(interface)?;
-        let path = self.path(interface, attribute);
-        let bytes = fs::read(&path)
-            .map_err(|source| Error::system(format!("read {}", path.display()), source))?;
+    /// Reads a value without the newline at its end.
+    pub(crate) fn read(&self, file: &str) -> Result<String, Error> {
+        let path = self.path(file);
+        let failed = |source| Error::system(format!("read {}", path.display()), source);
+        // Bounded: whatever stands in the place of the file must not fill the memory.
+        let mut bytes = Vec::new();
+        let opened = fs::File::open(&path).map_err(failed)?;
+        opened.take(MAX_VALUE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let is_long = bytes.len() as u64 > MAX_VALUE_BYTES;
         let text = String::from_utf8(bytes)
             .map_err(|_| Error::parse(path.display().to_string(), "text", "other bytes"))?;
-        if text.len() > MAX_VALUE_BYTES {
+        if is_long {
             return Err(Error::parse(path.display().to_string(), "a short text", &text));
         }
         Ok(text.trim_end().to_owned())
     }
 
-    /// Reads an attribute that is a decimal number.
-    pub(crate) fn read_number(&self, interface: &str, attribute: &str) -> Result<u64, Error> {
-        let text = self.read(interface, attribute)?;
+    /// Reads a decimal number.
+    pub(crate) fn read_number(&self, file: &str) -> Result<u64, Error> {
+        let text = self.read(file)?;
         text.parse().map_err(|_| {
-            let path = self.path(interface, attribute);
+            let path = self.path(file);
             Error::parse(path.display().to_string(), "a decimal number", &text)
         })
     }
 
-    /// Writes an attribute in one system call, as sysfs wants it.
-    pub(crate) fn write(&self, interface: &str, attribute: &str, value: &str) -> Result<(), Error> {
-        check_interface_name(interface)?;
-        let path = self.path(interface, attribute);
+    /// Writes a value in one system call, as sysfs wants it.
+    pub(crate) fn write(&self, file: &str, value: &str) -> Result<(), Error> {
+        let path = self.path(file);
         let operation = || format!("write {value} to {}", path.display());
         // Never creates: a missing attribute is one that the kernel does not have.
         let mut file = fs::OpenOptions::new()
@@ -66,21 +68,60 @@ impl Sysfs {
         }
         Ok(())
     }
+}
 
-    /// The numbers of an interface's receive queues, in order.
-    pub(crate) fn rx_queues(&self, interface: &str) -> Result<Vec<u32>, Error> {
+/// A sysfs tree, by interface.
+#[derive(Clone, Debug)]
+pub(crate) struct Sysfs {
+    pub(crate) files: Files,
+}
+
+impl Sysfs {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { files: Files::new(root) }
+    }
+
+    /// The path of an interface's attribute.
+    pub(crate) fn path(&self, interface: &str, attribute: &str) -> PathBuf {
+        self.files.path(&file(interface, attribute))
+    }
+
+    /// Reads an attribute without the newline at its end.
+    pub(crate) fn read(&self, interface: &str, attribute: &str) -> Result<String, Error> {
+        check_interface_name(interface)?;
+        self.files.read(&file(interface, attribute))
+    }
+
+    /// Reads an attribute that is a decimal number.
+    pub(crate) fn read_number(&self, interface: &str, attribute: &str) -> Result<u64, Error> {
+        check_interface_name(interface)?;
+        self.files.read_number(&file(interface, attribute))
+    }
+
+    /// Writes an attribute.
+    pub(crate) fn write(&self, interface: &str, attribute: &str, value: &str) -> Result<(), Error> {
+        check_interface_name(interface)?;
+        self.files.write(&file(interface, attribute), value)
+    }
+
+    /// The numbers of an interface's receive (`rx-`) or transmit (`tx-`) queues, in order.
+    pub(crate) fn queues(&self, interface: &str, prefix: &str) -> Result<Vec<u32>, Error> {
         check_interface_name(interface)?;
         let path = self.path(interface, "queues");
         let failed = |source| Error::system(format!("read {}", path.display()), source);
         let mut queues = Vec::new();
         for entry in fs::read_dir(&path).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("rx-"));
+            let number = name.to_str().and_then(|name| name.strip_prefix(prefix));
             queues.extend(number.and_then(|number| number.parse::<u32>().ok()));
         }
         queues.sort_unstable();
         Ok(queues)
     }
+}
+
+fn file(interface: &str, attribute: &str) -> String {
+    format!("class/net/{interface}/{attribute}")
 }
 
 #[cfg(test)]
@@ -105,7 +146,7 @@ mod tests {
             ("queues/rx-x/rps_cpus", "0"),
             ("queues/tx-0/xps_cpus", "0"),
         ]);
-        assert_eq!(sysfs.rx_queues("eth0").unwrap(), [2, 10]);
+        assert_eq!(sysfs.queues("eth0", "rx-").unwrap(), [2, 10]);
     }
 
     #[test]

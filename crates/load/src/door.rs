@@ -1,7 +1,8 @@
 //! The data port: lets in connections that show the run's key, and nobody else.
 //!
 //! A thread accepts, gives each connection one second to show the key, and admits as many as the test
-//! has. What shows another key, or nothing, is closed and counted.
+//! has. What shows another key, or nothing, is closed and counted. Where connections go on to come
+//! during the traffic, it then leaves the listener to the traffic's threads.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,6 +29,7 @@ const UNPROVEN: usize = 64;
 pub(crate) struct Door {
     shared: Arc<Shared>,
     address: SocketAddr,
+    listener: TcpListener,
     places: usize,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,11 +59,18 @@ struct State {
 }
 
 impl Door {
-    /// Listens on `listener` for `places` connections.
-    pub(crate) fn open(listener: TcpListener, key: Key, places: usize) -> Result<Self, Error> {
-        let address = listener
+    /// Listens on `listener` for `places` connections; with `hands_over`, no longer than until they are
+    /// there: later ones wait in the kernel.
+    pub(crate) fn open(
+        listener: TcpListener,
+        key: Key,
+        places: usize,
+        hands_over: bool,
+    ) -> Result<Self, Error> {
+        let (address, own) = listener
             .local_addr()
             .and_then(|address| listener.set_nonblocking(true).map(|()| address))
+            .and_then(|address| listener.try_clone().map(|own| (address, own)))
             .map_err(|source| Error::io("prepare the data port", source))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| Error::io("create an eventfd", errno))?;
@@ -72,12 +81,14 @@ impl Door {
             closing: AtomicBool::new(false),
             wake,
         });
-        let keeper = Keeper { shared: shared.clone(), listener, key, places, unproven: Vec::new() };
+        let (shared_too, unproven) = (shared.clone(), Vec::new());
+        let keeper =
+            Keeper { shared: shared_too, listener: own, key, places, hands_over, unproven };
         let thread = std::thread::Builder::new()
             .name("latput-door".to_owned())
             .spawn(move || keeper.run())
             .map_err(|source| Error::io("start the data port's thread", source))?;
-        Ok(Self { shared, address, places, thread: Some(thread) })
+        Ok(Self { shared, address, listener, places, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -110,6 +121,16 @@ impl Door {
         std::mem::take(&mut self.shared.state().waiting)
     }
 
+    /// The listener, which is the traffic's once every place is taken if the door hands it over.
+    pub(crate) fn listener(&self) -> &TcpListener {
+        &self.listener
+    }
+
+    /// Where to count connections that do not show the key.
+    pub(crate) fn wrong_keys_count(&self) -> &AtomicU64 {
+        &self.shared.wrong_keys
+    }
+
     /// Connections so far that did not show the key.
     pub(crate) fn wrong_keys(&self) -> u64 {
         self.shared.wrong_keys.load(Ordering::Relaxed)
@@ -140,6 +161,7 @@ struct Keeper {
     listener: TcpListener,
     key: Key,
     places: usize,
+    hands_over: bool,
     unproven: Vec<Unproven>,
 }
 
@@ -169,6 +191,9 @@ impl Keeper {
                 return;
             }
             self.look();
+            if self.hands_over && self.shared.state().admitted == self.places {
+                return;
+            }
         }
     }
 

@@ -6,24 +6,27 @@
 
 use std::net::{SocketAddr, TcpStream};
 
+use latput_trial::workload::Direction;
 use latput_units::{Bytes, CpuSet};
 
 use crate::clock::{COOL_DOWN, OVERTIME, Window};
 use crate::error::Error;
 use crate::limits;
 use crate::meter::Meter;
-use crate::outcome::{ReceiverOutcome, SenderOutcome};
+use crate::outcome::SenderOutcome;
+use crate::progress::Progress;
 use crate::rr;
 use crate::socket;
 use crate::stop::Stop;
-use crate::stream;
-use crate::supervise::{Link, supervise};
+use crate::stream::{self, Bulk};
+use crate::supervise::{Link, Run, supervise};
 
 /// Open connections to one far end.
 #[derive(Debug)]
 pub struct Driven {
     sockets: Vec<TcpStream>,
     peer: SocketAddr,
+    threads: usize,
     cpus: CpuSet,
 }
 
@@ -41,9 +44,14 @@ pub struct Exchange {
 }
 
 impl Driven {
-    /// Takes connections over; there is at least one. The traffic's thread will be held to `cpus`, if
-    /// there are any.
-    pub fn new(sockets: Vec<TcpStream>, nodelay: bool, cpus: CpuSet) -> Result<Self, Error> {
+    /// Takes connections over; there is at least one. They are spread over `threads`, which will be held
+    /// to `cpus`, if there are any.
+    pub fn new(
+        sockets: Vec<TcpStream>,
+        nodelay: bool,
+        threads: u32,
+        cpus: CpuSet,
+    ) -> Result<Self, Error> {
         let first = sockets.first().expect("the caller opened at least one connection");
         let peer = first
             .peer_addr()
@@ -51,7 +59,8 @@ impl Driven {
         for socket in &sockets {
             socket::prepare(socket, nodelay)?;
         }
-        Ok(Self { sockets, peer, cpus })
+        let threads = (threads as usize).clamp(1, sockets.len());
+        Ok(Self { sockets, peer, threads, cpus })
     }
 
     /// The connections, for what is to be said or read after the traffic.
@@ -76,66 +85,53 @@ impl Driven {
         self.drive(window, stop, |link| {
             let mut meter = Meter::leading(link);
             let tally = rr::run(link, &side, &mut meter)?;
-            let usage = meter.finish();
-            Ok(SenderOutcome {
-                window: window.length(),
+            let outcome = SenderOutcome {
                 sent_bytes: tally.sent_bytes,
+                received_bytes: tally.received_bytes,
                 transactions: Some(tally.messages),
                 latency: tally.latency,
-                retransmits: usage.retransmits,
-                cpu: usage.cpu,
                 ..SenderOutcome::default()
-            })
+            };
+            Ok(outcome.with_usage(meter.finish()))
         })
     }
 
-    /// Sends messages without pause until a cool-down after `window`.
-    pub fn send(
+    /// Bulk without pause until a cool-down after `window`; of both directions the first half of the
+    /// connections is for what is sent.
+    pub fn bulk(
         &self,
+        direction: Direction,
         message: Bytes,
         window: Window,
         stop: &Stop,
     ) -> Result<SenderOutcome, Error> {
-        let message = limits::message(message)?;
+        let bulk = Bulk { direction, message: limits::message(message)?, rate: None };
         self.drive(window, stop, |link| {
             let mut meter = Meter::leading(link);
-            let sent_bytes = stream::send_all(link, message, &mut meter)?;
-            let usage = meter.finish();
-            Ok(SenderOutcome {
-                window: window.length(),
-                sent_bytes,
-                retransmits: usage.retransmits,
-                cpu: usage.cpu,
+            let moved = stream::run(link, &bulk, &mut meter)?;
+            let outcome = SenderOutcome {
+                sent_bytes: moved.sent,
+                received_bytes: moved.received,
                 ..SenderOutcome::default()
-            })
+            };
+            Ok(outcome.with_usage(meter.finish()))
         })
     }
 
-    /// Receives until a cool-down after `window`.
-    pub fn receive(&self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
-        self.drive(window, stop, |link| {
-            let mut meter = Meter::leading(link);
-            let received_bytes = stream::receive_all(link, &mut meter)?;
-            let usage = meter.finish();
-            Ok(ReceiverOutcome {
-                window: window.length(),
-                received_bytes,
-                retransmits: usage.retransmits,
-                cpu: usage.cpu,
-                ..ReceiverOutcome::default()
-            })
-        })
-    }
-
-    fn drive<T: Send>(
+    fn drive(
         &self,
         window: Window,
         stop: &Stop,
-        work: impl FnOnce(&Link<'_>) -> Result<T, Error> + Send,
-    ) -> Result<T, Error> {
-        let link = Link::new(&self.sockets, self.peer, window);
+        work: impl Fn(&Link<'_>) -> Result<SenderOutcome, Error> + Sync,
+    ) -> Result<SenderOutcome, Error> {
+        let progress = Progress::new(self.threads);
+        let run = Run::new(&self.sockets, self.peer, window, true, None, progress);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
-        supervise(&self.cpus, &link, deadline, stop, || work(&link))
+        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
+        let mut parts = parts.into_iter();
+        let mut outcome = parts.next().expect("there is at least one thread");
+        parts.for_each(|part| outcome.merge(part));
+        Ok(SenderOutcome { window: window.length(), ..outcome })
     }
 }
 
@@ -165,9 +161,16 @@ mod tests {
     #[test]
     fn what_a_foreign_end_sends_is_counted_and_its_leaving_is_an_error() {
         let driven = connect(|mut socket| while socket.write_all(&[0; 1000]).is_ok() {});
-        assert!(driven.receive(window(), &Stop::new()).unwrap().received_bytes > 0);
+        assert!(
+            driven
+                .bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new())
+                .unwrap()
+                .received_bytes
+                > 0
+        );
         let driven = connect(drop);
-        let error = driven.receive(window(), &Stop::new()).unwrap_err();
+        let error =
+            driven.bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new()).unwrap_err();
         assert!(matches!(error, Error::PeerGone { .. }), "{error}");
     }
 
@@ -179,6 +182,6 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         thread::spawn(move || far_end(listener.accept().unwrap().0));
-        Driven::new(vec![socket], true, CpuSet::default()).unwrap()
+        Driven::new(vec![socket], true, 1, CpuSet::default()).unwrap()
     }
 }

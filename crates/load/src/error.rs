@@ -107,6 +107,88 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// More connections than this process may have open files.
+    #[error(
+        "{connections} connections need {wanted} open files and this process may have {limit}: raise the hard limit (`ulimit -Hn`, LimitNOFILE= of its systemd unit), or use fewer connections"
+    )]
+    TooFewDescriptors {
+        /// Connections of this end.
+        connections: usize,
+        /// Open files that it takes, those of now included.
+        wanted: u64,
+        /// The hard limit.
+        limit: u64,
+    },
+    /// Every local port towards the peer is taken.
+    #[error(
+        "no local port is left for a connection to {peer}: widen the sysctl net.ipv4.ip_local_port_range, set net.ipv4.tcp_tw_reuse = 1, or wait a minute for closed connections to be forgotten"
+    )]
+    NoPortLeft {
+        /// The reflector's address.
+        peer: SocketAddr,
+    },
+    /// The kernel has no such congestion control.
+    #[error(
+        "this host has no congestion control `{name}`: choose one of the sysctl net.ipv4.tcp_available_congestion_control, or load its module (modprobe tcp_{name})"
+    )]
+    NoCongestionControl {
+        /// What was asked for.
+        name: String,
+    },
+    /// A socket option that needs more rights.
+    #[error("no permission for {option}: run as root or grant CAP_NET_ADMIN{otherwise}")]
+    OptionPermission {
+        /// The option.
+        option: &'static str,
+        /// Another way, or nothing.
+        otherwise: &'static str,
+    },
+    /// The kernel has no such socket option.
+    #[error("this kernel does not know {option}: leave it out of the workload")]
+    NoOption {
+        /// The option.
+        option: &'static str,
+    },
+    /// A socket buffer larger than the host allows.
+    #[error(
+        "{option} of {asked} is more than this host allows ({granted}): raise the sysctl {sysctl}, or run as root"
+    )]
+    BufferTooLarge {
+        /// `SO_SNDBUF` or `SO_RCVBUF`.
+        option: &'static str,
+        /// What the workload wants.
+        asked: Bytes,
+        /// What the kernel gave.
+        granted: Bytes,
+        /// The limit's name.
+        sysctl: &'static str,
+    },
+    /// CPUs of the workload that are not the host's.
+    #[error(
+        "the workload binds this end to CPUs {asked}, but this host's are {host}: choose among them, or change the testbed's `cpus`"
+    )]
+    NotItsCpus {
+        /// Asked for.
+        asked: CpuSet,
+        /// The host's.
+        host: CpuSet,
+    },
+    /// The connections that came are not those of the traffic.
+    #[error(
+        "{peer} did not number its connections as this version does: install the same latput on both"
+    )]
+    MixedConnections {
+        /// The generator.
+        peer: SocketAddr,
+    },
+    /// A traffic thread got no CPU until its window had begun.
+    #[error(
+        "a traffic thread started {late_by} after its window had begun: the host is overloaded, or the warm-up too short"
+    )]
+    LateThread {
+        /// How late.
+        late_by: Nanos,
+    },
     /// Traffic that no engine can make.
     #[error("{what} must be {allowed}")]
     BadTraffic {
@@ -169,14 +251,21 @@ impl Error {
     /// What a caller can do about it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::BadTraffic { .. } | Self::BadWindow { .. } | Self::DatagramTooBig { .. } => {
-                ErrorKind::Invalid
-            }
-            Self::ProbePermission { .. } => ErrorKind::Permission,
+            Self::BadTraffic { .. }
+            | Self::BadWindow { .. }
+            | Self::DatagramTooBig { .. }
+            | Self::NotItsCpus { .. } => ErrorKind::Invalid,
+            Self::ProbePermission { .. } | Self::OptionPermission { .. } => ErrorKind::Permission,
             Self::Stopped => ErrorKind::Stopped,
             Self::PortInUse { .. }
             | Self::AddressNotHere { .. }
             | Self::Affinity { .. }
+            | Self::TooFewDescriptors { .. }
+            | Self::NoPortLeft { .. }
+            | Self::NoCongestionControl { .. }
+            | Self::NoOption { .. }
+            | Self::BufferTooLarge { .. }
+            | Self::LateThread { .. }
             | Self::Io { .. } => ErrorKind::System,
             _ => ErrorKind::Peer,
         }

@@ -1,86 +1,116 @@
 //! The end of the traffic that makes the load.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use latput_trial::{Probe, Traffic};
-use latput_units::{CpuSet, Nanos};
+use latput_trial::{Traffic, Workload};
+use latput_units::CpuSet;
 
 use crate::clock::{COOL_DOWN, OVERTIME, Window};
+use crate::crr;
+use crate::datagrams;
+use crate::descriptors;
+use crate::dial::dial;
 use crate::error::Error;
-use crate::hello::{Hello, WELCOME};
+use crate::hello::Hello;
 use crate::key::{Key, random};
 use crate::limits;
-use crate::meter::{Meter, Usage};
+use crate::meter::Meter;
+use crate::open_loop;
 use crate::outcome::SenderOutcome;
+use crate::ping;
 use crate::probe::Prober;
-use crate::rr;
+use crate::progress::Progress;
+use crate::rpc;
+use crate::rr::{self, Tally};
+use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
-use crate::supervise::{Link, supervise};
+use crate::supervise::{Link, Run, supervise};
 use crate::udp;
-
-/// How long a connection and its welcome may take.
-const PATIENCE: Nanos = Nanos::from_s(5);
+use crate::udp_rr;
 
 /// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
 #[derive(Debug)]
 pub struct Generator {
     sockets: Vec<TcpStream>,
-    datagrams: Option<UdpSocket>,
-    tag: u32,
+    /// For each connection of a datagram load, the socket of its flow.
+    datagrams: Vec<UdpSocket>,
+    /// What every connection shows first, but for its number and port.
+    hello: Hello,
+    /// Of the probe beside the traffic.
     prober: Option<Prober>,
+    /// Of traffic that is ICMP echo itself.
+    pinger: Option<Prober>,
     peer: SocketAddr,
-    traffic: Traffic,
+    workload: Workload,
+    threads: usize,
     cpus: CpuSet,
+    progress: Progress,
 }
 
 impl Generator {
-    /// Connects to the reflector at `peer` and shows the key, and opens what `probe` needs; the threads
-    /// will be held to `cpus`, if there are any.
+    /// Connects to the reflector at `peer` and shows the key on every connection, and opens what the
+    /// workload's probe needs. `cpus` are this host's, if it has not all of them; the threads are held
+    /// to those of them that the workload names.
     pub fn connect(
         peer: IpAddr,
         port: u16,
         key: &Key,
-        traffic: Traffic,
-        probe: Option<Probe>,
+        workload: &Workload,
         cpus: CpuSet,
     ) -> Result<Self, Error> {
-        limits::check(&traffic)?;
-        probe.map_or(Ok(()), limits::check_probe)?;
-        let prober = probe.map(|probe| Prober::open(peer, probe)).transpose()?;
-        let peer = SocketAddr::new(peer, port);
-        let datagrams = match traffic {
-            Traffic::UdpStream { .. } => Some(open_datagrams(peer)?),
+        limits::check(workload)?;
+        let traffic = workload.traffic;
+        let cpus = limits::cpus(cpus, workload.binding.generator.as_ref())?;
+        let threads = limits::threads(&traffic);
+        let connections = limits::connections(&traffic);
+        descriptors::provide(limits::descriptors(&traffic), threads)?;
+        let prober = workload.probe.map(|probe| Prober::open(peer, probe)).transpose()?;
+        let pinger = match traffic {
+            Traffic::Ping { rate_hz, payload_bytes } => {
+                Some(Prober::with_payload(peer, rate_hz, payload_bytes)?)
+            }
             _ => None,
         };
-        let udp_port = match &datagrams {
-            Some(socket) => socket
-                .local_addr()
-                .map_err(|source| Error::io("read the port of the UDP socket", source))?
-                .port(),
-            None => 0,
-        };
+        let peer = SocketAddr::new(peer, port);
+        let datagrams = datagrams::open(peer, limits::flows(&traffic), &workload.sockets)?;
         let tag = u32::from_ne_bytes(random()?);
-        let hello = Hello { key: *key.bytes(), udp_port, tag }.encode();
-        let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
-        let mut sockets = Vec::with_capacity(limits::connections(&traffic));
-        for _ in 0..limits::connections(&traffic) {
-            let socket = introduce(peer, &hello)?;
-            socket::prepare(&socket, nodelay)?;
-            sockets.push(socket);
-        }
-        Ok(Self { sockets, datagrams, tag, prober, peer, traffic, cpus })
+        let hellos = hellos(key, tag, connections, &datagrams)?;
+        let nodelay = limits::nodelay(&traffic);
+        let sockets = dial(peer, &hellos, |socket| {
+            socket::prepare(socket, nodelay)?;
+            socket::apply(socket, &workload.sockets)
+        })?;
+        let progress = Progress::new(threads);
+        let workload = workload.clone();
+        let hello = hellos.first().copied().expect("there is at least one connection");
+        Ok(Self {
+            sockets,
+            datagrams,
+            hello,
+            prober,
+            pinger,
+            peer,
+            workload,
+            threads,
+            cpus,
+            progress,
+        })
+    }
+
+    /// A look at how far the traffic has come, also while it runs.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
     }
 
     /// Makes the load from now until a cool-down after `window`, and counts what happened in it.
     pub fn run(self, window: Window, stop: &Stop) -> Result<SenderOutcome, Error> {
-        let failed = AtomicBool::new(false);
-        let is_ending = || stop.is_raised() || failed.load(Ordering::Relaxed);
+        let ended = AtomicBool::new(false);
+        let is_ending = || stop.is_raised() || ended.load(Ordering::Relaxed);
         thread::scope(|scope| {
             let probing = self.prober.as_ref().map(|prober| {
                 thread::Builder::new()
@@ -90,36 +120,64 @@ impl Generator {
             });
             let probing = probing.transpose()?;
             let traffic = self.run_traffic(window, stop);
-            failed.store(traffic.is_err(), Ordering::Relaxed);
+            ended.store(traffic.is_err(), Ordering::Relaxed);
             let probe =
                 probing.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             let traffic = traffic?;
-            Ok(SenderOutcome { window: window.length(), probe: probe.transpose()?, ..traffic })
+            let probe = probe.transpose()?.or(traffic.probe);
+            Ok(SenderOutcome { probe, ..traffic })
         })
     }
 
     fn run_traffic(&self, window: Window, stop: &Stop) -> Result<SenderOutcome, Error> {
-        let link = Link::new(&self.sockets, self.peer, window);
+        let (goal, progress) = (self.workload.count, self.progress.clone());
+        let run = Run::new(&self.sockets, self.peer, window, true, goal, progress);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
-        let work = || self.send(&link);
-        let (sent, usage) = supervise(&self.cpus, &link, deadline, stop, work)?;
+        let work = |link: &Link<'_>| self.take_part(link);
+        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
         // The reflector need not wait for the probe.
         for socket in &self.sockets {
             let _gone = socket.shutdown(Shutdown::Both);
         }
-        // At a low offered rate no datagram may be due in the window; TCP always has something to send.
-        let nothing = sent.sent_bytes == 0 || sent.transactions == Some(0);
-        if nothing && sent.datagrams.is_none() {
+        let mut parts = parts.into_iter();
+        let mut outcome = parts.next().expect("there is at least one thread");
+        parts.for_each(|part| outcome.merge(part));
+        outcome.window = run.window_length();
+        // At a low offered rate nothing may be due in the window; otherwise there is always something.
+        let nothing_due = outcome.schedule.is_some_and(|schedule| schedule.due == 0);
+        let bytes = match self.workload.traffic {
+            Traffic::TcpBulk { .. } => outcome.sent_bytes + outcome.received_bytes,
+            _ => outcome.received_bytes,
+        };
+        if bytes == 0 && !nothing_due && outcome.datagrams.is_none() {
             return Err(Error::Stalled { peer: self.peer });
         }
-        let retransmits = usage.retransmits.filter(|_| sent.datagrams.is_none());
-        Ok(SenderOutcome { retransmits, cpu: usage.cpu, ..sent })
+        outcome.retransmits =
+            outcome.retransmits.filter(|_| limits::keeps_connections(&self.workload.traffic));
+        Ok(outcome)
     }
 
-    fn send(&self, link: &Link<'_>) -> Result<(SenderOutcome, Usage), Error> {
+    /// One thread's share of the traffic.
+    fn take_part(&self, link: &Link<'_>) -> Result<SenderOutcome, Error> {
         let mut meter = Meter::leading(link);
         let mut outcome = SenderOutcome::default();
-        match self.traffic {
+        match self.workload.traffic {
+            Traffic::TcpRr {
+                request_bytes,
+                response_bytes,
+                nodelay,
+                arrivals: Some(arrivals),
+                ..
+            } => {
+                let exchange = open_loop::Exchange {
+                    request: limits::size(request_bytes),
+                    response: limits::size(response_bytes),
+                    separate: nodelay,
+                    arrivals,
+                    share: self.share(link),
+                };
+                outcome = open_loop::ask(link, &exchange, &mut meter)?.into();
+            }
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
                 let side = rr::Side {
                     incoming: limits::size(response_bytes),
@@ -128,77 +186,113 @@ impl Generator {
                     separate: nodelay,
                     leads: true,
                 };
-                let tally = rr::run(link, &side, &mut meter)?;
-                outcome.sent_bytes = tally.sent_bytes;
-                outcome.transactions = Some(tally.messages);
-                outcome.latency = tally.latency;
+                outcome = exchanged(rr::run(link, &side, &mut meter)?);
             }
-            Traffic::TcpBulk { message_bytes, .. } => {
-                outcome.sent_bytes =
-                    stream::send_all(link, limits::size(message_bytes), &mut meter)?;
+            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
+                let exchange =
+                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
+                let options = &self.workload.sockets;
+                let tally = crr::call(link, &exchange, options, &self.hello, &mut meter)?;
+                outcome = exchanged(tally);
             }
-            Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
-                let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
-                let flow = udp::Flow { datagram: datagram_bytes, rate, tag: self.tag };
-                let sent = udp::send(link, socket, &flow, &mut meter)?;
-                outcome.sent_bytes = sent.sent * datagram_bytes.get();
-                outcome.datagrams = Some(sent);
+            Traffic::Fetch { object_bytes, .. } => {
+                let side = rr::Side {
+                    incoming: limits::size(object_bytes),
+                    outgoing: rr::FETCH_BYTES,
+                    in_flight: 1,
+                    separate: true,
+                    leads: true,
+                };
+                outcome = exchanged(rr::run(link, &side, &mut meter)?);
             }
-            _ => unreachable!("refused by `limits::check`"),
+            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
+                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
+                outcome = exchanged(rpc::call(link, &reads, &mut meter)?);
+            }
+            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+                let message = limits::size(message_bytes);
+                let bulk = stream::Bulk { direction, message, rate };
+                let moved = stream::run(link, &bulk, &mut meter)?;
+                outcome.sent_bytes = moved.sent;
+                outcome.received_bytes = moved.received;
+            }
+            Traffic::UdpStream { .. } | Traffic::UdpRr { .. } | Traffic::Ping { .. } => {
+                outcome = self.take_datagram_part(link, &mut meter)?;
+            }
         }
-        Ok((outcome, meter.finish()))
+        Ok(outcome.with_usage(meter.finish()))
+    }
+
+    /// The same of the kinds that are not made of connections.
+    fn take_datagram_part(
+        &self,
+        link: &Link<'_>,
+        meter: &mut Meter<'_>,
+    ) -> Result<SenderOutcome, Error> {
+        match self.workload.traffic {
+            Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
+                let rate = rate.map(|rate| udp::share_of(rate, self.share(link)));
+                let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
+                let sent = udp::send(link, &self.flows(link), &stream, meter)?;
+                Ok(SenderOutcome {
+                    sent_bytes: sent.sent * datagram_bytes.get(),
+                    datagrams: Some(sent),
+                    ..SenderOutcome::default()
+                })
+            }
+            Traffic::Ping { payload_bytes, .. } => {
+                let pinger = self.pinger.as_ref().expect("opened for this traffic");
+                ping::ask(link, pinger, payload_bytes, meter)
+            }
+            ref traffic => {
+                let exchange = udp_rr::Exchange::of(traffic, self.share(link))
+                    .expect("no other kind is called for");
+                udp_rr::ask(link, &self.flows(link), &exchange, meter)
+            }
+        }
+    }
+
+    /// Tells generators apart, the same way in every trial.
+    fn address(&self) -> Option<IpAddr> {
+        self.sockets.first()?.local_addr().ok().map(|address| address.ip())
+    }
+
+    /// A thread's part of the load.
+    fn share(&self, link: &Link<'_>) -> Share {
+        let (connections, of) = (link.places.len(), self.sockets.len());
+        Share { thread: link.thread, connections, of, generator: self.address() }
+    }
+
+    /// A thread's flows of datagrams.
+    fn flows(&self, link: &Link<'_>) -> Vec<udp::Flow<'_>> {
+        datagrams::flows(&self.datagrams[link.places.clone()], link.places.start, self.hello.tag)
     }
 }
 
-/// A UDP socket toward the reflector.
-fn open_datagrams(peer: SocketAddr) -> Result<UdpSocket, Error> {
-    let any = match peer.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    let socket =
-        UdpSocket::bind((any, 0)).map_err(|source| Error::io("open a UDP socket", source))?;
-    socket::prepare_datagrams(&socket)?;
-    socket.connect(peer).map_err(|source| unreachable(peer, source))?;
-    Ok(socket)
+/// The figures of requests and responses.
+fn exchanged(tally: Tally) -> SenderOutcome {
+    SenderOutcome {
+        sent_bytes: tally.sent_bytes,
+        received_bytes: tally.received_bytes,
+        transactions: Some(tally.messages),
+        latency: tally.latency,
+        ..SenderOutcome::default()
+    }
 }
 
-/// Opens one connection and shows the key on it.
-fn introduce(peer: SocketAddr, hello: &[u8]) -> Result<TcpStream, Error> {
-    let mut socket = TcpStream::connect_timeout(&peer, PATIENCE.as_duration())
-        .map_err(|source| unreachable(peer, source))?;
-    socket
-        .set_read_timeout(Some(PATIENCE.as_duration()))
-        .map_err(|source| Error::io("set the timeout of a handshake", source))?;
-    let mut answer = WELCOME;
-    answer.fill(0);
-    socket.write_all(hello).and_then(|()| socket.read_exact(&mut answer)).map_err(|source| {
-        match source.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Error::NoAnswer { peer, waited: PATIENCE }
-            }
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe => Error::NotWelcome { peer },
-            _ => Error::io("show the key to the reflector", source),
-        }
-    })?;
-    if answer != WELCOME {
-        return Err(Error::NotReflector { peer });
-    }
-    socket
-        .set_read_timeout(None)
-        .map_err(|source| Error::io("set the timeout of a connection", source))?;
-    Ok(socket)
-}
-
-fn unreachable(peer: SocketAddr, source: io::Error) -> Error {
-    match source.kind() {
-        io::ErrorKind::ConnectionRefused => Error::Refused { peer },
-        io::ErrorKind::TimedOut => Error::NoAnswer { peer, waited: PATIENCE },
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            Error::NoRoute { peer, source }
-        }
-        _ => Error::io("connect to the reflector", source),
-    }
+/// What is said first on each of `connections`, with the port of its datagrams if there are such.
+fn hellos(
+    key: &Key,
+    tag: u32,
+    connections: usize,
+    datagrams: &[UdpSocket],
+) -> Result<Vec<Hello>, Error> {
+    (0..connections)
+        .zip(0..)
+        .map(|(idx, connection)| {
+            let udp_port = datagrams::port(datagrams.get(idx))?;
+            let tag = datagrams::tag_of(tag, idx);
+            Ok(Hello { key: *key.bytes(), udp_port, tag, connection })
+        })
+        .collect()
 }

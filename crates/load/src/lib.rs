@@ -1,12 +1,16 @@
 //! The traffic engine: makes the load of a trial between two hosts and measures what the
 //! applications at both ends saw.
 //!
-//! A [`Reflector`] runs on the system under test, a [`Generator`] on the load generator; each runs its
-//! traffic on one thread of its own, bound to the CPUs it was given, and returns its half of the
+//! A [`Reflector`] runs on the system under test, a [`Generator`] on the load generator; each spreads
+//! its connections over threads of its own, held to the CPUs it was given, and returns its half of the
 //! figures, which [`combine`] joins. No async runtime: blocking calls for one connection,
 //! level-triggered epoll for many.
 
 mod clock;
+mod crr;
+mod datagrams;
+mod descriptors;
+mod dial;
 mod door;
 mod driven;
 mod error;
@@ -15,15 +19,23 @@ mod hello;
 mod key;
 mod limits;
 mod meter;
+mod open_loop;
 mod outcome;
+mod ping;
+mod poll;
 mod probe;
+mod progress;
 mod reflector;
+mod rpc;
 mod rr;
+mod schedule;
 mod socket;
 mod stop;
 mod stream;
 mod supervise;
 mod udp;
+mod udp_rr;
+mod wait;
 
 pub use clock::{COOL_DOWN, Window, now};
 pub use driven::{Driven, Exchange};
@@ -34,6 +46,7 @@ pub use outcome::{
     DatagramsReceived, DatagramsSent, ProbeOutcome, ReceiverOutcome, SenderOutcome, combine,
 };
 pub use probe::Prober;
+pub use progress::Progress;
 pub use reflector::Reflector;
 pub use stop::Stop;
 pub use supervise::bind_to as bind_thread;

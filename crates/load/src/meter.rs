@@ -1,4 +1,4 @@
-//! Where in a trial we are, and what the traffic thread used between the ends of the window.
+//! Where in a trial we are, and what a traffic thread used between the ends of the window.
 
 use latput_units::Nanos;
 
@@ -22,6 +22,7 @@ pub(crate) struct Meter<'a> {
     over: Nanos,
     phase: Phase,
     next: Nanos,
+    units: u64,
     at_start: Option<Mark>,
     at_end: Option<Mark>,
 }
@@ -52,7 +53,8 @@ impl<'a> Meter<'a> {
 
     fn until(link: &'a Link<'a>, over: Nanos) -> Self {
         let next = link.window.start();
-        Self { link, over, phase: Phase::WarmUp, next, at_start: None, at_end: None }
+        let (phase, units) = (Phase::WarmUp, 0);
+        Self { link, over, phase, next, units, at_start: None, at_end: None }
     }
 
     /// The phase that `now` falls in. Instants must not go back.
@@ -62,6 +64,23 @@ impl<'a> Meter<'a> {
             self.advance(now);
         }
         self.phase
+    }
+
+    /// Counts `units` more, done at `now`, if that is in the window. The last of those that were asked
+    /// for ends the traffic of every thread; what the leading end does until it notices counts too.
+    #[inline]
+    pub(crate) fn done(&mut self, now: Nanos, units: u64) {
+        if self.phase != Phase::Window {
+            return;
+        }
+        self.units += units;
+        let run = self.link.run;
+        run.progress.store(self.link.thread, self.units);
+        if let Some(goal) = run.goal.filter(|_| run.leads)
+            && run.progress.units() >= goal
+        {
+            run.reached_goal(now);
+        }
     }
 
     /// What was used between the marks; a window that traffic never reached the end of ends here.
@@ -106,11 +125,14 @@ mod tests {
 
     use super::*;
     use crate::clock::Window;
+    use crate::progress::Progress;
+    use crate::supervise::Run;
 
     #[test]
     fn phases_follow_the_window_and_never_go_back() {
         let window = Window::starting_in(Nanos::from_s(5), Nanos::from_s(1)).unwrap();
-        let link = Link::new(&[], SocketAddr::from(([127, 0, 0, 1], 1)), window);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
         let mut meter = Meter::leading(&link);
         let ns = Nanos::from_ns(1);
         let over = window.end() + clock::COOL_DOWN;
@@ -130,9 +152,32 @@ mod tests {
     #[test]
     fn one_late_look_passes_every_boundary() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
-        let link = Link::new(&[], SocketAddr::from(([127, 0, 0, 1], 1)), window);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
         let mut meter = Meter::following(&link);
         assert_eq!(meter.phase(window.end() + Nanos::from_s(9)), Phase::CoolDown);
         assert_eq!(meter.finish().retransmits, Some(0));
+    }
+
+    #[test]
+    fn the_window_ends_with_the_last_unit_asked_for() {
+        let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
+        let run = run(window, Some(10));
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        meter.done(window.start(), 100); // still warming up
+        let at = window.start() + Nanos::from_ms(7);
+        meter.phase(at);
+        meter.done(at, 9);
+        assert!(!link.is_ending());
+        meter.done(at, 2);
+        assert!(link.is_ending());
+        assert_eq!((run.window_length(), run.progress.units()), (Nanos::from_ms(7), 11));
+        assert!(link.closed(None).is_ok());
+    }
+
+    fn run(window: Window, goal: Option<u64>) -> Run<'static> {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        Run::new(&[], peer, window, true, goal, Progress::new(1))
     }
 }

@@ -1,10 +1,16 @@
 //! What each end brings home, and how the two halves become an observation.
 
 use latput_stats::Histogram;
-use latput_trial::Check;
-use latput_trial::observation::{DatagramObservation, ProbeObservation, TrafficObservation};
+use latput_trial::observation::{
+    DatagramObservation, FlowObservation, ProbeObservation, TrafficObservation,
+};
+use latput_trial::{Check, Direction, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
+
+use crate::clock::Window;
+use crate::meter::Usage;
+use crate::schedule::Schedule;
 
 /// The generator's half of a trial, over its window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,18 +20,60 @@ pub struct SenderOutcome {
     pub window: Nanos,
     /// Payload bytes that the kernel took.
     pub sent_bytes: u64,
-    /// Completed transactions, of a request/response load.
+    /// Payload bytes that the application got.
+    #[serde(default)]
+    pub received_bytes: u64,
+    /// Completed transactions, of a request/response load; objects of a `fetch`.
     pub transactions: Option<u64>,
-    /// Their round-trip times.
+    /// Their round-trip times; of an open loop, from when a request was due.
     pub latency: Option<Histogram>,
+    /// Of an open loop, the round-trip times from when a request was really sent.
+    pub latency_raw: Option<Histogram>,
+    /// Of an open loop, how far the schedule was kept.
+    pub schedule: Option<ScheduleKept>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
-    /// CPU time of the traffic thread.
+    /// CPU time of the traffic threads.
     pub cpu: Nanos,
+    /// CPU time of that thread which used most.
+    #[serde(default)]
+    pub busiest_cpu: Nanos,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsSent>,
+    /// Requests and responses, of a datagram load that is made of them.
+    pub exchange: Option<DatagramsExchanged>,
     /// The probe beside the traffic, if there was one.
     pub probe: Option<ProbeOutcome>,
+}
+
+/// How far an open loop kept its schedule in its window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleKept {
+    /// Requests that were due.
+    pub due: u64,
+    /// Requests that were handed to the kernel.
+    pub sent: u64,
+    /// Requests that were due and not yet handed over when the window ended.
+    pub backlog: u64,
+}
+
+/// Requests sent in the sender's window, and what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatagramsExchanged {
+    /// Requests that the kernel took.
+    pub sent: u64,
+    /// Of those, answered in time.
+    pub answered: u64,
+    /// Of those, not answered in time.
+    pub lost: u64,
+    /// Responses that came after their request had counted as lost.
+    pub late: u64,
+    /// Responses to a request that was answered before.
+    pub duplicates: u64,
+    /// Datagrams from the reflector's port that were no response of this run.
+    pub foreign: u64,
 }
 
 /// What the sender of datagrams did in its window.
@@ -36,16 +84,18 @@ pub struct DatagramsSent {
     pub sent: u64,
     /// Payload of each.
     pub bytes: Bytes,
-    /// The rate that was asked for.
-    pub offered: BitsPerSecond,
+    /// The rate that was asked for; `None`: as fast as it goes.
+    pub offered: Option<BitsPerSecond>,
     /// How many were sent together: 1 up to one in 50 us, then more.
     pub group: u64,
+    /// How many the kernel cut from one send at most; 1: it cut none.
+    pub cut: u64,
     /// Datagrams left out because the sender was held up for longer than it makes up for.
     pub skipped: u64,
 }
 
 /// What the receiver counted of the datagrams that were sent in the sender's window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramsReceived {
     /// Different datagrams.
@@ -55,13 +105,80 @@ pub struct DatagramsReceived {
     /// Received after a later one (RFC 4737, section 3.3).
     pub reordered: u64,
     /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds, of the
-    /// instants at which the application got them.
+    /// instants at which the application got them; over several flows, their mean by datagrams.
     pub jitter_ns: f64,
     /// Datagrams that this host's kernel dropped because the socket's buffer was full, since the
     /// warm-up; `None` where it does not tell.
     pub dropped_by_kernel: Option<u64>,
     /// Datagrams from the generator's port that were not of this run.
     pub foreign: u64,
+}
+
+impl DatagramsSent {
+    /// Adds what another thread sent of the same load.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.skipped += other.skipped;
+        self.group = self.group.max(other.group);
+        self.cut = self.cut.min(other.cut);
+        self.offered = self
+            .offered
+            .zip(other.offered)
+            .map(|(one, other)| BitsPerSecond::new(one.get().saturating_add(other.get())));
+    }
+}
+
+impl DatagramsReceived {
+    /// Adds what was counted of other flows.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let (ours, theirs) = (self.received as f64, other.received as f64);
+        if theirs > 0.0 {
+            self.jitter_ns = (self.jitter_ns * ours + other.jitter_ns * theirs) / (ours + theirs);
+        }
+        self.received += other.received;
+        self.duplicates += other.duplicates;
+        self.reordered += other.reordered;
+        let dropped = self.dropped_by_kernel.zip(other.dropped_by_kernel);
+        self.dropped_by_kernel = dropped.map(|(one, other)| one + other);
+        self.foreign += other.foreign;
+    }
+}
+
+impl DatagramsExchanged {
+    /// Adds what another thread exchanged.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.lost += other.lost;
+        self.late += other.late;
+        self.duplicates += other.duplicates;
+        self.foreign += other.foreign;
+    }
+}
+
+impl ScheduleKept {
+    /// Enters a request that was due at `due` and sent at `sent_at`.
+    pub(crate) fn enter(&mut self, window: Window, due: Nanos, sent_at: Nanos) {
+        let is_in_window = |instant| instant >= window.start() && instant < window.end();
+        self.due += u64::from(is_in_window(due));
+        self.sent += u64::from(is_in_window(sent_at));
+        self.backlog += u64::from(due < window.end() && sent_at >= window.end());
+    }
+
+    /// Enters what was due in the window from `start` to `end` and never taken from the schedule.
+    pub(crate) fn close(&mut self, (start, end): (Nanos, Nanos), mut schedule: Schedule) {
+        while let Some(due) = schedule.take_before(end) {
+            self.due += u64::from(due >= start);
+            self.backlog += 1;
+        }
+    }
+
+    /// Adds how far another thread kept its part.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.due += other.due;
+        self.sent += other.sent;
+        self.backlog += other.backlog;
+    }
 }
 
 /// What came of the probe in the generator's window.
@@ -86,16 +203,22 @@ pub struct ReceiverOutcome {
     pub window: Nanos,
     /// Payload bytes that the application got.
     pub received_bytes: u64,
+    /// Payload bytes that the kernel took.
+    #[serde(default)]
+    pub sent_bytes: u64,
     /// Requests that came in whole, of a request/response load.
     pub requests: Option<u64>,
     /// TCP segments that this end sent again.
     pub retransmits: Option<u64>,
-    /// CPU time of the traffic thread.
+    /// CPU time of the traffic threads.
     pub cpu: Nanos,
     /// Connections that showed another key, or none in time, since the port was opened.
     pub wrong_keys: u64,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsReceived>,
+    /// Datagrams in the window that were no request of this run, of a load that is made of them.
+    #[serde(default)]
+    pub foreign: u64,
 }
 
 /// The share of the offered rate that counts as having kept it.
@@ -103,21 +226,90 @@ const KEPT: f64 = 0.99;
 /// The share of its window that a thread may compute before it, and not the network, sets the rate.
 const SATURATED: f64 = 0.97;
 
-/// Joins the two halves, and checks what can be checked from them.
+impl SenderOutcome {
+    /// Adds what another thread of the same end brought home.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.transactions = sum(self.transactions, other.transactions);
+        self.retransmits = sum(self.retransmits, other.retransmits);
+        self.cpu = self.cpu + other.cpu;
+        self.busiest_cpu = self.busiest_cpu.max(other.busiest_cpu);
+        match (&mut self.latency, other.latency) {
+            (Some(all), Some(one)) => all.merge(&one),
+            (all, one) => *all = all.take().or(one),
+        }
+        match (&mut self.latency_raw, other.latency_raw) {
+            (Some(all), Some(one)) => all.merge(&one),
+            (all, one) => *all = all.take().or(one),
+        }
+        both(&mut self.schedule, other.schedule, ScheduleKept::add);
+        both(&mut self.datagrams, other.datagrams, DatagramsSent::add);
+        both(&mut self.exchange, other.exchange, DatagramsExchanged::add);
+    }
+
+    /// With what the thread used.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { cpu: usage.cpu, busiest_cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+    }
+}
+
+impl ReceiverOutcome {
+    /// Adds what another thread of the same end brought home.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.received_bytes += other.received_bytes;
+        self.sent_bytes += other.sent_bytes;
+        self.requests = sum(self.requests, other.requests);
+        self.retransmits = sum(self.retransmits, other.retransmits);
+        self.cpu = self.cpu + other.cpu;
+        both(&mut self.datagrams, other.datagrams, DatagramsReceived::add);
+        self.foreign += other.foreign;
+    }
+
+    /// With what the thread used.
+    pub(crate) fn with_usage(self, usage: Usage) -> Self {
+        Self { cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+    }
+}
+
+/// Adds what another thread has of a part that every thread has, or none.
+fn both<T>(ours: &mut Option<T>, theirs: Option<T>, add: impl Fn(&mut T, &T)) {
+    if let (Some(ours), Some(theirs)) = (ours, theirs) {
+        add(ours, &theirs);
+    }
+}
+
+/// Of two threads' figures; what one of them could not tell, their sum cannot.
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.zip(other).map(|(one, other)| one + other)
+}
+
+/// Joins the two halves of `workload`, and checks what can be checked from them.
 pub fn combine(
+    workload: &Workload,
     sender: &SenderOutcome,
     receiver: &ReceiverOutcome,
 ) -> (TrafficObservation, Option<ProbeObservation>, Vec<Check>) {
+    let paced = match workload.traffic {
+        Traffic::TcpBulk { rate, .. } => rate,
+        _ => sender.datagrams.and_then(|datagrams| datagrams.offered),
+    };
     let traffic = TrafficObservation {
         sender_window: sender.window,
         receiver_window: receiver.window,
         sent_bytes: sender.sent_bytes,
         received_bytes: receiver.received_bytes,
+        reverse: flows_back(&workload.traffic).then_some(FlowObservation {
+            sent_bytes: receiver.sent_bytes,
+            received_bytes: sender.received_bytes,
+        }),
         transactions: sender.transactions,
         latency: sender.latency.clone(),
+        latency_raw: sender.latency_raw.clone(),
         datagrams: datagrams(sender, receiver),
         retransmits: sender.retransmits.zip(receiver.retransmits).map(|(a, b)| a + b),
-        offered_bps: sender.datagrams.map(|datagrams| datagrams.offered.get() as f64),
+        offered_bps: paced.map(|rate| rate.get() as f64),
+        offered_per_s: sender.schedule.and_then(|it| per_s(it.due, sender.window)),
         sender_cpu: sender.cpu,
         receiver_cpu: receiver.cpu,
     };
@@ -126,11 +318,13 @@ pub fn combine(
         received: probe.received,
         rtt: probe.rtt.clone(),
     });
-    let mut checks = vec![wrong_keys(receiver)];
-    checks.extend(sender.datagrams.map(|datagrams| offered_rate_kept(sender, &datagrams)));
+    let mut checks = vec![wrong_keys(sender, receiver)];
+    checks.extend(sender.datagrams.and_then(|datagrams| offered_rate_kept(sender, &datagrams)));
+    checks.extend(sender.schedule.map(|schedule| schedule_kept(sender, &schedule)));
     checks.extend(receiver.datagrams.and_then(receive_buffer));
     checks.extend(sender.probe.as_ref().map(probe_on_schedule));
-    if sender.transactions.is_some() {
+    checks.extend(bulk_rate_kept(&workload.traffic, sender, receiver));
+    if sender.transactions.is_some() && workload.traffic.is_transactional() {
         checks.push(sender_saturated(sender));
     }
     (traffic, probe, checks)
@@ -138,6 +332,16 @@ pub fn combine(
 
 /// Loss is what was sent in the sender's window and never came; both ends mean the same datagrams.
 fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<DatagramObservation> {
+    if let Some(exchange) = sender.exchange {
+        return Some(DatagramObservation {
+            sent: exchange.sent,
+            received: exchange.answered,
+            lost: exchange.lost,
+            late: exchange.late,
+            duplicates: exchange.duplicates,
+            ..DatagramObservation::default()
+        });
+    }
     let (sent, received) = sender.datagrams.zip(receiver.datagrams)?;
     Some(DatagramObservation {
         sent: sent.sent,
@@ -146,12 +350,14 @@ fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<Datag
         reordered: received.reordered,
         duplicates: received.duplicates,
         jitter_ns: received.jitter_ns,
+        ..DatagramObservation::default()
     })
 }
 
-fn wrong_keys(receiver: &ReceiverOutcome) -> Check {
+fn wrong_keys(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
     let connections = receiver.wrong_keys;
-    let foreign = receiver.datagrams.map_or(0, |datagrams| datagrams.foreign);
+    let foreign = receiver.datagrams.map_or(receiver.foreign, |datagrams| datagrams.foreign)
+        + sender.exchange.map_or(0, |exchange| exchange.foreign);
     check(
         "wrong-keys",
         connections == 0 && foreign == 0,
@@ -161,20 +367,82 @@ fn wrong_keys(receiver: &ReceiverOutcome) -> Check {
     )
 }
 
-fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Check {
-    let DatagramsSent { sent, bytes, offered, group, skipped } = *datagrams;
-    let wanted =
-        offered.get() as f64 * sender.window.as_secs_f64() / (bytes.get().max(1) as f64 * 8.0);
+/// `None` for a sender that was to go as fast as it could.
+fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Option<Check> {
+    let DatagramsSent { sent, bytes, offered, group, skipped, .. } = *datagrams;
+    let offered = offered?.get() as f64;
+    let wanted = offered * sender.window.as_secs_f64() / (bytes.get().max(1) as f64 * 8.0);
     // A group may fall on either side of an end of the window.
     let kept = (sent + group) as f64 >= wanted.floor() * KEPT;
-    check(
+    Some(check(
         "offered-rate-kept",
         kept,
         format!(
-            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the sending thread was busy {:.1} % of the time",
+            "{sent} of {wanted:.0} datagrams offered were sent, in groups of {group}; {skipped} left out; the busiest sending thread was busy {:.1} % of the time",
+            100.0 * busy(sender)
+        ),
+    ))
+}
+
+fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
+    let ScheduleKept { due, sent, backlog } = *schedule;
+    let answered = sender.transactions.unwrap_or(0);
+    // One request may be under way at each end of the window.
+    let is_kept = |count: u64| (count + 1) as f64 >= due as f64 * KEPT;
+    let rate = |count| per_s(count, sender.window).unwrap_or(0.0);
+    check(
+        "offered-rate-kept",
+        is_kept(sent) && is_kept(answered),
+        format!(
+            "{:.0} requests per second were due, {:.0} sent, {:.0} answered; {backlog} were due and not sent at the end of the window; the sending thread was busy {:.1} % of the time",
+            rate(due),
+            rate(sent),
+            rate(answered),
             100.0 * busy(sender)
         ),
     )
+}
+
+fn per_s(count: u64, window: Nanos) -> Option<f64> {
+    (window > Nanos::ZERO).then(|| count as f64 / window.as_secs_f64())
+}
+
+/// Whether bulk flows from the system under test to the generator.
+fn flows_back(traffic: &Traffic) -> bool {
+    match traffic {
+        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
+        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
+        _ => false,
+    }
+}
+
+/// Bulk at a rate: each end that sends must have got rid of what was offered.
+fn bulk_rate_kept(
+    traffic: &Traffic,
+    sender: &SenderOutcome,
+    receiver: &ReceiverOutcome,
+) -> Option<Check> {
+    let Traffic::TcpBulk { direction, message_bytes, rate: Some(rate), connections, .. } = *traffic
+    else {
+        return None;
+    };
+    let wanted = |window: Nanos| rate.get() as f64 / 8.0 * window.as_secs_f64();
+    // A message of each connection may fall on either side of an end of the window.
+    let slack = message_bytes.get() as f64 * f64::from(connections);
+    let mut kept = true;
+    let mut shares = Vec::new();
+    for (sends, sent, window, end) in [
+        (direction != Direction::FromSut, sender.sent_bytes, sender.window, "generator"),
+        (direction != Direction::ToSut, receiver.sent_bytes, receiver.window, "sut"),
+    ] {
+        if sends {
+            let wanted = wanted(window);
+            kept &= sent as f64 + slack >= wanted * KEPT;
+            let share = 100.0 * sent as f64 / wanted.max(1.0);
+            shares.push(format!("the {end} sent {share:.1} % of what was offered"));
+        }
+    }
+    Some(check("offered-rate-kept", kept, shares.join(", ")))
 }
 
 fn receive_buffer(datagrams: DatagramsReceived) -> Option<Check> {
@@ -196,14 +464,15 @@ fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
 
 fn sender_saturated(sender: &SenderOutcome) -> Check {
     let busy = busy(sender);
-    let detail = format!("the generator's thread was busy {:.1} % of the time", 100.0 * busy);
+    let detail =
+        format!("the generator's busiest thread was busy {:.1} % of the time", 100.0 * busy);
     check("sender-saturated", busy < SATURATED, detail)
 }
 
-/// The share of the window that the sending thread was on a CPU.
+/// The share of the window that the busiest sending thread was on a CPU.
 fn busy(sender: &SenderOutcome) -> f64 {
     let window = sender.window.as_secs_f64();
-    if window > 0.0 { sender.cpu.as_secs_f64() / window } else { 0.0 }
+    if window > 0.0 { sender.busiest_cpu.as_secs_f64() / window } else { 0.0 }
 }
 
 fn check(name: &str, passed: bool, detail: String) -> Check {
@@ -216,11 +485,11 @@ mod tests {
 
     #[test]
     fn loss_is_what_was_sent_and_never_came() {
-        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(990, 0));
+        let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(990, 0));
         let datagrams = traffic.datagrams.unwrap();
         assert_eq!((datagrams.sent, datagrams.received, datagrams.lost), (1000, 990, 10));
         // A receiver that claims more than was sent makes no negative loss.
-        let (traffic, _, _) = combine(&sender(1000, 0), &receiver(2000, 0));
+        let (traffic, _, _) = combine(&workload(), &sender(1000, 0), &receiver(2000, 0));
         assert_eq!(traffic.datagrams.unwrap().lost, 0);
     }
 
@@ -229,6 +498,64 @@ mod tests {
         check_failed(&sender(1000, 0), &receiver(1000, 0), &[]);
         check_failed(&sender(990, 10), &receiver(990, 0), &[]);
         check_failed(&sender(985, 15), &receiver(985, 0), &["offered-rate-kept"]);
+    }
+
+    #[test]
+    fn a_sender_as_fast_as_it_goes_has_no_rate_to_keep() {
+        let mut flood = sender(10, 0);
+        flood.datagrams.as_mut().unwrap().offered = None;
+        check_failed(&flood, &receiver(10, 0), &[]);
+        assert_eq!(combine(&workload(), &flood, &receiver(10, 0)).0.offered_bps, None);
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_rate_only_if_what_was_due_was_answered() {
+        let open = |due, sent, answered| SenderOutcome {
+            window: Nanos::from_s(2),
+            transactions: Some(answered),
+            schedule: Some(ScheduleKept { due, sent, backlog: due - sent }),
+            ..SenderOutcome::default()
+        };
+        check_failed(&open(1000, 1000, 1000), &ReceiverOutcome::default(), &[]);
+        check_failed(&open(1000, 989, 989), &ReceiverOutcome::default(), &[]);
+        check_failed(&open(1000, 1000, 980), &ReceiverOutcome::default(), &["offered-rate-kept"]);
+        check_failed(&open(1000, 980, 980), &ReceiverOutcome::default(), &["offered-rate-kept"]);
+        let (traffic, ..) =
+            combine(&workload(), &open(1000, 1000, 1000), &ReceiverOutcome::default());
+        assert_eq!(traffic.offered_per_s, Some(500.0));
+    }
+
+    #[test]
+    fn losses_of_an_exchange_are_in_the_observation() {
+        let exchange = DatagramsExchanged {
+            sent: 10,
+            answered: 7,
+            lost: 3,
+            late: 2,
+            duplicates: 1,
+            foreign: 0,
+        };
+        let sender = SenderOutcome { exchange: Some(exchange), ..SenderOutcome::default() };
+        let (traffic, ..) = combine(&workload(), &sender, &ReceiverOutcome::default());
+        let seen = traffic.datagrams.unwrap();
+        assert_eq!((seen.sent, seen.received, seen.lost), (10, 7, 3));
+        assert_eq!((seen.late, seen.duplicates), (2, 1));
+    }
+
+    #[test]
+    fn flows_add_up_and_their_jitter_is_the_mean_by_datagrams() {
+        let flow = |received, jitter_ns| DatagramsReceived {
+            received,
+            jitter_ns,
+            dropped_by_kernel: Some(1),
+            ..DatagramsReceived::default()
+        };
+        let mut total = flow(100, 10.0);
+        total.add(&flow(300, 50.0));
+        assert_eq!((total.received, total.dropped_by_kernel), (400, Some(2)));
+        assert!((total.jitter_ns - 40.0).abs() < 1e-9);
+        total.add(&DatagramsReceived::default());
+        assert!((total.jitter_ns - 40.0).abs() < 1e-9 && total.dropped_by_kernel.is_none());
     }
 
     #[test]
@@ -243,17 +570,55 @@ mod tests {
 
     #[test]
     fn a_thread_that_never_rests_and_a_late_probe_are_said() {
+        let workload = Workload::plain("test", Traffic::tcp_rr(0));
+        let check_failed = |sender: &SenderOutcome, failed: &[&str]| {
+            let (_, _, checks) = combine(&workload, sender, &ReceiverOutcome::default());
+            check_names(&checks, failed);
+        };
         let busy = |cpu_ms| SenderOutcome {
             window: Nanos::from_s(1),
             transactions: Some(1),
-            cpu: Nanos::from_ms(cpu_ms),
+            busiest_cpu: Nanos::from_ms(cpu_ms),
             ..SenderOutcome::default()
         };
-        check_failed(&busy(960), &ReceiverOutcome::default(), &[]);
-        check_failed(&busy(980), &ReceiverOutcome::default(), &["sender-saturated"]);
+        check_failed(&busy(960), &[]);
+        check_failed(&busy(980), &["sender-saturated"]);
         let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, rtt: Histogram::new() };
         let late = SenderOutcome { probe: Some(probe), ..busy(0) };
-        check_failed(&late, &ReceiverOutcome::default(), &["probe-on-schedule"]);
+        check_failed(&late, &["probe-on-schedule"]);
+    }
+
+    #[test]
+    fn bulk_both_ways_is_counted_at_each_receiver_and_its_rate_checked() {
+        let traffic = Traffic::TcpBulk {
+            direction: Direction::Both,
+            message_bytes: Bytes::new(1000),
+            connections: 1,
+            threads: 1,
+            rate: Some(BitsPerSecond::new(8_000_000)),
+        };
+        let workload = Workload::plain("test", traffic);
+        let window = Nanos::from_s(1);
+        let sender = SenderOutcome {
+            window,
+            sent_bytes: 1_000_000,
+            received_bytes: 900_000,
+            ..SenderOutcome::default()
+        };
+        let receiver = |sent_bytes| ReceiverOutcome {
+            window,
+            sent_bytes,
+            received_bytes: 990_000,
+            ..ReceiverOutcome::default()
+        };
+        let kept = |sent_bytes| {
+            let (observed, _, checks) = combine(&workload, &sender, &receiver(sent_bytes));
+            assert_eq!(observed.goodput_bps(&traffic), Some(8.0 * 1_890_000.0));
+            assert_eq!(observed.offered_bps, Some(8e6));
+            checks.iter().find(|check| check.name == "offered-rate-kept").unwrap().passed
+        };
+        assert!(kept(995_000));
+        assert!(!kept(900_000));
     }
 
     #[test]
@@ -264,10 +629,15 @@ mod tests {
         assert!(serde_json::from_str::<ReceiverOutcome>(&longer).is_err());
     }
 
+    fn workload() -> Workload {
+        let rate = BitsPerSecond::new(1_000_000);
+        Workload::plain("test", Traffic::udp_stream(Bytes::new(125), rate))
+    }
+
     /// A second of 125 byte at 1 Mbit/s: 1000 datagrams.
     fn sender(sent: u64, skipped: u64) -> SenderOutcome {
-        let (bytes, offered) = (Bytes::new(125), BitsPerSecond::new(1_000_000));
-        let datagrams = DatagramsSent { sent, bytes, offered, group: 1, skipped };
+        let (bytes, offered) = (Bytes::new(125), Some(BitsPerSecond::new(1_000_000)));
+        let datagrams = DatagramsSent { sent, bytes, offered, group: 1, cut: 1, skipped };
         SenderOutcome {
             window: Nanos::from_s(1),
             datagrams: Some(datagrams),
@@ -289,7 +659,12 @@ mod tests {
 
     #[track_caller]
     fn check_failed(sender: &SenderOutcome, receiver: &ReceiverOutcome, failed: &[&str]) {
-        let (_, _, checks) = combine(sender, receiver);
+        let (_, _, checks) = combine(&workload(), sender, receiver);
+        check_names(&checks, failed);
+    }
+
+    #[track_caller]
+    fn check_names(checks: &[Check], failed: &[&str]) {
         let names: Vec<&str> =
             checks.iter().filter(|check| !check.passed).map(|check| check.name.as_str()).collect();
         assert_eq!(names, failed, "{checks:?}");

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use latput_stats::Histogram;
 use latput_trial::Probe;
-use latput_units::{CpuSet, Nanos};
+use latput_units::{Bytes, CpuSet, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -32,6 +32,8 @@ const SHORTEST_DRAIN: Nanos = Nanos::from_ms(100);
 const DRAIN_ROUND_TRIPS: u64 = 8;
 /// Longest wait without a look whether the run should end.
 const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
+/// Payload of an echo request beside traffic: what `ping` sends.
+const PROBE_PAYLOAD: Bytes = Bytes::new(56);
 /// Requests that a held-up prober makes up for; the others it leaves out, and says so.
 const CATCH_UP: u64 = 10;
 
@@ -43,12 +45,19 @@ pub struct Prober {
     with_ip_header: bool,
     tag: u64,
     interval: Nanos,
+    /// Of a message, its header included.
+    bytes: usize,
 }
 
 impl Prober {
     /// Opens an echo socket toward `peer`.
     pub fn open(peer: IpAddr, probe: Probe) -> Result<Self, Error> {
         limits::check_probe(probe)?;
+        Self::with_payload(peer, probe.rate_hz, PROBE_PAYLOAD)
+    }
+
+    /// Opens an echo socket toward `peer`, for `rate_hz` requests a second with `payload` each.
+    pub(crate) fn with_payload(peer: IpAddr, rate_hz: u32, payload: Bytes) -> Result<Self, Error> {
         let (version, domain, protocol) = match peer {
             IpAddr::V4(_) => (Version::V4, Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Version::V6, Domain::IPV6, Protocol::ICMPV6),
@@ -71,7 +80,8 @@ impl Prober {
             version,
             with_ip_header: raw && version == Version::V4,
             tag: u64::from_ne_bytes(random()?),
-            interval: Nanos::from_ns(1_000_000_000 / u64::from(probe.rate_hz)),
+            interval: Nanos::from_ns(1_000_000_000 / u64::from(rate_hz)),
+            bytes: icmp::HEADER + limits::size(payload),
         })
     }
 
@@ -122,18 +132,23 @@ impl Prober {
 
     fn send(&self, books: &mut Books) -> Result<(), Error> {
         let sequence = books.sent;
-        let request = icmp::request(self.version, Echo { tag: self.tag, sequence });
+        let request = icmp::request(self.version, Echo { tag: self.tag, sequence }, self.bytes);
         books.enter_sent(now());
         match send(&self.socket, &request, SendFlags::DONTWAIT) {
             // What the host could not send counts as sent and not answered, like any other loss.
             Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => Ok(()),
             Err(errno) if is_from_the_path(errno) => Ok(()),
+            Err(Errno::MSGSIZE) => {
+                let payload = self.bytes - icmp::HEADER;
+                Err(Error::DatagramTooBig { bytes: Bytes::new(payload as u64) })
+            }
             Err(errno) => Err(Error::io("send an ICMP echo request", errno)),
         }
     }
 
     fn receive(&self, books: &mut Books) -> Result<(), Error> {
-        let mut packet = [0; icmp::LARGEST_IP_HEADER + icmp::BYTES];
+        // Only what is needed to know it again is taken of a reply.
+        let mut packet = [0; icmp::LARGEST_IP_HEADER + icmp::SMALLEST];
         loop {
             let bytes = match recv(&self.socket, &mut packet[..], RecvFlags::DONTWAIT) {
                 Ok((bytes, _)) => bytes,

@@ -3,51 +3,77 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use latput_trial::Traffic;
+use latput_trial::{Traffic, Workload};
 use latput_units::{CpuSet, Nanos};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::Window;
+use crate::crr;
+use crate::datagrams;
+use crate::descriptors;
 use crate::door::{Door, Guest};
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::Key;
 use crate::limits;
-use crate::meter::{Meter, Usage};
+use crate::meter::Meter;
 use crate::outcome::ReceiverOutcome;
-use crate::rr;
+use crate::ping;
+use crate::progress::Progress;
+use crate::rpc;
+use crate::rr::{self, Tally};
+use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
-use crate::supervise::{Link, supervise};
+use crate::supervise::{Link, Run, supervise};
 use crate::udp;
+use crate::udp_rr;
 
 /// How long after its window the reflector waits for the generator to close.
 const GRACE: Nanos = Nanos::from_s(1);
+/// Connections that the kernel completes before we accept them; it allows as many as the sysctl
+/// net.core.somaxconn says (4096 by default).
+const BACKLOG: i32 = 4096;
 
-/// Answers requests and receives bulk. It listens from [`Reflector::open`] until it is dropped, and
-/// talks only to connections that showed the run's key.
+/// Answers requests, receives bulk and sends it. It listens from [`Reflector::open`] until it is
+/// dropped, and talks only to connections that showed the run's key.
 #[derive(Debug)]
 pub struct Reflector {
     door: Door,
+    key: Key,
     datagrams: Option<UdpSocket>,
-    traffic: Traffic,
+    workload: Workload,
+    threads: usize,
     cpus: CpuSet,
 }
 
 impl Reflector {
-    /// Opens the data port at `bind` (port 0: any free one) for the generator of `traffic`; the traffic
-    /// thread will be held to `cpus`, if there are any.
-    pub fn open(bind: SocketAddr, key: Key, traffic: Traffic, cpus: CpuSet) -> Result<Self, Error> {
-        limits::check(&traffic)?;
+    /// Opens the data port at `bind` (port 0: any free one) for the generator of `workload`. `cpus` are
+    /// this host's, if it has not all of them; the threads are held to those of them that the workload
+    /// names.
+    pub fn open(
+        bind: SocketAddr,
+        key: Key,
+        workload: &Workload,
+        cpus: CpuSet,
+    ) -> Result<Self, Error> {
+        limits::check(workload)?;
+        let traffic = workload.traffic;
+        let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
+        let threads = limits::threads(&traffic);
+        let connections = limits::connections(&traffic);
+        descriptors::provide(limits::descriptors(&traffic), threads)?;
         let (listener, datagrams) = match traffic {
-            Traffic::UdpStream { .. } => {
-                let (listener, datagrams) = bind_both(bind)?;
+            Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => {
+                let (listener, datagrams) = listen_on_both(bind, workload)?;
                 (listener, Some(datagrams))
             }
-            _ => (TcpListener::bind(bind).map_err(|source| not_bound(bind, source))?, None),
+            _ => (listen(bind, workload)?, None),
         };
-        let door = Door::open(listener, key, limits::connections(&traffic))?;
-        Ok(Self { door, datagrams, traffic, cpus })
+        let hands_over = matches!(traffic, Traffic::TcpCrr { .. });
+        let door = Door::open(listener, key.clone(), connections, hands_over)?;
+        Ok(Self { door, key, datagrams, workload: workload.clone(), threads, cpus })
     }
 
     /// The port that the generator connects to.
@@ -61,34 +87,56 @@ impl Reflector {
     }
 
     /// Takes part in the traffic until the generator ends it, and counts what came in `window`.
-    pub fn run(self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
+    pub fn run(mut self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
         self.door.wait_full(Nanos::ZERO)?;
-        let guests = self.door.take_guests();
-        let Guest { peer, hello, .. } = *guests.first().expect("a full door let in at least one");
-        let sockets: Vec<TcpStream> = guests.into_iter().map(|guest| guest.socket).collect();
-        let link = Link::new(&sockets, peer, window);
+        let (sockets, hellos, peer) = in_order(self.door.take_guests())?;
+        let datagrams = match self.datagrams.take() {
+            Some(reserved) => {
+                datagrams::direct(reserved, &sockets, &hellos, &self.workload.sockets)?
+            }
+            None => Vec::new(),
+        };
+        let progress = Progress::new(self.threads);
+        let run = Run::new(&sockets, peer, window, false, self.workload.count, progress);
         let deadline = window.end() + GRACE;
-        let work = || self.receive(&link, &hello);
-        let (received, usage) = supervise(&self.cpus, &link, deadline, stop, work)?;
-        // Of datagrams, all may be lost; on TCP that is no measurement.
-        if received.received_bytes == 0 && received.datagrams.is_none() {
+        let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
+        let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
+        let work = |link: &Link<'_>| {
+            let flows = flows.get(link.places.clone()).unwrap_or(&[]);
+            self.take_part(link, &hellos[link.places.clone()], flows)
+        };
+        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
+        let mut parts = parts.into_iter();
+        let mut outcome = parts.next().expect("there is at least one thread");
+        parts.for_each(|part| outcome.merge(part));
+        // Of datagrams, all may be lost, an open loop may have nothing due, and echo requests go to the
+        // kernel; else it is no measurement.
+        let may_be_silent = limits::may_be_silent(&self.workload.traffic);
+        if outcome.received_bytes + outcome.sent_bytes == 0 && !may_be_silent {
             return Err(Error::Stalled { peer });
         }
         Ok(ReceiverOutcome {
-            window: window.length(),
-            retransmits: usage.retransmits.filter(|_| received.datagrams.is_none()),
-            cpu: usage.cpu,
+            window: run.window_length(),
+            retransmits: outcome
+                .retransmits
+                .filter(|_| limits::keeps_connections(&self.workload.traffic)),
             wrong_keys: self.door.wrong_keys(),
-            ..received
+            ..outcome
         })
     }
 
-    fn receive(&self, link: &Link<'_>, hello: &Hello) -> Result<(ReceiverOutcome, Usage), Error> {
+    /// One thread's share of the traffic; `hellos` are what its connections said first, `flows` its
+    /// flows of datagrams.
+    fn take_part(
+        &self,
+        link: &Link<'_>,
+        hellos: &[Hello],
+        flows: &[udp::Flow<'_>],
+    ) -> Result<ReceiverOutcome, Error> {
         let mut meter = Meter::following(link);
         let mut outcome = ReceiverOutcome::default();
-        match self.traffic {
+        match self.workload.traffic {
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
-                prepare(link, nodelay)?;
                 let side = rr::Side {
                     incoming: limits::size(request_bytes),
                     outgoing: limits::size(response_bytes),
@@ -96,43 +144,102 @@ impl Reflector {
                     separate: nodelay,
                     leads: false,
                 };
-                let tally = rr::run(link, &side, &mut meter)?;
-                outcome.received_bytes = tally.received_bytes;
-                outcome.requests = Some(tally.messages);
+                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
             }
-            Traffic::TcpBulk { .. } => {
-                prepare(link, false)?;
-                outcome.received_bytes = stream::receive_all(link, &mut meter)?;
+            Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
+                let exchange =
+                    crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
+                let (listener, wrong_keys) = (self.door.listener(), self.door.wrong_keys_count());
+                let guard = crr::Guard { listener, key: &self.key, wrong_keys };
+                outcome = exchanged(&crr::serve(link, &exchange, guard, &mut meter)?);
             }
-            Traffic::UdpStream { datagram_bytes, rate: Some(rate), .. } => {
-                prepare(link, true)?;
-                let socket = self.datagrams.as_ref().expect("opened for datagram traffic");
-                // From here on the kernel takes datagrams only from whom the key was shown by.
-                socket::prepare_datagrams(socket)?;
-                socket.connect(SocketAddr::new(link.peer.ip(), hello.udp_port)).map_err(
-                    |source| Error::io("direct the UDP socket to the generator", source),
-                )?;
-                let flow = udp::Flow { datagram: datagram_bytes, rate, tag: hello.tag };
-                let received = udp::receive(link, socket, &flow, &mut meter)?;
+            Traffic::Fetch { object_bytes, .. } => {
+                let side = rr::Side {
+                    incoming: rr::FETCH_BYTES,
+                    outgoing: limits::size(object_bytes),
+                    in_flight: 1,
+                    separate: true,
+                    leads: false,
+                };
+                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
+            }
+            Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
+                let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
+                let seed = hellos.first().map_or(0, |hello| hello.tag.into());
+                outcome = exchanged(&rpc::serve(link, &reads, seed, &mut meter)?);
+            }
+            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+                let message = limits::size(message_bytes);
+                let bulk = stream::Bulk { direction, message, rate };
+                let moved = stream::run(link, &bulk, &mut meter)?;
+                outcome.sent_bytes = moved.sent;
+                outcome.received_bytes = moved.received;
+            }
+            Traffic::UdpStream { datagram_bytes, segmentation, .. } => {
+                let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
+                let received = udp::receive(link, flows, &stream, &mut meter)?;
                 outcome.received_bytes = received.received * datagram_bytes.get();
                 outcome.datagrams = Some(received);
             }
-            _ => unreachable!("refused by `limits::check`"),
+            Traffic::UdpRr { .. } => {
+                let share =
+                    Share { thread: 0, connections: flows.len(), of: flows.len(), generator: None };
+                let exchange = udp_rr::Exchange::of(&self.workload.traffic, share)
+                    .expect("this traffic is one");
+                outcome = udp_rr::answer(link, flows, &exchange, &mut meter)?;
+            }
+            Traffic::Ping { .. } => ping::wait(link, &mut meter)?,
         }
-        Ok((outcome, meter.finish()))
+        Ok(outcome.with_usage(meter.finish()))
     }
 }
 
+/// The figures of requests and responses.
+fn exchanged(tally: &Tally) -> ReceiverOutcome {
+    ReceiverOutcome {
+        sent_bytes: tally.sent_bytes,
+        received_bytes: tally.received_bytes,
+        requests: Some(tally.messages),
+        ..ReceiverOutcome::default()
+    }
+}
+
+/// The connections as the generator numbered them, which is what its threads are divided by.
+fn in_order(mut guests: Vec<Guest>) -> Result<(Vec<TcpStream>, Vec<Hello>, SocketAddr), Error> {
+    guests.sort_by_key(|guest| guest.hello.connection);
+    let peer = guests.first().expect("a full door let in at least one").peer;
+    if !(0..).zip(&guests).all(|(idx, guest)| guest.hello.connection == idx) {
+        return Err(Error::MixedConnections { peer });
+    }
+    let (sockets, hellos) = guests.into_iter().map(|guest| (guest.socket, guest.hello)).unzip();
+    Ok((sockets, hellos, peer))
+}
+
+/// Listens on `bind` with the options that what is accepted inherits.
+fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
+    let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
+        .map_err(|source| Error::io("open a TCP socket", source))?;
+    socket::prepare(&socket, limits::nodelay(&workload.traffic))?;
+    socket::apply(&socket, &workload.sockets)?;
+    socket
+        .set_reuse_address(true)
+        .and_then(|()| socket.bind(&bind.into()))
+        .and_then(|()| socket.listen(BACKLOG))
+        .map_err(|source| not_bound(bind, source))?;
+    Ok(socket.into())
+}
+
 /// A TCP and a UDP socket on the same port.
-fn bind_both(bind: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
+fn listen_on_both(
+    bind: SocketAddr,
+    workload: &Workload,
+) -> Result<(TcpListener, UdpSocket), Error> {
     /// A free TCP port whose number is taken on UDP is rare; so many in a row are a misconfiguration.
     const ATTEMPTS: usize = 16;
     let mut attempt = 1;
     loop {
-        let bound = TcpListener::bind(bind).and_then(|listener| {
-            let socket = UdpSocket::bind(listener.local_addr()?)?;
-            Ok((listener, socket))
-        });
+        let listener = listen(bind, workload)?;
+        let bound = listener.local_addr().and_then(socket::bind_datagrams);
         match bound {
             Err(source)
                 if source.kind() == io::ErrorKind::AddrInUse
@@ -141,7 +248,8 @@ fn bind_both(bind: SocketAddr) -> Result<(TcpListener, UdpSocket), Error> {
             {
                 attempt += 1;
             }
-            bound => return bound.map_err(|source| not_bound(bind, source)),
+            Err(source) => return Err(not_bound(bind, source)),
+            Ok(socket) => return Ok((listener, socket)),
         }
     }
 }
@@ -152,8 +260,4 @@ fn not_bound(address: SocketAddr, source: io::Error) -> Error {
         io::ErrorKind::AddrNotAvailable => Error::AddressNotHere { address },
         _ => Error::io("listen on the data port", source),
     }
-}
-
-fn prepare(link: &Link<'_>, nodelay: bool) -> Result<(), Error> {
-    link.sockets.iter().try_for_each(|socket| socket::prepare(socket, nodelay))
 }

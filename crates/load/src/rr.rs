@@ -1,4 +1,4 @@
-//! Request and response on TCP: the loop of both ends.
+//! Request and response on TCP, and objects that are fetched: the loop of both ends.
 //!
 //! Both ends do the same thing: read as many bytes as there are, count the messages that they complete,
 //! answer each with one message. The generator starts with its messages in flight and measures; the
@@ -17,8 +17,12 @@ use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::supervise::Link;
 
+/// Size of a request to `fetch` an object, about that of a small HTTP GET.
+pub(crate) const FETCH_BYTES: usize = 128;
 /// Messages handed to the kernel in one system call at most.
 const SEND_BATCH: usize = 64;
+/// Of a larger message, so much is handed to the kernel at once.
+const CHUNK_BYTES: usize = 1 << 20;
 /// Largest read.
 const READ_BYTES: usize = 128 * 1024;
 /// What a small segment occupies in a receive buffer beside its payload (`skb->truesize`), rounded up.
@@ -66,7 +70,9 @@ impl Side {
     /// in flight the peer is always reading, and few small ones fit its receive buffer.
     fn never_fills_buffers(&self) -> bool {
         let largest = self.incoming.max(self.outgoing) + SEGMENT_OVERHEAD;
-        self.in_flight == 1 || largest.saturating_mul(self.in_flight as usize) <= ALWAYS_BUFFERED
+        let in_one_send = self.outgoing <= CHUNK_BYTES;
+        in_one_send && self.in_flight == 1
+            || largest.saturating_mul(self.in_flight as usize) <= ALWAYS_BUFFERED
     }
 
     /// `MSG_EOR` keeps the kernel from appending the next message to this one's segment, also when it
@@ -127,7 +133,7 @@ impl InFlight {
 impl Tally {
     /// Counts one read.
     #[inline]
-    fn received(&mut self, phase: Phase, bytes: usize, messages: u32) {
+    pub(crate) fn received(&mut self, phase: Phase, bytes: usize, messages: u32) {
         if phase == Phase::Window {
             self.received_bytes += bytes as u64;
             self.messages += u64::from(messages);
@@ -136,7 +142,7 @@ impl Tally {
 
     /// Counts one or more sends.
     #[inline]
-    fn sent(&mut self, phase: Phase, bytes: usize) {
+    pub(crate) fn sent(&mut self, phase: Phase, bytes: usize) {
         if phase == Phase::Window {
             self.sent_bytes += bytes as u64;
         }
@@ -173,7 +179,8 @@ mod tests {
     fn only_exchanges_that_cannot_fill_both_buffers_block() {
         check_blocking(1, 1, 1, true);
         check_blocking(1, 1, 17, true);
-        check_blocking(1 << 24, 1 << 24, 1, true);
+        check_blocking(1 << 24, 1 << 20, 1, true);
+        check_blocking(1, 1 << 40, 1, false);
         check_blocking(32 * 1024, 32 * 1024, 7, false);
         check_blocking(1, 1, 1000, false);
         check_blocking(1, 65_536, 2, false);

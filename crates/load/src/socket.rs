@@ -1,19 +1,20 @@
 //! The socket options and calls that neither `std`, `socket2` nor `rustix` has.
 #![allow(
     unsafe_code,
-    reason = "TCP_INFO, SO_MEMINFO, IP_MTU_DISCOVER and recvmmsg(2) have no safe wrapper"
+    reason = "TCP_INFO, SO_MEMINFO, IP_MTU_DISCOVER and UDP_SEGMENT have no safe wrapper"
 )]
 
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::net::{TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
-use std::ptr::null_mut;
+use std::mem::size_of;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use libc::{c_int, c_uint, iovec, mmsghdr, socklen_t};
+use latput_trial::SocketOptions;
+use latput_units::Bytes;
+use libc::{c_int, socklen_t};
 use rustix::io::Errno;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::error::Error;
 
@@ -28,7 +29,7 @@ const SO_MEMINFO: c_int = 55;
 
 /// Sets what every data connection has: prompt small segments if wanted, and an end to waiting when
 /// the other host vanishes without a word.
-pub(crate) fn prepare(socket: &TcpStream, nodelay: bool) -> Result<(), Error> {
+pub(crate) fn prepare(socket: &impl AsFd, nodelay: bool) -> Result<(), Error> {
     let keepalive = TcpKeepalive::new()
         .with_time(UNACKNOWLEDGED)
         .with_interval(Duration::from_secs(1))
@@ -39,6 +40,81 @@ pub(crate) fn prepare(socket: &TcpStream, nodelay: bool) -> Result<(), Error> {
         .and_then(|()| options.set_tcp_user_timeout(Some(UNACKNOWLEDGED)))
         .and_then(|()| options.set_tcp_keepalive(&keepalive))
         .map_err(|source| Error::io("set the options of a TCP connection", source))
+}
+
+/// Sets what the workload asks of its sockets: before they connect or listen, since the window that TCP
+/// announces follows from the receive buffer. What is accepted inherits it.
+pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), Error> {
+    let fd = socket.as_fd();
+    if let Some(asked) = options.send_buffer {
+        let names = ("SO_SNDBUF", "net.core.wmem_max");
+        buffer(fd, asked, (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), names)?;
+    }
+    if let Some(asked) = options.receive_buffer {
+        let names = ("SO_RCVBUF", "net.core.rmem_max");
+        buffer(fd, asked, (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), names)?;
+    }
+    if let Some(name) = &options.congestion {
+        congestion(fd, name)?;
+    }
+    if let Some(time) = options.busy_poll {
+        let micros = c_int::try_from(time.as_ns().div_ceil(1000)).unwrap_or(c_int::MAX);
+        let otherwise = ", or raise the sysctl net.core.busy_read to as much";
+        set_permitted(fd, libc::SO_BUSY_POLL, micros, ("SO_BUSY_POLL", otherwise))?;
+    }
+    if options.prefer_busy_poll {
+        let option = libc::SO_PREFER_BUSY_POLL;
+        set_permitted(fd, option, 1, ("SO_PREFER_BUSY_POLL", ""))?;
+    }
+    Ok(())
+}
+
+/// The kernel cuts what is over its limit without a word, and doubles what it grants (socket(7)).
+fn buffer(
+    fd: BorrowedFd<'_>,
+    asked: Bytes,
+    (forced, plain): (c_int, c_int),
+    (option, sysctl): (&'static str, &'static str),
+) -> Result<(), Error> {
+    let failed = |source| Error::io("set the size of a socket's buffers", source);
+    let bytes = c_int::try_from(asked.get()).unwrap_or(c_int::MAX);
+    let raw = fd.as_raw_fd();
+    write_option(raw, libc::SOL_SOCKET, forced, bytes)
+        .or_else(|_| write_option(raw, libc::SOL_SOCKET, plain, bytes))
+        .map_err(failed)?;
+    let granted = read_words::<1>(raw, libc::SOL_SOCKET, plain, 0).unwrap_or(u64::MAX) / 2;
+    if granted < asked.get() {
+        return Err(Error::BufferTooLarge { option, asked, granted: Bytes::new(granted), sysctl });
+    }
+    Ok(())
+}
+
+fn congestion(fd: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
+    match rustix::net::sockopt::set_tcp_congestion(fd, name) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT | Errno::INVAL) => {
+            Err(Error::NoCongestionControl { name: name.to_owned() })
+        }
+        Err(Errno::PERM) => Err(Error::OptionPermission {
+            option: "this TCP congestion control",
+            otherwise: ", or add it to the sysctl net.ipv4.tcp_allowed_congestion_control",
+        }),
+        Err(errno) => Err(Error::io("set a socket's congestion control", errno)),
+    }
+}
+
+fn set_permitted(
+    fd: BorrowedFd<'_>,
+    option: c_int,
+    value: c_int,
+    (name, otherwise): (&'static str, &'static str),
+) -> Result<(), Error> {
+    let set = write_option(fd.as_raw_fd(), libc::SOL_SOCKET, option, value);
+    set.map_err(|source| match Errno::from_io_error(&source) {
+        Some(Errno::PERM) => Error::OptionPermission { option: name, otherwise },
+        Some(Errno::NOPROTOOPT) => Error::NoOption { option: name },
+        _ => Error::io("set a socket's busy polling", source),
+    })
 }
 
 /// Sets what a datagram socket has: large buffers, calls that come back, and no fragmentation, so that
@@ -58,6 +134,26 @@ pub(crate) fn prepare_datagrams(socket: &UdpSocket) -> Result<(), Error> {
         (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
     };
     write_option(socket.as_raw_fd(), level, name, value).map_err(failed)
+}
+
+/// A UDP socket at `address` that shares the port with its siblings of this process and user: each is
+/// then connected to its own peer, so that the kernel sorts the flows.
+pub(crate) fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Lets the kernel cut each send into datagrams of `bytes` (`UDP_SEGMENT`, Linux 4.18); whether it can.
+pub(crate) fn segment_sends(socket: &UdpSocket, bytes: u16) -> bool {
+    let (level, name) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+    write_option(socket.as_raw_fd(), level, name, bytes.into()).is_ok()
+}
+
+/// Lets the kernel join datagrams of one flow and size on receipt (`UDP_GRO`, Linux 5.0); whether it can.
+pub(crate) fn join_receipts(socket: &UdpSocket) -> bool {
+    write_option(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
 
 /// Segments that this end of the connection sent again since it was opened; `None` where the kernel
@@ -97,92 +193,11 @@ fn write_option(socket: RawFd, level: c_int, name: c_int, value: c_int) -> io::R
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Datagrams that go to or come from the kernel in one system call.
-pub(crate) struct Batch {
-    payload: Box<[u8]>,
-    slot_bytes: usize,
-    lengths: Box<[usize]>,
-    vectors: Box<[iovec]>,
-    headers: Box<[mmsghdr]>,
-}
-
-impl Batch {
-    /// Room for `slots` datagrams of `slot_bytes`.
-    pub(crate) fn new(slots: usize, slot_bytes: usize) -> Self {
-        let vector = iovec { iov_base: null_mut(), iov_len: slot_bytes };
-        // SAFETY: an mmsghdr is integers and pointers, for which zero (null, length 0) is valid.
-        let header: mmsghdr = unsafe { zeroed() };
-        Self {
-            payload: vec![0; slots * slot_bytes].into(),
-            slot_bytes,
-            lengths: vec![0; slots].into(),
-            vectors: vec![vector; slots].into(),
-            headers: vec![header; slots].into(),
-        }
-    }
-
-    /// The bytes of slot `idx`, to be sent.
-    pub(crate) fn slot_mut(&mut self, idx: usize) -> &mut [u8] {
-        &mut self.payload[idx * self.slot_bytes..][..self.slot_bytes]
-    }
-
-    /// The datagram that was last received into slot `idx`; cut to the slot if it was longer.
-    pub(crate) fn received(&self, idx: usize) -> &[u8] {
-        &self.payload[idx * self.slot_bytes..][..self.lengths[idx].min(self.slot_bytes)]
-    }
-
-    /// Sends the first `count` slots; returns how many the kernel took.
-    pub(crate) fn send(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
-        let (headers, count) = self.headers(count);
-        // SAFETY: each header names one vector, and each vector a slot of `payload`, all owned by
-        // `self`, which stays borrowed until the call returns.
-        let sent =
-            unsafe { libc::sendmmsg(socket.as_raw_fd(), headers, count, libc::MSG_NOSIGNAL as _) };
-        completed(sent)
-    }
-
-    /// Waits for a datagram and takes those that are there, up to the number of slots; returns how many.
-    pub(crate) fn receive(&mut self, socket: &UdpSocket) -> Result<usize, Errno> {
-        let (headers, count) = self.headers(self.lengths.len());
-        // SAFETY: as in `send`; the kernel writes at most `iov_len` bytes to each slot, and no address
-        // or control data since the headers have no room for them.
-        let received = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers,
-                count,
-                libc::MSG_WAITFORONE as _,
-                null_mut(),
-            )
-        };
-        let received = completed(received)?;
-        for (length, header) in self.lengths.iter_mut().zip(&self.headers[..received]) {
-            *length = header.msg_len as usize;
-        }
-        Ok(received)
-    }
-
-    /// Points the first `count` headers at their slots.
-    fn headers(&mut self, count: usize) -> (*mut mmsghdr, c_uint) {
-        let slots = self.payload.chunks_exact_mut(self.slot_bytes).take(count);
-        for ((slot, vector), header) in slots.zip(&mut self.vectors).zip(&mut self.headers) {
-            vector.iov_base = slot.as_mut_ptr().cast();
-            header.msg_hdr.msg_iov = vector;
-            header.msg_hdr.msg_iovlen = 1;
-        }
-        let count = count.min(self.headers.len());
-        (self.headers.as_mut_ptr(), c_uint::try_from(count).expect("a batch has few slots"))
-    }
-}
-
-fn completed(answer: c_int) -> Result<usize, Errno> {
-    usize::try_from(answer)
-        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
+
+    use latput_units::Nanos;
 
     use super::*;
 
@@ -196,6 +211,38 @@ mod tests {
     }
 
     #[test]
+    fn options_are_set_or_refused_by_name() {
+        let socket = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let buffers = SocketOptions {
+            send_buffer: Some(Bytes::new(100_000)),
+            receive_buffer: Some(Bytes::new(65_536)),
+            congestion: Some("reno".to_owned()),
+            ..SocketOptions::default()
+        };
+        let listener = socket();
+        apply(&listener, &buffers).unwrap();
+        let options = SockRef::from(&listener);
+        assert_eq!(options.send_buffer_size().unwrap(), 200_000);
+        assert_eq!(options.recv_buffer_size().unwrap(), 131_072);
+        let unknown =
+            SocketOptions { congestion: Some("nosuch".to_owned()), ..SocketOptions::default() };
+        let error = apply(&socket(), &unknown).unwrap_err();
+        assert!(matches!(error, Error::NoCongestionControl { .. }), "{error}");
+        let polls = SocketOptions {
+            busy_poll: Some(Nanos::from_us(50)),
+            prefer_busy_poll: true,
+            ..SocketOptions::default()
+        };
+        match apply(&socket(), &polls) {
+            Ok(()) => {}
+            Err(error) => assert!(
+                matches!(error, Error::OptionPermission { .. } | Error::NoOption { .. }),
+                "{error}"
+            ),
+        }
+    }
+
+    #[test]
     fn a_word_that_the_kernel_does_not_return_is_absent() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVBUF);
@@ -205,34 +252,11 @@ mod tests {
     }
 
     #[test]
-    fn batches_carry_datagrams_and_the_kernel_counts_those_it_drops() {
-        let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        sender.connect(receiver.local_addr().unwrap()).unwrap();
-        receiver.set_read_timeout(Some(DATAGRAM_WAIT)).unwrap();
-        let mut outgoing = Batch::new(3, 4);
-        for idx in 0..3 {
-            outgoing.slot_mut(idx).fill(u8::try_from(idx).unwrap());
-        }
-        assert_eq!(outgoing.send(&sender, 3), Ok(3));
-        let mut incoming = Batch::new(8, 3);
-        assert_eq!(incoming.receive(&receiver), Ok(3));
-        assert_eq!(incoming.received(1), [1, 1, 1], "longer than its slot");
-        assert_eq!(incoming.receive(&receiver), Err(Errno::AGAIN));
-
-        assert_eq!(dropped_datagrams(&receiver), Some(0));
-        SockRef::from(&receiver).set_recv_buffer_size(1).unwrap();
-        let mut large = Batch::new(32, 4096);
-        assert_eq!(large.send(&sender, 32), Ok(32));
-        assert!(dropped_datagrams(&receiver) > Some(0));
-    }
-
-    #[test]
     fn a_datagram_larger_than_the_mtu_is_refused() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         prepare_datagrams(&socket).unwrap();
         socket.connect(socket.local_addr().unwrap()).unwrap();
         // Loopback's MTU is 65536: with its headers this is one byte too long for it in every case.
-        assert_eq!(Batch::new(1, 65_508).send(&socket, 1), Err(Errno::MSGSIZE));
+        assert_eq!(socket.send(&vec![0; 65_508]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
     }
 }

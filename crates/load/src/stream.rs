@@ -1,102 +1,226 @@
-//! Bulk on TCP: the sender sends without pause, the receiver counts what it got.
+//! Bulk on TCP, either way or both: senders send without pause or at a rate, receivers count what they
+//! got.
+
+mod pace;
 
 use std::net::TcpStream;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use latput_trial::Direction;
+use latput_units::BitsPerSecond;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use self::pace::Pace;
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
+use crate::poll::{self, Poll};
 use crate::supervise::Link;
+use crate::udp::sharpen_sleep;
 
 /// Size of a read: four of the default sends, and still inside a core's second-level cache.
 const READ_BYTES: usize = 128 * 1024;
-/// Events taken from the kernel at once.
-const EVENTS: usize = 256;
 
-/// Sends messages of `message_bytes` until the meter says that it is over. Returns the bytes that the
-/// kernel took in the window.
-pub(crate) fn send_all(
-    link: &Link<'_>,
-    message_bytes: usize,
-    meter: &mut Meter<'_>,
-) -> Result<u64, Error> {
-    let message = vec![0_u8; message_bytes];
-    pump(link, EventFlags::OUT, meter, |socket, nonblocking| {
-        let flags = if nonblocking { SendFlags::DONTWAIT } else { SendFlags::empty() };
-        send(socket, &message, flags | SendFlags::NOSIGNAL)
-    })
+/// What flows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bulk {
+    pub(crate) direction: Direction,
+    /// Size of one send.
+    pub(crate) message: usize,
+    /// Payload rate over all connections that send one way.
+    pub(crate) rate: Option<BitsPerSecond>,
 }
 
-/// Receives until the other end closes. Returns the bytes that came in the window.
-pub(crate) fn receive_all(link: &Link<'_>, meter: &mut Meter<'_>) -> Result<u64, Error> {
-    let mut buffer = vec![0_u8; READ_BYTES];
-    pump(link, EventFlags::IN, meter, |socket, nonblocking| {
-        let flags = if nonblocking { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
-        recv(socket, &mut buffer[..], flags).map(|(bytes, _)| bytes)
-    })
+/// Payload that went through one thread in the window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Transferred {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
-/// Calls `transfer` on the connections for as long as there is traffic: blocking on a single one, else
-/// on those that are ready.
-fn pump(
+/// Moves bulk on this thread's connections until the meter says that it is over, or the other end
+/// closes. The first half of the connections of both directions leads to the system under test.
+pub(crate) fn run(
     link: &Link<'_>,
-    ready: EventFlags,
+    bulk: &Bulk,
     meter: &mut Meter<'_>,
-    mut transfer: impl FnMut(&TcpStream, bool) -> Result<usize, Errno>,
-) -> Result<u64, Error> {
-    let mut total = 0;
-    // `Some` ends the traffic.
-    let mut once = |socket: &TcpStream, nonblocking: bool| -> Option<Result<(), Error>> {
-        let bytes = match transfer(socket, nonblocking) {
-            Ok(0) => return Some(link.closed(None)),
-            Ok(bytes) => bytes,
-            Err(Errno::INTR | Errno::AGAIN) => return None,
-            Err(errno) => return Some(link.closed(Some(errno))),
-        };
-        match meter.phase(now()) {
-            Phase::Window => total += bytes as u64,
-            Phase::WarmUp | Phase::CoolDown => {}
-            Phase::Over => return Some(Ok(())),
+) -> Result<Transferred, Error> {
+    let half = link.run.sockets.len() / 2;
+    let sends = |place: usize| match bulk.direction {
+        Direction::ToSut => link.run.leads,
+        Direction::FromSut => !link.run.leads,
+        Direction::Both => (place < half) == link.run.leads,
+    };
+    let senders = link.places.clone().filter(|place| sends(*place)).count();
+    let all_senders = (0..link.run.sockets.len()).filter(|place| sends(*place)).count();
+    let pace = bulk.rate.filter(|_| senders > 0).map(|rate| {
+        sharpen_sleep();
+        let share = senders as f64 / all_senders as f64;
+        Pace::new(rate, share, bulk.message, now())
+    });
+    let mut mover = Mover {
+        link,
+        meter,
+        message: vec![0; if senders > 0 { bulk.message } else { 0 }],
+        buffer: vec![0; if senders < link.sockets.len() { READ_BYTES } else { 0 }],
+        unit: bulk.message as u64,
+        part_of_unit: 0,
+        moved: Transferred::default(),
+    };
+    let end = match (link.sockets, pace) {
+        ([socket], None) => mover.without_pause(socket, senders == 1),
+        (sockets, pace) => {
+            let roles: Vec<bool> = link.places.clone().map(sends).collect();
+            mover.take_turns(sockets, &roles, pace)?
         }
-        None
     };
-    let end = match link.sockets {
-        [socket] => loop {
-            if let Some(end) = once(socket, false) {
-                break end;
-            }
-        },
-        sockets => take_turns(sockets, ready, |socket| once(socket, true))?,
-    };
-    end.map(|()| total)
-}
-
-fn take_turns<T>(
-    sockets: &[TcpStream],
-    ready: EventFlags,
-    mut once: impl FnMut(&TcpStream) -> Option<T>,
-) -> Result<T, Error> {
-    let poll = epoll::create(CreateFlags::CLOEXEC)
-        .map_err(|errno| Error::io("create an epoll instance", errno))?;
-    for (idx, socket) in (0..).zip(sockets) {
-        epoll::add(&poll, socket, EventData::new_u64(idx), ready)
-            .map_err(|errno| Error::io("watch a connection with epoll", errno))?;
+    match end {
+        End::Over => Ok(mover.moved),
+        End::Closed(errno) => link.closed(errno).map(|()| mover.moved),
     }
-    let mut events = Vec::with_capacity(EVENTS);
-    loop {
-        match epoll::wait(&poll, spare_capacity(&mut events), None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::io("wait for events on connections", errno)),
-        }
-        for event in events.drain(..) {
-            let idx = usize::try_from(event.data.u64()).expect("an index we gave to epoll");
-            if let Some(end) = once(&sockets[idx]) {
-                return Ok(end);
+}
+
+/// One thread's work.
+struct Mover<'a, 'm> {
+    link: &'a Link<'a>,
+    meter: &'a mut Meter<'m>,
+    message: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Bytes of a unit that is counted, and those of the next one so far.
+    unit: u64,
+    part_of_unit: u64,
+    moved: Transferred,
+}
+
+/// Why the traffic ended.
+enum End {
+    Over,
+    Closed(Option<Errno>),
+}
+
+impl Mover<'_, '_> {
+    /// One connection: blocking calls.
+    fn without_pause(&mut self, socket: &TcpStream, sends: bool) -> End {
+        loop {
+            let end = if sends {
+                self.send(socket, usize::MAX, SendFlags::empty()).map(drop)
+            } else {
+                self.receive(socket, RecvFlags::empty())
+            };
+            if let Err(end) = end {
+                return end;
             }
         }
+    }
+
+    /// Many connections, or a pace: one send or read on each that is ready.
+    fn take_turns(
+        &mut self,
+        sockets: &[TcpStream],
+        sends: &[bool],
+        mut pace: Option<Pace>,
+    ) -> Result<End, Error> {
+        let poll = Poll::new()?;
+        for (idx, socket) in sockets.iter().enumerate() {
+            let flags = match (sends[idx], &pace) {
+                (true, None) => EventFlags::OUT,
+                (true, Some(_)) => EventFlags::RDHUP, // sent to when it is due, whatever is ready
+                (false, _) => EventFlags::IN,
+            };
+            poll.add(socket, idx, flags)?;
+        }
+        let senders: Vec<&TcpStream> =
+            sockets.iter().zip(sends).filter(|(_, sends)| **sends).map(|(it, _)| it).collect();
+        let mut events = poll::events();
+        let mut next = 0;
+        loop {
+            let until = match pace.as_mut().map(|pace| self.send_due(pace, &senders, &mut next)) {
+                Some(Err(end)) => return Ok(end),
+                Some(Ok(())) => pace.as_ref().map(Pace::next_due),
+                None => None,
+            };
+            poll.wait(&mut events, until)?;
+            for event in &events {
+                let idx = poll::id(event);
+                let turn = if sends[idx] && pace.is_some() {
+                    return Ok(End::Closed(None)); // nothing but its end is reported of it
+                } else if sends[idx] {
+                    self.send(&sockets[idx], usize::MAX, SendFlags::DONTWAIT).map(drop)
+                } else {
+                    self.receive(&sockets[idx], RecvFlags::DONTWAIT)
+                };
+                if let Err(end) = turn {
+                    return Ok(end);
+                }
+            }
+        }
+    }
+
+    /// Sends what is due, to the connections in turn.
+    fn send_due(
+        &mut self,
+        pace: &mut Pace,
+        senders: &[&TcpStream],
+        next: &mut usize,
+    ) -> Result<(), End> {
+        let now = now();
+        if self.meter.phase(now) == Phase::Over {
+            return Err(End::Over);
+        }
+        let mut full = 0;
+        while full < senders.len() {
+            let owed = pace.owed(now);
+            if owed == 0 {
+                return Ok(());
+            }
+            let socket = senders[*next % senders.len()];
+            *next += 1;
+            match self.send(socket, owed, SendFlags::DONTWAIT)? {
+                0 => full += 1,
+                sent => pace.sent(sent),
+            }
+        }
+        pace.held_up(now);
+        Ok(())
+    }
+
+    /// Sends a message, or `most` bytes of it; returns how many the kernel took.
+    #[inline]
+    fn send(&mut self, socket: &TcpStream, most: usize, flags: SendFlags) -> Result<usize, End> {
+        let message = &self.message[..self.message.len().min(most)];
+        match send(socket, message, flags | SendFlags::NOSIGNAL) {
+            Ok(bytes) => self.count(bytes, true).map(|()| bytes),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(0),
+            Err(errno) => Err(End::Closed(Some(errno))),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, socket: &TcpStream, flags: RecvFlags) -> Result<(), End> {
+        match recv(socket, &mut self.buffer[..], flags) {
+            Ok((0, _)) => Err(End::Closed(None)),
+            Ok((bytes, _)) => self.count(bytes, false),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(End::Closed(Some(errno))),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, bytes: usize, sent: bool) -> Result<(), End> {
+        let now = now();
+        match self.meter.phase(now) {
+            Phase::Over => return Err(End::Over),
+            Phase::WarmUp | Phase::CoolDown => return Ok(()),
+            Phase::Window => {}
+        }
+        let bytes = bytes as u64;
+        *(if sent { &mut self.moved.sent } else { &mut self.moved.received }) += bytes;
+        if self.link.run.leads {
+            self.part_of_unit += bytes;
+            self.meter.done(now, self.part_of_unit / self.unit);
+            self.part_of_unit %= self.unit;
+        }
+        Ok(())
     }
 }

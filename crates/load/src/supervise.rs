@@ -1,12 +1,14 @@
-//! One traffic thread, bound to its CPUs, and the watch over it.
+//! The traffic threads of one end, bound to its CPUs, and the watch over them.
 //!
-//! The hot loops have no timeouts and look at no flag: whatever has to end them (the stop flag, a
-//! deadline) shuts their sockets down, which wakes a blocked call at once and costs nothing until then.
+//! The hot loops on connections have no timeouts and look at no flag: whatever has to end them (the stop
+//! flag, a deadline, another thread's failure, the count that was asked for) shuts all sockets down,
+//! which wakes a blocked call at once and costs nothing until then.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
@@ -16,49 +18,124 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::clock::{Window, now};
 use crate::error::Error;
+use crate::progress::Progress;
 use crate::stop::Stop;
 
 /// How often the supervisor looks at the stop flag and the deadline.
 const TICK: Duration = Duration::from_millis(20);
+/// A thread that starts so much after its window, and so late in it, measured something else.
+const LATE: Nanos = Nanos::from_ms(100);
+const LATE_SHARE: u64 = 20;
 
 const RUNNING: u8 = 0;
 const AT_DEADLINE: u8 = 1;
 const STOPPED: u8 = 2;
+const COUNTED: u8 = 3;
+const FAILED: u8 = 4;
 
-/// The connections of one run, as its traffic thread sees them.
+/// One end's part of a trial: what its traffic threads share.
 #[derive(Debug)]
-pub(crate) struct Link<'a> {
+pub(crate) struct Run<'a> {
     pub(crate) sockets: &'a [TcpStream],
     pub(crate) peer: SocketAddr,
     pub(crate) window: Window,
+    /// Whether this end decides when the traffic is over.
+    pub(crate) leads: bool,
+    /// Units after which the window ends early.
+    pub(crate) goal: Option<u64>,
+    pub(crate) progress: Progress,
     ending: AtomicU8,
+    /// When the window ended early; `u64::MAX` if it did not.
+    ended_at_ns: AtomicU64,
 }
 
-impl<'a> Link<'a> {
-    pub(crate) fn new(sockets: &'a [TcpStream], peer: SocketAddr, window: Window) -> Self {
-        Self { sockets, peer, window, ending: AtomicU8::new(RUNNING) }
+impl<'a> Run<'a> {
+    /// The part of the end that decides when it is over, or the one that follows.
+    pub(crate) fn new(
+        sockets: &'a [TcpStream],
+        peer: SocketAddr,
+        window: Window,
+        leads: bool,
+        goal: Option<u64>,
+        progress: Progress,
+    ) -> Self {
+        let (ending, ended_at_ns) = (AtomicU8::new(RUNNING), AtomicU64::new(u64::MAX));
+        Self { sockets, peer, window, leads, goal, progress, ending, ended_at_ns }
     }
 
+    /// How long the window was, which `goal` may have cut short.
+    pub(crate) fn window_length(&self) -> Nanos {
+        let ended_at = Nanos::from_ns(self.ended_at_ns.load(Ordering::Relaxed));
+        ended_at.min(self.window.end()).saturating_sub(self.window.start())
+    }
+
+    /// Ends the traffic of every thread at `now`, for the goal is reached.
+    pub(crate) fn reached_goal(&self, now: Nanos) {
+        self.ended_at_ns.fetch_min(now.as_ns(), Ordering::Relaxed);
+        self.end(COUNTED);
+    }
+
+    /// The share of thread number `thread` of `threads`.
+    pub(crate) fn thread(&'a self, thread: usize, threads: usize) -> Link<'a> {
+        let place = |thread| self.sockets.len() * thread / threads;
+        let places = place(thread)..place(thread + 1);
+        let sockets = &self.sockets[places.clone()];
+        Link { run: self, thread, places, sockets, peer: self.peer, window: self.window }
+    }
+
+    /// The first reason to end is the one that counts.
+    fn end(&self, ending: u8) {
+        let order = Ordering::Relaxed;
+        if self.ending.compare_exchange(RUNNING, ending, order, order).is_ok() {
+            for socket in self.sockets {
+                // A socket that is closed already is what we want.
+                let _gone = socket.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+/// One traffic thread's share of a [`Run`].
+#[derive(Debug)]
+pub(crate) struct Link<'a> {
+    pub(crate) run: &'a Run<'a>,
+    /// Which thread it is, from 0.
+    pub(crate) thread: usize,
+    /// Its connections among all of the run.
+    pub(crate) places: Range<usize>,
+    pub(crate) sockets: &'a [TcpStream],
+    pub(crate) peer: SocketAddr,
+    pub(crate) window: Window,
+}
+
+impl Link<'_> {
     /// What it means that a connection ended with `errno` (or, without one, at its end of file):
-    /// nothing if it was our own doing or the window is over, else that the peer is gone.
+    /// nothing if it was our own doing, the window is over, or the leading end has reached its count;
+    /// else that the peer is gone.
     pub(crate) fn closed(&self, errno: Option<Errno>) -> Result<(), Error> {
-        match self.ending.load(Ordering::Relaxed) {
-            STOPPED => return Err(Error::Stopped),
-            AT_DEADLINE => return Ok(()),
+        match self.run.ending.load(Ordering::Relaxed) {
+            STOPPED | FAILED => return Err(Error::Stopped),
+            AT_DEADLINE | COUNTED => return Ok(()),
             _ => {}
         }
         match errno {
             None | Some(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT | Errno::CONNREFUSED) => {
-                match self.window.end().saturating_sub(now()) {
-                    Nanos::ZERO => Ok(()),
-                    before_end => Err(Error::PeerGone { peer: self.peer, before_end }),
+                let now = now();
+                let before_end = self.window.end().saturating_sub(now);
+                if before_end == Nanos::ZERO {
+                    return Ok(());
                 }
+                if !self.run.leads && self.run.goal.is_some() && now > self.window.start() {
+                    self.run.ended_at_ns.fetch_min(now.as_ns(), Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(Error::PeerGone { peer: self.peer, before_end })
             }
             Some(errno) => Err(Error::io("exchange data with the peer", errno)),
         }
     }
 
-    /// Whether the other end closed its first connection, on which nothing more is expected.
+    /// Whether the other end closed this thread's first connection, on which nothing more is expected.
     pub(crate) fn peer_closed(&self) -> bool {
         let Some(socket) = self.sockets.first() else { return false };
         match recv(socket, &mut [0_u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -67,48 +144,109 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Whether the traffic was told to end.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.ending.load(Ordering::Relaxed) != RUNNING
+    /// The window's first instant and its end, which the workload's count may have brought forward.
+    pub(crate) fn window_so_far(&self) -> (Nanos, Nanos) {
+        let start = self.window.start();
+        (start, start + self.run.window_length())
     }
 
-    fn end(&self, ending: u8) {
-        self.ending.store(ending, Ordering::Relaxed);
-        for socket in self.sockets {
-            // A socket that is closed already is what we want.
-            let _gone = socket.shutdown(Shutdown::Both);
-        }
+    /// Whether the traffic was told to end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.run.ending.load(Ordering::Relaxed) != RUNNING
     }
 }
 
-/// Runs `work` on a thread of its own, bound to `cpus`, and ends its connections when `stop` is raised
-/// or `deadline` passes.
+/// Runs `work` on `threads` threads bound to `cpus`, each with its share of the connections, and ends
+/// them all when `stop` is raised, `deadline` passes or one fails. Returns what each brought home.
 pub(crate) fn supervise<T: Send>(
     cpus: &CpuSet,
-    link: &Link<'_>,
+    run: &Run<'_>,
+    threads: usize,
     deadline: Nanos,
     stop: &Stop,
-    work: impl FnOnce() -> Result<T, Error> + Send,
-) -> Result<T, Error> {
-    let (running, finished) = mpsc::channel::<()>();
+    work: impl Fn(&Link<'_>) -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    let (leave, left) = mpsc::channel::<bool>();
+    let work = &work;
     thread::scope(|scope| {
-        let worker = thread::Builder::new()
-            .name("latput-traffic".to_owned())
-            .spawn_scoped(scope, move || {
-                let _running = running;
-                bind_to(cpus)?;
-                work()
-            })
-            .map_err(|source| Error::io("start the traffic thread", source))?;
-        while finished.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            if stop.is_raised() {
-                link.end(STOPPED);
-            } else if now() >= deadline {
-                link.end(AT_DEADLINE);
+        let mut workers = Vec::with_capacity(threads);
+        for idx in 0..threads {
+            let word = leave.clone();
+            let started = thread::Builder::new().name(format!("latput-{idx}")).spawn_scoped(
+                scope,
+                move || {
+                    let mut leaving = Leaving { word, well: false };
+                    let result = start(run, cpus).and_then(|()| work(&run.thread(idx, threads)));
+                    leaving.well = result.is_ok();
+                    result
+                },
+            );
+            match started {
+                Ok(worker) => workers.push(worker),
+                Err(source) => {
+                    run.end(FAILED);
+                    return Err(Error::io("start a traffic thread", source));
+                }
             }
         }
-        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        drop(leave);
+        loop {
+            match left.recv_timeout(TICK) {
+                Ok(true) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(false) => run.end(FAILED),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if stop.is_raised() {
+                run.end(STOPPED);
+            } else if now() >= deadline {
+                run.end(AT_DEADLINE);
+            }
+        }
+        let join = |worker: thread::ScopedJoinHandle<'_, _>| {
+            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        match all_or_first_error(workers.into_iter().map(join).collect()) {
+            // Whoever stops both ends at once may be seen by the other end first.
+            Err(Error::PeerGone { .. }) if stop.is_raised() => Err(Error::Stopped),
+            result => result,
+        }
     })
+}
+
+/// Threads that were ended because another failed only say that they were stopped.
+fn all_or_first_error<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error> {
+    let mut stopped = None;
+    let mut all = Vec::with_capacity(results.len());
+    for result in results {
+        match result {
+            Ok(one) => all.push(one),
+            Err(Error::Stopped) => stopped = Some(Error::Stopped),
+            Err(error) => return Err(error),
+        }
+    }
+    stopped.map_or(Ok(all), Err)
+}
+
+/// Tells the supervisor that a thread is leaving, also when it panics.
+struct Leaving {
+    word: Sender<bool>,
+    well: bool,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        // The supervisor listens until the last thread has left.
+        let _unheard = self.word.send(self.well);
+    }
+}
+
+fn start(run: &Run<'_>, cpus: &CpuSet) -> Result<(), Error> {
+    bind_to(cpus)?;
+    let late_by = now().saturating_sub(run.window.start());
+    if late_by > LATE && late_by.as_ns() > run.window.length().as_ns() / LATE_SHARE {
+        return Err(Error::LateThread { late_by });
+    }
+    Ok(())
 }
 
 /// Holds the calling thread to `cpus`; an empty set leaves it where it is.
@@ -126,4 +264,69 @@ pub fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
         }
     }
     sched_setaffinity(None, &mask).map_err(|errno| refused(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_spread_over_the_threads_and_none_is_left_out() {
+        for (connections, threads) in [(0, 1), (1, 1), (5, 2), (10, 4), (3, 3)] {
+            let place = |thread: usize| connections * thread / threads;
+            let shares: Vec<usize> = (0..threads).map(|t| place(t + 1) - place(t)).collect();
+            assert_eq!(shares.iter().sum::<usize>(), connections);
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(most - least <= 1, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn one_thread_that_fails_ends_the_others_and_is_the_one_reported() {
+        check_end(|link| match link.thread {
+            1 => Err(Error::Stalled { peer: link.peer }),
+            _ => wait(link),
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "on purpose")]
+    fn one_thread_that_panics_ends_the_others() {
+        check_end(|link| match link.thread {
+            1 => panic!("on purpose"),
+            _ => wait(link),
+        });
+    }
+
+    #[test]
+    fn a_thread_that_starts_late_is_an_error() {
+        let start = now().saturating_sub(Nanos::from_s(1));
+        let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(2)).unwrap();
+        let error = supervised(window, |_| Ok(())).unwrap_err();
+        assert!(matches!(error, Error::LateThread { .. }), "{error}");
+    }
+
+    fn wait(link: &Link<'_>) -> Result<(), Error> {
+        while !link.is_ending() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        link.closed(None)
+    }
+
+    #[track_caller]
+    fn check_end(work: impl Fn(&Link<'_>) -> Result<(), Error> + Sync) {
+        let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
+        let error = supervised(window, work).unwrap_err();
+        assert!(matches!(error, Error::Stalled { .. }), "{error}");
+        assert!(now() < window.end());
+    }
+
+    fn supervised(
+        window: Window,
+        work: impl Fn(&Link<'_>) -> Result<(), Error> + Sync,
+    ) -> Result<Vec<()>, Error> {
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let run = Run::new(&[], peer, window, true, None, Progress::new(3));
+        supervise(&CpuSet::new(), &run, 3, window.end(), &Stop::new(), work)
+    }
 }

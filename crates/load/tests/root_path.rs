@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::{Error, ErrorKind, Generator, Key, Reflector, Stop, Window, now};
-use latput_trial::Traffic;
+use latput_trial::{Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -68,10 +68,10 @@ fn check_datagram(bytes: u64, fits: bool) {
 fn connect(traffic: Traffic) -> (Reflector, Generator) {
     let key = Key::generate().unwrap();
     let bind = SocketAddr::new(LOCALHOST, 0);
-    let reflector = Reflector::open(bind, key.clone(), traffic, CpuSet::new()).unwrap();
+    let workload = Workload::plain("test", traffic);
+    let reflector = Reflector::open(bind, key.clone(), &workload, CpuSet::new()).unwrap();
     let port = reflector.port();
-    let generator =
-        Generator::connect(LOCALHOST, port, &key, traffic, None, CpuSet::new()).unwrap();
+    let generator = Generator::connect(LOCALHOST, port, &key, &workload, CpuSet::new()).unwrap();
     (reflector, generator)
 }
 

@@ -10,7 +10,7 @@ use latput_load::{
     Error, ErrorKind, Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window,
     combine, now,
 };
-use latput_trial::Traffic;
+use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, CpuId, CpuSet, Nanos};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -109,17 +109,17 @@ fn a_wrong_key_is_refused_and_counted() {
     let reflector = open(V4, &key, rr(1, 1, 0, 1), &CpuSet::new());
     let wrong = Key::generate().unwrap();
     let error =
-        Generator::connect(V4, reflector.port(), &wrong, rr(1, 1, 0, 1), None, CpuSet::new())
+        Generator::connect(V4, reflector.port(), &wrong, &plain(rr(1, 1, 0, 1)), CpuSet::new())
             .unwrap_err();
     assert!(matches!(error, Error::NotWelcome { .. }), "{error}");
     let error = reflector.wait_ready(now()).unwrap_err();
     assert!(matches!(error, Error::NotReady { shown: 0, wanted: 1, wrong_keys: 1 }), "{error}");
     let generator =
-        Generator::connect(V4, reflector.port(), &key, rr(1, 1, 0, 1), None, CpuSet::new())
+        Generator::connect(V4, reflector.port(), &key, &plain(rr(1, 1, 0, 1)), CpuSet::new())
             .unwrap();
     let (sent, received) = finish(reflector, generator, window(20, 50));
     assert_eq!(received.wrong_keys, 1);
-    let (_, _, checks) = combine(&sent, &received);
+    let (_, _, checks) = combine(&plain(rr(1, 1, 0, 1)), &sent, &received);
     assert!(checks.iter().any(|check| check.name == "wrong-keys" && !check.passed), "{checks:?}");
 }
 
@@ -129,7 +129,7 @@ fn silence_is_turned_away_after_a_second_and_does_not_block_others() {
     let reflector = open(V4, &key, rr(1, 1, 0, 1), &CpuSet::new());
     let mut silent: Vec<TcpStream> = (0..100).map(|_| dial(&reflector)).collect();
     let generator =
-        Generator::connect(V4, reflector.port(), &key, rr(1, 1, 0, 1), None, CpuSet::new())
+        Generator::connect(V4, reflector.port(), &key, &plain(rr(1, 1, 0, 1)), CpuSet::new())
             .unwrap();
     let last = silent.last_mut().unwrap();
     last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -159,7 +159,7 @@ fn a_port_where_nothing_listens_or_something_else_does_is_told_apart() {
     });
     let attempt = || {
         let key = Key::generate().unwrap();
-        Generator::connect(V4, port, &key, rr(1, 1, 0, 1), None, CpuSet::new()).unwrap_err()
+        Generator::connect(V4, port, &key, &plain(rr(1, 1, 0, 1)), CpuSet::new()).unwrap_err()
     };
     let error = attempt();
     assert!(matches!(error, Error::NotReflector { .. }), "{error}");
@@ -175,7 +175,7 @@ fn a_taken_port_and_a_foreign_address_are_named() {
     let _holder = TcpListener::bind(taken).unwrap();
     let open = |address| {
         let key = Key::generate().unwrap();
-        Reflector::open(address, key, rr(1, 1, 0, 1), CpuSet::new()).unwrap_err()
+        Reflector::open(address, key, &plain(rr(1, 1, 0, 1)), CpuSet::new()).unwrap_err()
     };
     let error = open(taken);
     assert!(matches!(error, Error::PortInUse { address } if address == taken), "{error}");
@@ -272,6 +272,10 @@ fn rr(request: u64, response: u64, burst: u32, connections: u32) -> Traffic {
     }
 }
 
+fn plain(traffic: Traffic) -> Workload {
+    Workload::plain("test", traffic)
+}
+
 fn bulk() -> Traffic {
     Traffic::tcp_stream(Bytes::new(32_768), 1)
 }
@@ -281,7 +285,8 @@ fn window(warm_up_ms: u64, length_ms: u64) -> Window {
 }
 
 fn open(address: IpAddr, key: &Key, traffic: Traffic, cpus: &CpuSet) -> Reflector {
-    Reflector::open(SocketAddr::new(address, 0), key.clone(), traffic, cpus.clone()).unwrap()
+    Reflector::open(SocketAddr::new(address, 0), key.clone(), &plain(traffic), cpus.clone())
+        .unwrap()
 }
 
 fn dial(reflector: &Reflector) -> TcpStream {
@@ -292,7 +297,7 @@ fn connect(address: IpAddr, traffic: Traffic, cpus: &CpuSet) -> (Reflector, Gene
     let key = Key::generate().unwrap();
     let reflector = open(address, &key, traffic, cpus);
     let generator =
-        Generator::connect(address, reflector.port(), &key, traffic, None, cpus.clone()).unwrap();
+        Generator::connect(address, reflector.port(), &key, &plain(traffic), cpus.clone()).unwrap();
     (reflector, generator)
 }
 
@@ -335,12 +340,12 @@ fn check_exchange(address: IpAddr, traffic: Traffic) -> (SenderOutcome, Receiver
     );
     let whole = received.received_bytes / request_bytes.get();
     assert!(whole.abs_diff(requests) <= 1 + in_flight, "{whole} {requests}");
-    let (traffic, probe, checks) = combine(&sent, &received);
+    let (traffic, probe, checks) = combine(&plain(traffic), &sent, &received);
     assert_eq!(traffic.transactions, Some(transactions));
     assert_eq!(probe, None);
     // Whether a machine saturates under an exchange is the machine's affair; that the check says what
     // the figures say is ours.
-    let busy = sent.cpu.as_secs_f64() / sent.window.as_secs_f64();
+    let busy = sent.busiest_cpu.as_secs_f64() / sent.window.as_secs_f64();
     for check in &checks {
         let is_sound = check.name != "sender-saturated" || busy < 0.97;
         assert_eq!(check.passed, is_sound, "{check:?}");

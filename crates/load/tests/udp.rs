@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use latput_load::{
     Error, Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window, combine, now,
 };
-use latput_trial::Traffic;
+use latput_trial::{Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -24,11 +24,45 @@ fn every_datagram_of_the_window_is_accounted_for() {
 
 #[test]
 fn a_rate_that_no_host_can_make_is_said_not_to_be_kept() {
-    let (sent, received) = run(V4, udp(18, 1_000_000_000_000));
-    let (_, _, checks) = combine(&sent, &received);
+    let impossible = udp(18, 1_000_000_000_000);
+    let (sent, received) = run(V4, impossible);
+    let (_, _, checks) = combine(&plain(impossible), &sent, &received);
     let kept = checks.iter().find(|check| check.name == "offered-rate-kept").unwrap();
     assert!(!kept.passed, "{kept:?}");
     assert!(sent.datagrams.unwrap().skipped > 0);
+}
+
+#[test]
+fn a_flood_is_accounted_for_whether_the_kernel_cuts_it_or_not() {
+    for (segmentation, connections, threads) in [(true, 1, 1), (false, 1, 1), (true, 6, 2)] {
+        let datagram_bytes = Bytes::new(1470);
+        let flood =
+            Traffic::UdpStream { datagram_bytes, rate: None, connections, threads, segmentation };
+        let (sent, received) = run(V4, flood);
+        let (ours, theirs) = (sent.datagrams.unwrap(), received.datagrams.unwrap());
+        assert_eq!(ours.cut, if segmentation { 44 } else { 1 });
+        assert_eq!(ours.offered, None);
+        assert!(theirs.received > 1000 && theirs.received <= ours.sent, "{ours:?} {theirs:?}");
+        assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
+        let lost = ours.sent - theirs.received;
+        assert!(lost <= theirs.dropped_by_kernel.unwrap() * ours.cut, "{ours:?} {theirs:?}");
+    }
+}
+
+#[test]
+fn a_rate_over_several_flows_and_threads_is_that_of_all() {
+    let rate = Some(BitsPerSecond::new(20_000_000));
+    let (datagram_bytes, segmentation) = (Bytes::new(500), true);
+    let (sent, received) = run(
+        V4,
+        Traffic::UdpStream { datagram_bytes, rate, connections: 5, threads: 2, segmentation },
+    );
+    let (ours, theirs) = (sent.datagrams.unwrap(), received.datagrams.unwrap());
+    assert_eq!(ours.offered, rate);
+    // 300 ms at 5000 a second.
+    assert!(ours.sent <= 1550 && ours.sent + ours.skipped >= 1450, "{ours:?}");
+    assert_eq!(theirs.received, ours.sent);
+    assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
 }
 
 #[test]
@@ -108,6 +142,10 @@ fn udp(bytes: u64, bits_per_second: u64) -> Traffic {
     Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(bits_per_second))
 }
 
+fn plain(traffic: Traffic) -> Workload {
+    Workload::plain("test", traffic)
+}
+
 fn window() -> Window {
     Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(300)).unwrap()
 }
@@ -119,9 +157,10 @@ fn long() -> Window {
 fn connect(address: IpAddr, traffic: Traffic) -> (Reflector, Generator) {
     let key = Key::generate().unwrap();
     let bind = SocketAddr::new(address, 0);
-    let reflector = Reflector::open(bind, key.clone(), traffic, CpuSet::new()).unwrap();
+    let reflector = Reflector::open(bind, key.clone(), &plain(traffic), CpuSet::new()).unwrap();
     let generator =
-        Generator::connect(address, reflector.port(), &key, traffic, None, CpuSet::new()).unwrap();
+        Generator::connect(address, reflector.port(), &key, &plain(traffic), CpuSet::new())
+            .unwrap();
     (reflector, generator)
 }
 
@@ -144,14 +183,16 @@ fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
     let (ours, theirs) = (sent.datagrams.unwrap(), received.datagrams.unwrap());
     let offered = bits_per_second as f64 * sent.window.as_secs_f64() / 8.0 / bytes as f64;
     let off = ours.sent as f64 - offered;
-    // More than offered never; less by what a busy machine held up, which is then said.
-    assert!(off <= 50.0, "{ours:?} of {offered}");
+    // More than offered only by what is made up for in 10 ms; less by what a busy machine held up,
+    // which is then said.
+    let made_up = bits_per_second as f64 / 8.0 / bytes as f64 / 100.0;
+    assert!(off <= 50.0 + made_up, "{ours:?} of {offered}");
     assert!(off >= -50.0 - ours.skipped as f64, "{ours:?} of {offered}");
     assert_eq!(sent.sent_bytes, ours.sent * bytes);
     assert_eq!(received.received_bytes, theirs.received * bytes);
     assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
     assert_eq!(sent.retransmits, None);
-    let (traffic, _, _) = combine(&sent, &received);
+    let (traffic, _, _) = combine(&plain(udp(bytes, bits_per_second)), &sent, &received);
     let datagrams = traffic.datagrams.unwrap();
     assert_eq!(datagrams.sent, datagrams.received + datagrams.lost);
     // Loopback loses nothing but what a full buffer drops.

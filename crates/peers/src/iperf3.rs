@@ -11,14 +11,13 @@ mod joined;
 
 use std::net::{SocketAddr, TcpStream};
 
-use latput_load::{Stop, Window};
+use latput_load::{Driven, Stop, Window};
 use latput_trial::workload::Direction;
 use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
 use self::datagrams::Streams;
 use self::message::{OwnStream, Parameters, Results, State};
-use crate::bulk::Bulk;
 use crate::error::Error;
 use crate::line::{Line, PATIENCE, connect_with};
 use crate::outcome::Outcome;
@@ -47,7 +46,7 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Flow {
-    Tcp { bulk: Bulk, direction: Direction, streams: u32 },
+    Tcp { driven: Driven, direction: Direction, streams: u32 },
     Udp { streams: Streams, offered_bps: Option<f64> },
 }
 
@@ -84,11 +83,12 @@ impl Session {
     pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
         let seconds = window.length().as_secs_f64();
         let outcome = match &self.flow {
-            Flow::Tcp { bulk, direction, streams } => {
+            Flow::Tcp { driven, direction, streams } => {
                 let (direction, streams) = (*direction, *streams);
-                let seen =
-                    bulk.run(self.message, window, stop).map_err(|e| reason(&self.line, e))?;
-                let sockets = bulk.sockets()?;
+                let seen = driven
+                    .bulk(direction, self.message, window, stop)
+                    .map_err(|error| reason(&self.line, error.into()))?;
+                let sockets = clones(driven)?;
                 let share = |bytes: u64| bytes / u64::from(streams);
                 let stream = |bytes| OwnStream { bytes: share(bytes), packets: 0, seconds };
                 let mut own = Vec::new();
@@ -163,13 +163,13 @@ impl Flow {
         match workload.traffic {
             Traffic::TcpBulk { direction, connections, threads, .. } => {
                 // Of both directions the server takes the streams that it receives on first.
-                let open = |count: u32| -> Result<Vec<TcpStream>, Error> {
-                    (0..count).map(|_| introduce(peer, cookie, sockets)).collect()
-                };
-                let to = open(if direction == Direction::FromSut { 0 } else { connections })?;
-                let from = open(if direction == Direction::ToSut { 0 } else { connections })?;
-                let bulk = Bulk::new(to, from, threads, &cpus.cloned().unwrap_or_default())?;
-                Ok(Self::Tcp { bulk, direction, streams: connections })
+                let ways = if direction == Direction::Both { 2 } else { 1 };
+                let sockets = (0..ways * connections)
+                    .map(|_| introduce(peer, cookie, sockets))
+                    .collect::<Result<Vec<TcpStream>, Error>>()?;
+                let cpus = cpus.cloned().unwrap_or_default();
+                let driven = Driven::new(sockets, false, threads, cpus)?;
+                Ok(Self::Tcp { driven, direction, streams: connections })
             }
             Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
                 let streams = Streams::open(peer, connections, datagram_bytes, sockets, stop)?;
@@ -296,6 +296,12 @@ fn receive_document(line: &Line, drained: &[TcpStream]) -> Result<Vec<u8>, Error
     let mut bytes = vec![0; length as usize];
     line.receive(&mut bytes, drained, PATIENCE, "its results")?;
     Ok(bytes)
+}
+
+/// The connections, to be kept open beside those that the traffic uses.
+pub(crate) fn clones(driven: &Driven) -> Result<Vec<TcpStream>, Error> {
+    let sockets = driven.sockets().iter().map(TcpStream::try_clone);
+    sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
 }
 
 /// 36 characters of base 32 and a NUL.

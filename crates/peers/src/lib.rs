@@ -14,7 +14,6 @@ pub mod netperf;
 pub mod outcome;
 pub mod peer;
 
-mod bulk;
 mod line;
 mod support;
 

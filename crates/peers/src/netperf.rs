@@ -8,10 +8,8 @@ pub mod wire;
 mod datagrams;
 
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::thread;
 
 use latput_load::{COOL_DOWN, Driven, Exchange, SenderOutcome, Stop, Window};
-use latput_stats::Histogram;
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Traffic, Workload};
@@ -19,8 +17,8 @@ use latput_units::{Bytes, Nanos};
 
 use self::datagrams::{Exchanged, Plan};
 use self::wire::{Flow, MESSAGE_BYTES, Ready, Request, Results, Wrong};
-use crate::bulk::{Bulk, Seen, join_all, spread};
 use crate::error::Error;
+use crate::iperf3::clones;
 use crate::line::{Line, PATIENCE, connect_with};
 use crate::outcome::Outcome;
 
@@ -48,8 +46,7 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Data {
-    Exchange(Vec<Driven>),
-    Bulk(Bulk),
+    Streams(Driven),
     Datagrams(UdpSocket, SocketAddr),
 }
 
@@ -96,14 +93,9 @@ impl Session {
         let cpus = workload.binding.generator.clone().unwrap_or_default();
         let data = match (traffic, datagrams) {
             (_, Some(socket)) => Data::Datagrams(socket, data_peer),
-            (Traffic::TcpBulk { direction: Direction::FromSut, threads, .. }, None) => {
-                Data::Bulk(Bulk::new(Vec::new(), sockets, threads, &cpus)?)
-            }
-            (Traffic::TcpBulk { threads, .. }, None) => {
-                Data::Bulk(Bulk::new(sockets, Vec::new(), threads, &cpus)?)
-            }
-            (Traffic::TcpRr { threads, nodelay, .. }, None) => {
-                Data::Exchange(spread(sockets, threads, nodelay, &cpus)?)
+            (Traffic::TcpBulk { threads, .. } | Traffic::TcpRr { threads, .. }, None) => {
+                let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
+                Data::Streams(Driven::new(sockets, nodelay, threads, cpus)?)
             }
             _ => unreachable!("support::check lets only these workloads through"),
         };
@@ -119,14 +111,14 @@ impl Session {
     pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
         let sockets = match (&self.data, self.traffic) {
-            (Data::Bulk(bulk), Traffic::TcpBulk { direction, message_bytes, .. }) => {
-                let seen = bulk.run(message_bytes, window, stop)?;
+            (Data::Streams(driven), Traffic::TcpBulk { direction, message_bytes, .. }) => {
+                let seen = driven.bulk(direction, message_bytes, window, stop)?;
                 outcome.traffic = of_bulk(direction, &seen, window);
-                bulk.sockets()?
+                clones(driven)?
             }
-            (Data::Exchange(driven), traffic) => {
+            (Data::Streams(driven), traffic) => {
                 let exchanged = exchange(driven, &traffic, window, stop)?;
-                outcome.traffic = of_exchange(&exchanged, window);
+                outcome.traffic = of_exchange(exchanged, window);
                 clones(driven)?
             }
             (Data::Datagrams(socket, peer), traffic) => {
@@ -134,7 +126,6 @@ impl Session {
                 of_datagrams(&mut outcome, &seen, window);
                 Vec::new()
             }
-            (Data::Bulk(_), _) => unreachable!("bulk connections are opened for bulk"),
         };
         let sends_on =
             matches!(self.traffic, Traffic::TcpBulk { direction: Direction::FromSut, .. });
@@ -300,23 +291,17 @@ fn not_done(peer: SocketAddr, wrong: Wrong) -> Error {
 }
 
 fn exchange(
-    driven: &[Driven],
+    driven: &Driven,
     traffic: &Traffic,
     window: Window,
     stop: &Stop,
-) -> Result<Vec<SenderOutcome>, Error> {
+) -> Result<SenderOutcome, Error> {
     let Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } = *traffic else {
-        unreachable!("exchanges are opened for tcp_rr")
+        unreachable!("connections are opened for bulk and for tcp_rr")
     };
     let exchange =
         Exchange { request: request_bytes, response: response_bytes, burst, separate: nodelay };
-    thread::scope(|scope| {
-        let threads = driven
-            .iter()
-            .map(|driven| scope.spawn(move || driven.exchange(exchange, window, stop)))
-            .collect();
-        join_all(threads)
-    })
+    Ok(driven.exchange(exchange, window, stop)?)
 }
 
 fn udp_rr(
@@ -339,7 +324,7 @@ fn udp_rr(
     datagrams::exchange(socket, peer, &plan, window, stop)
 }
 
-fn of_bulk(direction: Direction, seen: &Seen, window: Window) -> TrafficObservation {
+fn of_bulk(direction: Direction, seen: &SenderOutcome, window: Window) -> TrafficObservation {
     let from_peer = direction == Direction::FromSut;
     TrafficObservation {
         sender_window: window.length(),
@@ -352,18 +337,14 @@ fn of_bulk(direction: Direction, seen: &Seen, window: Window) -> TrafficObservat
     }
 }
 
-fn of_exchange(exchanged: &[SenderOutcome], window: Window) -> TrafficObservation {
-    let mut latency = Histogram::new();
-    for one in exchanged.iter().filter_map(|one| one.latency.as_ref()) {
-        latency.merge(one);
-    }
+fn of_exchange(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
     TrafficObservation {
         sender_window: window.length(),
-        sent_bytes: exchanged.iter().map(|one| one.sent_bytes).sum(),
-        transactions: exchanged.iter().map(|one| one.transactions).sum(),
-        latency: Some(latency),
-        retransmits: exchanged.iter().map(|one| one.retransmits).sum(),
-        sender_cpu: exchanged.iter().map(|one| one.cpu).sum(),
+        sent_bytes: exchanged.sent_bytes,
+        transactions: exchanged.transactions,
+        latency: exchanged.latency,
+        retransmits: exchanged.retransmits,
+        sender_cpu: exchanged.cpu,
         ..TrafficObservation::default()
     }
 }
@@ -388,9 +369,4 @@ fn of_datagrams(outcome: &mut Outcome, seen: &Exchanged, window: Window) {
             seen.lost
         ),
     );
-}
-
-fn clones(driven: &[Driven]) -> Result<Vec<TcpStream>, Error> {
-    let sockets = driven.iter().flat_map(Driven::sockets).map(TcpStream::try_clone);
-    sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
 }

@@ -161,6 +161,7 @@ impl Outcome {
                     lost: load.sent.saturating_sub(load.matched),
                     reordered: 0,
                     duplicates: 0,
+                    late: 0,
                     jitter_ns: load.jitter_ns,
                 });
             }

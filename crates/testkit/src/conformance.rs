@@ -1,38 +1,43 @@
 //! What every kernel, fake or real, must do for the transaction to keep its promises.
 
 use latput_knobs::{
-    Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, Restored, Setting, State,
-    Value, apply, plan, restore,
+    Capability, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place, Restored, Rounding,
+    Scope, Setting, State, Value, ValueKind, apply, plan, restore,
 };
-use latput_units::{CpuId, Nanos};
+use latput_units::{CpuId, CpuSet};
 
 use crate::checkpoints::MemoryCheckpoints;
 
 /// No interface is called this.
 const NOBODY: &str = "nobody-has-this"; // 15 bytes, the longest name
 
-/// Sets every knob of `interface` that can be set, one by one and then all at once, reads it back and
-/// restores it; panics where the kernel does not do what was asked. Gives back the knobs it has set,
+/// Sets every knob of `interface` that can be set to another value, one by one and then all at once,
+/// reads it back and restores it; panics where the kernel does not do what was asked. Gives back the knobs it has set,
 /// so that the caller can check that they are those it expects.
 ///
 /// The interface must be one that may be disturbed, with a queue at least and values of its own.
 #[track_caller]
 pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
     let before = read_all(kernel, interface);
-    let settable: Vec<Knob> = Knob::ALL
+    let wanted: Setting = Knob::ALL
         .iter()
-        .copied()
-        .filter(|knob| matches!(kernel.capability(interface, *knob), Capability::Settable(_)))
+        .filter(|knob| matches!(kernel.capability(interface, **knob), Capability::Settable(_)))
+        .filter_map(|knob| {
+            let value = another_value(&before, kernel.limits(interface, *knob), *knob)?;
+            Some((*knob, value))
+        })
         .collect();
-    let wanted = |knob| (knob, another_value(&before, knob));
-    for &knob in &settable {
-        set_and_restore(kernel, interface, &Setting::from([wanted(knob)]), |_| {});
+    for (&knob, value) in &wanted {
+        set_and_restore(kernel, interface, &Setting::from([(knob, value.clone())]), |_| {});
         assert_eq!(read_all(kernel, interface), before, "{knob} was not restored");
     }
+    // What other offloads need (`netdev_fix_features` in `net/core/dev.c`) is not taken from them.
+    let needed = [Knob::RxChecksum, Knob::TxChecksum, Knob::Sg];
+    let together = wanted.iter().filter(|(knob, _)| !needed.contains(knob));
     // GRO may take the NAPIs and their knobs away, so it is not set with them but over them: its
     // restoration must bring back what they then hold.
     let (gro, others): (Setting, Setting) =
-        settable.iter().map(|knob| wanted(*knob)).partition(|(knob, _)| *knob == Knob::Gro);
+        together.map(|(k, v)| (*k, v.clone())).partition(|(knob, _)| *knob == Knob::Gro);
     set_and_restore(kernel, interface, &others, |kernel| {
         let held = read_all(kernel, interface);
         if !gro.is_empty() {
@@ -41,11 +46,11 @@ pub fn conformance(kernel: &mut dyn KernelWrite, interface: &str) -> Vec<Knob> {
         assert_eq!(read_all(kernel, interface), held, "GRO did not give back what it reset");
     });
     assert_eq!(read_all(kernel, interface), before, "all at once were not restored");
-    for &knob in &settable {
-        check_refusals(kernel, interface, knob, &before);
+    for (&knob, value) in &wanted {
+        check_refusals(kernel, interface, knob, value);
     }
     assert_eq!(read_all(kernel, interface), before, "a refused write left something");
-    settable
+    wanted.into_keys().collect()
 }
 
 /// Every value that can be read; checks that each answer could be true.
@@ -71,25 +76,46 @@ fn read_all(kernel: &dyn KernelWrite, interface: &str) -> State {
     state
 }
 
-/// An allowed value that no place of the knob has.
-fn another_value(state: &State, knob: Knob) -> Value {
+/// An allowed value that no place of the knob has; `None` where the interface allows but one.
+fn another_value(state: &State, limits: Limits, knob: Knob) -> Option<Value> {
+    let found: Vec<&Value> =
+        state.0.iter().filter(|((k, _), _)| *k == knob).map(|(_, value)| value).collect();
+    let taken = |value: &Value| found.iter().any(|found| knob.spec().takes(value, found));
+    candidates(knob, limits, found.first().copied()).into_iter().find(|value| !taken(value))
+}
+
+/// Values that kernels allow, as different from each other as a knob's rounding needs.
+fn candidates(knob: Knob, limits: Limits, found: Option<&Value>) -> Vec<Value> {
+    let spec = knob.spec();
     let cpu = |cpu| Value::Cpus([CpuId(cpu)].into_iter().collect());
-    let candidates = match knob {
-        Knob::Mtu => [1400, 1300, 1350].map(Value::Count),
-        Knob::Txqueuelen => [777, 888, 999].map(Value::Count),
-        Knob::NapiDeferHardIrqs => [7, 8, 9].map(Value::Count),
-        Knob::GroFlushTimeout => [123, 124, 125].map(|us| Value::Time(Nanos::from_us(us))),
+    let texts = |texts: [&str; 3]| texts.map(|text| knob.parse_value(text).expect(text)).to_vec();
+    match spec.kind {
+        ValueKind::Switch => [true, false].map(Value::Switch).to_vec(),
         // CPU 0 is the one that every host has.
-        Knob::RpsCpus => [cpu(0), Value::Cpus([].into_iter().collect()), cpu(1)],
-        Knob::Gro | Knob::Gso | Knob::Tso | Knob::Threaded => {
-            [true, false, true].map(Value::Switch)
+        ValueKind::Cpus => vec![cpu(0), Value::Cpus(CpuSet::new()), cpu(1)],
+        ValueKind::Time => [123, 223, 423]
+            .map(|units| Value::Time(spec.time_unit().saturating_mul(units)))
+            .to_vec(),
+        ValueKind::Qdisc => texts(["pfifo limit=100", "pfifo limit=200", "pfifo limit=300"]),
+        ValueKind::Table => texts(["equal 1", "0x2 1x1", "equal 2"]),
+        ValueKind::Profile => texts(["1,1 2,2 3,3 4,4 5,5", "2,1 3,2 4,3 5,4 6,5", "9,9"]),
+        ValueKind::Count => {
+            let now = match found {
+                Some(Value::Count(now)) => *now,
+                _ => 0,
+            };
+            let numbers = match (knob, spec.rounding) {
+                (Knob::Mtu, _) => vec![1400, 1300, 1350],
+                (_, Rounding::PowerOfTwo) => vec![now / 4, now * 4, 64],
+                (_, Rounding::Quarter) => vec![100, 200, 400],
+                _ if limits.max.is_some() => vec![1, 2],
+                _ => vec![777, 888, 999],
+            };
+            let (min, max) = (limits.min.unwrap_or(spec.min), limits.max.unwrap_or(spec.max));
+            let allowed = numbers.into_iter().filter(|number| (min..=max).contains(number));
+            allowed.map(Value::Count).collect()
         }
-    };
-    let taken = |value: &Value| {
-        state.0.iter().any(|((k, _), found)| *k == knob && knob.spec().same(found, value))
-    };
-    let [first, second, third] = candidates;
-    [first.clone(), second, third].into_iter().find(|value| !taken(value)).unwrap_or(first)
+    }
 }
 
 /// Sets, reads back, does something in between, and restores.
@@ -108,7 +134,7 @@ fn set_and_restore(
     for (&knob, wanted) in desired {
         let places = kernel.read(interface, knob).expect("a knob just set is readable");
         for (place, found) in places {
-            assert!(knob.spec().same(wanted, &found), "{knob} ({place}): {found}, not {wanted}");
+            assert!(knob.spec().takes(wanted, &found), "{knob} ({place}): {found}, not {wanted}");
         }
     }
     let again = plan(&*kernel, interface, desired);
@@ -121,15 +147,17 @@ fn set_and_restore(
 
 /// Asks for what cannot be.
 #[track_caller]
-fn check_refusals(kernel: &mut dyn KernelWrite, interface: &str, knob: Knob, before: &State) {
-    let value = another_value(before, knob);
+fn check_refusals(kernel: &mut dyn KernelWrite, interface: &str, knob: Knob, value: &Value) {
+    for place in [Place::RxQueue(4095), Place::TxQueue(4095), Place::Napi(4095)] {
+        assert!(kernel.write(interface, knob, place, value).is_err(), "{knob} at {place}");
+    }
+    if knob.spec().scope == Scope::Host {
+        return; // it is there without any interface
+    }
     let error = kernel.read(NOBODY, knob).expect_err("there is no such interface");
     assert_eq!(error.kind, KernelErrorKind::NoInterface, "read {knob}: {error}");
     let error = kernel
-        .write(NOBODY, knob, Place::Device, &value)
+        .write(NOBODY, knob, Place::Device, value)
         .expect_err("there is no such interface to write");
     assert_eq!(error.kind, KernelErrorKind::NoInterface, "write {knob}: {error}");
-    for place in [Place::RxQueue(4095), Place::Napi(4095)] {
-        assert!(kernel.write(interface, knob, place, &value).is_err(), "{knob} at {place}");
-    }
 }

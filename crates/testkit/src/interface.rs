@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use latput_knobs::{Knob, KnobSpec, Place, State, Value, ValueKind};
+use latput_knobs::{Knob, KnobSpec, Place, Qdisc, QueueTable, Scope, State, Value, ValueKind};
 use latput_units::{CpuSet, Nanos};
 
 /// The knobs that have a device-wide value and one for each NAPI.
-const PER_NAPI: [Knob; 3] = [Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout];
+const PER_NAPI: [Knob; 4] =
+    [Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
 
 /// Those of them that say when a NAPI polls.
-const DEFERRAL: [Knob; 2] = [Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout];
+const DEFERRAL: [Knob; 3] =
+    [Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
+
+/// The most queues that the fake makes.
+pub(crate) const QUEUES_MAX: u64 = 8;
 
 /// The knobs, values and habits of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub struct FakeInterface {
     has_device_wide: bool,
     queues: u32,
     habit: Habit,
+    /// Whether delays are refused while adaptive moderation is on.
+    is_strict: bool,
 }
 
 /// When an interface has NAPIs, and when it makes new ones.
@@ -65,6 +72,23 @@ impl FakeInterface {
         Self::new(queues, Habit::NoNapis)
     }
 
+    /// The same, but delays are refused while adaptive moderation is on, as by `ice`.
+    pub fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
+    }
+
+    /// Whether the driver refuses this knob now.
+    pub(crate) fn refuses(&self, knob: Knob) -> bool {
+        let adaptive = match knob {
+            Knob::RxUsecs | Knob::RxFrames => Knob::AdaptiveRx,
+            Knob::TxUsecs | Knob::TxFrames => Knob::AdaptiveTx,
+            _ => return false,
+        };
+        let is_on = self.values.get(&(adaptive, Place::Device)) == Some(&Value::Switch(true));
+        self.is_strict && is_on
+    }
+
     /// The same without a knob.
     pub fn without(mut self, knob: Knob) -> Self {
         self.values.retain(|(k, _), _| *k != knob);
@@ -92,6 +116,11 @@ impl FakeInterface {
 
     /// Takes a value, with all that follows from it. The place must exist.
     pub fn set(&mut self, knob: Knob, place: Place, value: Value) {
+        let value = match value {
+            // The kernel attaches what it likes best.
+            Value::Qdisc(qdisc) if qdisc.is_default() => initial(knob),
+            value => value,
+        };
         let old = self.values.insert((knob, place), value.clone());
         let old = old.expect("only places that exist are set");
         if PER_NAPI.contains(&knob) && place == Place::Device {
@@ -107,25 +136,57 @@ impl FakeInterface {
                     self.make_napis(value == Value::Switch(true));
                 }
                 (Habit::Recreated, Knob::Gro | Knob::Mtu) => self.make_napis(true),
+                (Habit::Recreated, Knob::CombinedChannels) => {
+                    if let Value::Count(queues @ 1..=QUEUES_MAX) = value {
+                        self.make_queues(u32::try_from(queues).unwrap_or(1));
+                    }
+                }
                 _ => {}
             }
+            if knob == Knob::Qdisc {
+                for queue in 0..self.queues {
+                    let key = (Knob::QueueQdisc, Place::TxQueue(queue));
+                    self.values.entry(key).and_modify(|value| *value = initial(key.0));
+                }
+            }
         }
+    }
+
+    /// Makes all queues anew, with what belongs to them.
+    fn make_queues(&mut self, queues: u32) {
+        let of_queue = |place: Place| !matches!(place, Place::Host | Place::Device);
+        let knobs: Vec<Knob> = Knob::ALL
+            .iter()
+            .copied()
+            .filter(|knob| self.values.keys().any(|(k, place)| k == knob && of_queue(*place)))
+            .filter(|knob| !PER_NAPI.contains(knob))
+            .collect();
+        self.values.retain(|(_, place), _| !of_queue(*place));
+        self.queues = queues;
+        for knob in knobs {
+            for queue in 0..queues {
+                self.values.insert((knob, home(knob, queue)), initial(knob));
+            }
+        }
+        self.make_napis(true);
     }
 
     fn new(queues: u32, habit: Habit) -> Self {
         let mut values = BTreeMap::new();
         for &knob in Knob::ALL {
-            let value = initial(knob);
-            if knob == Knob::RpsCpus {
-                for queue in 0..queues {
-                    values.insert((knob, Place::RxQueue(queue)), value.clone());
-                }
-            } else {
-                values.insert((knob, Place::Device), value);
+            for queue in 0..queues {
+                values.insert((knob, home(knob, queue)), initial(knob));
             }
         }
-        let mut interface =
-            Self { values, asleep: BTreeMap::new(), has_device_wide: true, queues, habit };
+        values.insert((Knob::CombinedChannels, Place::Device), Value::Count(u64::from(queues)));
+        let mut interface = Self {
+            values,
+            asleep: BTreeMap::new(),
+            has_device_wide: true,
+            queues,
+            habit,
+            is_strict: false,
+        };
         interface.make_napis(habit != Habit::NoNapis);
         interface
     }
@@ -162,9 +223,25 @@ fn is_napi(place: Place) -> bool {
     matches!(place, Place::Napi(_))
 }
 
+/// Where a knob lives, for one of the queues.
+fn home(knob: Knob, queue: u32) -> Place {
+    match knob {
+        knob if knob.spec().scope == Scope::Host => Place::Host,
+        Knob::RpsCpus | Knob::RpsFlowCnt => Place::RxQueue(queue),
+        Knob::XpsCpus
+        | Knob::XpsRxqs
+        | Knob::BqlLimitMin
+        | Knob::BqlLimitMax
+        | Knob::QueueQdisc => Place::TxQueue(queue),
+        Knob::SmpAffinity => Place::Interrupt(queue),
+        _ => Place::Device,
+    }
+}
+
 /// What the kernel starts with.
 fn initial(knob: Knob) -> Value {
     match knob {
+        Knob::RxRing | Knob::TxRing => Value::Count(256),
         Knob::Mtu => Value::Count(1500),
         Knob::Txqueuelen => Value::Count(1000),
         Knob::Gro | Knob::Gso | Knob::Tso => Value::Switch(true),
@@ -178,5 +255,11 @@ fn nothing(spec: &KnobSpec) -> Value {
         ValueKind::Time => Value::Time(Nanos::ZERO),
         ValueKind::Switch => Value::Switch(false),
         ValueKind::Cpus => Value::Cpus(CpuSet::new()),
+        ValueKind::Qdisc => Value::Qdisc(Qdisc::of_kind("pfifo_fast").into_default()),
+        ValueKind::Table => Value::Table(QueueTable::Equal(1)),
+        ValueKind::Profile => {
+            let text = spec.example;
+            Value::Profile(text.parse().expect("the catalogue's example is a profile"))
+        }
     }
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Place, State, Value,
+    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named, Place,
+    State, Tier, Value,
 };
-use latput_units::Nanos;
+use latput_units::{CpuId, Nanos};
 
 use crate::fuse::Fuse;
-use crate::interface::FakeInterface;
+use crate::interface::{FakeInterface, QUEUES_MAX};
 
 /// The largest MTU that any interface of the fake takes.
 pub const MTU_MAX: u64 = 9000;
@@ -152,11 +153,37 @@ impl KernelRead for FakeKernel {
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         match self.read(interface, knob) {
             Err(error) => Capability::Absent(error.reason),
+            Ok(_) if knob.spec().tier == Tier::Reload => {
+                Capability::ReadOnly("the driver reads it when it is loaded".to_owned())
+            }
             Ok(_) if self.faults_of(knob).any(|fault| fault == Fault::ReadOnly) => {
                 Capability::ReadOnly("this driver has no way to set it".to_owned())
             }
             Ok(_) => Capability::Settable("a fake".to_owned()),
         }
+    }
+
+    fn limits(&self, _: &str, knob: Knob) -> Limits {
+        match knob {
+            Knob::Mtu => Limits { min: None, max: Some(MTU_MAX) },
+            Knob::CombinedChannels => Limits { min: Some(1), max: Some(QUEUES_MAX) },
+            Knob::RxRing | Knob::TxRing => Limits { min: None, max: Some(4096) },
+            _ => Limits::default(),
+        }
+    }
+
+    fn resolve(
+        &self,
+        interface: &str,
+        knob: Knob,
+        _: Place,
+        named: Named,
+    ) -> Result<Value, KernelError> {
+        let known = match named {
+            Named::Hint => Some(Value::Cpus([CpuId(1)].into_iter().collect())),
+            Named::Max => self.limits(interface, knob).max.map(Value::Count),
+        };
+        known.ok_or_else(|| error(interface, knob, "resolve", KernelErrorKind::Unsupported))
     }
 }
 
@@ -175,13 +202,14 @@ impl KernelWrite for FakeKernel {
         if faults.contains(&Fault::Vanish) {
             self.interfaces.remove(interface);
         }
+        let limits = self.limits(interface, knob);
         let Some(target) = self.interfaces.get_mut(interface) else {
             return Err(refuse(KernelErrorKind::NoInterface));
         };
         if !target.has(knob, place) {
             return Err(refuse(KernelErrorKind::Unsupported));
         }
-        if knob == Knob::Mtu && *value > Value::Count(MTU_MAX) {
+        if limits.max.is_some_and(|max| *value > Value::Count(max)) || target.refuses(knob) {
             return Err(refuse(KernelErrorKind::Refused));
         }
         let mut taken = value.clone();

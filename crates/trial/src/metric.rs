@@ -12,7 +12,7 @@ use crate::workload::Traffic;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// Goodput at the receiver, bit/s of payload.
+    /// Goodput at the receiver, bit/s of payload; of bulk both ways, the sum.
     ThroughputBps,
     /// Completed transactions per second.
     TransactionsPerS,
@@ -28,6 +28,11 @@ pub enum Metric {
     LatencyNsP999,
     /// The longest.
     LatencyNsMax,
+    /// Of an open loop, round-trip time from when a request was really sent and not from when it was
+    /// due: half do not exceed it.
+    LatencyRawNsP50,
+    /// 99 % do not exceed it.
+    LatencyRawNsP99,
     /// Probe (ICMP echo) round-trip time, nanoseconds: the shortest.
     ProbeNsMin,
     /// Its mean.
@@ -99,6 +104,8 @@ impl Metric {
         Self::LatencyNsP99,
         Self::LatencyNsP999,
         Self::LatencyNsMax,
+        Self::LatencyRawNsP50,
+        Self::LatencyRawNsP99,
         Self::ProbeNsMin,
         Self::ProbeNsMean,
         Self::ProbeNsP99,
@@ -130,6 +137,8 @@ impl Metric {
             Self::LatencyNsP99 => "latency_ns_p99",
             Self::LatencyNsP999 => "latency_ns_p999",
             Self::LatencyNsMax => "latency_ns_max",
+            Self::LatencyRawNsP50 => "latency_raw_ns_p50",
+            Self::LatencyRawNsP99 => "latency_raw_ns_p99",
             Self::ProbeNsMin => "probe_ns_min",
             Self::ProbeNsMean => "probe_ns_mean",
             Self::ProbeNsP99 => "probe_ns_p99",
@@ -170,6 +179,8 @@ impl Metric {
             | Self::LatencyNsP99
             | Self::LatencyNsP999
             | Self::LatencyNsMax
+            | Self::LatencyRawNsP50
+            | Self::LatencyRawNsP99
             | Self::ProbeNsMin
             | Self::ProbeNsP99
             | Self::ProbeNsMax
@@ -188,6 +199,8 @@ impl Metric {
         let flow = &observation.traffic;
         let latency =
             |quantile: f64| flow.latency.as_ref()?.quantile(quantile).map(|t| t.as_ns() as f64);
+        let raw =
+            |quantile: f64| Some(flow.latency_raw.as_ref()?.quantile(quantile)?.as_ns() as f64);
         let probe = observation.probe.as_ref();
         let rtt = probe.map(|probe| &probe.rtt);
         let datagrams = flow.datagrams.as_ref();
@@ -196,7 +209,7 @@ impl Metric {
         match self {
             Self::ThroughputBps => match traffic {
                 _ if traffic.is_transactional() => None,
-                _ => rate(flow.received_bytes as f64 * 8.0, flow.receiver_window.as_secs_f64()),
+                _ => flow.goodput_bps(traffic),
             },
             Self::TransactionsPerS => {
                 rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
@@ -207,6 +220,8 @@ impl Metric {
             Self::LatencyNsP99 => latency(0.99),
             Self::LatencyNsP999 => latency(0.999),
             Self::LatencyNsMax => flow.latency.as_ref()?.max().map(|t| t.as_ns() as f64),
+            Self::LatencyRawNsP50 => raw(0.5),
+            Self::LatencyRawNsP99 => raw(0.99),
             Self::ProbeNsMin => rtt?.min().map(|t| t.as_ns() as f64),
             Self::ProbeNsMean => rtt?.mean_ns(),
             Self::ProbeNsP99 => rtt?.quantile(0.99).map(|t| t.as_ns() as f64),
@@ -216,6 +231,8 @@ impl Metric {
                 rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
             }
             Self::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
+            // Requests and responses have neither an order nor a jitter of their own.
+            Self::ReorderedRatio | Self::JitterNs if traffic.is_transactional() => None,
             Self::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
             Self::JitterNs => Some(datagrams?.jitter_ns),
             Self::RetransmitsPerS => {
@@ -226,8 +243,8 @@ impl Metric {
                 let time: CpuTime = generators().map(HostObservation::cpu).sum();
                 rate(time.busy().as_secs_f64(), time.total().as_secs_f64())
             }
-            Self::SutServiceDemandUs => service_demand_us(observation, [host(Role::Sut)?]),
-            Self::GeneratorServiceDemandUs => service_demand_us(observation, generators()),
+            Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
+            Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
             Self::SutPollsPerS => {
                 let host = host(Role::Sut)?;
                 rate(host.napi?.polls as f64, host.window.as_secs_f64())
@@ -256,6 +273,7 @@ impl Metric {
 ///
 /// Of several hosts it is their CPU time together: what one end of the traffic costs.
 fn service_demand_us<'a>(
+    traffic: &Traffic,
     observation: &Observation,
     hosts: impl IntoIterator<Item = &'a HostObservation>,
 ) -> Option<f64> {
@@ -264,10 +282,10 @@ fn service_demand_us<'a>(
         |host: &HostObservation| rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64());
     let busy: Vec<f64> = hosts.into_iter().map(busy).collect::<Option<_>>()?;
     let busy_us_per_s = (!busy.is_empty()).then(|| busy.iter().sum::<f64>())?;
-    let units_per_s = match flow.transactions {
-        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
-        None => rate(flow.received_bytes as f64 / 1024.0, flow.receiver_window.as_secs_f64()),
-    }?;
+    let units_per_s = match flow.transactions.filter(|_| traffic.is_transactional()) {
+        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64())?,
+        None => flow.goodput_bps(traffic)? / 8.0 / 1024.0,
+    };
     rate(busy_us_per_s, units_per_s)
 }
 

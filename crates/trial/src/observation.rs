@@ -10,6 +10,7 @@ use latput_units::{CpuId, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Metric;
+use crate::workload::Traffic;
 
 /// What one trial measured, over the measurement window after the warm-up was cut.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,23 +81,61 @@ pub struct TrafficObservation {
     pub sent_bytes: u64,
     /// Payload bytes that the receiving application got: goodput.
     pub received_bytes: u64,
-    /// Completed request/response transactions.
+    /// The other way, from the system under test to the generator, where bulk flows that way.
+    #[serde(default)]
+    pub reverse: Option<FlowObservation>,
+    /// Completed request/response transactions; objects of a `fetch`.
     pub transactions: Option<u64>,
-    /// Round-trip time of every transaction.
+    /// Round-trip time of every transaction; of an open loop, from when its request was due
+    /// (corrected: a stall counts for every request that it held up).
     pub latency: Option<Histogram>,
+    /// Of an open loop, the round-trip times from when each request was really sent.
+    #[serde(default)]
+    pub latency_raw: Option<Histogram>,
     /// Datagram bookkeeping at the receiver.
     pub datagrams: Option<DatagramObservation>,
     /// TCP segments that the connections sent again (`tcpi_total_retrans`, both ends).
     pub retransmits: Option<u64>,
-    /// The offered rate, where the workload has one.
+    /// The offered rate (each way), where the workload has one.
     pub offered_bps: Option<f64>,
+    /// Requests per second that were due, of an open loop.
+    #[serde(default)]
+    pub offered_per_s: Option<f64>,
     /// CPU time of the traffic threads themselves, sender's end.
     pub sender_cpu: Nanos,
     /// CPU time of the traffic threads themselves, receiver's end.
     pub receiver_cpu: Nanos,
 }
 
-/// Datagrams by sequence number, at the receiver.
+/// One way of the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowObservation {
+    /// Payload bytes that the sending end handed to its kernel, in its window.
+    pub sent_bytes: u64,
+    /// Payload bytes that the receiving application got, in its window.
+    pub received_bytes: u64,
+}
+
+impl TrafficObservation {
+    /// Payload bits per second that receiving applications got, both ways together; requests for
+    /// objects are not payload. `None` where no time passed.
+    pub fn goodput_bps(&self, traffic: &Traffic) -> Option<f64> {
+        let per_second = |bytes: u64, window: Nanos| {
+            let seconds = window.as_secs_f64();
+            (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
+        };
+        let reverse = match &self.reverse {
+            Some(reverse) => per_second(reverse.received_bytes, self.sender_window)?,
+            None => 0.0,
+        };
+        match traffic {
+            Traffic::Fetch { .. } => Some(reverse),
+            _ => Some(reverse + per_second(self.received_bytes, self.receiver_window)?),
+        }
+    }
+}
+
+/// Datagrams by sequence number, at the receiver; of `udp_rr`, requests and their responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramObservation {
     /// Sent in the window.
@@ -109,6 +148,9 @@ pub struct DatagramObservation {
     pub reordered: u64,
     /// Received again.
     pub duplicates: u64,
+    /// Responses that came after their request had counted as lost.
+    #[serde(default)]
+    pub late: u64,
     /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds.
     pub jitter_ns: f64,
 }

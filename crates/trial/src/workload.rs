@@ -144,7 +144,8 @@ pub enum Traffic {
         clients: u32,
         /// Reads that each client keeps outstanding.
         outstanding: u32,
-        /// Size of one read; a request is 128 byte, about an NFSv3 READ call with its RPC header.
+        /// Data of one read; a call and the head of its reply are of 128 byte each, about those of a
+        /// READ of NFS version 3 (RFC 1813).
         read_bytes: Bytes,
         /// Server think time of a read.
         think: Think,

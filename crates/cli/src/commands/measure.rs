@@ -24,10 +24,14 @@ Examples:
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
   latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
   latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
+  latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
 
 Fields: tcp_rr      request_bytes response_bytes burst connections nodelay
         tcp_stream  message_bytes connections
-        udp_stream  datagram_bytes rate
+        udp_stream  datagram_bytes rate (or max) connections threads segmentation
+        udp_rr      request_bytes response_bytes burst connections threads timeout
+        ping        rate_hz payload_bytes
+        tcp_rr, udp_rr  rate_per_s gaps: requests leave when due (an open loop)
         any         probe_hz (ICMP echo beside it)
 
 Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
@@ -35,7 +39,7 @@ pub(crate) struct Args {
     /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, or a testbed
     /// file that names hosts.
     target: String,
-    /// The kind of traffic: `tcp_rr`, `tcp_stream` or `udp_stream`.
+    /// The kind of traffic: `tcp_rr`, `tcp_stream`, `udp_stream`, `udp_rr`, `ping` or another kind.
     #[arg(long, value_name = "KIND")]
     workload: String,
     /// Fields of the workload.

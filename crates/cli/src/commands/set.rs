@@ -19,6 +19,8 @@ Examples:
   latput set eth0 gro-flush-timeout=50us napi-defer-hard-irqs=100
   latput set eth0 mtu=9000 --dry-run
   latput set eth0 rps-cpus=0-3 tso=off
+  latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32
+  latput set eth0 qdisc=\"fq_codel limit=10240 target=5ms\" smp-affinity=hint rx-ring=max
 
 `latput show IFACE` lists the knobs and their ranges. On any error everything is put back; after a
 kill -9, `latput restore` does that.")]
@@ -59,6 +61,9 @@ impl Args {
         }
         transaction::commit(&mut store, &applied.undo)
             .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        for Change { knob, place, from, to } in &applied.rounded {
+            output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
+        }
         tell(context, &self.interface, &applied.changes, "changed")
     }
 }

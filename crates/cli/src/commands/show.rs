@@ -3,40 +3,69 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use latput_knobs::{Capability, KernelErrorKind, KernelRead, Knob};
+use latput_knobs::{Capability, KernelErrorKind, KernelRead, Knob, Scope, ValueKind};
 use latput_linux::route::Route;
-use latput_linux::{LinuxKernel, facts};
+use latput_linux::{LinuxKernel, Surveyed, facts};
 
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
 use crate::exit::{Code, Failure};
 use crate::output;
 
-/// Show every knob of an interface: value, unit, range, whether it can be set here, where it lives.
+/// From this width on there is room for what each knob does.
+const WIDE_COLUMNS: usize = 120;
+/// Columns of a name: the longest has 21 characters.
+const NAME: usize = 22;
+/// Columns of a value, a range and a tier.
+const VALUE: usize = 18;
+const RANGE: usize = 23;
+const TIER: usize = 13;
+
+/// Show the knobs of an interface: value, range, whether each can be set here, what a change disturbs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  latput show              the interfaces of this host
-  latput show eth0         every knob of one
-  latput show eth0 --json  the same with the host's facts, for scripts")]
+  latput show                    the interfaces of this host
+  latput show eth0               every knob that one has
+  latput show eth0 --all         also those that it lacks, and why
+  latput show eth0 rx-usecs mtu  all that is known of these
+  latput show eth0 --json        everything, with the host's facts, for scripts")]
 pub(crate) struct Args {
     /// The interface; without it the interfaces are listed.
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
+    /// Only these knobs, with all that is known of each.
+    #[arg(value_name = "KNOB")]
+    knobs: Vec<String>,
+    /// Also the knobs that the interface, its driver or this kernel does not have, and why.
+    #[arg(long)]
+    all: bool,
 }
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        match &self.interface {
-            Some(interface) => {
-                let document = read(interface)?;
-                if context.json {
-                    output::print_json(&document)?;
-                } else {
-                    output::print(&text(&document))?;
-                }
-            }
-            None => list(context)?,
+        let mut wanted: Vec<Knob> = Vec::new();
+        for name in &self.knobs {
+            let knob = name
+                .parse()
+                .map_err(|error: latput_knobs::UnknownKnob| Failure::usage(error.to_string()))?;
+            wanted.push(knob);
+        }
+        let Some(interface) = &self.interface else {
+            list(context)?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let mut document = read(interface)?;
+        if !wanted.is_empty() {
+            let is_wanted = |name: &str| wanted.iter().any(|knob| knob.name() == name);
+            document.knobs.retain(|knob| is_wanted(&knob.name));
+        }
+        if context.json {
+            output::print_json(&document)?;
+        } else if wanted.is_empty() {
+            output::print(&table(&document, self.all, output::screen().columns))?;
+        } else {
+            output::print(&details(&document))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -61,37 +90,14 @@ fn list(context: &Context) -> Result<(), Failure> {
 fn read(interface: &str) -> Result<ShowDocument, Failure> {
     let kernel = LinuxKernel::open()?;
     let mut knobs = Vec::new();
-    for &knob in Knob::ALL {
-        let spec = knob.spec();
-        let (values, unreadable) = match kernel.read(interface, knob) {
-            Ok(values) => (values, None),
-            Err(error) if error.kind == KernelErrorKind::NoInterface => {
-                let message =
-                    format!("there is no interface `{interface}`: `latput show` lists them");
-                return Err(Failure::new(Code::Usage, message));
-            }
-            Err(error) => (Vec::new(), Some(error.reason)),
-        };
-        let (settable, how) = match kernel.capability(interface, knob) {
-            Capability::Settable(how) => (true, how),
-            Capability::ReadOnly(why) | Capability::Absent(why) => (false, why),
-        };
-        knobs.push(ShownKnob {
-            name: knob.name().to_owned(),
-            values: values
-                .into_iter()
-                .map(|(place, value)| ShownValue {
-                    place: place.to_string(),
-                    value: value.to_string(),
-                })
-                .collect(),
-            unreadable,
-            allowed: spec.allowed(),
-            tier: spec.tier.to_string(),
-            settable,
-            how,
-            doc: spec.doc.to_owned(),
-        });
+    for surveyed in kernel.survey(interface) {
+        if let Err(error) = &surveyed.values
+            && error.kind == KernelErrorKind::NoInterface
+        {
+            let message = format!("there is no interface `{interface}`: `latput show` lists them");
+            return Err(Failure::new(Code::Usage, message));
+        }
+        knobs.push(shown(&kernel, interface, surveyed));
     }
     let facts = facts::collect(interface)
         .into_iter()
@@ -100,25 +106,220 @@ fn read(interface: &str) -> Result<ShowDocument, Failure> {
     Ok(ShowDocument { schema: 1, interface: interface.to_owned(), knobs, facts })
 }
 
-fn text(document: &ShowDocument) -> String {
-    let mut text = format!("{}\n\n", document.interface);
+fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob {
+    let absent = surveyed.is_absent();
+    let Surveyed { knob, values, capability, limits } = surveyed;
+    let spec = knob.spec();
+    let (values, unreadable) = match values {
+        Ok(values) => (values, None),
+        Err(error) => (Vec::new(), Some(error.reason)),
+    };
+    let (settable, how) = match capability {
+        Capability::Settable(how) => (true, how),
+        Capability::ReadOnly(why) | Capability::Absent(why) => (false, why),
+    };
+    let is_number = matches!(spec.kind, ValueKind::Count | ValueKind::Time);
+    let min = limits.min.map_or(spec.min, |min| min.max(spec.min));
+    let max = limits.max.map_or(spec.max, |max| max.min(spec.max));
+    let values = values.into_iter().map(|(place, value)| ShownValue {
+        place: place.to_string(),
+        meaning: kernel.meaning(interface, knob, &value).map(ToOwned::to_owned),
+        value: value.to_string(),
+    });
+    ShownKnob {
+        name: knob.name().to_owned(),
+        group: spec.group.to_string(),
+        scope: if spec.scope == Scope::Host { "host" } else { "interface" }.to_owned(),
+        absent,
+        values: values.collect(),
+        unreadable,
+        allowed: spec.allowed_within(Some(min), Some(max)),
+        unit: spec.unit.to_owned(),
+        min: is_number.then_some(min),
+        max: is_number.then_some(max),
+        tier: spec.tier.to_string(),
+        resets_link: kernel.resets_link(interface, knob),
+        settable,
+        how,
+        doc: spec.doc.to_owned(),
+    }
+}
+
+/// A line for each knob, by group; with what it does where there is room.
+fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
+    let mut text = document.interface.clone();
+    for name in ["driver", "firmware"] {
+        if let Some(fact) = document.facts.iter().find(|fact| fact.name == name) {
+            let _ = write!(text, ", {name} {}", fact.value);
+        }
+    }
+    text.push('\n');
+    let mut group = "";
+    let mut hidden = 0;
     for knob in &document.knobs {
-        let value = match knob.values.as_slice() {
-            [] => "-".to_owned(),
-            [only] => only.value.clone(),
-            [first, rest @ ..] if rest.iter().all(|other| other.value == first.value) => {
-                format!("{} (all {})", first.value, knob.values.len())
-            }
-            many => many
-                .iter()
-                .map(|value| format!("{}: {}", value.place, value.value))
-                .collect::<Vec<_>>()
-                .join(", "),
-        };
-        let mark = if knob.settable { "settable" } else { "fixed" };
-        let _ = writeln!(text, "{:<22} {value:<16} {mark:<9} {}", knob.name, knob.allowed);
-        let _ = writeln!(text, "{:<22} {}", "", knob.doc);
-        let _ = writeln!(text, "{:<22} {}; {}\n", "", knob.how, knob.tier);
+        if knob.absent && !with_absent {
+            hidden += 1;
+            continue;
+        }
+        if group != knob.group {
+            group = &knob.group;
+            let _ = writeln!(text, "\n{group}");
+        }
+        text.push_str(&line(knob, columns));
+    }
+    if hidden > 0 {
+        let interface = &document.interface;
+        let _ = writeln!(
+            text,
+            "\n{hidden} more are not here: `latput show {interface} --all` says why.\n\
+             `latput show {interface} KNOB` says all of one."
+        );
     }
     text
+}
+
+fn line(knob: &ShownKnob, columns: usize) -> String {
+    let value = value_text(knob);
+    let tier = match (&knob.settable, knob.resets_link) {
+        (false, _) => "fixed",
+        (true, true) if knob.tier == "disruptive" => "link reset",
+        (true, true) => "may reset",
+        (true, false) => &knob.tier,
+    };
+    let mut line = format!("  {:<NAME$}", knob.name);
+    let rest = format!("{:<RANGE$} {tier:<TIER$}", range_text(knob));
+    if value.chars().count() <= VALUE {
+        let _ = write!(line, "{value:<VALUE$} {rest}");
+    } else {
+        let _ = write!(line, "{value}\n  {:<NAME$}{:<VALUE$} {rest}", "", "");
+    }
+    if columns >= WIDE_COLUMNS {
+        let _ = write!(line, " {}", knob.doc);
+    }
+    let mut text = line.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    text.push('\n');
+    if knob.values.is_empty() || !knob.settable && knob.how.starts_with("the ") {
+        let reason = knob.unreadable.as_ref().unwrap_or(&knob.how);
+        let _ = writeln!(text, "  {:<NAME$}({reason})", "");
+    }
+    text
+}
+
+/// The value, or those of the places where they differ.
+fn value_text(knob: &ShownKnob) -> String {
+    let one = |shown: &ShownValue| match &shown.meaning {
+        Some(meaning) => format!("{} ({meaning})", shown.value),
+        None => shown.value.clone(),
+    };
+    match knob.values.as_slice() {
+        [] if knob.absent => "-".to_owned(),
+        [] => "unreadable".to_owned(),
+        [only] => one(only),
+        [first, rest @ ..] if rest.iter().all(|other| other.value == first.value) => {
+            format!("{} (all {})", one(first), knob.values.len())
+        }
+        many => {
+            let places = many.iter().map(|value| format!("{}: {}", value.place, one(value)));
+            places.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// The range in a few characters: `0..10000 us`, `on|off`.
+fn range_text(knob: &ShownKnob) -> String {
+    match (knob.min, knob.max) {
+        (Some(min), Some(max)) => format!("{min}..{max} {}", knob.unit),
+        _ if knob.allowed.starts_with("`on`") => "on|off".to_owned(),
+        _ if knob.allowed.contains("CPUs") => "CPUs".to_owned(),
+        _ => "see KNOB".to_owned(),
+    }
+}
+
+/// All that is known of each knob.
+fn details(document: &ShowDocument) -> String {
+    let mut text = String::new();
+    for knob in &document.knobs {
+        let mark = if knob.settable { "can be set through" } else { "cannot be set:" };
+        let link = if knob.resets_link { ", takes the link down and up" } else { "" };
+        let _ = writeln!(text, "{}: {}", knob.name, value_text(knob));
+        if let Some(reason) = &knob.unreadable {
+            let _ = writeln!(text, "  not readable: {reason}");
+        }
+        let _ = writeln!(text, "  {}", knob.doc);
+        let _ = writeln!(text, "  takes {}", knob.allowed);
+        let _ = writeln!(text, "  {mark} {}", knob.how);
+        let _ =
+            writeln!(text, "  a change is {}{link}; it belongs to the {}\n", knob.tier, knob.scope);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_eighty_columns_and_hides_what_is_not_there() {
+        let document = sample();
+        let text = table(&document, false, 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(!text.contains("rx-ring") && text.contains("1 more are not here"), "{text}");
+        assert!(text.contains("3us (dynamic conservative)"), "{text}");
+        assert!(!text.contains("what it does"), "{text}");
+        let text = table(&document, true, 160);
+        assert!(text.contains("rx-ring") && text.contains("(no such ring)"), "{text}");
+        assert!(text.contains("what it does"), "{text}");
+    }
+
+    #[test]
+    fn values_that_differ_are_told_by_place() {
+        let mut knob = sample().knobs.swap_remove(0);
+        let value = |place: &str, value: &str| ShownValue {
+            place: place.to_owned(),
+            value: value.to_owned(),
+            meaning: None,
+        };
+        knob.values = vec![value("rx-0", "1"), value("rx-1", "1")];
+        assert_eq!(value_text(&knob), "1 (all 2)");
+        knob.values = vec![value("rx-0", "1"), value("rx-1", "2")];
+        assert_eq!(value_text(&knob), "rx-0: 1, rx-1: 2");
+        knob.values = Vec::new();
+        assert_eq!(value_text(&knob), "unreadable");
+    }
+
+    fn sample() -> ShowDocument {
+        let knob = |name: &str, value: Option<(&str, &str)>| ShownKnob {
+            name: name.to_owned(),
+            group: "interrupt coalescing".to_owned(),
+            scope: "interface".to_owned(),
+            absent: value.is_none(),
+            values: value
+                .into_iter()
+                .map(|(value, meaning)| ShownValue {
+                    place: "device".to_owned(),
+                    value: value.to_owned(),
+                    meaning: Some(meaning.to_owned()),
+                })
+                .collect(),
+            unreadable: value.is_none().then(|| "no such ring".to_owned()),
+            allowed: "a time".to_owned(),
+            unit: "us".to_owned(),
+            min: Some(0),
+            max: Some(1_000_000),
+            tier: "hitless".to_owned(),
+            resets_link: false,
+            settable: true,
+            how: "ethtool".to_owned(),
+            doc: "what it does".to_owned(),
+        };
+        ShowDocument {
+            schema: 1,
+            interface: "eth0".to_owned(),
+            knobs: vec![
+                knob("rx-usecs", Some(("3us", "dynamic conservative"))),
+                knob("rx-ring", None),
+            ],
+            facts: Vec::new(),
+        }
+    }
 }

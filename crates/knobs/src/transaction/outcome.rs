@@ -15,6 +15,9 @@ pub struct Applied {
     /// it: without values that were lost on the way and written again, and without places that the
     /// change created.
     pub changes: Vec<Change>,
+    /// What the device keeps instead of what was asked for, within what its knob allows: from the
+    /// value that was written to the one that is read.
+    pub rounded: Vec<Change>,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,
 }
@@ -144,6 +147,42 @@ pub enum ApplyError {
         knob: Knob,
         /// Why.
         reason: String,
+    },
+    /// A wanted value is beyond what this interface allows. Nothing was touched.
+    #[error("{interface}: {knob} cannot be {value} here: give {allowed}")]
+    OutOfRange {
+        /// The interface.
+        interface: String,
+        /// The knob.
+        knob: Knob,
+        /// The value.
+        value: Value,
+        /// What it allows.
+        allowed: String,
+    },
+    /// A wanted knob is a parameter that the driver reads when it is loaded. Nothing was touched.
+    #[error(
+        "{interface}: {knob} is read by the driver when it is loaded: set it in the driver's module \
+         options and load the driver again, or use the `vm` testbed, where a plan may"
+    )]
+    NeedsReload {
+        /// The interface.
+        interface: String,
+        /// The knob.
+        knob: Knob,
+    },
+    /// Adaptive moderation is on and would overrule the wanted value. Nothing was touched.
+    #[error(
+        "{interface}: {knob} would be overruled, because {adaptive} is on: name it too, as \
+         `{adaptive}=off`, or `{adaptive}=on` if that is wanted"
+    )]
+    Overruled {
+        /// The interface.
+        interface: String,
+        /// The knob.
+        knob: Knob,
+        /// What overrules it.
+        adaptive: Knob,
     },
     /// The values of now could not be read. Nothing was touched.
     #[error("the values of now cannot be read, so nothing was changed")]
@@ -297,6 +336,9 @@ impl ApplyError {
             Self::InvalidName { .. }
             | Self::InvalidValue(_)
             | Self::Unsupported { .. }
+            | Self::OutOfRange { .. }
+            | Self::NeedsReload { .. }
+            | Self::Overruled { .. }
             | Self::Unread(_)
             | Self::Unfinished { .. }
             | Self::Checkpoint(_)

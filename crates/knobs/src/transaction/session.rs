@@ -5,8 +5,9 @@ use std::fmt;
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
 use super::steps::{self, Target, Turn};
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, StoreError};
 use crate::kernel::KernelWrite;
+use crate::spec::Scope;
 use crate::value::{Setting, State};
 
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
@@ -25,6 +26,8 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     /// Grows with each change that touches a value for the first time; the earliest value stays.
     checkpoint: Checkpoint,
     stage: Stage,
+    /// Whether the lock of the host's own knobs is held too.
+    holds_host: bool,
 }
 
 /// How far a session is.
@@ -53,7 +56,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
         }
         let checkpoint = Checkpoint::new(context, interface);
-        Ok(Self { kernel, store, checkpoint, stage: Stage::Claimed })
+        Ok(Self { kernel, store, checkpoint, stage: Stage::Claimed, holds_host: false })
     }
 
     /// The kernel, to read with.
@@ -70,21 +73,26 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// name back to its first value. When that fails, everything is as before this call.
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
         let interface = self.checkpoint.interface.clone();
+        let mut rounded = Vec::new();
+        self.claim_host(desired)?;
         let planned = steps::plan(&self.kernel, &interface, desired, &self.checkpoint.undo)?;
         if !planned.changes.is_empty() {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
-            if let Err(cause) = self.write(desired, &planned.changes, &mut writes_done) {
-                // Values that were first seen on the way go back to what they were then; those in
-                // `before` are newer than the checkpoint's when the session is not at its first change.
-                let mut before = self.checkpoint.undo.clone();
-                before.0.extend(planned.before.0);
-                let ending = steps::put_back(&mut self.kernel, &interface, &before);
-                let changed = writes_done > 0;
-                return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
+            match self.write(desired, &planned.changes, &mut writes_done) {
+                Ok(found) => rounded = found,
+                Err(cause) => {
+                    // Values that were first seen on the way go back to what they were then; those in
+                    // `before` are newer than the checkpoint's when the session is not at its first change.
+                    let mut before = self.checkpoint.undo.clone();
+                    before.0.extend(planned.before.0);
+                    let ending = steps::put_back(&mut self.kernel, &interface, &before);
+                    let changed = writes_done > 0;
+                    return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
+                }
             }
         }
-        Ok(Applied { changes: planned.changes, undo: self.checkpoint.clone() })
+        Ok(Applied { changes: planned.changes, rounded, undo: self.checkpoint.clone() })
     }
 
     /// Puts the interface back to where it was when the session was opened.
@@ -92,23 +100,61 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let touched = self.stage == Stage::Saved;
         self.stage = Stage::Ended;
         let Self { kernel, store, checkpoint, .. } = &mut self;
-        if touched {
+        let ended = if touched {
             super::finish(kernel, store, checkpoint)
         } else {
-            super::forget(store, checkpoint)?;
-            Ok(Restored::NothingToDo)
-        }
+            super::forget(store, checkpoint).map(|()| Restored::NothingToDo)
+        };
+        self.release_host();
+        ended
     }
 
     /// Stays with the values of now and forgets the way back.
     pub fn commit(mut self) -> Result<(), StoreError> {
         self.stage = Stage::Ended;
-        self.store.remove(self.checkpoint.namespace, &self.checkpoint.interface)
+        let removed = self.store.remove(self.checkpoint.namespace, &self.checkpoint.interface);
+        self.release_host();
+        removed
     }
 
     /// Ends the session but leaves the values of now, and the checkpoint in the store.
     pub(super) fn leave(mut self) {
         self.stage = Stage::Ended;
+        if !self.checkpoint.holds_host_knobs() {
+            self.release_host();
+        }
+    }
+
+    /// Takes the lock of the host's own knobs when one of them is wanted for the first time: they are
+    /// the same through every interface, so that neither another latput nor the checkpoint that one
+    /// left may have a say in them.
+    fn claim_host(&mut self, desired: &Setting) -> Result<(), ApplyError> {
+        if self.holds_host || !desired.keys().any(|knob| knob.spec().scope == Scope::Host) {
+            return Ok(());
+        }
+        let namespace = self.checkpoint.namespace;
+        self.store.claim(namespace, HOST).map_err(ApplyError::Checkpoint)?;
+        self.holds_host = true;
+        let listed = self.store.list().map_err(ApplyError::Checkpoint)?;
+        let left = listed.into_iter().flatten().find(|kept| {
+            kept.boot_id == self.checkpoint.boot_id
+                && kept.interface != self.checkpoint.interface
+                && kept.holds_host_knobs()
+        });
+        match left {
+            Some(checkpoint) => {
+                self.release_host();
+                Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn release_host(&mut self) {
+        if std::mem::take(&mut self.holds_host) {
+            // Nothing is kept under that name, and the lock ends with the process at the latest.
+            let _ = self.store.remove(self.checkpoint.namespace, HOST);
+        }
     }
 
     /// Adds to the checkpoint what is not in it yet, and keeps it durably before it is needed.
@@ -131,7 +177,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         desired: &Setting,
         planned: &[Change],
         writes_done: &mut usize,
-    ) -> Result<(), Cause> {
+    ) -> Result<Vec<Change>, Cause> {
         let knobs = Target { desired, undo: &self.checkpoint.undo }.knobs();
         let going_back = steps::exposed(planned).into_iter().filter(|k| !desired.contains_key(k));
         for knob in going_back.chain(knobs) {
@@ -156,7 +202,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let current = steps::unless_gone(current, desired.contains_key(&knob))?;
         let current = current.unwrap_or_default();
         let target = Target { desired, undo: &self.checkpoint.undo };
-        let mut changes = target.differences(knob, &current);
+        let mut changes = target.differences(&self.kernel, self.interface(), knob, &current)?;
         changes.retain(|change| turn.takes(change.place));
         if changes.is_empty() {
             return Ok(());
@@ -179,13 +225,14 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
 
 impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
     fn drop(&mut self) {
-        let Self { kernel, store, checkpoint, stage } = self;
+        let Self { kernel, store, checkpoint, stage, .. } = self;
         // There is nobody to tell about a failure here; the checkpoint that it leaves tells it.
         match stage {
             Stage::Claimed => drop(super::forget(store, checkpoint)),
             Stage::Saved => drop(super::finish(kernel, store, checkpoint)),
-            Stage::Ended => {}
+            Stage::Ended => return,
         }
+        self.release_host();
     }
 }
 

@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::{ApplyError, Cause, Change, Leftover, PutBack};
 use crate::catalogue::Knob;
-use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite};
-use crate::value::{Place, Setting, State, Value};
+use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
+use crate::spec::Tier;
+use crate::value::{Named, Place, Setting, State, Value};
 
 /// How often putting back is tried: what makes one write fail (a busy device, an interrupted call) is
 /// often over at the next.
 const PUT_BACK_ATTEMPTS: usize = 3;
+
+/// The last of the knobs that adaptive moderation has a say in.
+const LAST_OVERRULED: Knob = Knob::SampleInterval;
 
 /// What each place should hold.
 #[derive(Clone, Copy)]
@@ -26,20 +30,44 @@ impl<'a> Target<'a> {
     }
 
     /// What must change at the places of `knob`, which hold `current`.
-    pub(super) fn differences(self, knob: Knob, current: &[(Place, Value)]) -> Vec<Change> {
-        let differing = current.iter().filter_map(|(place, from)| {
-            let to = self.value(knob, *place)?;
-            let (place, from, to) = (*place, from.clone(), to.clone());
-            (!knob.spec().same(&from, &to)).then_some(Change { knob, place, from, to })
-        });
-        differing.collect()
+    pub(super) fn differences(
+        self,
+        kernel: &dyn KernelRead,
+        interface: &str,
+        knob: Knob,
+        current: &[(Place, Value)],
+    ) -> Result<Vec<Change>, KernelError> {
+        let mut differing = Vec::new();
+        for (place, from) in current {
+            let to = match self.value(knob, *place) {
+                None => continue,
+                Some(Value::Named(named)) => resolve(kernel, interface, knob, *place, *named)?,
+                Some(value) => value.clone(),
+            };
+            if !knob.spec().same(from, &to) {
+                differing.push(Change { knob, place: *place, from: from.clone(), to });
+            }
+        }
+        Ok(differing)
     }
 
     /// The knobs with a target, in the order of writing.
+    ///
+    /// Adaptive moderation that is to be off goes off before the values that it would overrule are
+    /// written, and adaptive moderation that is to be on comes on after them: drivers refuse values
+    /// while it is on (`ice`), or take them and let it overwrite them.
     pub(super) fn knobs(self) -> Vec<Knob> {
         let named: BTreeSet<Knob> =
             self.desired.keys().copied().chain(self.undo.0.keys().map(|(knob, _)| *knob)).collect();
-        Knob::ALL.iter().copied().filter(|knob| named.contains(knob)).collect()
+        let comes_on = |knob: Knob| {
+            matches!(knob, Knob::AdaptiveRx | Knob::AdaptiveTx)
+                && self.value(knob, Place::Device) == Some(&Value::Switch(true))
+        };
+        let mut order: Vec<Knob> = named.into_iter().collect();
+        order.sort_by_key(
+            |knob| if comes_on(*knob) { (LAST_OVERRULED, true) } else { (*knob, false) },
+        );
+        order
     }
 }
 
@@ -82,8 +110,9 @@ pub(super) fn plan(
     desired: &Setting,
     undo: &State,
 ) -> Result<Planned, ApplyError> {
-    for (knob, value) in desired {
+    for (&knob, value) in desired {
         knob.check_value(value)?;
+        check_limits(kernel, interface, knob, value)?;
     }
     let target = Target { desired, undo };
     let named = target.knobs();
@@ -99,9 +128,12 @@ pub(super) fn plan(
         let wanted = desired.contains_key(&knob) && !exposed.contains(&knob);
         let current = read(kernel, interface, knob);
         let Some(current) = unless_gone(current, wanted).map_err(unread)? else { continue };
-        let changes = target.differences(knob, &current);
+        let changes = target.differences(kernel, interface, knob, &current).map_err(unread)?;
         if !changes.is_empty() {
             exposed.extend(knob.spec().resets);
+            if desired.contains_key(&knob) {
+                check_sensible(kernel, interface, target, knob)?;
+            }
             if wanted {
                 check_settable(kernel, interface, knob)?;
             }
@@ -134,7 +166,9 @@ pub(super) fn read(
     knob: Knob,
 ) -> Result<Vec<(Place, Value)>, KernelError> {
     let current = kernel.read(interface, knob)?;
-    let right_kind = current.iter().all(|(_, value)| value.kind() == knob.spec().kind);
+    let right_kind = current
+        .iter()
+        .all(|(_, value)| value.kind() == knob.spec().kind && !matches!(value, Value::Named(_)));
     let ascending = current.windows(2).all(|pair| pair[0].0 < pair[1].0);
     if right_kind && ascending && !current.is_empty() {
         return Ok(current);
@@ -171,29 +205,104 @@ fn check_settable(kernel: &dyn KernelRead, interface: &str, knob: Knob) -> Resul
     }
 }
 
-/// Reads back every knob of the target.
+/// Refuses what the interface is known not to allow, so that nothing is touched in vain.
+fn check_limits(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    knob: Knob,
+    value: &Value,
+) -> Result<(), ApplyError> {
+    let spec = knob.spec();
+    let number = match value {
+        Value::Count(count) => *count,
+        Value::Time(time) => time.as_ns() / spec.time_unit().as_ns(),
+        _ => return Ok(()),
+    };
+    let Limits { min, max } = kernel.limits(interface, knob);
+    if min.is_none_or(|min| min <= number) && max.is_none_or(|max| number <= max) {
+        return Ok(());
+    }
+    let allowed = spec.allowed_within(min.map(|min| min.max(spec.min)), max);
+    let (interface, value) = (interface.to_owned(), value.clone());
+    Err(ApplyError::OutOfRange { interface, knob, value, allowed })
+}
+
+/// Refuses a change that would need a driver reload, and a delay that adaptive moderation would
+/// overrule at once.
+fn check_sensible(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    target: Target<'_>,
+    knob: Knob,
+) -> Result<(), ApplyError> {
+    if knob.spec().tier == Tier::Reload {
+        return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
+    }
+    let adaptive = match knob {
+        Knob::RxUsecs | Knob::RxFrames => Knob::AdaptiveRx,
+        Knob::TxUsecs | Knob::TxFrames => Knob::AdaptiveTx,
+        _ => return Ok(()),
+    };
+    if target.value(adaptive, Place::Device).is_some() {
+        return Ok(()); // named, or known from an earlier change: as wanted
+    }
+    let is_on = |(_, value): &(Place, Value)| *value == Value::Switch(true);
+    if read(kernel, interface, adaptive).is_ok_and(|current| current.iter().any(is_on)) {
+        return Err(ApplyError::Overruled { interface: interface.to_owned(), knob, adaptive });
+    }
+    Ok(())
+}
+
+fn resolve(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    knob: Knob,
+    place: Place,
+    named: Named,
+) -> Result<Value, KernelError> {
+    match kernel.resolve(interface, knob, place, named)? {
+        value if !matches!(value, Value::Named(_)) && value.kind() == knob.spec().kind => Ok(value),
+        value => Err(KernelError {
+            interface: interface.to_owned(),
+            knob: Some(knob),
+            operation: format!("find what `{named}` is at {place}"),
+            kind: KernelErrorKind::Malformed,
+            errno: None,
+            reason: format!("`{value}` is no value of it"),
+        }),
+    }
+}
+
+/// Reads back every knob of the target; gives the values that the device rounded.
 pub(super) fn verify(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
-) -> Result<(), Cause> {
+) -> Result<Vec<Change>, Cause> {
+    let mut rounded = Vec::new();
     for knob in target.knobs() {
         let current = read(kernel, interface, knob);
         let current = unless_gone(current, target.desired.contains_key(&knob))?;
-        let differing = target.differences(knob, &current.unwrap_or_default());
-        if let Some(Change { place, from: found, to: wanted, .. }) = differing.into_iter().next() {
-            let interface = interface.to_owned();
-            return Err(Cause::NotTaken { interface, knob, place, wanted, found });
+        let differing =
+            target.differences(kernel, interface, knob, &current.unwrap_or_default())?;
+        for Change { place, from: found, to: wanted, .. } in differing {
+            if !knob.spec().takes(&wanted, &found) {
+                let interface = interface.to_owned();
+                return Err(Cause::NotTaken { interface, knob, place, wanted, found });
+            }
+            rounded.push(Change { knob, place, from: wanted, to: found });
         }
     }
-    Ok(())
+    Ok(rounded)
 }
 
 /// What differs from `undo` now; knobs that cannot be read are not listed.
 pub(super) fn differences(kernel: &dyn KernelRead, interface: &str, undo: &State) -> Vec<Change> {
     let target = Target { desired: &Setting::new(), undo };
-    let of_knob =
-        |knob| target.differences(knob, &read(kernel, interface, knob).unwrap_or_default());
+    let of_knob = |knob| {
+        let current = read(kernel, interface, knob).unwrap_or_default();
+        target.differences(kernel, interface, knob, &current).unwrap_or_default()
+    };
     target.knobs().into_iter().flat_map(of_knob).collect()
 }
 
@@ -301,10 +410,15 @@ fn review(
     refused: &BTreeMap<(Knob, Place), KernelError>,
 ) -> Option<Review> {
     let (mut left, mut gone) = (Vec::new(), Vec::new());
+    let mut is_gone = false;
     for (knob, old_values) in by_knob(undo) {
         let current = match read(kernel, interface, knob) {
             Ok(current) => Ok(BTreeMap::from_iter(current)),
-            Err(error) if error.kind == KernelErrorKind::NoInterface => return None,
+            // The host's own knobs outlive the interface.
+            Err(error) if error.kind == KernelErrorKind::NoInterface => {
+                is_gone = true;
+                continue;
+            }
             Err(error) if error.kind == KernelErrorKind::Unsupported => Ok(BTreeMap::new()),
             Err(error) => Err(error),
         };
@@ -315,7 +429,7 @@ fn review(
                         gone.push((knob, place));
                         continue;
                     }
-                    Some(found) if knob.spec().same(wanted, found) => continue,
+                    Some(found) if knob.spec().takes(wanted, found) => continue,
                     Some(found) => (Some(found.clone()), "accepted but not taken".to_owned()),
                 },
                 Err(error) => (None, error.to_string()),
@@ -324,7 +438,7 @@ fn review(
             left.push(Leftover { knob, place, wanted: wanted.clone(), found, reason });
         }
     }
-    Some(Review { left, gone })
+    (!is_gone || !left.is_empty()).then_some(Review { left, gone })
 }
 
 fn by_knob(state: &State) -> BTreeMap<Knob, Vec<(Place, &Value)>> {

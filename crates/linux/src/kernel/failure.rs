@@ -6,7 +6,7 @@ use crate::error::{ENOTSUPP, Error};
 use crate::netlink::NetlinkError;
 
 /// A `KernelError` before it knows what it was about.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) kind: KernelErrorKind,
     pub(super) errno: Option<i32>,

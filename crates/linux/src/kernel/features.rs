@@ -1,40 +1,21 @@
 //! Which of ethtool's features one switch of ours stands for, and whether it can.
 
-use latput_knobs::Capability;
-
 use crate::ethtool::Features;
 
-/// `tso` sets these two. Their kin (`tx-tcp-ecn-segmentation`, `tx-tcp-mangleid-segmentation`) follow
-/// by themselves: the kernel holds them back while these are off, remembers what was wanted of them,
-/// and lets them come back (`netdev_fix_features`, `net/core/dev.c`), so nothing of them is lost.
-pub(super) const TSO_FEATURES: &[&str] = &["tx-tcp-segmentation", "tx-tcp6-segmentation"];
-
-pub(super) fn changeable_tso(features: &Features) -> impl Iterator<Item = &'static str> {
-    TSO_FEATURES
-        .iter()
-        .copied()
-        .filter(|name| features.get(*name).is_some_and(|feature| feature.is_changeable))
-}
-
-/// Why one switch cannot set, and later put back, the TSO features; `None` if it can.
-pub(super) fn tso_obstacle(features: &Features) -> Option<String> {
-    let mut wanted = changeable_tso(features).map(|name| features[name].is_active);
-    let Some(first) = wanted.next() else {
-        return Some("the driver cannot change tx-tcp-segmentation".to_owned());
+/// Why one switch cannot set, and later put back, the features that it stands for; `None` if it can.
+pub(super) fn obstacle(features: &Features, names: &[&str]) -> Option<String> {
+    let changeable =
+        names.iter().filter_map(|name| features.get(*name)).filter(|f| f.is_changeable);
+    let mut states = changeable.map(|feature| feature.is_active);
+    let Some(first) = states.next() else {
+        return Some(format!("the driver cannot change {}", names[0]));
     };
-    wanted.any(|on| on != first).then(|| {
-        "tx-tcp-segmentation and tx-tcp6-segmentation differ, and one switch could not put that \
-         back: make them alike first"
-            .to_owned()
+    states.any(|state| state != first).then(|| {
+        format!(
+            "{} differ, which one switch could not put back: make them alike first",
+            names.join(" and ")
+        )
     })
-}
-
-pub(super) fn feature_capability(features: &Features, name: &str) -> Capability {
-    if features.get(name).is_some_and(|feature| feature.is_changeable) {
-        Capability::Settable(format!("ethtool netlink, feature {name}"))
-    } else {
-        Capability::ReadOnly(format!("the driver cannot change {name}"))
-    }
 }
 
 #[cfg(test)]
@@ -43,7 +24,7 @@ mod tests {
     use crate::ethtool::Feature;
 
     #[test]
-    fn unlike_tso_features_are_not_lumped_together() {
+    fn unlike_features_are_not_lumped_together() {
         let feature = |is_active| Feature { is_active, is_wanted: is_active, is_changeable: true };
         let features = |v4, v6| -> Features {
             [
@@ -53,9 +34,10 @@ mod tests {
             ]
             .into()
         };
-        assert_eq!(tso_obstacle(&features(true, true)), None);
-        assert_eq!(tso_obstacle(&features(false, false)), None);
-        assert!(tso_obstacle(&features(true, false)).is_some());
-        assert!(tso_obstacle(&Features::new()).is_some());
+        let tso = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
+        assert_eq!(obstacle(&features(true, true), &tso), None);
+        assert_eq!(obstacle(&features(false, false), &tso), None);
+        assert!(obstacle(&features(true, false), &tso).unwrap().contains("differ"));
+        assert!(obstacle(&Features::new(), &tso).unwrap().contains("cannot change"));
     }
 }

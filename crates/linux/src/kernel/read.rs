@@ -1,131 +1,270 @@
 //! Reading the knobs of an interface.
 
-use latput_knobs::{Knob, Place, Value};
-use latput_units::{CpuSet, Nanos};
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use latput_knobs::{Knob, Place, QueueTable, Scope, Value, ValueKind};
+use latput_units::CpuSet;
 
 use super::LinuxKernel;
 use super::failure::Failure;
-use super::features::TSO_FEATURES;
+use super::source::{Direction, NapiField, Number, QueueFile, Source, source_of};
 use crate::error::Error;
 use crate::ethtool::Features;
+use crate::ethtool::parameters::{Parameters, Table};
 use crate::netdev::Napi;
 use crate::route::Link;
 
-impl LinuxKernel {
-    pub(super) fn features(&self, interface: &str) -> Result<Features, Failure> {
-        let ethtool = self.ethtool.as_ref().ok_or_else(|| {
-            Failure::unsupported(
-                "the kernel has no ethtool netlink family (Linux 5.6 or later has)",
-            )
-        })?;
-        Ok(ethtool.features(interface)?)
-    }
+/// The NAPI instances with a receive queue, where the kernel can set them one by one.
+type Napis = Option<Rc<Vec<(u32, Napi)>>>;
+/// The places of a knob with their values.
+pub(super) type Values = Vec<(Place, Value)>;
 
-    /// The NAPI instances with a receive queue, if the kernel can set them one by one; `None` if
-    /// values are per device here.
-    pub(super) fn settable_napis(&self, link: &Link) -> Result<Option<Vec<(u32, Napi)>>, Failure> {
-        let Some(netdev) = self.netdev.as_ref().filter(|netdev| netdev.can_set_napi()) else {
-            return Ok(None);
-        };
-        let napis: Vec<_> = netdev
-            .napis(link.index)?
-            .into_iter()
-            .filter_map(|napi| Some((napi.rx_queue?, napi)))
-            .collect();
-        if napis.is_empty() {
-            return Err(Failure::unsupported(without_napi(link)));
+/// One look at an interface: whatever serves several knobs is asked for once.
+#[derive(Debug)]
+pub(super) struct Reading<'k> {
+    pub(super) kernel: &'k LinuxKernel,
+    pub(super) name: &'k str,
+    link: OnceCell<Result<Rc<Link>, Failure>>,
+    features: OnceCell<Result<Rc<Features>, Failure>>,
+    tables: RefCell<BTreeMap<Table, Result<Rc<Parameters>, Failure>>>,
+    napis: OnceCell<Result<Napis, Failure>>,
+}
+
+impl<'k> Reading<'k> {
+    pub(super) fn of(kernel: &'k LinuxKernel, name: &'k str) -> Self {
+        Self {
+            kernel,
+            name,
+            link: OnceCell::new(),
+            features: OnceCell::new(),
+            tables: RefCell::default(),
+            napis: OnceCell::new(),
         }
-        Ok(Some(napis))
     }
 
-    fn read_napi_knob(
-        &self,
-        link: &Link,
-        attribute: &str,
-        value_of: impl Fn(&Napi) -> Option<Value>,
-        value_from_sysfs: impl Fn(u64) -> Value,
-    ) -> Result<Vec<(Place, Value)>, Failure> {
-        let Some(napis) = self.settable_napis(link)? else {
-            let number = self.sysfs.read_number(&link.name, attribute)?;
-            return Ok(vec![(Place::Device, value_from_sysfs(number))]);
-        };
-        napis
-            .iter()
-            .map(|(queue, napi)| {
-                let value = value_of(napi).ok_or_else(|| {
-                    Failure::malformed(format!("NAPI {} comes without {attribute}", napi.id))
-                })?;
-                Ok((Place::Napi(*queue), value))
-            })
-            .collect()
+    pub(super) fn link(&self) -> Result<Rc<Link>, Failure> {
+        let find = || Ok(Rc::new(self.kernel.route.link(self.name)?));
+        self.link.get_or_init(find).clone()
     }
 
-    fn read_feature(&self, interface: &str, name: &str) -> Result<Vec<(Place, Value)>, Failure> {
-        let features = self.features(interface)?;
-        let feature = features
-            .get(name)
-            .ok_or_else(|| Failure::unsupported(format!("the kernel knows no feature {name}")))?;
-        Ok(vec![(Place::Device, Value::Switch(feature.is_active))])
+    pub(super) fn features(&self) -> Result<Rc<Features>, Failure> {
+        let find = || Ok(Rc::new(self.kernel.ethtool()?.features(self.name)?));
+        self.features.get_or_init(find).clone()
     }
 
-    pub(super) fn read_place(
-        &self,
-        link: &Link,
-        knob: Knob,
-    ) -> Result<Vec<(Place, Value)>, Failure> {
-        let name = &link.name;
-        match knob {
-            Knob::Mtu => Ok(vec![(Place::Device, Value::Count(link.mtu.get()))]),
-            Knob::Txqueuelen => Ok(vec![(Place::Device, Value::Count(u64::from(link.txqueuelen)))]),
-            Knob::Gro => self.read_feature(name, "rx-gro"),
-            Knob::Gso => self.read_feature(name, "tx-generic-segmentation"),
-            Knob::Tso => {
-                let features = self.features(name)?;
-                let is_on = TSO_FEATURES
-                    .iter()
-                    .any(|name| features.get(*name).is_some_and(|feature| feature.is_active));
-                Ok(vec![(Place::Device, Value::Switch(is_on))])
+    pub(super) fn table(&self, table: Table) -> Result<Rc<Parameters>, Failure> {
+        if let Some(known) = self.tables.borrow().get(&table) {
+            return known.clone();
+        }
+        let found = self.kernel.ethtool().and_then(|ethtool| {
+            Ok(Rc::new(ethtool.parameters(self.name, table).map_err(Failure::from)?))
+        });
+        self.tables.borrow_mut().insert(table, found.clone());
+        found
+    }
+
+    /// `None` if values are per device here.
+    pub(super) fn napis(&self) -> Result<Napis, Failure> {
+        let find = || {
+            let Some(netdev) = self.kernel.netdev.as_ref().filter(|netdev| netdev.can_set_napi())
+            else {
+                return Ok(None);
+            };
+            let link = self.link()?;
+            let napis: Vec<_> = netdev
+                .napis(link.index)?
+                .into_iter()
+                .filter_map(|napi| Some((napi.rx_queue?, napi)))
+                .collect();
+            if napis.is_empty() {
+                return Err(Failure::unsupported(without_napi(&link)));
             }
-            Knob::RpsCpus => self.read_rps(name),
-            Knob::Threaded => match self.sysfs.read_number(name, "threaded")? {
-                0 => Ok(vec![(Place::Device, Value::Switch(false))]),
-                1 => Ok(vec![(Place::Device, Value::Switch(true))]),
+            Ok(Some(Rc::new(napis)))
+        };
+        self.napis.get_or_init(find).clone()
+    }
+
+    /// Every place of a knob with its value.
+    pub(super) fn read(&self, knob: Knob) -> Result<Values, Failure> {
+        if knob.spec().scope == Scope::Interface {
+            self.link()?; // a name that no interface has is said as such
+        }
+        let device = |value| Ok(vec![(Place::Device, value)]);
+        match source_of(knob) {
+            Source::Mtu => device(Value::Count(self.link()?.mtu.get())),
+            Source::Txqueuelen => device(Value::Count(self.link()?.txqueuelen.into())),
+            Source::Features(names) => device(Value::Switch(self.is_on(names)?)),
+            Source::Number(number) => self.read_number(knob, number),
+            Source::Profile(attribute) => {
+                let table = self.table(Table::Coalesce)?;
+                let profile = table.profile(attribute).cloned();
+                device(Value::Profile(profile.ok_or_else(|| {
+                    Failure::unsupported("the driver has no moderation profiles (Linux 6.11)")
+                })?))
+            }
+            Source::Sysctl(name) => {
+                let number = self.kernel.proc.read_number(&sysctl(name)).map_err(|error| {
+                    let mut failure = Failure::from(error);
+                    if failure.errno == Some(libc::ENOENT) {
+                        failure.reason = format!(
+                            "net.core.{name} is the host's and not visible in this network \
+                             namespace, or the kernel lacks it"
+                        );
+                    }
+                    failure
+                })?;
+                Ok(vec![(Place::Host, from_number(knob, number))])
+            }
+            Source::Queue(file) => self.read_queues(knob, file),
+            Source::Qdisc => self.kernel.read_root_qdisc(&*self.link()?),
+            Source::QueueQdisc => self.kernel.read_queue_qdiscs(&*self.link()?),
+            Source::RssTable => {
+                let entries = self.kernel.ioctl.rss_table(self.name)?;
+                if entries.is_empty() {
+                    return Err(Failure::unsupported("the NIC has no RSS table"));
+                }
+                device(Value::Table(QueueTable::from_entries(&entries)))
+            }
+            Source::Affinity => self.kernel.read_affinity(self.name),
+            Source::Threaded => match self.kernel.sysfs.read_number(self.name, "threaded")? {
+                0 => device(Value::Switch(false)),
+                1 => device(Value::Switch(true)),
                 other => Err(Failure::unsupported(format!(
                     "threaded is {other} (busy polling), which latput neither sets nor puts back"
                 ))),
             },
-            Knob::NapiDeferHardIrqs => self.read_napi_knob(
-                link,
-                "napi_defer_hard_irqs",
-                |napi| napi.defer_hard_irqs.map(Value::Count),
-                Value::Count,
-            ),
-            Knob::GroFlushTimeout => self.read_napi_knob(
-                link,
-                "gro_flush_timeout",
-                |napi| napi.gro_flush_timeout.map(Value::Time),
-                |ns| Value::Time(Nanos::from_ns(ns)),
-            ),
+            Source::Napi(field) => self.read_napi(knob, field),
+            Source::LoadTime(name) => {
+                let number = self.kernel.load_time_parameter(self.name, name)?;
+                device(Value::Count(number))
+            }
         }
     }
 
-    fn read_rps(&self, interface: &str) -> Result<Vec<(Place, Value)>, Failure> {
-        let queues = self.sysfs.rx_queues(interface)?;
-        if queues.is_empty() {
-            return Err(Failure::unsupported("the interface has no receive queue"));
+    /// Whether any of the features is on; not having any of them is an error.
+    fn is_on(&self, names: &[&str]) -> Result<bool, Failure> {
+        let features = self.features()?;
+        let mut known = names.iter().filter_map(|name| features.get(*name)).peekable();
+        if known.peek().is_none() {
+            return Err(Failure::unsupported(format!("the kernel knows no feature {}", names[0])));
         }
-        queues
-            .into_iter()
-            .map(|queue| {
-                let attribute = format!("queues/rx-{queue}/rps_cpus");
-                let text = self.sysfs.read(interface, &attribute)?;
-                let cpus = CpuSet::from_hex_mask(&text).map_err(|_| {
-                    let path = self.sysfs.path(interface, &attribute);
+        Ok(known.any(|feature| feature.is_active))
+    }
+
+    fn read_number(&self, knob: Knob, number: Number) -> Result<Values, Failure> {
+        let table = self.table(number.table)?;
+        let value = table.number(number.attribute).ok_or_else(|| {
+            Failure::unsupported(format!("the driver has none in its {}", number.table.name()))
+        })?;
+        let mut values = vec![(Place::Device, from_number(knob, value))];
+        let Some((field, direction)) = number.per_queue else { return Ok(values) };
+        let queues = self.kernel.sysfs.queues(self.name, direction.prefix()).unwrap_or_default();
+        let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
+        if count > 1
+            && let Ok(rows) = self.kernel.ioctl.queue_coalescing(self.name, field, count)
+        {
+            let places = (0..count).map(|queue| match direction {
+                Direction::Rx => Place::RxQueue(queue),
+                Direction::Tx => Place::TxQueue(queue),
+            });
+            let rows = rows.into_iter().map(|value| from_number(knob, value.into()));
+            values.extend(places.zip(rows));
+        }
+        Ok(values)
+    }
+
+    fn read_queues(&self, knob: Knob, file: QueueFile) -> Result<Values, Failure> {
+        let sysfs = &self.kernel.sysfs;
+        let queues = sysfs.queues(self.name, file.direction.prefix())?;
+        if queues.is_empty() {
+            return Err(Failure::unsupported("the interface has no such queue"));
+        }
+        let read = |queue| {
+            let attribute = queue_attribute(file, queue);
+            let value = if knob.spec().kind == ValueKind::Cpus {
+                let text = sysfs.read(self.name, &attribute)?;
+                Value::Cpus(CpuSet::from_hex_mask(&text).map_err(|_| {
+                    let path = sysfs.path(self.name, &attribute);
                     Error::parse(path.display().to_string(), "a CPU mask", &text)
-                })?;
-                Ok((Place::RxQueue(queue), Value::Cpus(cpus)))
-            })
-            .collect()
+                })?)
+            } else {
+                from_number(knob, sysfs.read_number(self.name, &attribute)?)
+            };
+            Ok((queue_place(file.direction, queue), value))
+        };
+        queues.into_iter().map(read).collect()
+    }
+
+    fn read_napi(&self, knob: Knob, field: NapiField) -> Result<Values, Failure> {
+        let Some(napis) = self.napis()? else {
+            let attribute = field.sysfs_name().ok_or_else(|| {
+                Failure::unsupported("this kernel has no irq-suspend-timeout (Linux 6.13)")
+            })?;
+            let number = self.kernel.sysfs.read_number(self.name, attribute)?;
+            return Ok(vec![(Place::Device, from_number(knob, number))]);
+        };
+        let value_of = |(queue, napi): &(u32, Napi)| {
+            let value = match field {
+                NapiField::DeferHardIrqs => napi.defer_hard_irqs.map(Value::Count),
+                NapiField::GroFlushTimeout => napi.gro_flush_timeout.map(Value::Time),
+                NapiField::IrqSuspendTimeout => napi.irq_suspend_timeout.map(Value::Time),
+            };
+            let value = value.ok_or_else(|| {
+                Failure::malformed(format!("NAPI {} comes without {knob}", napi.id))
+            })?;
+            Ok((Place::Napi(*queue), value))
+        };
+        napis.iter().map(value_of).collect()
+    }
+}
+
+impl NapiField {
+    /// The device's file, where there is one.
+    pub(super) const fn sysfs_name(self) -> Option<&'static str> {
+        match self {
+            Self::DeferHardIrqs => Some("napi_defer_hard_irqs"),
+            Self::GroFlushTimeout => Some("gro_flush_timeout"),
+            Self::IrqSuspendTimeout => None,
+        }
+    }
+}
+
+/// The path of a sysctl under `/proc`.
+pub(super) fn sysctl(name: &str) -> String {
+    format!("sys/net/core/{name}")
+}
+
+/// The file of one queue, under the interface's folder.
+pub(super) fn queue_attribute(file: QueueFile, queue: u32) -> String {
+    format!("queues/{}{queue}/{}", file.direction.prefix(), file.name)
+}
+
+fn queue_place(direction: Direction, queue: u32) -> Place {
+    match direction {
+        Direction::Rx => Place::RxQueue(queue),
+        Direction::Tx => Place::TxQueue(queue),
+    }
+}
+
+/// A number of the kernel's as a value of the knob.
+fn from_number(knob: Knob, number: u64) -> Value {
+    let spec = knob.spec();
+    match spec.kind {
+        ValueKind::Time => Value::Time(spec.time_unit().saturating_mul(number)),
+        ValueKind::Switch => Value::Switch(number != 0),
+        _ => Value::Count(number),
+    }
+}
+
+/// A value of the knob as the kernel's number; `None` for values that are none.
+pub(super) fn to_number(knob: Knob, value: &Value) -> Option<u64> {
+    match value {
+        Value::Count(count) => Some(*count),
+        Value::Time(time) => Some(time.as_ns() / knob.spec().time_unit().as_ns()),
+        Value::Switch(on) => Some(u64::from(*on)),
+        _ => None,
     }
 }
 
@@ -137,5 +276,23 @@ pub(super) fn without_napi(link: &Link) -> &'static str {
         "a veth has no NAPI instance while gro is off: switch gro on"
     } else {
         "the driver does not tell which NAPI instance serves which receive queue"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_in_the_unit_of_the_knob() {
+        let us50 = Value::Time(Nanos::from_us(50));
+        assert_eq!(from_number(Knob::RxUsecs, 50), us50);
+        assert_eq!(from_number(Knob::GroFlushTimeout, 50_000), us50);
+        assert_eq!(to_number(Knob::RxUsecs, &us50), Some(50));
+        assert_eq!(to_number(Knob::GroFlushTimeout, &us50), Some(50_000));
+        assert_eq!(to_number(Knob::AdaptiveRx, &Value::Switch(true)), Some(1));
+        assert_eq!(to_number(Knob::RpsCpus, &Value::Cpus(CpuSet::new())), None);
     }
 }

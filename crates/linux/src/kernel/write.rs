@@ -5,113 +5,167 @@ use latput_units::Bytes;
 
 use super::LinuxKernel;
 use super::failure::Failure;
-use super::features::{changeable_tso, tso_obstacle};
-use super::read::without_napi;
+use super::features::obstacle;
+use super::read::{Reading, queue_attribute, sysctl, to_number, without_napi};
+use super::source::{Direction, NapiField, Number, QueueFile, Source, source_of};
 use crate::netdev::NapiChange;
 use crate::route::Link;
 
 impl LinuxKernel {
     pub(super) fn write_place(
         &self,
-        link: &Link,
+        name: &str,
         knob: Knob,
         place: Place,
         value: &Value,
     ) -> Result<(), Failure> {
-        let name = &link.name;
-        match (knob, place, value) {
-            (Knob::Mtu, Place::Device, Value::Count(bytes)) => {
-                if u32::try_from(*bytes).is_err() {
-                    return Err(Failure::refused("more bytes than fit 32 bits"));
-                }
+        let reading = Reading::of(self, name);
+        if place != Place::Host {
+            reading.link()?; // a name that no interface has is said as such
+        }
+        let number = to_number(knob, value);
+        match (source_of(knob), place, value, number) {
+            (Source::Mtu, Place::Device, Value::Count(bytes), _) => {
+                narrow(*bytes)?;
                 Ok(self.route.set_mtu(name, Bytes::new(*bytes))?)
             }
-            (Knob::Txqueuelen, Place::Device, Value::Count(packets)) => {
-                let packets = u32::try_from(*packets)
-                    .map_err(|_| Failure::refused("more packets than fit 32 bits"))?;
-                Ok(self.route.set_txqueuelen(name, packets)?)
+            (Source::Txqueuelen, Place::Device, Value::Count(packets), _) => {
+                Ok(self.route.set_txqueuelen(name, narrow(*packets)?)?)
             }
-            (Knob::Gro, Place::Device, Value::Switch(on)) => {
-                self.write_features(name, &["rx-gro"], *on)
+            (Source::Features(names), Place::Device, Value::Switch(on), _) => {
+                self.write_features(&reading, names, *on)
             }
-            (Knob::Gso, Place::Device, Value::Switch(on)) => {
-                self.write_features(name, &["tx-generic-segmentation"], *on)
+            (Source::Number(field), place, _, Some(number)) => {
+                self.write_number(name, field, place, number)
             }
-            (Knob::Tso, Place::Device, Value::Switch(on)) => self.write_tso(name, *on),
-            (Knob::RpsCpus, Place::RxQueue(queue), Value::Cpus(cpus)) => {
-                let attribute = format!("queues/rx-{queue}/rps_cpus");
-                Ok(self.sysfs.write(name, &attribute, &cpus.to_hex_mask())?)
+            (Source::Profile(attribute), Place::Device, Value::Profile(profile), _) => {
+                Ok(self.ethtool()?.set_profile(name, attribute, profile)?)
             }
-            (Knob::Threaded, Place::Device, Value::Switch(on)) => {
-                if let Some(reason) = self.threaded_obstacle(link)? {
+            (Source::Sysctl(file), Place::Host, _, Some(number)) => {
+                Ok(self.proc.write(&sysctl(file), &number.to_string())?)
+            }
+            (Source::Queue(file), place, value, number) => {
+                self.write_queue(name, file, place, value, number)
+            }
+            (Source::Qdisc, Place::Device, Value::Qdisc(qdisc), _) => {
+                self.write_root_qdisc(&*reading.link()?, qdisc)
+            }
+            (Source::QueueQdisc, Place::TxQueue(queue), Value::Qdisc(qdisc), _) => {
+                self.write_queue_qdisc(&*reading.link()?, queue, qdisc)
+            }
+            (Source::RssTable, Place::Device, Value::Table(table), _) => {
+                let length = self.ioctl.rss_table(name)?.len();
+                Ok(self.ioctl.set_rss_table(name, &table.entries(length))?)
+            }
+            (Source::Affinity, Place::Interrupt(rank), Value::Cpus(cpus), _) => {
+                self.write_affinity(name, rank, cpus)
+            }
+            (Source::Threaded, Place::Device, Value::Switch(on), _) => {
+                if let Some(reason) = self.threaded_obstacle(&*reading.link()?)? {
                     return Err(Failure::unsupported(reason));
                 }
                 Ok(self.sysfs.write(name, "threaded", if *on { "1" } else { "0" })?)
             }
-            (Knob::NapiDeferHardIrqs, Place::Device, Value::Count(polls)) => {
-                self.refuse_device_write_over_napis(link)?;
-                Ok(self.sysfs.write(name, "napi_defer_hard_irqs", &polls.to_string())?)
+            (Source::Napi(field), place, _, Some(number)) => {
+                self.write_napi(&reading, field, place, number)
             }
-            (Knob::GroFlushTimeout, Place::Device, Value::Time(time)) => {
-                self.refuse_device_write_over_napis(link)?;
-                Ok(self.sysfs.write(name, "gro_flush_timeout", &time.as_ns().to_string())?)
-            }
-            (Knob::NapiDeferHardIrqs, Place::Napi(queue), Value::Count(polls)) => {
-                self.write_napi(link, queue, NapiChange::DeferHardIrqs(*polls))
-            }
-            (Knob::GroFlushTimeout, Place::Napi(queue), Value::Time(time)) => {
-                self.write_napi(link, queue, NapiChange::GroFlushTimeout(*time))
-            }
+            (Source::LoadTime(_), ..) => Err(Failure::unsupported(
+                "the driver reads it when it is loaded, and latput does not load drivers",
+            )),
             _ => Err(Failure::refused(format!("{value} at {place} is not what {knob} takes"))),
         }
     }
 
-    fn write_features(&self, interface: &str, names: &[&str], on: bool) -> Result<(), Failure> {
-        let features = self.features(interface)?;
-        let mut wanted = Vec::new();
-        for name in names {
-            let feature = features.get(*name).copied().unwrap_or_default();
-            if feature.is_changeable {
-                wanted.push((*name, on));
-            } else if feature.is_active != on {
-                return Err(Failure::unsupported(format!("the driver cannot change {name}")));
-            }
-        }
-        if !wanted.is_empty() {
-            let ethtool = self.ethtool.as_ref().expect("features were read through it");
-            ethtool.set_features(interface, &wanted)?;
-        }
-        Ok(())
-    }
-
-    fn write_tso(&self, interface: &str, on: bool) -> Result<(), Failure> {
-        let features = self.features(interface)?;
-        if let Some(reason) = tso_obstacle(&features) {
+    fn write_features(
+        &self,
+        reading: &Reading<'_>,
+        names: &[&str],
+        on: bool,
+    ) -> Result<(), Failure> {
+        let features = reading.features()?;
+        if let Some(reason) = obstacle(&features, names) {
             return Err(Failure::unsupported(reason));
         }
-        let names: Vec<&str> = changeable_tso(&features).collect();
-        self.write_features(interface, &names, on)
+        let changeable = names
+            .iter()
+            .filter(|name| features.get(**name).is_some_and(|feature| feature.is_changeable));
+        let wanted: Vec<(&str, bool)> = changeable.map(|name| (*name, on)).collect();
+        Ok(self.ethtool()?.set_features(reading.name, &wanted)?)
     }
 
-    fn write_napi(&self, link: &Link, queue: u32, change: NapiChange) -> Result<(), Failure> {
-        let napis = self.settable_napis(link)?.ok_or_else(|| {
-            Failure::unsupported("this kernel sets NAPI values per device only (before Linux 6.13)")
-        })?;
-        let id =
-            napis.iter().find(|(number, _)| *number == queue).map(|(_, napi)| napi.id).ok_or_else(
-                || Failure::unsupported(format!("no NAPI instance serves receive queue {queue}")),
-            )?;
-        let netdev = self.netdev.as_ref().expect("the instances were listed through it");
-        Ok(netdev.set_napi(id, change)?)
+    fn write_number(
+        &self,
+        name: &str,
+        field: Number,
+        place: Place,
+        number: u64,
+    ) -> Result<(), Failure> {
+        let narrow_number = narrow(number)?;
+        let ethtool = self.ethtool()?;
+        match (place, field.per_queue) {
+            (Place::Device, _) => Ok(ethtool.set_parameter(
+                name,
+                field.table,
+                (field.attribute, field.width),
+                number,
+            )?),
+            (Place::RxQueue(queue), Some((of_queue, Direction::Rx)))
+            | (Place::TxQueue(queue), Some((of_queue, Direction::Tx))) => {
+                Ok(self.ioctl.set_queue_coalescing(name, of_queue, queue, narrow_number)?)
+            }
+            _ => Err(Failure::refused(format!("there is no value of it at {place}"))),
+        }
     }
 
-    /// Writing the device's file would overwrite values that a reader of ours saw per NAPI.
-    fn refuse_device_write_over_napis(&self, link: &Link) -> Result<(), Failure> {
-        match self.settable_napis(link)? {
-            None => Ok(()),
-            Some(_) => Err(Failure::refused(
+    fn write_queue(
+        &self,
+        name: &str,
+        file: QueueFile,
+        place: Place,
+        value: &Value,
+        number: Option<u64>,
+    ) -> Result<(), Failure> {
+        let ((Place::RxQueue(queue), Direction::Rx) | (Place::TxQueue(queue), Direction::Tx)) =
+            (place, file.direction)
+        else {
+            return Err(Failure::refused(format!("there is no value of it at {place}")));
+        };
+        let text = match (value, number) {
+            (Value::Cpus(cpus), _) => cpus.to_hex_mask(),
+            (_, Some(number)) => number.to_string(),
+            _ => return Err(Failure::refused(format!("{value} is not what it takes"))),
+        };
+        Ok(self.sysfs.write(name, &queue_attribute(file, queue), &text)?)
+    }
+
+    fn write_napi(
+        &self,
+        reading: &Reading<'_>,
+        field: NapiField,
+        place: Place,
+        number: u64,
+    ) -> Result<(), Failure> {
+        let napis = reading.napis()?;
+        match (place, napis, field.sysfs_name()) {
+            (Place::Napi(queue), Some(napis), _) => {
+                let napi = napis.iter().find(|(number, _)| *number == queue);
+                let (_, napi) = napi.ok_or_else(|| {
+                    Failure::unsupported(format!("no NAPI instance serves receive queue {queue}"))
+                })?;
+                let netdev = self.netdev.as_ref().expect("the instances were listed through it");
+                Ok(netdev.set_napi(napi.id, field.change(number))?)
+            }
+            (Place::Napi(_), None, _) => Err(Failure::unsupported(
+                "this kernel sets NAPI values per device only (before Linux 6.13)",
+            )),
+            (Place::Device, None, Some(attribute)) => {
+                Ok(self.sysfs.write(reading.name, attribute, &number.to_string())?)
+            }
+            // Writing the device's file would overwrite values that a reader of ours saw per NAPI.
+            (Place::Device, Some(_), _) => Err(Failure::refused(
                 "this kernel has the value per NAPI, and writing the device's overwrites all of them",
             )),
+            _ => Err(Failure::refused(format!("there is no value of it at {place}"))),
         }
     }
 
@@ -134,4 +188,18 @@ impl LinuxKernel {
                 .to_owned()
         }))
     }
+}
+
+impl NapiField {
+    fn change(self, number: u64) -> NapiChange {
+        match self {
+            Self::DeferHardIrqs => NapiChange::DeferHardIrqs(number),
+            Self::GroFlushTimeout => NapiChange::GroFlushTimeout(number),
+            Self::IrqSuspendTimeout => NapiChange::IrqSuspendTimeout(number),
+        }
+    }
+}
+
+fn narrow(number: u64) -> Result<u32, Failure> {
+    u32::try_from(number).map_err(|_| Failure::refused(format!("{number} does not fit 32 bits")))
 }

@@ -43,6 +43,11 @@ impl<'a> Attribute<'a> {
         self.fixed().map(u32::from_ne_bytes)
     }
 
+    /// A number of exactly eight bytes.
+    pub fn as_u64(&self) -> Result<u64, Malformed> {
+        self.fixed().map(u64::from_ne_bytes)
+    }
+
     /// The protocol's `uint`: four bytes, or eight when the value needs them
     /// (`Documentation/userspace-api/netlink/specs.rst`).
     pub fn as_uint(&self) -> Result<u64, Malformed> {

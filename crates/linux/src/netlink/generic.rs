@@ -64,6 +64,11 @@ impl Generic {
     }
 }
 
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(payload: &[u8]) {
+    let _ = parse_family(payload);
+}
+
 fn parse_family(payload: &[u8]) -> Result<(u16, Vec<u32>), Malformed> {
     let attributes = payload.get(HEADER..).ok_or(malformed("a generic header is cut short"))?;
     let mut id = None;

@@ -16,8 +16,10 @@ pub(super) struct Echo {
     pub(super) sequence: u64,
 }
 
-/// Size of a message: header and the 56 byte that `ping` sends too.
-pub(super) const BYTES: usize = 8 + 56;
+/// Size of a message's header.
+pub(super) const HEADER: usize = 8;
+/// Size of the smallest message: what tells an echo from others is in the payload.
+pub(super) const SMALLEST: usize = HEADER + 16;
 /// Largest IPv4 header, which a raw socket leaves in front of a message.
 pub(super) const LARGEST_IP_HEADER: usize = 60;
 
@@ -38,8 +40,8 @@ impl Version {
 }
 
 /// An echo request. The kernel sums `ICMPv6` itself; a sum in it does no harm.
-pub(super) fn request(version: Version, echo: Echo) -> [u8; BYTES] {
-    let mut message = [0; BYTES];
+pub(super) fn request(version: Version, echo: Echo, bytes: usize) -> Vec<u8> {
+    let mut message = vec![0; bytes.max(SMALLEST)];
     message[0] = version.request();
     message[4..6].copy_from_slice(&echo.tag.to_be_bytes()[6..]);
     message[6..8].copy_from_slice(&echo.sequence.to_be_bytes()[6..]);
@@ -66,13 +68,14 @@ pub(super) fn parse_reply(version: Version, packet: &[u8], with_ip_header: bool)
         .then(|| Echo { tag: u64::from_be_bytes(*tag), sequence: u64::from_be_bytes(*sequence) })
 }
 
-/// The Internet checksum (RFC 1071) of an even number of bytes.
+/// The Internet checksum (RFC 1071) of a message that fits a packet; an odd last byte has a zero
+/// behind it.
 fn checksum(message: &[u8]) -> u16 {
-    let sum: u32 =
-        message.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let word = |pair: &[u8]| [pair[0], pair.get(1).copied().unwrap_or(0)];
+    let sum: u32 = message.chunks(2).map(|pair| u32::from(u16::from_be_bytes(word(pair)))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
-    !u16::try_from(folded).expect("folded twice, a sum of few words has 16 bits")
+    !u16::try_from(folded).expect("folded twice, a sum of up to 65535 words has 16 bits")
 }
 
 #[cfg(test)]
@@ -85,7 +88,8 @@ mod tests {
     fn the_checksum_is_that_of_rfc_1071() {
         // The example of RFC 1071, section 3: the sum is ddf2.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
-        assert_eq!(checksum(&request(Version::V4, ECHO)), 0, "a right message sums to zero");
+        assert_eq!(checksum(&request(Version::V4, ECHO, 64)), 0, "a right message sums to zero");
+        assert_eq!(checksum(&request(Version::V4, ECHO, 65_515)), 0);
     }
 
     #[test]
@@ -102,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_no_reply_is_ignored() {
-        check_ignored(&request(Version::V4, ECHO), false);
+        check_ignored(&request(Version::V4, ECHO, 64), false);
         check_ignored(&reply(Version::V6), false);
         check_ignored(&reply(Version::V4)[..20], false);
         check_ignored(&reply(Version::V4), true);
@@ -112,8 +116,8 @@ mod tests {
         check_ignored(&[], false);
     }
 
-    fn reply(version: Version) -> [u8; BYTES] {
-        let mut reply = request(version, ECHO);
+    fn reply(version: Version) -> Vec<u8> {
+        let mut reply = request(version, ECHO, SMALLEST);
         reply[0] = version.reply();
         reply
     }

@@ -60,6 +60,7 @@ pub(super) fn run(
             in_flight.answered(now, messages, latency);
             in_flight.sent(now, messages);
         }
+        meter.done(now, u64::from(messages));
     }
 }
 

@@ -3,25 +3,21 @@
 use std::io::IoSlice;
 use std::net::TcpStream;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmmsg};
 
-use super::{InFlight, SEND_BATCH, Side, Tally};
+use super::{CHUNK_BYTES, InFlight, SEND_BATCH, Side, Tally};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
+use crate::poll::{self, Poll};
 use crate::supervise::Link;
-
-/// Events taken from the kernel at once.
-const EVENTS: usize = 256;
 
 /// One connection's place in the exchange.
 struct Connection<'a> {
     socket: &'a TcpStream,
-    id: u64,
+    id: usize,
     /// Bytes of a message that came in so far.
     partial_in: usize,
     /// Messages still to send, the one under way included.
@@ -34,8 +30,9 @@ struct Connection<'a> {
 
 /// What the connections share.
 struct Exchange<'s, 'm, 'b> {
-    poll: OwnedFd,
+    poll: Poll,
     side: &'s Side,
+    /// A message, or what is sent of a large one at once.
     message: &'m [u8],
     batch: &'b mut [MMsgHdr<'m>],
     flags: SendFlags,
@@ -56,14 +53,13 @@ pub(super) fn run(
     meter: &mut Meter<'_>,
     tally: Tally,
 ) -> Result<Tally, Error> {
-    let message = vec![0_u8; side.outgoing];
+    let message = vec![0_u8; side.outgoing.min(CHUNK_BYTES)];
     let payload = [IoSlice::new(&message)];
     let mut controls: Vec<_> = (0..SEND_BATCH).map(|_| SendAncillaryBuffer::new(&mut [])).collect();
     let mut batch: Vec<_> =
         controls.iter_mut().map(|control| MMsgHdr::new(&payload, control)).collect();
     let mut exchange = Exchange {
-        poll: epoll::create(CreateFlags::CLOEXEC)
-            .map_err(|errno| Error::io("create an epoll instance", errno))?,
+        poll: Poll::new()?,
         side,
         message: &message,
         batch: &mut batch,
@@ -80,9 +76,8 @@ pub(super) fn run(
 impl Exchange<'_, '_, '_> {
     fn serve(&mut self, sockets: &[TcpStream], meter: &mut Meter<'_>) -> Result<End, Error> {
         let mut connections = Vec::with_capacity(sockets.len());
-        for (id, socket) in (0..).zip(sockets) {
-            epoll::add(&self.poll, socket, EventData::new_u64(id), EventFlags::IN)
-                .map_err(|errno| Error::io("watch a connection with epoll", errno))?;
+        for (id, socket) in sockets.iter().enumerate() {
+            self.poll.add(socket, id, EventFlags::IN)?;
             connections.push(Connection::new(socket, id));
         }
         for connection in &mut connections {
@@ -91,16 +86,12 @@ impl Exchange<'_, '_, '_> {
                 return Ok(End::Closed(Some(errno)));
             }
         }
-        let mut events = Vec::with_capacity(EVENTS);
+        let mut events = poll::events();
         loop {
-            match epoll::wait(&self.poll, spare_capacity(&mut events), None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::io("wait for events on connections", errno)),
-            }
-            for event in events.drain(..) {
-                let idx = usize::try_from(event.data.u64()).expect("an index we gave to epoll");
-                let flags = event.flags;
-                if let Some(end) = self.turn(&mut connections[idx], flags, meter) {
+            self.poll.wait(&mut events, None)?;
+            for event in &events {
+                let connection = &mut connections[poll::id(event)];
+                if let Some(end) = self.turn(connection, event.flags, meter) {
                     return Ok(end);
                 }
             }
@@ -134,6 +125,7 @@ impl Exchange<'_, '_, '_> {
             let latency = self.tally.latency.as_mut().filter(|_| phase == Phase::Window);
             connection.in_flight.answered(now, messages, latency);
         }
+        meter.done(now, u64::from(messages));
         connection.owe(now, messages);
         self.write(connection, phase).err().map(|errno| End::Closed(Some(errno)))
     }
@@ -149,28 +141,26 @@ impl Exchange<'_, '_, '_> {
             };
             self.tally.sent(phase, sent);
             connection.partial_out += sent;
-            connection.to_send -= connection.partial_out / self.message.len();
-            connection.partial_out %= self.message.len();
+            connection.to_send -= connection.partial_out / self.side.outgoing;
+            connection.partial_out %= self.side.outgoing;
         }
         let waits_to_write = connection.to_send > 0;
         if waits_to_write != connection.waits_to_write {
             connection.waits_to_write = waits_to_write;
             let wanted =
                 if waits_to_write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            epoll::modify(
-                &self.poll,
-                connection.socket,
-                EventData::new_u64(connection.id),
-                wanted,
-            )?;
+            self.poll.modify(connection.socket, connection.id, wanted)?;
         }
         Ok(())
     }
 
     /// One send call; returns the bytes that the kernel took.
     fn send_some(&mut self, connection: &Connection<'_>) -> Result<usize, Errno> {
-        if connection.partial_out > 0 || connection.to_send == 1 {
-            return send(connection.socket, &self.message[connection.partial_out..], self.flags);
+        let whole = self.side.outgoing;
+        if connection.partial_out > 0 || connection.to_send == 1 || whole > self.message.len() {
+            let left = whole - connection.partial_out;
+            let piece = &self.message[..left.min(self.message.len())];
+            return send(connection.socket, piece, self.flags);
         }
         let group = connection.to_send.min(self.batch.len());
         let sent = sendmmsg(connection.socket, &mut self.batch[..group], self.flags)?;
@@ -179,7 +169,7 @@ impl Exchange<'_, '_, '_> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(socket: &'a TcpStream, id: u64) -> Self {
+    fn new(socket: &'a TcpStream, id: usize) -> Self {
         Self {
             socket,
             id,

@@ -2,8 +2,10 @@
 
 use latput_units::Nanos;
 
-/// A datagram that comes this many numbers after it was due is no longer told apart and counts as lost.
+/// Numbers that are remembered, over all flows of a thread and for each at least: a datagram that comes
+/// so many numbers after it was due is no longer told apart and counts as lost.
 const HISTORY: u64 = 1 << 20;
+const SHORTEST_HISTORY: u64 = 1 << 12;
 
 /// What a datagram says of itself. None of it is trusted beyond counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,20 +33,24 @@ pub(super) struct Arrivals {
     /// datagram of the window.
     pub(super) jitter_ns: f64,
     next_expected: u64,
-    /// One bit for each of the last `HISTORY` numbers.
+    /// One bit for each of the last `history` numbers.
     seen: Vec<u64>,
+    history: u64,
     last_transit_ns: Option<u64>,
 }
 
 impl Arrivals {
-    pub(super) fn new() -> Self {
+    /// The books of one flow among `flows`, which share the memory.
+    pub(super) fn among(flows: usize) -> Self {
+        let history = (HISTORY / (flows as u64).max(1)).max(SHORTEST_HISTORY).next_power_of_two();
         Self {
             received: 0,
             duplicates: 0,
             reordered: 0,
             jitter_ns: 0.0,
             next_expected: 0,
-            seen: vec![0; usize::try_from(HISTORY / 64).expect("a small constant")],
+            seen: vec![0; usize::try_from(history / 64).expect("at most HISTORY / 64")],
+            history,
             last_transit_ns: None,
         }
     }
@@ -53,7 +59,7 @@ impl Arrivals {
     pub(super) fn enter(&mut self, stamp: Stamp, at: Nanos) {
         let Stamp { sequence, in_window, sent_at } = stamp;
         let reordered = sequence < self.next_expected;
-        if reordered && self.next_expected - sequence > HISTORY {
+        if reordered && self.next_expected - sequence > self.history {
             return;
         }
         self.forget_up_to(sequence);
@@ -81,11 +87,11 @@ impl Arrivals {
         if sequence < self.next_expected {
             return;
         }
-        if sequence - self.next_expected >= HISTORY {
+        if sequence - self.next_expected >= self.history {
             self.seen.fill(0);
         } else {
             for number in self.next_expected..=sequence {
-                let (word, bit) = place(number);
+                let (word, bit) = self.place(number);
                 self.seen[word] &= !bit;
             }
         }
@@ -94,16 +100,16 @@ impl Arrivals {
 
     /// Whether `sequence` is seen for the first time.
     fn mark(&mut self, sequence: u64) -> bool {
-        let (word, bit) = place(sequence);
+        let (word, bit) = self.place(sequence);
         let first_time = self.seen[word] & bit == 0;
         self.seen[word] |= bit;
         first_time
     }
-}
 
-fn place(number: u64) -> (usize, u64) {
-    let idx = number % HISTORY;
-    (usize::try_from(idx / 64).expect("below HISTORY / 64"), 1 << (idx % 64))
+    fn place(&self, number: u64) -> (usize, u64) {
+        let idx = number % self.history;
+        (usize::try_from(idx / 64).expect("at most HISTORY / 64"), 1 << (idx % 64))
+    }
 }
 
 #[cfg(test)]
@@ -142,8 +148,15 @@ mod tests {
     }
 
     #[test]
+    fn many_flows_share_the_memory_and_each_has_some() {
+        assert_eq!(Arrivals::among(1).history, HISTORY);
+        assert_eq!(Arrivals::among(10).history, HISTORY / 8);
+        assert_eq!(Arrivals::among(10_000).history, SHORTEST_HISTORY);
+    }
+
+    #[test]
     fn only_the_window_is_counted() {
-        let mut arrivals = Arrivals::new();
+        let mut arrivals = Arrivals::among(1);
         for (sequence, in_window) in [(0, false), (2, true), (1, false), (3, true), (4, false)] {
             arrivals.enter(Stamp { sequence, in_window, sent_at: Nanos::ZERO }, Nanos::ZERO);
         }
@@ -165,7 +178,7 @@ mod tests {
 
     #[track_caller]
     fn check(sequences: &[u64], received: u64, duplicates: u64, reordered: u64) {
-        let mut arrivals = Arrivals::new();
+        let mut arrivals = Arrivals::among(1);
         for &sequence in sequences {
             arrivals.enter(Stamp { sequence, in_window: true, sent_at: Nanos::ZERO }, Nanos::ZERO);
         }
@@ -177,7 +190,7 @@ mod tests {
 
     #[track_caller]
     fn check_jitter(sent_and_received_ns: &[(u64, u64)], jitter_ns: f64) {
-        let mut arrivals = Arrivals::new();
+        let mut arrivals = Arrivals::among(1);
         for (sequence, &(sent, received)) in (0..).zip(sent_and_received_ns) {
             let sent_at = Nanos::from_ns(sent);
             arrivals.enter(Stamp { sequence, in_window: true, sent_at }, Nanos::from_ns(received));

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use latput_load::Window;
+use latput_load::{SenderOutcome, Window};
 use latput_trial::Metric;
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
 use latput_trial::workload::Direction;
@@ -10,7 +10,6 @@ use latput_units::{Bytes, Nanos};
 
 use super::datagrams::Sent;
 use super::message::{Results, Stream};
-use crate::bulk::Seen;
 use crate::error::Error;
 use crate::outcome::Outcome;
 
@@ -20,7 +19,7 @@ pub(super) fn tcp(
     peer: SocketAddr,
     direction: Direction,
     streams: u32,
-    seen: &Seen,
+    seen: &SenderOutcome,
     results: &Results,
     window: Window,
 ) -> Result<Outcome, Error> {

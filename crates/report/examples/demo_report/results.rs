@@ -225,6 +225,7 @@ fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> Traffi
                 lost,
                 reordered: rng.below(3) as u64,
                 duplicates: 0,
+                late: 0,
                 jitter_ns: 1500.0 + us as f64 * 180.0 * (1.0 + 0.04 * gauss(rng)),
             });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use latput_knobs::{Knob, Value};
+use latput_knobs::{Knob, Value, ValueKind};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results};
@@ -105,11 +105,11 @@ fn knob_columns(results: &Results) -> BTreeSet<(Role, Knob)> {
 
 /// `sut_gro_flush_timeout_ns`: the kernel's name, as sysfs spells it, and the unit.
 fn knob_column(role: Role, knob: Knob) -> String {
-    let unit = match knob {
-        Knob::Mtu => "_bytes",
-        Knob::Txqueuelen => "_packets",
-        Knob::NapiDeferHardIrqs => "_count",
-        Knob::GroFlushTimeout => "_ns",
+    let unit = match (knob.spec().kind, knob.spec().unit) {
+        (ValueKind::Time, _) => "_ns",
+        (ValueKind::Count, "byte") => "_bytes",
+        (ValueKind::Count, "packet") => "_packets",
+        (ValueKind::Count, _) => "_count",
         _ => "",
     };
     format!("{}_{}{unit}", role.name(), knob.name().replace('-', "_"))

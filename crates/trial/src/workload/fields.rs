@@ -58,6 +58,7 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
     Ok(Workload { name, traffic, sockets, binding, count, probe })
 }
 
+#[expect(clippy::too_many_lines, reason = "a table: one arm to a kind")]
 fn traffic(kind: &str, fields: &mut Fields) -> Result<Traffic, FieldError> {
     let bulk = |direction, fields: &mut Fields| {
         let traffic = Traffic::TcpBulk {

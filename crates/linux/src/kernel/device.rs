@@ -1,0 +1,278 @@
+//! What belongs to the device behind an interface: its interrupts, their CPUs, and its driver.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use latput_knobs::{Knob, Place, Value};
+use latput_units::CpuSet;
+
+use super::LinuxKernel;
+use super::failure::Failure;
+use super::read::Values;
+use crate::error::Error;
+
+/// Drivers with parameters that they read when they are loaded and, their permissions being 0, do not
+/// show in sysfs (`E1000_PARAM`, `drivers/net/ethernet/intel/e1000*/`).
+const SILENT_DRIVERS: [&str; 2] = ["e1000", "e1000e"];
+
+/// An interrupt of an interface: for which queue, on which CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterruptRoute {
+    /// Its number.
+    pub irq: u32,
+    /// The names of its handlers: `eth0-rx-0`.
+    pub names: Vec<String>,
+    /// The receive queue whose NAPI it starts, where the driver tells.
+    pub rx_queue: Option<u32>,
+    /// The CPUs that may take it, and those that do, as the kernel lists them.
+    pub cpus: String,
+    /// The CPUs that the interrupt controller was given.
+    pub effective_cpus: String,
+}
+
+impl fmt::Display for InterruptRoute {
+    /// `27 eth0-rx-0 (rx-0): cpus 0-3, effective 2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.irq, self.names.join("+"))?;
+        if let Some(queue) = self.rx_queue {
+            write!(f, " (rx-{queue})")?;
+        }
+        write!(f, ": cpus {}, effective {}", self.cpus, self.effective_cpus)
+    }
+}
+
+impl LinuxKernel {
+    /// Which interrupt of an interface serves which queue on which CPUs.
+    pub fn interrupt_routes(&self, interface: &str) -> Result<Vec<InterruptRoute>, Error> {
+        let interrupts =
+            self.interrupts(interface).map_err(|failure| Error::Other(failure.reason))?;
+        let index = self.route.link(interface)?.index;
+        let netdev = self.netdev.as_ref().and_then(|netdev| netdev.napis(index).ok());
+        let napis = netdev.unwrap_or_default();
+        let cpus = |irq: u32, file: &str| {
+            self.proc.read(&format!("irq/{irq}/{file}")).unwrap_or_else(|_| "unreadable".to_owned())
+        };
+        let route = |irq: u32| InterruptRoute {
+            irq,
+            names: self.interrupt_names(irq),
+            rx_queue: napis.iter().find(|n| n.irq == Some(irq)).and_then(|napi| napi.rx_queue),
+            cpus: cpus(irq, "smp_affinity_list"),
+            effective_cpus: cpus(irq, "effective_affinity_list"),
+        };
+        Ok(interrupts.into_iter().map(route).collect())
+    }
+
+    /// The interrupts of the device, in ascending order.
+    pub(super) fn interrupts(&self, interface: &str) -> Result<Vec<u32>, Failure> {
+        let device = self.sysfs.path(interface, "device");
+        if fs::symlink_metadata(&device).is_err() {
+            return Err(Failure::unsupported("there is no device behind it, and so no interrupt"));
+        }
+        let mut numbers = numbers_in(&device.join("msi_irqs"));
+        let is_virtio = base_name(&device.join("subsystem")).as_deref() == Some("virtio");
+        if is_virtio && numbers.is_empty() {
+            numbers = numbers_in(&device.join("../msi_irqs"));
+        }
+        if numbers.is_empty() {
+            let line = fs::read_to_string(device.join("irq")).unwrap_or_default();
+            numbers.extend(line.trim().parse::<u32>().ok().filter(|irq| *irq != 0));
+        }
+        if numbers.is_empty() {
+            let names = [Some(interface.to_owned()), base_name(&device)];
+            let names: Vec<String> = names.into_iter().flatten().collect();
+            numbers = self.interrupts_called(&names);
+        }
+        // A vector that nobody has asked for has no folder of its own.
+        numbers.retain(|irq| self.proc.path(&format!("irq/{irq}")).is_dir());
+        if numbers.is_empty() {
+            return Err(Failure::unsupported("neither sysfs nor /proc/irq knows its interrupts"));
+        }
+        Ok(numbers.into_iter().collect())
+    }
+
+    /// The interrupts whose handler has one of these names, or one that starts with it and a hyphen.
+    fn interrupts_called(&self, names: &[String]) -> BTreeSet<u32> {
+        let is_ours = |irq: &u32| {
+            self.interrupt_names(*irq).iter().any(|action| {
+                names.iter().any(|name| {
+                    action
+                        .strip_prefix(name.as_str())
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+                })
+            })
+        };
+        numbers_in(&self.proc.path("irq")).into_iter().filter(is_ours).collect()
+    }
+
+    /// The names of the handlers of an interrupt: `eth0-rx-0`.
+    pub(crate) fn interrupt_names(&self, irq: u32) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.proc.path(&format!("irq/{irq}"))) else {
+            return Vec::new();
+        };
+        let folders = entries.flatten().filter(|entry| entry.path().is_dir());
+        folders.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    pub(super) fn read_affinity(&self, interface: &str) -> Result<Values, Failure> {
+        let read = |(rank, irq): (u32, u32)| {
+            let file = format!("irq/{irq}/smp_affinity_list");
+            let text = self.proc.read(&file)?;
+            let cpus: CpuSet = text.parse().map_err(|_| {
+                let path = self.proc.path(&file).display().to_string();
+                Error::parse(path, "a list of CPUs", &text)
+            })?;
+            Ok((Place::Interrupt(rank), Value::Cpus(cpus)))
+        };
+        (0..).zip(self.interrupts(interface)?).map(read).collect()
+    }
+
+    pub(super) fn write_affinity(
+        &self,
+        interface: &str,
+        rank: u32,
+        cpus: &CpuSet,
+    ) -> Result<(), Failure> {
+        let irq = self.interrupt_of_rank(interface, rank)?;
+        if cpus.is_empty() {
+            return Err(Failure::refused("an interrupt needs a CPU"));
+        }
+        let written = self.proc.write(&format!("irq/{irq}/smp_affinity_list"), &cpus.to_string());
+        written.map_err(|error| match error.errno() {
+            Some(libc::EIO) => Failure::refused(format!(
+                "interrupt {irq} is managed by the kernel, which alone places it ({error})"
+            )),
+            _ => error.into(),
+        })
+    }
+
+    /// The CPUs that the driver hints at for an interrupt.
+    pub(super) fn affinity_hint(&self, interface: &str, rank: u32) -> Result<Value, Failure> {
+        let irq = self.interrupt_of_rank(interface, rank)?;
+        let file = format!("irq/{irq}/affinity_hint");
+        let text = self.proc.read(&file)?;
+        let cpus = CpuSet::from_hex_mask(&text).map_err(|_| {
+            Error::parse(self.proc.path(&file).display().to_string(), "a CPU mask", &text)
+        })?;
+        if cpus.is_empty() {
+            return Err(Failure::unsupported(format!(
+                "the driver has no hint for interrupt {irq}"
+            )));
+        }
+        Ok(Value::Cpus(cpus))
+    }
+
+    fn interrupt_of_rank(&self, interface: &str, rank: u32) -> Result<u32, Failure> {
+        let found = self.interrupts(interface)?.into_iter().nth(rank as usize);
+        found.ok_or_else(|| Failure::unsupported(format!("there is no interrupt {rank}")))
+    }
+
+    /// The number of a parameter that the driver was loaded with. Of a list, one for each port, the
+    /// first.
+    pub(super) fn load_time_parameter(&self, interface: &str, name: &str) -> Result<u64, Failure> {
+        let Some(module) = self.module(interface) else {
+            return Err(Failure::unsupported("there is no driver module behind it"));
+        };
+        let file = format!("module/{module}/parameters/{name}");
+        let text = match self.sysfs.files.read(&file) {
+            Ok(text) => text,
+            Err(error) if error.errno() == Some(libc::ENOENT) => {
+                let option = format!("{module}.{name}=");
+                let cmdline = self.proc.read("cmdline").unwrap_or_default();
+                let given = cmdline.split_whitespace().find_map(|word| word.strip_prefix(&option));
+                given.map(ToOwned::to_owned).ok_or_else(|| {
+                    Failure::unsupported(if SILENT_DRIVERS.contains(&module.as_str()) {
+                        format!("{module} reads {name} when it is loaded and does not show it")
+                    } else {
+                        format!("the driver {module} has no parameter {name}")
+                    })
+                })?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let first = text.split(',').next().unwrap_or_default().trim();
+        first.parse().map_err(|_| {
+            let path = self.sysfs.files.path(&file).display().to_string();
+            Error::parse(path, "a number", &text).into()
+        })
+    }
+
+    /// Whether the driver has parameters of load time that it does not show.
+    pub(super) fn hides_parameters(&self, interface: &str) -> bool {
+        self.module(interface).is_some_and(|module| SILENT_DRIVERS.contains(&module.as_str()))
+    }
+
+    fn module(&self, interface: &str) -> Option<String> {
+        base_name(&self.sysfs.path(interface, "device/driver/module"))
+            .or_else(|| self.driver_name(interface))
+    }
+
+    /// The driver of the device behind an interface.
+    pub(super) fn driver_name(&self, interface: &str) -> Option<String> {
+        base_name(&self.sysfs.path(interface, "device/driver"))
+    }
+
+    /// What a value means to the driver, where it has a meaning of its own.
+    ///
+    /// Source: `e1000_set_coalesce` and `igb_set_coalesce` and their kin: small values of `rx-usecs`
+    /// choose how the driver moderates and are no delays.
+    pub fn meaning(&self, interface: &str, knob: Knob, value: &Value) -> Option<&'static str> {
+        let driver = self.driver_name(interface)?;
+        meaning(&driver, knob, value)
+    }
+}
+
+fn meaning(driver: &str, knob: Knob, value: &Value) -> Option<&'static str> {
+    let Value::Time(time) = value else { return None };
+    if knob != Knob::RxUsecs && !(knob == Knob::TxUsecs && driver != "e1000" && driver != "e1000e")
+    {
+        return None;
+    }
+    let mode = time.as_ns() / 1_000;
+    match (driver, mode) {
+        ("e1000" | "e1000e" | "igb" | "igc" | "ixgbe" | "ixgbevf", 0) => Some("no moderation"),
+        ("e1000" | "e1000e" | "igb" | "igc", 1) => Some("dynamic"),
+        ("ixgbe" | "ixgbevf", 1) => Some("adaptive"),
+        ("e1000" | "e1000e" | "igb" | "igc", 3) => Some("dynamic conservative"),
+        ("e1000" | "e1000e", 4) => Some("simplified"),
+        _ => None,
+    }
+}
+
+/// The entries of a folder that are numbers.
+fn numbers_in(folder: &Path) -> BTreeSet<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The last part of what a link points to.
+fn base_name(link: &Path) -> Option<String> {
+    let target = fs::read_link(link).ok()?;
+    Some(target.file_name()?.to_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn modes_inside_a_delay_have_names() {
+        check("e1000e", Knob::RxUsecs, 3, Some("dynamic conservative"));
+        check("e1000", Knob::RxUsecs, 4, Some("simplified"));
+        check("e1000", Knob::RxUsecs, 0, Some("no moderation"));
+        check("e1000", Knob::TxUsecs, 0, None);
+        check("igb", Knob::TxUsecs, 1, Some("dynamic"));
+        check("ixgbe", Knob::RxUsecs, 1, Some("adaptive"));
+        check("ixgbe", Knob::RxUsecs, 3, None);
+        check("virtio_net", Knob::RxUsecs, 1, None);
+        check("e1000e", Knob::RxUsecs, 50, None);
+    }
+
+    #[track_caller]
+    fn check(driver: &str, knob: Knob, usecs: u64, expected: Option<&str>) {
+        assert_eq!(meaning(driver, knob, &Value::Time(Nanos::from_us(usecs))), expected);
+    }
+}

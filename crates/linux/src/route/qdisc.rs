@@ -1,0 +1,224 @@
+//! Queue disciplines over rtnetlink.
+//!
+//! Numbers and layouts: `include/uapi/linux/{rtnetlink,pkt_sched}.h`. How a request is understood:
+//! `tc_modify_qdisc` in `net/sched/sch_api.c`.
+
+mod options;
+
+use latput_knobs::Qdisc;
+
+use super::Route;
+use crate::error::Error;
+use crate::netlink::{Attributes, Malformed, NetlinkError, Request, malformed};
+
+const RTM_NEWQDISC: u16 = 36;
+const RTM_DELQDISC: u16 = 37;
+const RTM_GETQDISC: u16 = 38;
+const RTM_GETTFILTER: u16 = 46;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_DUMP_INVISIBLE: u16 = 10;
+/// The parent of the root.
+const ROOT: u32 = 0xffff_ffff;
+/// The parent of the disciplines of received packets, `ingress` and `clsact`.
+const INGRESS: u32 = 0xffff_fff1;
+/// The bits of a handle that name the discipline; those below name one of its classes.
+const MAJOR: u32 = 0xffff_0000;
+/// Length of `struct tcmsg`.
+const HEADER: usize = 20;
+
+/// A queue discipline in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The interface's number.
+    pub interface: u32,
+    /// Its handle; 0 where the kernel attached it itself.
+    pub handle: u32,
+    /// The class that it hangs on, or the root.
+    pub parent: u32,
+    /// What it is.
+    pub qdisc: Qdisc,
+}
+
+impl Attached {
+    /// Whether it is the root of what is sent.
+    pub const fn is_root(&self) -> bool {
+        self.parent == ROOT
+    }
+
+    /// The transmit queue that it serves, if it hangs on `mq`, whose classes count them from 1.
+    pub fn queue_under(&self, root: &Self) -> Option<u32> {
+        if self.is_root() || self.parent == INGRESS || self.parent & MAJOR != root.handle {
+            return None;
+        }
+        (self.parent & !MAJOR).checked_sub(1)
+    }
+}
+
+impl Route {
+    /// The queue disciplines of an interface, without those of received packets. Empty on one that has
+    /// never been up.
+    pub fn qdiscs(&self, interface_index: u32) -> Result<Vec<Attached>, Error> {
+        let request = Request::new(
+            format!("list the queue disciplines of interface {interface_index}"),
+            RTM_GETQDISC,
+        )
+        .dump()
+        .header(&header(interface_index, 0, 0))
+        .bytes(TCA_DUMP_INVISIBLE, &[]);
+        let mut attached = Vec::new();
+        for payload in self.0.exchange(&request)? {
+            let parsed = parse_qdisc(&payload).map_err(|source| NetlinkError::Malformed {
+                request: request.what().to_owned(),
+                source,
+            })?;
+            // Older kernels list those of all interfaces.
+            if parsed.interface == interface_index && parsed.parent != INGRESS {
+                attached.push(parsed);
+            }
+        }
+        Ok(attached)
+    }
+
+    /// Whether filters hang on a queue discipline: they go with it.
+    pub fn has_filters(&self, interface_index: u32, handle: u32) -> Result<bool, Error> {
+        let request = Request::new(
+            format!("list the filters of interface {interface_index}"),
+            RTM_GETTFILTER,
+        )
+        .dump()
+        .header(&header(interface_index, 0, handle));
+        match self.0.exchange(&request) {
+            Ok(filters) => Ok(!filters.is_empty()),
+            // A kernel without classifiers.
+            Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Attaches a new queue discipline in the place of the one that is there: at the root, or at the
+    /// class `parent` of `mq`. Packets that the old one held are dropped.
+    pub fn replace_qdisc(
+        &self,
+        interface_index: u32,
+        parent: Option<u32>,
+        qdisc: &Qdisc,
+    ) -> Result<(), Error> {
+        let request = replacement(interface_index, parent.unwrap_or(ROOT), qdisc)?;
+        self.0.exchange(&request)?;
+        Ok(())
+    }
+
+    /// Removes the root, upon which the kernel attaches its default.
+    pub fn delete_root_qdisc(&self, interface_index: u32) -> Result<(), Error> {
+        let request = Request::new(
+            format!("remove the root queue discipline of interface {interface_index}"),
+            RTM_DELQDISC,
+        )
+        .header(&header(interface_index, 0, ROOT));
+        self.0.exchange(&request)?;
+        Ok(())
+    }
+}
+
+/// Create, replace *and* exclusive: else the kernel changes the old discipline in place where its kind
+/// is the same, and it keeps parameters that are not named.
+fn replacement(interface_index: u32, parent: u32, qdisc: &Qdisc) -> Result<Request, Error> {
+    let options = options::encode(qdisc).map_err(Error::Other)?;
+    let mut request =
+        Request::new(format!("attach {qdisc} to interface {interface_index}"), RTM_NEWQDISC)
+            .create()
+            .create_or_replace()
+            .header(&header(interface_index, 0, parent))
+            .text(TCA_KIND, qdisc.kind());
+    if let Some(options) = options {
+        request = request.bytes(TCA_OPTIONS, &options);
+    }
+    Ok(request)
+}
+
+/// `struct tcmsg`.
+fn header(interface_index: u32, handle: u32, parent: u32) -> Vec<u8> {
+    let words = [0, interface_index, handle, parent, 0];
+    words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
+}
+
+/// For the fuzzer: whatever a kernel might answer.
+pub(crate) fn parse_any(payload: &[u8]) {
+    let _ = parse_qdisc(payload);
+}
+
+fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
+    let short = malformed("a queue discipline's header is cut short");
+    let (head, attributes) = payload.split_at_checked(HEADER).ok_or(short)?;
+    let (words, _) = head.as_chunks::<4>();
+    let [_, interface, handle, parent, _] = words else { return Err(short) };
+    let [interface, handle, parent] = [*interface, *handle, *parent].map(u32::from_ne_bytes);
+    let (mut kind, mut options) = (None, &[][..]);
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            TCA_KIND => kind = Some(attribute.as_text()),
+            TCA_OPTIONS => options = attribute.payload,
+            _ => {}
+        }
+    }
+    let kind = kind.ok_or(malformed("a queue discipline without a kind"))?;
+    let qdisc = options::decode(&kind, options)?;
+    let qdisc = if handle == 0 { qdisc.into_default() } else { qdisc };
+    Ok(Attached { interface, handle, parent, qdisc })
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::super::super::netlink::attribute::put;
+    use super::*;
+
+    #[test]
+    fn a_discipline_is_read_with_its_place() {
+        let mut payload = header(7, 0x8001_0000, ROOT);
+        put(&mut payload, TCA_KIND, b"pfifo\0");
+        put(&mut payload, TCA_OPTIONS, &100_u32.to_ne_bytes());
+        let root = parse_qdisc(&payload).unwrap();
+        assert!(root.is_root() && root.queue_under(&root).is_none());
+        assert_eq!(root.qdisc.to_string(), "pfifo limit=100");
+        let mut payload = header(7, 0, 0x8001_0003);
+        put(&mut payload, TCA_KIND, b"cake\0");
+        let child = parse_qdisc(&payload).unwrap();
+        assert_eq!(child.queue_under(&root), Some(2));
+        assert_eq!(child.qdisc.to_string(), "default other:cake");
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn a_replacement_has_the_golden_bytes() {
+        let request = replacement(7, ROOT, &"pfifo limit=100".parse().unwrap()).unwrap();
+        #[rustfmt::skip]
+        let golden = [
+            56, 0, 0, 0, 36, 0, 5, 7, 1, 0, 0, 0, 0, 0, 0, 0, // new, request, ack, create|replace|excl
+            0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0,
+            10, 0, 1, 0, b'p', b'f', b'i', b'f', b'o', 0, 0, 0,
+            8, 0, 2, 0, 100, 0, 0, 0,
+        ];
+        assert_eq!(request.to_bytes(1), golden);
+    }
+
+    #[test]
+    fn truncated_and_random_answers_never_panic() {
+        let kinds = ["fq_codel", "fq", "tbf", "netem", "pfifo", "codel", "mq"];
+        let mut rng = Rng::from_seed(5);
+        for kind in kinds {
+            for length in 0..160_usize {
+                let options: Vec<u8> =
+                    (0..length).map(|_| u8::try_from(rng.below(24)).unwrap()).collect();
+                let mut payload = header(1, 0, ROOT);
+                put(&mut payload, TCA_KIND, &[kind.as_bytes(), b"\0"].concat());
+                put(&mut payload, TCA_OPTIONS, &options);
+                parse_any(&payload);
+                parse_any(&payload[..payload.len() - length.min(payload.len())]);
+            }
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The parameters of each queue discipline, in the kernel's layouts and units.
+//!
+//! `include/uapi/linux/pkt_sched.h`. The times of codel and fq are in microseconds unless said otherwise,
+//! rates in bytes a second; tbf and netem keep some times in scheduler ticks of 64 ns
+//! (`PSCHED_SHIFT`, `include/net/pkt_sched.h`).
+
+use latput_knobs::Qdisc;
+use latput_knobs::qdisc::Parameter;
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+
+use crate::netlink::attribute::put;
+use crate::netlink::{Attribute, Attributes, Malformed, malformed};
+
+/// What one attribute of a discipline holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Count,
+    Size,
+    Us,
+    Ns,
+    /// Bytes a second in 32 bits; all ones is no limit.
+    ByteRate,
+    Flag32,
+    Flag8,
+    /// The base-2 logarithm of a number.
+    Log2,
+}
+
+/// The attributes of a discipline, with the names of their parameters.
+type Fields = &'static [(u16, &'static str, Field)];
+
+/// Disciplines whose options are attributes of one number each.
+const FLAT: &[(&str, Fields)] = &[
+    (
+        "codel",
+        &[
+            (1, "target", Field::Us),
+            (2, "limit", Field::Count),
+            (3, "interval", Field::Us),
+            (4, "ecn", Field::Flag32),
+            (5, "ce_threshold", Field::Us),
+        ],
+    ),
+    (
+        "fq_codel",
+        &[
+            (1, "target", Field::Us),
+            (2, "limit", Field::Count),
+            (3, "interval", Field::Us),
+            (4, "ecn", Field::Flag32),
+            (5, "flows", Field::Count),
+            (6, "quantum", Field::Size),
+            (7, "ce_threshold", Field::Us),
+            (8, "drop_batch", Field::Count),
+            (9, "memory_limit", Field::Size),
+        ],
+    ),
+    (
+        "fq",
+        &[
+            (1, "limit", Field::Count),
+            (2, "flow_limit", Field::Count),
+            (3, "quantum", Field::Size),
+            (4, "initial_quantum", Field::Size),
+            (5, "pacing", Field::Flag32),
+            (7, "maxrate", Field::ByteRate),
+            (8, "buckets", Field::Log2),
+            (9, "refill_delay", Field::Us),
+            (10, "orphan_mask", Field::Count),
+            (11, "low_rate_threshold", Field::ByteRate),
+            (12, "ce_threshold", Field::Us),
+            (13, "timer_slack", Field::Ns),
+            (14, "horizon", Field::Us),
+            (15, "horizon_drop", Field::Flag8),
+        ],
+    ),
+];
+
+/// fq's "no threshold": 2^64 - 1 ns in microseconds, cut to 32 bits by its dump.
+const FQ_NO_THRESHOLD_US: u32 = 0x4bc6_a7ef;
+/// Scheduler ticks are this many bits below nanoseconds.
+const TICK_SHIFT: u32 = 6;
+/// `TC_LINKLAYER_ETHERNET`: the kernel computes the time of a packet itself and needs no table.
+const LINKLAYER_ETHERNET: u8 = 1;
+
+const TBF_PARMS: u16 = 1;
+const TBF_RATE64: u16 = 4;
+const TBF_PRATE64: u16 = 5;
+const TBF_BURST: u16 = 6;
+const TBF_PBURST: u16 = 7;
+
+const NETEM_CORR: u16 = 1;
+const NETEM_REORDER: u16 = 3;
+const NETEM_CORRUPT: u16 = 4;
+const NETEM_LOSS: u16 = 5;
+const NETEM_RATE: u16 = 6;
+const NETEM_ECN: u16 = 7;
+const NETEM_RATE64: u16 = 8;
+const NETEM_LATENCY64: u16 = 10;
+const NETEM_JITTER64: u16 = 11;
+const NETEM_SLOT: u16 = 12;
+/// tc(8)'s limit where none is given; the kernel's own would be no packet at all.
+const NETEM_LIMIT: u32 = 1_000;
+
+/// The value of `TCA_OPTIONS`; `None` where the discipline has none.
+pub(super) fn encode(qdisc: &Qdisc) -> Result<Option<Vec<u8>>, String> {
+    if qdisc.is_opaque() || qdisc.kind().is_empty() {
+        return Err(format!("`{qdisc}` is no queue discipline that latput can set"));
+    }
+    let number = |name| qdisc.parameter(name).map(|value| number_of(value, name)).transpose();
+    match qdisc.kind() {
+        "pfifo" | "bfifo" => Ok(number("limit")?.map(|limit| limit.to_ne_bytes().to_vec())),
+        "tbf" => encode_tbf(qdisc).map(Some),
+        "netem" => encode_netem(qdisc).map(Some),
+        kind => match FLAT.iter().find(|(name, _)| *name == kind) {
+            Some((_, fields)) => encode_flat(qdisc, fields).map(Some),
+            None => Ok(None),
+        },
+    }
+}
+
+/// From the value of `TCA_OPTIONS`; opaque where it holds what latput could not put back.
+pub(super) fn decode(kind: &str, options: &[u8]) -> Result<Qdisc, Malformed> {
+    let qdisc = Qdisc::of_kind(kind);
+    match kind {
+        "pfifo" | "bfifo" => decode_fifo(qdisc, options),
+        "tbf" => decode_tbf(qdisc, options),
+        "netem" => decode_netem(qdisc, options),
+        kind => match FLAT.iter().find(|(name, _)| *name == kind) {
+            Some((_, fields)) => decode_flat(qdisc, fields, options),
+            None => Ok(qdisc),
+        },
+    }
+}
+
+/// A count, size, time in microseconds or switch as the kernel's 32 bits.
+fn number_of(value: Parameter, name: &str) -> Result<u32, String> {
+    let number = match value {
+        Parameter::Count(count) => count,
+        Parameter::Size(size) => size.get(),
+        Parameter::Time(time) => time.as_ns() / 1_000,
+        Parameter::Switch(on) => u64::from(on),
+        Parameter::Rate(rate) => rate.get() / 8,
+        Parameter::Share(millionths) => {
+            (u64::from(millionths) * u64::from(u32::MAX) + 500_000) / 1_000_000
+        }
+    };
+    u32::try_from(number).map_err(|_| format!("{name}={value} is too large for the kernel"))
+}
+
+fn encode_flat(qdisc: &Qdisc, fields: &[(u16, &str, Field)]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    for (attribute, name, field) in fields {
+        let Some(value) = qdisc.parameter(name) else { continue };
+        let number = match (field, value) {
+            (Field::Ns, Parameter::Time(time)) => u32::try_from(time.as_ns())
+                .map_err(|_| format!("{name}={value} is too large for the kernel"))?,
+            (Field::Log2, Parameter::Count(count)) if count.is_power_of_two() => count.ilog2(),
+            (Field::Log2, _) => return Err(format!("{name}={value} is not a power of two")),
+            _ => number_of(value, name)?,
+        };
+        match field {
+            Field::Flag8 => put(&mut bytes, *attribute, &[u8::from(number != 0)]),
+            _ => put(&mut bytes, *attribute, &number.to_ne_bytes()),
+        }
+    }
+    Ok(bytes)
+}
+
+fn decode_flat(
+    mut qdisc: Qdisc,
+    fields: &[(u16, &str, Field)],
+    options: &[u8],
+) -> Result<Qdisc, Malformed> {
+    for attribute in Attributes::new(options) {
+        let attribute = attribute?;
+        let Some((_, name, field)) = fields.iter().find(|(kind, ..)| *kind == attribute.kind)
+        else {
+            continue;
+        };
+        let number = if *field == Field::Flag8 {
+            u32::from(attribute.as_u8()?)
+        } else {
+            attribute.as_u32()?
+        };
+        let is_fq = qdisc.kind() == "fq";
+        let value = match field {
+            Field::Count => Parameter::Count(number.into()),
+            Field::Size => Parameter::Size(Bytes::new(number.into())),
+            Field::Us if is_fq && *name == "ce_threshold" && number == FQ_NO_THRESHOLD_US => {
+                continue;
+            }
+            Field::Us => Parameter::Time(Nanos::from_us(number.into())),
+            Field::Ns => Parameter::Time(Nanos::from_ns(number.into())),
+            Field::ByteRate if number == u32::MAX => continue,
+            Field::ByteRate => Parameter::Rate(BitsPerSecond::new(u64::from(number) * 8)),
+            Field::Flag32 | Field::Flag8 => Parameter::Switch(number != 0),
+            Field::Log2 => Parameter::Count(1_u64.checked_shl(number).unwrap_or(0)),
+        };
+        qdisc.set(name, value);
+    }
+    Ok(qdisc)
+}
+
+fn decode_fifo(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
+    let limit = word(options, 0).ok_or(malformed("a fifo without its limit"))?;
+    qdisc.set(
+        "limit",
+        if qdisc.kind() == "bfifo" {
+            Parameter::Size(Bytes::new(limit.into()))
+        } else {
+            Parameter::Count(limit.into())
+        },
+    );
+    Ok(qdisc)
+}
+
+/// The four bytes at a word's place.
+fn word(bytes: &[u8], idx: usize) -> Option<u32> {
+    let (words, _) = bytes.as_chunks::<4>();
+    words.get(idx).copied().map(u32::from_ne_bytes)
+}
+
+/// `struct tc_ratespec` of a rate in bytes a second.
+fn ratespec(bytes_per_second: u64) -> [u8; 12] {
+    let mut spec = [0; 12];
+    spec[1] = LINKLAYER_ETHERNET;
+    let rate = u32::try_from(bytes_per_second).unwrap_or(u32::MAX);
+    spec[8..].copy_from_slice(&rate.to_ne_bytes());
+    spec
+}
+
+fn bytes_per_second(qdisc: &Qdisc, name: &str) -> Option<u64> {
+    match qdisc.parameter(name) {
+        Some(Parameter::Rate(rate)) => Some(rate.get() / 8),
+        _ => None,
+    }
+}
+
+fn size(qdisc: &Qdisc, name: &str) -> Result<Option<u32>, String> {
+    qdisc.parameter(name).map(|value| number_of(value, name)).transpose()
+}
+
+fn encode_tbf(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
+    let rate = bytes_per_second(qdisc, "rate").filter(|rate| *rate > 0);
+    let rate = rate.ok_or("tbf needs a rate above 0")?;
+    let peak = bytes_per_second(qdisc, "peakrate").filter(|rate| *rate > 0);
+    let burst = size(qdisc, "burst")?.ok_or("tbf needs a burst")?;
+    let limit = size(qdisc, "limit")?.ok_or("tbf needs a limit")?;
+    // struct tc_tbf_qopt: rate, peakrate, limit, buffer, mtu; the last two give way to the sizes
+    // below.
+    let mut parms = Vec::new();
+    parms.extend_from_slice(&ratespec(rate));
+    parms.extend_from_slice(&peak.map_or([0; 12], ratespec));
+    parms.extend_from_slice(&limit.to_ne_bytes());
+    parms.extend_from_slice(&[0; 8]);
+    let mut bytes = Vec::new();
+    put(&mut bytes, TBF_PARMS, &parms);
+    put(&mut bytes, TBF_BURST, &burst.to_ne_bytes());
+    if rate > u64::from(u32::MAX) {
+        put(&mut bytes, TBF_RATE64, &rate.to_ne_bytes());
+    }
+    if let Some(peak) = peak {
+        let minburst = size(qdisc, "minburst")?.ok_or("tbf with peakrate needs minburst")?;
+        put(&mut bytes, TBF_PBURST, &minburst.to_ne_bytes());
+        if peak > u64::from(u32::MAX) {
+            put(&mut bytes, TBF_PRATE64, &peak.to_ne_bytes());
+        }
+    }
+    Ok(bytes)
+}
+
+fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
+    let parms = Attributes::new(options).find_kind(TBF_PARMS)?;
+    let parms = parms.ok_or(malformed("tbf without its parameters"))?.payload;
+    let at = |idx| word(parms, idx).ok_or(malformed("tbf's parameters are cut short"));
+    let wide = |kind| -> Result<Option<u64>, Malformed> {
+        Attributes::new(options).find_kind(kind)?.map(|attribute| attribute.as_u64()).transpose()
+    };
+    let rate = wide(TBF_RATE64)?.unwrap_or(at(2)?.into());
+    let peak = wide(TBF_PRATE64)?.unwrap_or(at(5)?.into());
+    let (limit, buffer, mtu) = (at(6)?, at(7)?, at(8)?);
+    // The kernel keeps a burst as the time that it takes at the rate.
+    let burst = |ticks: u32, rate: u64| {
+        let ns = u128::from(ticks) << TICK_SHIFT;
+        let bytes = (ns * u128::from(rate) + 500_000_000) / 1_000_000_000;
+        Parameter::Size(Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)))
+    };
+    qdisc.set("rate", Parameter::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
+    qdisc.set("burst", burst(buffer, rate));
+    qdisc.set("limit", Parameter::Size(Bytes::new(limit.into())));
+    if peak > 0 {
+        qdisc.set("peakrate", Parameter::Rate(BitsPerSecond::new(peak.saturating_mul(8))));
+        qdisc.set("minburst", burst(mtu, peak));
+    }
+    Ok(qdisc)
+}
+
+fn encode_netem(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
+    let time = |name| match qdisc.parameter(name) {
+        Some(Parameter::Time(time)) => time.as_ns(),
+        _ => 0,
+    };
+    let (delay, jitter) = (time("delay"), time("jitter"));
+    let ticks = |ns: u64| u32::try_from(ns >> TICK_SHIFT).unwrap_or(u32::MAX);
+    let limit = size(qdisc, "limit")?.unwrap_or(NETEM_LIMIT);
+    let [loss, duplicate] = ["loss", "duplicate"].map(|name| size(qdisc, name));
+    // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
+    let words =
+        [ticks(delay), limit, loss?.unwrap_or(0), 0, duplicate?.unwrap_or(0), ticks(jitter)];
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    put(&mut bytes, NETEM_LATENCY64, &delay.to_ne_bytes());
+    put(&mut bytes, NETEM_JITTER64, &jitter.to_ne_bytes());
+    if let Some(rate) = bytes_per_second(qdisc, "rate") {
+        let low = u32::try_from(rate).unwrap_or(u32::MAX);
+        // struct tc_netem_rate: rate, overheads, cell size.
+        let words = [low, 0, 0, 0];
+        let spec: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        put(&mut bytes, NETEM_RATE, &spec);
+        if low == u32::MAX {
+            put(&mut bytes, NETEM_RATE64, &rate.to_ne_bytes());
+        }
+    }
+    Ok(bytes)
+}
+
+fn decode_netem(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
+    let short = malformed("netem's parameters are cut short");
+    let at = |idx| word(options, idx).ok_or(short);
+    let share = |raw: u32| {
+        let millionths =
+            (u64::from(raw) * 1_000_000 + u64::from(u32::MAX) / 2) / u64::from(u32::MAX);
+        Parameter::Share(u32::try_from(millionths).unwrap_or(1_000_000))
+    };
+    let mut delay = u64::from(at(0)?) << TICK_SHIFT;
+    let mut jitter = u64::from(at(5)?) << TICK_SHIFT;
+    let mut rate = 0;
+    // A gap reorders; so do the parts below, of which latput knows nothing but that they are there.
+    let mut is_opaque = at(3)? != 0;
+    let is_set = |attribute: Attribute<'_>| attribute.payload.iter().any(|byte| *byte != 0);
+    for attribute in Attributes::new(options.get(24..).ok_or(short)?) {
+        let attribute = attribute?;
+        match attribute.kind {
+            NETEM_LATENCY64 => delay = attribute.as_u64()?,
+            NETEM_JITTER64 => jitter = attribute.as_u64()?,
+            NETEM_RATE => {
+                is_opaque |=
+                    attribute.payload.get(4..).is_some_and(|rest| rest.iter().any(|b| *b != 0));
+                rate = rate.max(word(attribute.payload, 0).ok_or(short)?.into());
+            }
+            NETEM_RATE64 => rate = attribute.as_u64()?,
+            NETEM_CORR | NETEM_REORDER | NETEM_CORRUPT | NETEM_LOSS | NETEM_ECN | NETEM_SLOT => {
+                is_opaque |= is_set(attribute);
+            }
+            _ => {}
+        }
+    }
+    qdisc.set("limit", Parameter::Count(at(1)?.into()));
+    qdisc.set("delay", Parameter::Time(Nanos::from_ns(delay)));
+    qdisc.set("jitter", Parameter::Time(Nanos::from_ns(jitter)));
+    qdisc.set("loss", share(at(2)?));
+    qdisc.set("duplicate", share(at(4)?));
+    if rate > 0 {
+        qdisc.set("rate", Parameter::Rate(BitsPerSecond::new(rate.saturating_mul(8))));
+    }
+    Ok(if is_opaque { qdisc.into_opaque() } else { qdisc })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_survive_the_kernels_layouts() {
+        for text in [
+            "pfifo limit=100",
+            "bfifo limit=100000B",
+            "codel limit=1000 target=5ms interval=100ms ecn=off ce_threshold=1ms",
+            "fq_codel limit=10240 flows=1024 quantum=1514B target=5ms interval=100ms \
+             memory_limit=33554432B drop_batch=64 ecn=on",
+            "fq limit=10000 flow_limit=100 buckets=1024 quantum=3028B initial_quantum=15140B \
+             pacing=on maxrate=1Gbps refill_delay=40ms timer_slack=10us horizon=10s horizon_drop=on",
+            "netem limit=1000 delay=10ms jitter=1ms loss=0.1% duplicate=100% rate=1Gbps",
+            "netem limit=1 delay=0us jitter=0us loss=0% duplicate=0% rate=100Gbps",
+            "noqueue",
+            "mq",
+            "pfifo_fast",
+        ] {
+            let qdisc: Qdisc = text.parse().unwrap();
+            let options = encode(&qdisc).unwrap().unwrap_or_default();
+            assert_eq!(decode(qdisc.kind(), &options).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_token_bucket_comes_back_as_a_time() {
+        let qdisc: Qdisc = "tbf rate=100Mbps burst=32000 limit=64000".parse().unwrap();
+        let options = encode(&qdisc).unwrap().unwrap();
+        let mut answer = options[4..40].to_vec();
+        // 32000 bytes at 12.5 MB/s are 2.56 ms, 40000 ticks.
+        answer[28..32].copy_from_slice(&40_000_u32.to_ne_bytes());
+        let mut bytes = Vec::new();
+        put(&mut bytes, TBF_PARMS, &answer);
+        let read = decode("tbf", &bytes).unwrap();
+        assert_eq!(read.to_string(), "tbf rate=100Mbps burst=32000B limit=64000B");
+        assert!(read.same(&qdisc));
+        assert!(decode("tbf", &bytes[..30]).is_err() && decode("tbf", &[]).is_err());
+    }
+
+    #[test]
+    fn what_could_not_be_put_back_is_opaque() {
+        let qdisc: Qdisc = "netem delay=1ms".parse().unwrap();
+        let mut options = encode(&qdisc).unwrap().unwrap();
+        put(&mut options, NETEM_CORR, &[0; 12]);
+        assert!(!decode("netem", &options).unwrap().is_opaque());
+        put(&mut options, NETEM_REORDER, &[1, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(decode("netem", &options).unwrap().is_opaque());
+        assert!(decode("cake", &[1, 2, 3]).unwrap().is_opaque());
+        assert!(encode(&Qdisc::of_kind("cake")).is_err());
+    }
+
+    #[test]
+    fn values_beyond_the_kernels_units_are_refused() {
+        for text in [
+            "fq buckets=1000",
+            "pfifo limit=4294967296",
+            "fq timer_slack=5s",
+            "tbf rate=0 burst=1 limit=1",
+            "tbf rate=1Mbps burst=1 limit=1 peakrate=2Mbps",
+        ] {
+            assert!(encode(&text.parse().unwrap()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_limit_and_no_threshold_are_left_out() {
+        let mut options = Vec::new();
+        put(&mut options, 7, &u32::MAX.to_ne_bytes());
+        put(&mut options, 12, &FQ_NO_THRESHOLD_US.to_ne_bytes());
+        assert_eq!(decode("fq", &options).unwrap().to_string(), "fq");
+    }
+}

@@ -1,0 +1,169 @@
+//! The end that connects.
+
+use std::net::TcpStream;
+
+use latput_stats::Histogram;
+use latput_trial::SocketOptions;
+use latput_units::Nanos;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::SockRef;
+
+use super::{CONTROL, Exchange, PIECE_BYTES};
+use crate::clock::now;
+use crate::dial;
+use crate::error::Error;
+use crate::hello::Hello;
+use crate::meter::{Meter, Phase};
+use crate::poll::{self, Poll};
+use crate::rr::Tally;
+use crate::socket;
+use crate::supervise::Link;
+
+/// Makes transactions until the meter says that it is over, or the server's end is gone.
+pub(crate) fn run(
+    link: &Link<'_>,
+    exchange: &Exchange,
+    options: &SocketOptions,
+    hello: &Hello,
+    meter: &mut Meter<'_>,
+) -> Result<Tally, Error> {
+    let poll = Poll::new()?;
+    for socket in link.sockets {
+        poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
+    }
+    let threads = link.run.sockets.len();
+    let share = |thread: usize| exchange.connections * thread / threads;
+    let mut caller = Caller {
+        link,
+        exchange,
+        options,
+        poll,
+        request: [&hello.encode()[..], &vec![0; exchange.request]].concat(),
+        buffer: vec![0; exchange.response.clamp(1, PIECE_BYTES)],
+        calls: Vec::new(),
+        tally: Tally { latency: Some(Histogram::new()), ..Tally::default() },
+    };
+    for idx in 0..share(link.thread + 1) - share(link.thread) {
+        let call = caller.connect(idx)?;
+        caller.calls.push(call);
+    }
+    match caller.serve(meter)? {
+        End::Over => Ok(caller.tally),
+        End::Closed(errno) => link.closed(errno).map(|()| caller.tally),
+    }
+}
+
+struct Caller<'a> {
+    link: &'a Link<'a>,
+    exchange: &'a Exchange,
+    options: &'a SocketOptions,
+    poll: Poll,
+    request: Vec<u8>,
+    buffer: Vec<u8>,
+    calls: Vec<Call>,
+    tally: Tally,
+}
+
+/// One transaction under way.
+struct Call {
+    socket: TcpStream,
+    started: Nanos,
+    sent: usize,
+    received: usize,
+}
+
+enum End {
+    Over,
+    Closed(Option<Errno>),
+}
+
+impl Caller<'_> {
+    fn serve(&mut self, meter: &mut Meter<'_>) -> Result<End, Error> {
+        let mut events = poll::events();
+        loop {
+            self.poll.wait(&mut events, None)?;
+            for event in &events {
+                let idx = poll::id(event);
+                if idx == CONTROL {
+                    return Ok(End::Closed(None)); // nothing is ever said on it
+                }
+                let is_done = match self.go_on(idx) {
+                    Ok(is_done) => is_done,
+                    Err(errno) => return Ok(End::Closed(errno)),
+                };
+                let now = now();
+                let phase = meter.phase(now);
+                if phase == Phase::Over {
+                    return Ok(End::Over);
+                }
+                if is_done {
+                    self.enter(idx, now, phase);
+                    meter.done(now, 1);
+                    self.calls[idx] = match self.connect(idx) {
+                        // The listener goes before its word on the control connection comes.
+                        Err(Error::Refused { .. }) => {
+                            return Ok(End::Closed(Some(Errno::CONNREFUSED)));
+                        }
+                        call => call?,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Starts transaction `idx` anew. What was there is closed.
+    fn connect(&self, idx: usize) -> Result<Call, Error> {
+        let started = now();
+        let socket = dial::begin(self.link.peer, |socket| {
+            let nodelay = if self.exchange.nodelay { socket.set_tcp_nodelay(true) } else { Ok(()) };
+            nodelay.map_err(|source| Error::io("set TCP_NODELAY", source))?;
+            socket::apply(socket, self.options)
+        })?;
+        // Edge-triggered: one registration sees the connection made, the response and the end.
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        self.poll.add(&socket, idx, flags)?;
+        Ok(Call { socket, started, sent: 0, received: 0 })
+    }
+
+    /// Does what can be done on transaction `idx`; whether it is done.
+    fn go_on(&mut self, idx: usize) -> Result<bool, Option<Errno>> {
+        let call = &mut self.calls[idx];
+        while call.sent < self.request.len() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&call.socket, &self.request[call.sent..], flags) {
+                Ok(sent) => call.sent += sent,
+                Err(Errno::INTR) => {}
+                // Not connected yet, or no room.
+                Err(Errno::AGAIN | Errno::NOTCONN) => return Ok(false),
+                // The reason, where the connection was never made.
+                Err(errno) => return Err(Some(pending_error(&call.socket).unwrap_or(errno))),
+            }
+        }
+        loop {
+            match recv(&call.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) if call.received == self.exchange.response => return Ok(true),
+                Ok((0, _)) => return Err(Some(Errno::CONNRESET)),
+                Ok((bytes, _)) => call.received += bytes,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(errno) => return Err(Some(errno)),
+            }
+        }
+    }
+
+    fn enter(&mut self, idx: usize, now: Nanos, phase: Phase) {
+        self.tally.received(phase, self.exchange.response, 1);
+        self.tally.sent(phase, self.exchange.request);
+        let latency = self.tally.latency.as_mut().filter(|_| phase == Phase::Window);
+        if let Some(latency) = latency {
+            latency.record(now.saturating_sub(self.calls[idx].started));
+        }
+    }
+}
+
+fn pending_error(socket: &TcpStream) -> Option<Errno> {
+    let error = SockRef::from(socket).take_error().ok().flatten()?;
+    Errno::from_io_error(&error)
+}

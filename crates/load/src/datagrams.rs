@@ -1,0 +1,78 @@
+//! The UDP sockets of a load: one for each flow, at both ends, each connected to the other.
+//!
+//! The generator names the port of each flow on the TCP connection that shows the key for it; the
+//! reflector answers to nobody else, since the kernel takes datagrams on a connected socket from its
+//! peer only.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+
+use latput_trial::SocketOptions;
+
+use crate::dial::unreachable;
+use crate::error::Error;
+use crate::hello::Hello;
+use crate::socket;
+use crate::udp::Flow;
+
+/// At the generator: a socket toward `peer` for each of `flows`.
+pub(crate) fn open(
+    peer: SocketAddr,
+    flows: usize,
+    options: &SocketOptions,
+) -> Result<Vec<UdpSocket>, Error> {
+    let any = match peer.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let open = |_| {
+        let socket =
+            UdpSocket::bind((any, 0)).map_err(|source| Error::io("open a UDP socket", source))?;
+        socket::prepare_datagrams(&socket)?;
+        socket::apply(&socket, options)?;
+        socket.connect(peer).map_err(|source| unreachable(peer, source))?;
+        Ok(socket)
+    };
+    (0..flows).map(open).collect()
+}
+
+/// At the reflector: a socket for each flow, on the port that `reserved` holds, toward the address that
+/// showed the key for it.
+pub(crate) fn direct(
+    reserved: UdpSocket,
+    sockets: &[TcpStream],
+    hellos: &[Hello],
+    options: &SocketOptions,
+) -> Result<Vec<UdpSocket>, Error> {
+    let failed = |source| Error::io("direct a UDP socket to the generator", source);
+    let here = reserved.local_addr().map_err(failed)?;
+    // The one that holds the port is connected last: until then there is a socket for every datagram,
+    // and no generator is told that the port is closed.
+    let others = (1..hellos.len()).map(|_| socket::bind_datagrams(here).map_err(failed));
+    let mut directed = others.collect::<Result<Vec<_>, _>>()?;
+    directed.push(reserved);
+    for ((socket, shown_on), hello) in directed.iter().zip(sockets).zip(hellos) {
+        let peer = shown_on.peer_addr().map_err(failed)?.ip();
+        socket::prepare_datagrams(socket)?;
+        socket::apply(socket, options)?;
+        socket.connect(SocketAddr::new(peer, hello.udp_port)).map_err(failed)?;
+    }
+    Ok(directed)
+}
+
+/// A thread's flows at the generator, where the tag of the run's first flow is `tag`.
+pub(crate) fn flows(sockets: &[UdpSocket], first: usize, tag: u32) -> Vec<Flow<'_>> {
+    (first..).zip(sockets).map(|(place, socket)| Flow { socket, tag: tag_of(tag, place) }).collect()
+}
+
+/// Tells the datagrams of flow `place` from those of the others.
+pub(crate) fn tag_of(tag: u32, place: usize) -> u32 {
+    tag.wrapping_add(u32::try_from(place).expect("connections are counted in 32 bits"))
+}
+
+/// The port of a socket, as it is told to the other end.
+pub(crate) fn port(socket: Option<&UdpSocket>) -> Result<u16, Error> {
+    let port = socket.map(|socket| socket.local_addr().map(|address| address.port()));
+    let failed = |source: io::Error| Error::io("read the port of a UDP socket", source);
+    port.transpose().map_err(failed).map(|port| port.unwrap_or(0))
+}

@@ -1,0 +1,48 @@
+//! File descriptors: a connection takes one, and a process may have only so many.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::Error;
+
+/// What an end needs beside its connections and what is open already: epoll instances, event and timer
+/// descriptors of its threads, files that are read meanwhile.
+const SPARE: u64 = 64;
+
+/// Makes room for `connections` (and `threads`, each with a few descriptors of its own) before the
+/// first of them is opened: raises the soft limit to the hard one where it is too low.
+pub(crate) fn provide(connections: usize, threads: usize) -> Result<(), Error> {
+    let wanted = open_now() + connections as u64 + 4 * threads as u64 + SPARE;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|soft| soft >= wanted) {
+        return Ok(());
+    }
+    if let Some(limit) = limit.maximum.filter(|hard| *hard < wanted) {
+        return Err(Error::TooFewDescriptors { connections, wanted, limit });
+    }
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised)
+        .map_err(|errno| Error::io("raise the limit on open files (RLIMIT_NOFILE)", errno))
+}
+
+/// Descriptors that this process has open; 0 where `/proc` is not there to tell.
+fn open_now() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hard_limit_that_is_too_low_is_named_and_a_soft_one_is_raised() {
+        let hard = getrlimit(Resource::Nofile).maximum;
+        if let Some(hard) = hard {
+            let connections = usize::try_from(hard).unwrap();
+            let error = provide(connections, 1).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&hard.to_string()) && text.contains("ulimit"), "{text}");
+        }
+        provide(10, 1).unwrap();
+        assert!(open_now() >= 3);
+    }
+}

@@ -1,0 +1,382 @@
+//! Requests on TCP that leave when they are due, whatever came back (an open loop).
+//!
+//! A closed loop waits for a slow answer before it asks again, and so never sees what it would have
+//! been to ask meanwhile (coordinated omission). Here every request keeps the time at which it was due;
+//! what could not leave then, because the host or the peer stood still, counts from that time.
+
+use std::collections::VecDeque;
+use std::net::TcpStream;
+
+use latput_stats::Histogram;
+use latput_trial::Arrivals;
+use latput_units::Nanos;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::outcome::{ScheduleKept, SenderOutcome};
+use crate::schedule::{Schedule, Share};
+use crate::supervise::Link;
+use crate::udp::sharpen_sleep;
+use crate::wait::{Waiter, number};
+
+/// Largest read.
+const READ_BYTES: usize = 128 * 1024;
+/// Requests sent before responses are read again.
+const GROUP: usize = 64;
+/// Longest wait without a look at the phase of the trial.
+const LONGEST_WAIT: Nanos = Nanos::from_ms(20);
+
+/// The exchange of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) request: usize,
+    pub(crate) response: usize,
+    /// Whether each request leaves as a segment of its own.
+    pub(crate) separate: bool,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) share: Share,
+}
+
+/// What the asking end saw in the window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    /// Responses that came in whole.
+    pub(crate) transactions: u64,
+    /// From when each request was due.
+    pub(crate) latency: Histogram,
+    /// From when it was sent.
+    pub(crate) latency_raw: Histogram,
+    pub(crate) schedule: ScheduleKept,
+}
+
+impl From<Asked> for SenderOutcome {
+    fn from(asked: Asked) -> Self {
+        Self {
+            sent_bytes: asked.sent_bytes,
+            received_bytes: asked.received_bytes,
+            transactions: Some(asked.transactions),
+            latency: Some(asked.latency),
+            latency_raw: Some(asked.latency_raw),
+            schedule: Some(asked.schedule),
+            ..Self::default()
+        }
+    }
+}
+
+/// Asks until the meter says that it is over, or the other end closes.
+pub(crate) fn ask(
+    link: &Link<'_>,
+    exchange: &Exchange,
+    meter: &mut Meter<'_>,
+) -> Result<Asked, Error> {
+    sharpen_sleep();
+    let message = vec![0_u8; exchange.request];
+    let eor = if exchange.separate { SendFlags::EOR } else { SendFlags::empty() };
+    let mut client = Client {
+        link,
+        exchange,
+        message: &message,
+        flags: eor | SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        connections: link.sockets.iter().map(Connection::new).collect(),
+        changed: Vec::new(),
+        turn: 0,
+        buffer: vec![0; READ_BYTES],
+        asked: Asked::default(),
+    };
+    let mut waiter = Waiter::reading(link.sockets)?;
+    let mut schedule = Schedule::new(exchange.arrivals, exchange.share, now());
+    loop {
+        let until = if client.all_blocked() { now() + LONGEST_WAIT } else { schedule.next() };
+        let mut ready = waiter.wait(until.min(now() + LONGEST_WAIT))?;
+        let ended = ready.try_for_each(|event| client.turn(number(&event), event.flags, meter));
+        drop(ready);
+        let now = now();
+        let phase = meter.phase(now);
+        let ended = ended.and_then(|()| client.send_due(&mut schedule, now, phase));
+        let ended = ended.and_then(|()| client.watch_blocked(&waiter));
+        match ended {
+            Ok(()) if phase == Phase::Over => break,
+            Ok(()) => {}
+            Err(errno) => {
+                link.closed(errno)?;
+                break;
+            }
+        }
+    }
+    client.asked.schedule.close(link.window_so_far(), schedule);
+    Ok(client.asked)
+}
+
+/// The asking end of one thread.
+struct Client<'a> {
+    link: &'a Link<'a>,
+    exchange: &'a Exchange,
+    message: &'a [u8],
+    flags: SendFlags,
+    connections: Vec<Connection<'a>>,
+    /// Connections that were blocked, or are no longer, since the kernel was last told.
+    changed: Vec<usize>,
+    turn: usize,
+    buffer: Vec<u8>,
+    asked: Asked,
+}
+
+/// One connection: TCP keeps order, so the first response belongs to the first request.
+struct Connection<'a> {
+    socket: &'a TcpStream,
+    /// When each request under way was due, and sent.
+    in_flight: VecDeque<(Nanos, Nanos)>,
+    /// Bytes of a response that came in so far.
+    partial_in: usize,
+    /// Bytes of the request under way that are sent; 0: none is under way.
+    partial_out: usize,
+    /// Its buffer took no more; it is asked again when it does.
+    blocked: bool,
+    watched: bool,
+}
+
+/// Why a connection ended: an error of it, or (`None`) its end of file.
+type Closed = Option<Errno>;
+
+impl Client<'_> {
+    /// What a connection is ready for: reading, and going on with what could not be sent.
+    fn turn(
+        &mut self,
+        idx: usize,
+        events: EventFlags,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Closed> {
+        if events.contains(EventFlags::OUT) {
+            self.go_on(idx, meter.phase(now()))?;
+        }
+        if events == EventFlags::OUT {
+            return Ok(());
+        }
+        let connection = &mut self.connections[idx];
+        let bytes = match recv(connection.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(None),
+            Ok((bytes, _)) => bytes,
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Err(errno) => return Err(Some(errno)),
+        };
+        let now = now();
+        let in_window = meter.phase(now) == Phase::Window;
+        connection.partial_in += bytes;
+        let responses = connection.partial_in / self.exchange.response;
+        connection.partial_in %= self.exchange.response;
+        meter.done(now, responses as u64);
+        for _ in 0..responses {
+            // The peer may send more than was asked for; that is no round trip.
+            let Some((due, sent_at)) = connection.in_flight.pop_front() else { break };
+            if in_window {
+                self.asked.transactions += 1;
+                self.asked.latency.record(now.saturating_sub(due));
+                self.asked.latency_raw.record(now.saturating_sub(sent_at));
+            }
+        }
+        self.asked.received_bytes += if in_window { bytes as u64 } else { 0 };
+        Ok(())
+    }
+
+    /// Sends what is due by `now`, on the connections in turn; those whose buffer is full are passed
+    /// over, and the requests stay due.
+    fn send_due(
+        &mut self,
+        schedule: &mut Schedule,
+        now: Nanos,
+        phase: Phase,
+    ) -> Result<(), Closed> {
+        let mut passed_over = 0;
+        for _ in 0..GROUP {
+            while passed_over < self.connections.len() && self.connections[self.turn].blocked {
+                self.turn = (self.turn + 1) % self.connections.len();
+                passed_over += 1;
+            }
+            if passed_over == self.connections.len() || schedule.next() >= now {
+                break;
+            }
+            let sent_at = crate::clock::now();
+            if self.push(self.turn, phase)? == 0 {
+                continue; // it is blocked now
+            }
+            if let Some(due) = schedule.take_before(now) {
+                self.asked.schedule.enter(self.link.window, due, sent_at);
+                self.connections[self.turn].in_flight.push_back((due, sent_at));
+            }
+            self.turn = (self.turn + 1) % self.connections.len();
+            passed_over = 0;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a request that was sent in part, and lets the connection take others again.
+    fn go_on(&mut self, idx: usize, phase: Phase) -> Result<(), Closed> {
+        self.connections[idx].blocked = false;
+        self.changed.push(idx);
+        if self.connections[idx].partial_out > 0 {
+            self.push(idx, phase)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the rest of a request; returns how many bytes the kernel took.
+    fn push(&mut self, idx: usize, phase: Phase) -> Result<usize, Closed> {
+        let connection = &mut self.connections[idx];
+        let rest = &self.message[connection.partial_out..];
+        let sent = match send(connection.socket, rest, self.flags) {
+            Ok(sent) => sent,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            Err(errno) => return Err(Some(errno)),
+        };
+        connection.blocked = sent < rest.len();
+        if connection.blocked {
+            self.changed.push(idx);
+        }
+        connection.partial_out = (connection.partial_out + sent) % self.message.len();
+        self.asked.sent_bytes += if phase == Phase::Window { sent as u64 } else { 0 };
+        Ok(sent)
+    }
+
+    fn all_blocked(&self) -> bool {
+        self.connections.iter().all(|connection| connection.blocked)
+    }
+
+    /// Has the kernel tell when those that took no more do again.
+    fn watch_blocked(&mut self, waiter: &Waiter) -> Result<(), Closed> {
+        for idx in self.changed.drain(..) {
+            let connection = &mut self.connections[idx];
+            if connection.blocked != connection.watched {
+                connection.watched = connection.blocked;
+                waiter.set_writing(connection.socket, idx as u64, connection.blocked)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Connection<'a> {
+    fn new(socket: &'a TcpStream) -> Self {
+        Self {
+            socket,
+            in_flight: VecDeque::new(),
+            partial_in: 0,
+            partial_out: 0,
+            blocked: false,
+            watched: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use latput_trial::Distribution;
+
+    use super::*;
+    use crate::clock::Window;
+    use crate::progress::Progress;
+    use crate::rr;
+    use crate::supervise::Run;
+
+    const STALL: Duration = Duration::from_millis(50);
+    const RATE: u32 = 2000;
+
+    /// 100 requests are due while the peer stands still; four in five of them wait longer than 10 ms.
+    /// A closed loop asks once meanwhile and sees one slow answer.
+    #[test]
+    fn a_stall_counts_for_every_request_that_was_due_in_it() {
+        let share = Share { thread: 0, connections: 1, of: 1, generator: None };
+        let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
+        let exchange = Exchange { request: 1, response: 1, separate: true, arrivals, share };
+        let asked = with_stalling_peer(|link| ask(link, &exchange, &mut Meter::leading(link)));
+        let slow = slower_than_10_ms(&asked.latency);
+        // A busy machine makes it more, never fewer.
+        assert!(slow >= 70, "{slow} of {}", asked.transactions);
+        assert!(slow >= slower_than_10_ms(&asked.latency_raw));
+        // 400 ms, and one may be under way at each end.
+        assert_eq!(asked.schedule.due, 800);
+        assert!(asked.schedule.sent + asked.schedule.backlog >= 799, "{:?}", asked.schedule);
+        assert_eq!(asked.latency.count(), asked.transactions);
+
+        let side = rr::Side { incoming: 1, outgoing: 1, in_flight: 1, separate: true, leads: true };
+        let closed = with_stalling_peer(|link| rr::run(link, &side, &mut Meter::leading(link)));
+        assert!((1..=slow / 4).contains(&slower_than_10_ms(&closed.latency.unwrap())));
+    }
+
+    /// The peer reads nothing until the window is over: the buffers fill, and what could not be sent
+    /// stays due.
+    #[test]
+    fn what_does_not_fit_the_buffers_is_the_backlog() {
+        let share = Share { thread: 0, connections: 1, of: 1, generator: None };
+        let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
+        let request = 1 << 16;
+        let exchange = Exchange { request, response: 1, separate: true, arrivals, share };
+        let asked = run(
+            |mut socket| {
+                thread::sleep(Duration::from_millis(600));
+                while socket.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {}
+            },
+            |link| ask(link, &exchange, &mut Meter::leading(link)),
+        );
+        let ScheduleKept { due, sent, backlog } = asked.schedule;
+        assert_eq!((due, asked.transactions), (800, 0));
+        assert!(sent < 700 && backlog >= 100, "{:?}", asked.schedule);
+    }
+
+    fn slower_than_10_ms(latency: &Histogram) -> u64 {
+        let slow = latency.buckets().filter(|(value, _)| *value > Nanos::from_ms(10));
+        slow.map(|(_, count)| count).sum()
+    }
+
+    /// Answers each byte with one, and stands still once, in the middle of the window.
+    fn with_stalling_peer<T: Send>(work: impl FnOnce(&Link<'_>) -> Result<T, Error>) -> T {
+        let peer = |mut socket: TcpStream| {
+            let stall_at = now() + Nanos::from_ms(250);
+            let mut stalled = false;
+            let mut buffer = [0; 4096];
+            loop {
+                let Ok(bytes @ 1..) = socket.read(&mut buffer) else { return };
+                if !stalled && now() >= stall_at {
+                    stalled = true;
+                    thread::sleep(STALL);
+                }
+                if socket.write_all(&buffer[..bytes]).is_err() {
+                    return;
+                }
+            }
+        };
+        run(peer, work)
+    }
+
+    /// Runs `work` for a window of 400 ms, 50 ms from now, against `peer`.
+    fn run<T: Send>(
+        peer: impl FnOnce(TcpStream) + Send,
+        work: impl FnOnce(&Link<'_>) -> Result<T, Error>,
+    ) -> T {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let sockets = [TcpStream::connect(address).unwrap()];
+        sockets[0].set_nodelay(true).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nodelay(true).unwrap();
+        let window = Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(400)).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| peer(socket));
+            let progress = Progress::new(1);
+            let run = Run::new(&sockets, address, window, true, None, progress);
+            let result = work(&run.thread(0, 1)).unwrap();
+            sockets[0].shutdown(std::net::Shutdown::Both).unwrap();
+            result
+        })
+    }
+}

@@ -1,0 +1,58 @@
+//! ICMP echo as the whole load: the same prober as beside traffic, and a connection that says when it
+//! is over.
+
+use latput_units::{Bytes, CpuSet, Nanos};
+
+use crate::clock::{now, sleep_until};
+use crate::error::Error;
+use crate::meter::Meter;
+use crate::outcome::{DatagramsExchanged, SenderOutcome};
+use crate::probe::Prober;
+use crate::supervise::Link;
+
+/// Longest sleep without a look whether the run should end.
+const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
+
+/// Sends echo requests in the window, and takes answers for a while after it.
+pub(crate) fn ask(
+    link: &Link<'_>,
+    prober: &Prober,
+    payload: Bytes,
+    meter: &mut Meter<'_>,
+) -> Result<SenderOutcome, Error> {
+    meter.phase(now());
+    // After the window only answers are waited for, which the supervisor need not.
+    let is_ending = || now() < link.window.end() && (link.is_ending() || link.peer_closed());
+    let probe = match prober.run(link.window, &CpuSet::new(), is_ending) {
+        Err(Error::Stopped) => return Err(link.closed(None).err().unwrap_or(Error::Stopped)),
+        probe => probe?,
+    };
+    meter.phase(now());
+    let exchange = DatagramsExchanged {
+        sent: probe.sent,
+        answered: probe.received,
+        lost: probe.sent.saturating_sub(probe.received),
+        ..DatagramsExchanged::default()
+    };
+    Ok(SenderOutcome {
+        sent_bytes: probe.sent * payload.get(),
+        received_bytes: probe.received * payload.get(),
+        transactions: Some(probe.received),
+        latency: Some(probe.rtt.clone()),
+        exchange: Some(exchange),
+        probe: Some(probe),
+        ..SenderOutcome::default()
+    })
+}
+
+/// At the other end the kernel answers; here is only waited until the connection is closed.
+pub(crate) fn wait(link: &Link<'_>, meter: &mut Meter<'_>) -> Result<(), Error> {
+    loop {
+        let now = now();
+        meter.phase(now);
+        if link.is_ending() || link.peer_closed() {
+            return link.closed(None);
+        }
+        sleep_until(now + LONGEST_SLEEP);
+    }
+}

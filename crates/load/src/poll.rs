@@ -1,0 +1,106 @@
+//! Level- or edge-triggered epoll with deadlines in nanoseconds.
+
+use latput_units::Nanos;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use crate::clock::{now, timespec};
+use crate::error::Error;
+
+/// Events taken from the kernel at once.
+const EVENTS: usize = 256;
+
+/// An epoll instance.
+#[derive(Debug)]
+pub(crate) struct Poll(OwnedFd);
+
+/// A list that [`Poll::wait`] fills.
+pub(crate) fn events() -> Vec<Event> {
+    Vec::with_capacity(EVENTS)
+}
+
+/// Which socket an event is about.
+pub(crate) fn id(event: &Event) -> usize {
+    usize::try_from(event.data.u64()).expect("an index that we gave to epoll")
+}
+
+impl Poll {
+    pub(crate) fn new() -> Result<Self, Error> {
+        epoll::create(CreateFlags::CLOEXEC)
+            .map(Self)
+            .map_err(|errno| Error::io("create an epoll instance", errno))
+    }
+
+    /// Watches `socket` for `flags`; its events carry `id`.
+    pub(crate) fn add(&self, socket: impl AsFd, id: usize, flags: EventFlags) -> Result<(), Error> {
+        epoll::add(&self.0, socket, EventData::new_u64(id as u64), flags)
+            .map_err(|errno| Error::io("watch a connection with epoll", errno))
+    }
+
+    pub(crate) fn modify(
+        &self,
+        socket: impl AsFd,
+        id: usize,
+        flags: EventFlags,
+    ) -> Result<(), Errno> {
+        epoll::modify(&self.0, socket, EventData::new_u64(id as u64), flags)
+    }
+
+    /// Puts what happened into `events`: waits for something, but not beyond `until`.
+    #[inline]
+    pub(crate) fn wait(&self, events: &mut Vec<Event>, until: Option<Nanos>) -> Result<(), Error> {
+        events.clear();
+        let Some(until) = until else { return self.take(events, None) };
+        self.take(events, Some(&Timespec::default()))?;
+        let left = until.saturating_sub(now());
+        if !events.is_empty() || left == Nanos::ZERO {
+            return Ok(());
+        }
+        // epoll_wait(2) counts in milliseconds, ppoll(2) in nanoseconds.
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timespec(left))) {
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => self.take(events, Some(&Timespec::default())),
+            Err(errno) => Err(Error::io("wait for events on connections", errno)),
+        }
+    }
+
+    #[inline]
+    fn take(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> Result<(), Error> {
+        match epoll::wait(&self.0, spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(Error::io("wait for events on connections", errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_an_event_or_at_its_deadline() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        let poll = Poll::new().unwrap();
+        poll.add(&other, 7, EventFlags::IN).unwrap();
+        let mut events = events();
+        let until = now() + Nanos::from_us(300);
+        while now() < until {
+            poll.wait(&mut events, Some(until)).unwrap();
+            assert!(events.is_empty());
+        }
+        one.write_all(b"x").unwrap();
+        poll.wait(&mut events, Some(now() + Nanos::from_s(60))).unwrap();
+        assert_eq!(events.iter().map(id).collect::<Vec<_>>(), [7]);
+        poll.wait(&mut events, None).unwrap();
+        assert_eq!(events.len(), 1);
+    }
+}

@@ -1,0 +1,89 @@
+//! A client: one connection, one thread, blocking calls.
+
+use std::net::TcpStream;
+
+use latput_stats::Histogram;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::rr::Tally;
+use crate::supervise::Link;
+
+/// Reads until the meter says that it is over, or the server closes.
+pub(crate) fn run(link: &Link<'_>, reads: &Reads, meter: &mut Meter<'_>) -> Result<Tally, Error> {
+    let mut tally = Tally { latency: Some(Histogram::new()), ..Tally::default() };
+    // Clients and threads are as many: each has one connection.
+    for socket in link.sockets {
+        if let Err(errno) = read_on(socket, reads, meter, &mut tally) {
+            link.closed(errno)?;
+        }
+    }
+    Ok(tally)
+}
+
+/// Reads on one connection; an error, or nothing at its end, says why it ended early.
+fn read_on(
+    socket: &TcpStream,
+    reads: &Reads,
+    meter: &mut Meter<'_>,
+    tally: &mut Tally,
+) -> Result<(), Option<Errno>> {
+    let mut sent_at = vec![now(); reads.outstanding as usize];
+    let mut calls = Vec::with_capacity(sent_at.len() * HEAD_BYTES);
+    (0..reads.outstanding).for_each(|number| push_call(&mut calls, number));
+    send_all(socket, &calls).map_err(Some)?;
+    let mut buffer = vec![0; RECEIVE_BYTES];
+    let mut framing = Framing::default();
+    loop {
+        let bytes = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
+            Ok((0, _)) => return Err(None),
+            Ok((bytes, _)) => bytes,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(Some(errno)),
+        };
+        let now = now();
+        let phase = meter.phase(now);
+        if phase == Phase::Over {
+            return Ok(());
+        }
+        calls.clear();
+        let mut done = 0;
+        framing.take(&buffer[..bytes], reads.reply_bytes(), |number| {
+            // A number that was not asked for is no read.
+            let Some(sent_at) = sent_at.get_mut(number as usize) else { return };
+            let started = std::mem::replace(sent_at, now);
+            let latency = tally.latency.as_mut().filter(|_| phase == Phase::Window);
+            if let Some(latency) = latency {
+                latency.record(now.saturating_sub(started));
+            }
+            push_call(&mut calls, number);
+            done += 1;
+        });
+        send_all(socket, &calls).map_err(Some)?;
+        tally.received(phase, bytes, done);
+        tally.sent(phase, calls.len());
+        meter.done(now, u64::from(done));
+    }
+}
+
+fn push_call(calls: &mut Vec<u8>, number: u32) {
+    let end = calls.len() + HEAD_BYTES;
+    calls.extend_from_slice(&number.to_be_bytes());
+    calls.resize(end, 0);
+}
+
+/// The server reads whatever it is doing, so that this never waits for long.
+fn send_all(socket: &TcpStream, mut rest: &[u8]) -> Result<(), Errno> {
+    while !rest.is_empty() {
+        match send(socket, rest, SendFlags::NOSIGNAL) {
+            Ok(sent) => rest = &rest[sent..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! The server: calls wait in a heap until they have been thought about, so that no call's thinking holds
+//! up another.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::TcpStream;
+
+use latput_trial::{Distribution, Think};
+use latput_units::{Nanos, Rng};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::poll::{self, Poll};
+use crate::rr::Tally;
+use crate::supervise::Link;
+use crate::udp::sharpen_sleep;
+
+/// Answers calls until the clients close. `seed` draws the times of thought.
+pub(crate) fn run(
+    link: &Link<'_>,
+    reads: &Reads,
+    seed: u64,
+    meter: &mut Meter<'_>,
+) -> Result<Tally, Error> {
+    sharpen_sleep();
+    let poll = Poll::new()?;
+    for (idx, socket) in link.sockets.iter().enumerate() {
+        poll.add(socket, idx, EventFlags::IN)?;
+    }
+    let mut server = Server {
+        reads,
+        poll,
+        clients: link.sockets.iter().map(Client::new).collect(),
+        thoughts: BinaryHeap::new(),
+        rng: Rng::split(seed, link.thread as u64),
+        buffer: vec![0; RECEIVE_BYTES],
+        reply: vec![0; reads.reply_bytes()],
+        tally: Tally::default(),
+    };
+    match server.serve(meter)? {
+        End::Over => Ok(server.tally),
+        End::Closed(errno) => link.closed(errno).map(|()| server.tally),
+    }
+}
+
+struct Server<'a> {
+    reads: &'a Reads,
+    poll: Poll,
+    clients: Vec<Client<'a>>,
+    /// Calls that are being thought about: when the thought is done, whose it is, and its number.
+    thoughts: BinaryHeap<Reverse<(Nanos, usize, u32)>>,
+    rng: Rng,
+    buffer: Vec<u8>,
+    reply: Vec<u8>,
+    tally: Tally,
+}
+
+struct Client<'a> {
+    socket: &'a TcpStream,
+    framing: Framing,
+    /// Calls without a reply so far.
+    open: u32,
+    /// Numbers of the replies that are ready, and how much of the first is sent.
+    ready: VecDeque<u32>,
+    sent: usize,
+    waits_to_write: bool,
+}
+
+enum End {
+    Over,
+    Closed(Option<Errno>),
+}
+
+impl Server<'_> {
+    fn serve(&mut self, meter: &mut Meter<'_>) -> Result<End, Error> {
+        let mut events = poll::events();
+        loop {
+            let until = self.thoughts.peek().map(|Reverse((due, ..))| *due);
+            self.poll.wait(&mut events, until)?;
+            let now = now();
+            let phase = meter.phase(now);
+            if phase == Phase::Over {
+                return Ok(End::Over);
+            }
+            for event in &events {
+                if let Err(end) = self.turn(poll::id(event), event.flags, now, phase) {
+                    return Ok(end);
+                }
+            }
+            while let Some(&Reverse((due, idx, number))) = self.thoughts.peek()
+                && due <= now
+            {
+                self.thoughts.pop();
+                self.clients[idx].ready.push_back(number);
+                if let Err(errno) = self.reply(idx, phase) {
+                    return Ok(End::Closed(Some(errno)));
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, idx: usize, flags: EventFlags, now: Nanos, phase: Phase) -> Result<(), End> {
+        if flags != EventFlags::OUT {
+            self.read(idx, now, phase)?;
+        }
+        self.reply(idx, phase).map_err(|errno| End::Closed(Some(errno)))
+    }
+
+    /// Takes the calls that are there.
+    fn read(&mut self, idx: usize, now: Nanos, phase: Phase) -> Result<(), End> {
+        let client = &mut self.clients[idx];
+        let bytes = match recv(client.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(End::Closed(None)),
+            Ok((bytes, _)) => bytes,
+            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
+            Err(errno) => return Err(End::Closed(Some(errno))),
+        };
+        let (think, rng, thoughts) = (self.reads.think, &mut self.rng, &mut self.thoughts);
+        let mut calls = 0;
+        let Client { framing, ready, .. } = client;
+        framing.take(&self.buffer[..bytes], HEAD_BYTES, |number| {
+            calls += 1;
+            match thinking_time(think, rng) {
+                Nanos::ZERO => ready.push_back(number),
+                time => thoughts.push(Reverse((now + time, idx, number))),
+            }
+        });
+        client.open += calls;
+        self.tally.received(phase, bytes, calls);
+        if client.open > self.reads.outstanding {
+            return Err(End::Closed(Some(Errno::CONNRESET))); // asks for more than was agreed
+        }
+        Ok(())
+    }
+
+    /// Sends the replies that are ready, as far as the client's buffer takes them.
+    fn reply(&mut self, idx: usize, phase: Phase) -> Result<(), Errno> {
+        let client = &mut self.clients[idx];
+        while let Some(number) = client.ready.front() {
+            self.reply[..4].copy_from_slice(&number.to_be_bytes());
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(client.socket, &self.reply[client.sent..], flags) {
+                Ok(sent) => {
+                    self.tally.sent(phase, sent);
+                    client.sent += sent;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(errno),
+            }
+            if client.sent == self.reply.len() {
+                client.sent = 0;
+                client.open = client.open.saturating_sub(1);
+                client.ready.pop_front();
+            }
+        }
+        let waits_to_write = !client.ready.is_empty();
+        if waits_to_write != client.waits_to_write {
+            client.waits_to_write = waits_to_write;
+            let also = if waits_to_write { EventFlags::OUT } else { EventFlags::empty() };
+            self.poll.modify(client.socket, idx, EventFlags::IN | also)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Client<'a> {
+    fn new(socket: &'a TcpStream) -> Self {
+        let (framing, ready) = (Framing::default(), VecDeque::new());
+        Self { socket, framing, open: 0, ready, sent: 0, waits_to_write: false }
+    }
+}
+
+/// How long to think about one call.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+fn thinking_time(think: Think, rng: &mut Rng) -> Nanos {
+    match think.distribution {
+        Distribution::Fixed => think.mean,
+        // The inverse of the exponential distribution's function; 1 - u is never 0.
+        Distribution::Exponential => {
+            Nanos::from_ns((-(1.0 - rng.uniform()).ln() * think.mean.as_ns() as f64) as u64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thought_takes_its_mean() {
+        let mut rng = Rng::from_seed(1);
+        let mut mean = |distribution| {
+            let think = Think { mean: Nanos::from_us(50), distribution };
+            let total: u64 = (0..20_000).map(|_| thinking_time(think, &mut rng).as_ns()).sum();
+            total / 20_000
+        };
+        assert_eq!(mean(Distribution::Fixed), 50_000);
+        // The mean of 20000 draws has a standard error of 0.7 %.
+        assert!(mean(Distribution::Exponential).abs_diff(50_000) < 2_000);
+    }
+}

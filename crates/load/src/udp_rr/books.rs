@@ -1,0 +1,217 @@
+//! Which requests are under way, and what a response that comes means. Pure.
+
+use latput_units::Nanos;
+
+/// Requests that are remembered at first, and at most.
+const FIRST_MEMORY: usize = 1 << 12;
+const LONGEST_MEMORY: usize = 1 << 22;
+
+/// One request, by its number in the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Which flow it went by.
+    pub(super) flow: u32,
+    /// Whether it was sent in the window.
+    pub(super) in_window: bool,
+    /// When it should have been sent.
+    pub(super) due: Nanos,
+    /// When it was.
+    pub(super) sent_at: Nanos,
+}
+
+/// What a response means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The answer to a request that was waited for.
+    Answer(Request),
+    /// The answer to a request that had counted as lost.
+    Late(Request),
+    /// A second answer.
+    Duplicate(Request),
+    /// To a request of too long ago, or one that was never sent.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Answered,
+    Lost,
+}
+
+/// The requests of one thread. All wait equally long, so the oldest is given up first.
+#[derive(Clone, Debug)]
+pub(super) struct Books {
+    /// By number, modulo the length.
+    memory: Vec<Option<(Request, State)>>,
+    next: u64,
+    oldest_waiting: u64,
+    timeout: Nanos,
+}
+
+impl Books {
+    pub(super) fn new(timeout: Nanos) -> Self {
+        Self { memory: vec![None; FIRST_MEMORY], next: 0, oldest_waiting: 0, timeout }
+    }
+
+    /// The number of the next request.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Enters the next request. One that would be forgotten while it is waited for makes the memory
+    /// longer; at the longest it is given back as lost.
+    pub(super) fn enter(&mut self, request: Request) -> Option<Request> {
+        let mut given_up = None;
+        if self.next - self.oldest_waiting == self.memory.len() as u64 {
+            if self.memory.len() < LONGEST_MEMORY {
+                self.grow();
+            } else {
+                given_up = self.give_up_oldest();
+            }
+        }
+        let place = self.place(self.next);
+        self.memory[place] = Some((request, State::Waiting));
+        self.next += 1;
+        given_up
+    }
+
+    /// Enters that a response to request `number` came by `flow`.
+    pub(super) fn answered(&mut self, number: u64, flow: u32) -> Meaning {
+        let remembered = self.next.saturating_sub(self.memory.len() as u64)..self.next;
+        if !remembered.contains(&number) {
+            return Meaning::Unknown;
+        }
+        let place = self.place(number);
+        let Some((request, state)) = &mut self.memory[place] else { return Meaning::Unknown };
+        if request.flow != flow {
+            return Meaning::Unknown;
+        }
+        let before = std::mem::replace(state, State::Answered);
+        match before {
+            State::Waiting => Meaning::Answer(*request),
+            State::Lost => Meaning::Late(*request),
+            State::Answered => Meaning::Duplicate(*request),
+        }
+    }
+
+    /// Gives up the oldest request that has waited too long at `now`, if there is one.
+    pub(super) fn expire(&mut self, now: Nanos) -> Option<Request> {
+        match self.oldest()? {
+            request if request.sent_at.saturating_add(self.timeout) <= now => self.give_up_oldest(),
+            _ => None,
+        }
+    }
+
+    /// When the oldest request will have waited too long.
+    pub(super) fn next_expiry(&mut self) -> Option<Nanos> {
+        self.oldest().map(|request| request.sent_at.saturating_add(self.timeout))
+    }
+
+    /// The oldest that is waited for.
+    fn oldest(&mut self) -> Option<Request> {
+        while self.oldest_waiting < self.next {
+            match self.memory[self.place(self.oldest_waiting)] {
+                Some((request, State::Waiting)) => return Some(request),
+                _ => self.oldest_waiting += 1,
+            }
+        }
+        None
+    }
+
+    fn give_up_oldest(&mut self) -> Option<Request> {
+        let request = self.oldest()?;
+        let place = self.place(self.oldest_waiting);
+        self.memory[place] = Some((request, State::Lost));
+        self.oldest_waiting += 1;
+        Some(request)
+    }
+
+    fn grow(&mut self) {
+        let length = self.memory.len();
+        let mut longer = vec![None; length * 2];
+        for number in self.next.saturating_sub(length as u64)..self.next {
+            longer[place_of(number, length * 2)] = self.memory[place_of(number, length)];
+        }
+        self.memory = longer;
+    }
+
+    fn place(&self, number: u64) -> usize {
+        place_of(number, self.memory.len())
+    }
+}
+
+/// `length` is a power of two.
+#[expect(clippy::cast_possible_truncation, reason = "below the length")]
+fn place_of(number: u64, length: usize) -> usize {
+    (number & (length as u64 - 1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Nanos = Nanos::from_ms(1);
+
+    #[test]
+    fn every_response_means_one_thing() {
+        let mut books = Books::new(TIMEOUT);
+        for number in 0..3 {
+            assert_eq!(books.enter(request(number)), None);
+        }
+        assert_eq!(books.answered(1, 0), Meaning::Answer(request(1)));
+        assert_eq!(books.answered(1, 0), Meaning::Duplicate(request(1)));
+        assert_eq!(books.answered(2, 9), Meaning::Unknown, "of another flow");
+        assert_eq!(books.answered(3, 0), Meaning::Unknown, "never sent");
+        assert_eq!(books.answered(u64::MAX, 0), Meaning::Unknown);
+        assert_eq!(books.expire(TIMEOUT), Some(request(0)));
+        assert_eq!(books.answered(0, 0), Meaning::Late(request(0)));
+        assert_eq!(books.answered(0, 0), Meaning::Duplicate(request(0)));
+    }
+
+    #[test]
+    fn requests_expire_in_their_order_and_each_once() {
+        let mut books = Books::new(TIMEOUT);
+        for number in 0..4 {
+            books.enter(request(number));
+        }
+        books.answered(1, 0);
+        assert_eq!(books.next_expiry(), Some(TIMEOUT));
+        assert_eq!(books.expire(TIMEOUT - Nanos::from_ns(1)), None);
+        let at = TIMEOUT + Nanos::from_us(2);
+        assert_eq!(books.expire(at), Some(request(0)));
+        assert_eq!(books.expire(at), Some(request(2)));
+        assert_eq!(books.expire(at), None, "the last one was sent 1 us later");
+        assert_eq!(books.next_expiry(), Some(TIMEOUT + Nanos::from_us(3)));
+    }
+
+    #[test]
+    fn memory_grows_while_an_old_request_is_waited_for() {
+        let mut books = Books::new(Nanos::from_s(10));
+        let last = 3 * FIRST_MEMORY as u64;
+        for number in 0..=last {
+            assert_eq!(books.enter(request(number)), None);
+            assert!(number == 0 || books.answered(number, 0) == Meaning::Answer(request(number)));
+        }
+        assert_eq!(books.answered(0, 0), Meaning::Answer(request(0)));
+        assert_eq!(books.memory.len(), 4 * FIRST_MEMORY);
+        assert_eq!(books.next_expiry(), None);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut books = Books::new(Nanos::from_s(10));
+        for number in 0..LONGEST_MEMORY as u64 {
+            assert_eq!(books.enter(request(number)), None);
+        }
+        assert_eq!(books.enter(request(0)), Some(request(0)));
+        assert_eq!(books.memory.len(), LONGEST_MEMORY);
+        assert_eq!(books.answered(0, 0), Meaning::Unknown);
+    }
+
+    /// Sent a microsecond after the one before.
+    fn request(number: u64) -> Request {
+        let at = Nanos::from_us(number);
+        Request { flow: 0, in_window: true, due: at, sent_at: at }
+    }
+}

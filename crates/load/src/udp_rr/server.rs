@@ -1,0 +1,112 @@
+//! The answering end: every request of the run is answered to the address that showed the key, and
+//! nothing else is.
+
+use rustix::io::Errno;
+
+use super::{BATCH, Exchange, HEADER, LONGEST_WAIT, decode, encode};
+use crate::clock::now;
+use crate::error::Error;
+use crate::meter::{Meter, Phase};
+use crate::outcome::ReceiverOutcome;
+use crate::supervise::Link;
+use crate::udp::Flow;
+use crate::udp::batch::{Incoming, Outgoing};
+use crate::wait::{Waiter, number};
+
+/// Answers on `flows` until the other end closes.
+pub(crate) fn answer(
+    link: &Link<'_>,
+    flows: &[Flow<'_>],
+    exchange: &Exchange,
+    meter: &mut Meter<'_>,
+) -> Result<ReceiverOutcome, Error> {
+    const _: () = assert!(HEADER <= 32, "the smallest message has room for it");
+    let mut server = Server {
+        flows,
+        incoming: Incoming::new(BATCH, exchange.request + 1),
+        outgoing: Outgoing::new(BATCH, exchange.response),
+        request: exchange.request,
+        requests: 0,
+        foreign: 0,
+    };
+    let mut waiter = match flows {
+        [_] => None,
+        flows => Some(Waiter::reading(flows.iter().map(|flow| flow.socket))?),
+    };
+    let mut next_look = now() + LONGEST_WAIT;
+    loop {
+        match &mut waiter {
+            None => server.turn(0, true, meter)?,
+            Some(waiter) => {
+                for event in waiter.wait(now() + LONGEST_WAIT)? {
+                    server.turn(number(&event), false, meter)?;
+                }
+            }
+        }
+        let now = now();
+        // The marks of the window are taken also when nothing comes.
+        meter.phase(now);
+        if now >= next_look {
+            next_look = now + LONGEST_WAIT;
+            if link.is_ending() || link.peer_closed() {
+                link.closed(None)?;
+                return Ok(ReceiverOutcome {
+                    requests: Some(server.requests),
+                    received_bytes: server.requests * exchange.request as u64,
+                    sent_bytes: server.requests * exchange.response as u64,
+                    foreign: server.foreign,
+                    ..ReceiverOutcome::default()
+                });
+            }
+        }
+    }
+}
+
+struct Server<'a> {
+    flows: &'a [Flow<'a>],
+    incoming: Incoming,
+    outgoing: Outgoing,
+    request: usize,
+    /// In the window.
+    requests: u64,
+    foreign: u64,
+}
+
+impl Server<'_> {
+    /// Takes the requests of one flow and answers them.
+    fn turn(&mut self, flow: usize, may_wait: bool, meter: &mut Meter<'_>) -> Result<(), Error> {
+        let Flow { socket, tag } = self.flows[flow];
+        let count = match self.incoming.receive(socket, may_wait) {
+            Ok(count) => count,
+            Err(Errno::INTR | Errno::AGAIN | Errno::CONNREFUSED) => return Ok(()),
+            Err(errno) => return Err(Error::io("receive requests", errno)),
+        };
+        let mut answers = 0;
+        let mut foreign = 0;
+        for request in (0..count).flat_map(|idx| self.incoming.datagrams(idx)) {
+            match decode(request, self.request, tag) {
+                Some(number) => {
+                    encode(self.outgoing.slot_mut(answers), tag, number);
+                    answers += 1;
+                }
+                None => foreign += 1,
+            }
+        }
+        if answers > 0 {
+            match self.outgoing.send(socket, answers) {
+                // What cannot be sent is lost; the other end counts it.
+                Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CONNREFUSED) => {}
+                Err(Errno::MSGSIZE) => {
+                    let bytes = latput_units::Bytes::new(self.outgoing.slot_mut(0).len() as u64);
+                    return Err(Error::DatagramTooBig { bytes });
+                }
+                Err(errno) => return Err(Error::io("send responses", errno)),
+            }
+        }
+        if meter.phase(now()) == Phase::Window {
+            self.foreign += foreign;
+            self.requests += answers as u64;
+        }
+        Ok(())
+    }
+}
