@@ -12,6 +12,7 @@ use latput_trial::observation::{HostObservation, Role};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_trial::{Check, Observation, Plan, Workload};
+use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
 use crate::error::Error;
@@ -19,6 +20,8 @@ use crate::host::{Host, chain};
 use crate::protocol::{Failure, Open, Opened, SCHEMA};
 use crate::runner::{Done, Trial, TrialRunner, unix_ms};
 
+/// The traffic's threads and the counters are ready before the window, also without a warm-up.
+const START_AHEAD: Nanos = Nanos::from_ms(5);
 /// What this host is called in results.
 const HERE: &str = "generator";
 
@@ -72,8 +75,9 @@ impl Stock {
     ) -> Result<Observation, Error> {
         let session =
             self.peer.open(self.address, workload, method.warmup, method.duration, stop)?;
-        let window = Window::starting_in(session.warmup(), method.duration)
-            .map_err(latput_peers::Error::from)?;
+        let ahead = session.warmup().max(START_AHEAD);
+        let window =
+            Window::starting_in(ahead, method.duration).map_err(latput_peers::Error::from)?;
         let (outcome, (host, drift)) = run(session, window, &mut self.host, stop)?;
         Ok(observation(workload, outcome, host, &drift, &self.opened.boot_id))
     }

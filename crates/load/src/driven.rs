@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn window() -> Window {
-        Window::starting_in(Nanos::from_ms(5), Nanos::from_ms(30)).unwrap()
+        Window::starting_in(Nanos::from_ms(100), Nanos::from_s(1)).unwrap()
     }
 
     fn connect(far_end: impl FnOnce(TcpStream) + Send + 'static) -> Driven {

@@ -18,7 +18,9 @@ use latput_trial::{Workload, workload};
 use latput_units::Nanos;
 
 /// How long a test's window lasts.
-pub(crate) const WINDOW: Nanos = Nanos::from_ms(300);
+pub(crate) const WINDOW: Nanos = Nanos::from_ms(500);
+/// How long before it the traffic's threads are started: they are late on a busy machine.
+pub(crate) const AHEAD: Nanos = Nanos::from_ms(200);
 
 /// A program that is ended with the test.
 pub(crate) struct Server(Child);
@@ -81,7 +83,7 @@ pub(crate) fn open(
 pub(crate) fn measure(url: &str, text: &str) -> Result<Outcome, Error> {
     let stop = Stop::new();
     let session = open(url, &load(text), Nanos::ZERO, &stop)?;
-    let window = Window::starting_in(session.warmup(), WINDOW).unwrap();
+    let window = Window::starting_in(session.warmup() + AHEAD, WINDOW).unwrap();
     session.run(window, &stop)
 }
 
