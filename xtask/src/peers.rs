@@ -1,11 +1,14 @@
-//! `cargo xtask bench-peers`: latput's traffic engine against netperf and iperf3, between the same two
-//! namespaces, in one interleaved run.
+//! `cargo xtask bench-peers`: latput's traffic engine against the programs that people use today, between
+//! the same two namespaces, in one interleaved run.
 //!
 //! In every round each program runs each workload once, in an order drawn anew, so that whatever
-//! else the machine does falls on all alike. Rates are compared within a round.
+//! else the machine does falls on all alike. Rates are compared within a round. A program that is not
+//! there is skipped, with a line that says so.
 
 mod cpu;
 mod lab;
+mod load;
+mod nginx;
 mod program;
 mod table;
 
@@ -19,7 +22,8 @@ use latput_units::Rng;
 
 use crate::workspace::{Workspace, find_on_path};
 use lab::{Lab, Running};
-use program::{Bench, Kind, Load, Program};
+use load::Load;
+use program::{Bench, Kind, Program};
 use table::Sample;
 
 /// How often, how long, and which programs.
@@ -43,6 +47,27 @@ pub struct Options {
     /// iperf3, if it is not the one on PATH.
     #[arg(long, value_name = "PATH")]
     iperf3: Option<PathBuf>,
+    /// sockperf, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    sockperf: Option<PathBuf>,
+    /// neper's `tcp_rr`, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    neper: Option<PathBuf>,
+    /// wrk, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    wrk: Option<PathBuf>,
+    /// nginx, if it is not the one on PATH.
+    #[arg(long, value_name = "PATH")]
+    nginx: Option<PathBuf>,
+    /// Compare in this workload only; may be given more than once.
+    #[arg(long, value_name = "WORKLOAD", value_parser = parse_load)]
+    only: Vec<Load>,
+}
+
+fn parse_load(name: &str) -> Result<Load, String> {
+    let names: Vec<&str> = Load::ALL.iter().map(|load| load.name()).collect();
+    let found = Load::ALL.iter().copied().find(|load| load.name() == name);
+    found.ok_or_else(|| format!("there are {}", names.join(", ")))
 }
 
 /// Runs the comparison and prints it; the lab and the servers are gone afterwards, whatever happens.
@@ -58,7 +83,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     let lab = Lab::up(&binary, &workspace.target, &stop)?;
-    let _servers = start_servers(&lab, &programs)?;
+    let _servers = start_servers(&lab, &programs, options)?;
     println!(
         "{} rounds of {} s, seed {}; client on CPU {}, server on CPU {}",
         options.rounds, options.seconds, options.seed, lab.client_cpus, lab.server_cpus
@@ -71,14 +96,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// latput, and every other program that is there; the missing are named.
 fn find_programs(options: &Options) -> Vec<Program> {
     let mut programs = vec![Program { kind: Kind::Latput, client: PathBuf::new(), server: None }];
-    let netperf = find("netperf", options.netperf.as_deref());
-    let netserver = find("netserver", options.netserver.as_deref());
-    if let (Some(client), server @ Some(_)) = (netperf, netserver) {
-        programs.push(Program { kind: Kind::Netperf, client, server });
+    let ends = |kind, client: Option<PathBuf>, server: Option<PathBuf>| {
+        let (client, server) = client.zip(server)?;
+        Some(Program { kind, client, server: Some(server) })
+    };
+    let found = |name, named: &Option<PathBuf>| find(name, named.as_deref());
+    let iperf3 = found("iperf3", &options.iperf3);
+    let sockperf = found("sockperf", &options.sockperf);
+    let neper = options.neper.as_deref().and_then(|named| find("tcp_rr", Some(named)));
+    if neper.is_none() {
+        println!("skipped: neper: name its tcp_rr with --neper");
     }
-    if let Some(client) = find("iperf3", options.iperf3.as_deref()) {
-        programs.push(Program { kind: Kind::Iperf3, server: Some(client.clone()), client });
-    }
+    programs.extend(ends(
+        Kind::Netperf,
+        found("netperf", &options.netperf),
+        found("netserver", &options.netserver),
+    ));
+    programs.extend(ends(Kind::Iperf3, iperf3.clone(), iperf3));
+    programs.extend(ends(Kind::Sockperf, sockperf.clone(), sockperf));
+    programs.extend(ends(Kind::Neper, neper.clone(), neper));
+    programs.extend(ends(Kind::Wrk, found("wrk", &options.wrk), found("nginx", &options.nginx)));
     programs
 }
 
@@ -95,23 +132,36 @@ fn find(name: &str, named: Option<&Path>) -> Option<PathBuf> {
     found
 }
 
-fn start_servers(lab: &Lab, programs: &[Program]) -> Result<Vec<Running>> {
-    let servers = programs.iter().filter_map(|one| one.server_command().map(|it| (one, it)));
-    servers
-        .map(|(one, command)| {
-            let server = lab.start_in(lab::SERVER, &command)?;
-            server.wait_until_listening(one.kind.port())?;
-            Ok(server)
-        })
-        .collect()
+/// Those that serve one run after the other.
+fn start_servers(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<Running>> {
+    let loads = loads(options);
+    let mut servers = Vec::new();
+    for program in programs {
+        let used = loads.iter().copied().find(|load| program.kind.can(*load));
+        if let (Some(load), false) = (used, program.kind.has_a_server_per_run()) {
+            let bench = Bench { load, seconds: options.seconds };
+            servers.extend(program.start_server(lab, bench, &lab.scratch)?);
+        }
+    }
+    Ok(servers)
+}
+
+/// The workloads that are compared.
+fn loads(options: &Options) -> Vec<Load> {
+    let wanted = |load: &Load| options.only.is_empty() || options.only.contains(load);
+    Load::ALL.iter().copied().filter(wanted).collect()
 }
 
 fn run_rounds(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<Sample>> {
     let mut benches: Vec<(Program, Load)> = programs
         .iter()
-        .flat_map(|one| Load::ALL.iter().map(move |&load| (one.clone(), load)))
+        .flat_map(|one| loads(options).into_iter().map(|load| (one.clone(), load)))
         .filter(|(one, load)| one.kind.can(*load))
         .collect();
+    ensure!(
+        benches.iter().any(|(one, _)| one.kind != Kind::Latput),
+        "there is nothing to compare latput with in these workloads"
+    );
     let mut rng = Rng::from_seed(options.seed);
     let mut samples = Vec::new();
     for round in 1..=options.rounds {
@@ -131,6 +181,8 @@ fn run_rounds(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<
 fn measure(lab: &Lab, program: &Program, bench: Bench) -> Result<Sample> {
     let length = Duration::from_secs(u64::from(bench.seconds));
     let started = Instant::now();
+    let per_run = program.kind.has_a_server_per_run();
+    let server = if per_run { program.start_server(lab, bench, &lab.scratch)? } else { None };
     let client = program.start_client(lab, bench)?;
     lab.sleep(program.kind.setup_time() + length / 4)?;
     let before = cpu::busy_time()?;
@@ -139,10 +191,13 @@ fn measure(lab: &Lab, program: &Program, bench: Bench) -> Result<Sample> {
     let busy = cpu::busy_time()?.saturating_sub(before);
     let window = window.elapsed();
     let output = client.finish(&lab.stop, started + length * 3 + Duration::from_secs(30))?;
-    let rate = program.kind.read_rate(bench.load, &output)?;
+    drop(server);
+    let told = program.kind.read(bench.load, &output)?;
+    let rate = told.rate;
     ensure!(rate > 0.0, "no traffic flowed");
     let cpu_us = busy.as_secs_f64() * 1e6 / (window.as_secs_f64() * bench.load.units_per_s(rate));
-    Ok(Sample { round: 0, program: program.kind, load: bench.load, rate, cpu_us })
+    let (program, load, loss_ratio) = (program.kind, bench.load, told.loss_ratio);
+    Ok(Sample { round: 0, program, load, rate, cpu_us, loss_ratio })
 }
 
 /// Whether somebody asked us to stop.

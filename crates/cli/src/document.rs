@@ -84,6 +84,7 @@ mod tests {
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
         check("results", latput_report::Document::json_schema());
+        check("comparison", latput_report::ComparisonDocument::json_schema());
     }
 
     /// With `LATPUT_BLESS=1` in the environment the file is written anew.

@@ -8,6 +8,7 @@ mod context;
 mod document;
 mod exit;
 mod output;
+mod precision;
 mod progress;
 
 use std::process::ExitCode;

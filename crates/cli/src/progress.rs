@@ -4,10 +4,35 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use latput_experiment::interval::Interval;
 use latput_experiment::runner::{Progress, TrialDone};
+use latput_units::Nanos;
+
+use crate::exit::Failure;
 
 /// Plain lines come at most this often, so that a log stays readable.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Reports while a trial runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Watch {
+    /// Report the rate and the packets of every so much of each run while it goes on, on stderr: at
+    /// least 100ms.
+    #[arg(short, long, value_name = "TIME")]
+    interval: Option<Nanos>,
+}
+
+impl Watch {
+    /// The interval, if it can be had.
+    pub(crate) fn interval(&self) -> Result<Option<Nanos>, Failure> {
+        match self.interval {
+            Some(interval) if interval < Nanos::from_ms(100) => {
+                Err(Failure::usage("--interval must be at least 100ms"))
+            }
+            interval => Ok(interval),
+        }
+    }
+}
 
 /// Shows a run on stderr.
 #[derive(Debug)]
@@ -39,6 +64,10 @@ impl Progress for Shown {
         }
     }
 
+    fn interval(&mut self, interval: &Interval) {
+        self.remark(&interval_line(interval));
+    }
+
     #[expect(clippy::print_stderr, reason = "progress belongs on stderr")]
     fn trial(&mut self, done: &TrialDone<'_>) {
         let left = minutes_and_seconds(done.time_left.as_duration());
@@ -59,6 +88,30 @@ impl Progress for Shown {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// `  1.0 s  45.2 k/s | load 90.1 in 90.2 out k/s | sut 90.2 in 90.1 out k/s`.
+fn interval_line(interval: &Interval) -> String {
+    let rate = interval.bits_per_s.map_or_else(
+        || scaled(interval.units_per_s, "/s"),
+        |bits_per_s| scaled(bits_per_s, "bit/s"),
+    );
+    let hosts = interval.packets_per_s.iter();
+    let hosts: String = hosts
+        .map(|(host, rx, tx)| {
+            format!(" | {host}: {} in, {} out", scaled(*rx, "p/s"), scaled(*tx, "p/s"))
+        })
+        .collect();
+    format!("{:>7.1} s  {rate:>11}{hosts}", interval.end.as_secs_f64())
+}
+
+fn scaled(figure: f64, unit: &str) -> String {
+    match figure {
+        1e9.. => format!("{:.2} G{unit}", figure / 1e9),
+        1e6.. => format!("{:.1} M{unit}", figure / 1e6),
+        1e3.. => format!("{:.1} k{unit}", figure / 1e3),
+        _ => format!("{figure:.0} {unit}"),
     }
 }
 

@@ -10,13 +10,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use latput_linux::Glance;
 use latput_load::{
-    Generator, Key, ProbeOutcome, Prober, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window,
+    Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
+    Stop, Window,
 };
 use latput_trial::{Probe, Workload};
-use latput_units::CpuSet;
+use latput_units::{CpuSet, Nanos};
 
 use crate::host::{Host, chain};
+use crate::interval::HostInterval;
 use crate::protocol::{
     self, Answer, Failure, FailureKind, Finished, LineError, Open, Part, Request, SCHEMA,
 };
@@ -57,7 +60,11 @@ where
             let answer = service.host.close().map_or_else(Answer::Failed, |()| Answer::Closed);
             return protocol::write_line(&mut output, &answer);
         }
-        let answer = service.answer(request).unwrap_or_else(Answer::Failed);
+        let mut tell = |interval| {
+            // A controller that is gone is noticed by the thread that reads.
+            let _gone = protocol::write_line(&mut output, &Answer::Progress(interval));
+        };
+        let answer = service.answer(request, &mut tell).unwrap_or_else(Answer::Failed);
         protocol::write_line(&mut output, &answer)?;
     }
     Ok(()) // dropping the host puts it back
@@ -125,16 +132,21 @@ struct Outcome {
 }
 
 impl Service<'_> {
-    fn answer(&mut self, request: Request) -> Result<Answer, Failure> {
+    fn answer(
+        &mut self,
+        request: Request,
+        tell: &mut dyn FnMut(HostInterval),
+    ) -> Result<Answer, Failure> {
         match request {
             Request::Set { setting } => self.host.set(&setting).map(|()| Answer::Set),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
             Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Probe { probe, peer } => self.probe(probe, peer),
-            Request::Go { at, warmup, duration } => {
+            Request::Go { at, warmup, duration, interval } => {
                 let window = Window::starting_after(at, warmup, duration);
-                self.go(window.map_err(|error| failed(chain(&error)))?)
+                let window = window.map_err(|error| failed(chain(&error)))?;
+                self.go(window, interval, tell)
             }
             Request::Abort => {
                 self.prepared = Prepared::default();
@@ -179,7 +191,12 @@ impl Service<'_> {
     }
 
     /// Runs the prepared traffic in threads of its own while this one reads counters.
-    fn go(&mut self, window: Window) -> Result<Answer, Failure> {
+    fn go(
+        &mut self,
+        window: Window,
+        interval: Option<Nanos>,
+        tell: &mut dyn FnMut(HostInterval),
+    ) -> Result<Answer, Failure> {
         let late = latput_load::now().saturating_sub(window.start());
         if late >= window.length() {
             return Err(failed(format!(
@@ -189,13 +206,18 @@ impl Service<'_> {
             )));
         }
         let prepared = std::mem::take(&mut self.prepared);
+        let progress = prepared.progress();
+        let sent = prepared.sender.as_ref().map(Generator::progress);
+        let units = || sent.as_ref().map(Progress::units);
         let (stop, cpus) = (self.stop, self.host.cpus().clone());
         let (outcome, observed) = thread::scope(|scope| {
             let traffic = thread::Builder::new()
                 .name("traffic".to_owned())
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
-            let observed = self.host.observe(window, stop);
+            let mut watch = Watch::new(window, interval, &units, tell);
+            let mut look = |glance: &Glance| watch.glance(glance);
+            let observed = self.host.observe(window, stop, &progress, &mut look);
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, observed))
         })?;
@@ -206,7 +228,60 @@ impl Service<'_> {
     }
 }
 
+/// Makes intervals of glances at the counters.
+struct Watch<'a> {
+    window: Window,
+    interval: Option<Nanos>,
+    units: &'a dyn Fn() -> Option<u64>,
+    tell: &'a mut dyn FnMut(HostInterval),
+    number: u32,
+    /// Where the interval began: when, units, packets in and out.
+    since: Option<(Nanos, Option<u64>, u64, u64)>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(
+        window: Window,
+        interval: Option<Nanos>,
+        units: &'a dyn Fn() -> Option<u64>,
+        tell: &'a mut dyn FnMut(HostInterval),
+    ) -> Self {
+        Self { window, interval, units, tell, number: 0, since: None }
+    }
+
+    /// Takes a glance; an interval ends with the first one after its time.
+    fn glance(&mut self, glance: &Glance) {
+        let Some(interval) = self.interval else { return };
+        let now = latput_load::now();
+        let (rx, tx) = (glance.interface.rx_packets, glance.interface.tx_packets);
+        let units = (self.units)();
+        let here = (now, units, rx, tx);
+        let &mut (began, units_before, rx_before, tx_before) = self.since.get_or_insert(here);
+        // Half a glance early is nearer than half a glance late.
+        let due = self.window.start() + interval.saturating_mul(u64::from(self.number) + 1);
+        if now + Nanos::from_ms(50) < due || now == began {
+            return;
+        }
+        (self.tell)(HostInterval {
+            number: self.number,
+            end: now.saturating_sub(self.window.start()),
+            length: now.saturating_sub(began),
+            units: units.map(|units| units.saturating_sub(units_before.unwrap_or(0))),
+            rx_packets: rx.saturating_sub(rx_before),
+            tx_packets: tx.saturating_sub(tx_before),
+        });
+        self.since = Some(here);
+        self.number += 1;
+    }
+}
+
 impl Prepared {
+    /// A look at each part of the traffic.
+    fn progress(&self) -> Vec<Progress> {
+        let receivers = self.receivers.iter().map(Reflector::progress);
+        receivers.chain(self.sender.iter().map(Generator::progress)).collect()
+    }
+
     /// Each part in a thread of its own; the first error counts.
     fn run(self, window: Window, cpus: &CpuSet, stop: &Stop) -> Result<Outcome, Failure> {
         let Self { receivers, sender, prober } = self;

@@ -230,6 +230,15 @@ impl Archive {
         insert().map_err(|error| sql_error(path, &error))
     }
 
+    /// Keeps what changed of the results beside their trials: a search adds settings as it goes.
+    pub fn update(&self, run: i64, header: &Results) -> Result<(), Error> {
+        let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
+        self.sql(
+            self.db.execute("UPDATE run SET header = ?2 WHERE id = ?1", params![run, header]),
+        )?;
+        Ok(())
+    }
+
     /// Marks a run as ended by its own rules, with the remarks that belong to it.
     pub fn finish(&self, run: i64, header: &Results) -> Result<(), Error> {
         let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
@@ -484,6 +493,7 @@ mod tests {
             rows: Vec::new(),
             planned_trials: 100,
             notes: Vec::new(),
+            confirmed_from: None,
         }
     }
 

@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use latput_load::Stop;
 use latput_trial::observation::Role;
+use latput_units::Nanos;
 
 use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, rough, signed};
 use crate::error::Error;
 use crate::host;
+use crate::interval::HostInterval;
 use crate::protocol::{
     self, Answer, FailureKind, Finished, LineError, Open, Opened, Request, SCHEMA,
 };
@@ -39,6 +41,8 @@ pub struct Crew {
     agents: Vec<Agent>,
     /// How the clocks of other kernels stood when the testbed was opened, in sentences.
     clock_notes: Vec<String>,
+    /// How often the agents tell of a trial that runs.
+    interval: Option<Nanos>,
 }
 
 impl Crew {
@@ -48,7 +52,7 @@ impl Crew {
             .iter()
             .map(|host| Agent::start(host, to_set.contains(&host.role), stop))
             .collect::<Result<_, _>>()?;
-        let mut crew = Self { agents, clock_notes: Vec::new() };
+        let mut crew = Self { agents, clock_notes: Vec::new(), interval: None };
         let clocks = crew.clocks(stop)?;
         let is_other = |(_, clock): &(&Agent, &ClockOffset)| **clock != ClockOffset::default();
         let others = crew.agents.iter().zip(&clocks).filter(is_other);
@@ -59,6 +63,16 @@ impl Crew {
     /// What each agent said of itself, in the testbed's order.
     pub fn opened(&self) -> impl Iterator<Item = &Opened> {
         self.agents.iter().map(|agent| &agent.opened)
+    }
+
+    /// With word from the agents of every so much of a trial while it runs.
+    pub fn telling_every(self, interval: Option<Nanos>) -> Self {
+        Self { interval, ..self }
+    }
+
+    /// How often the agents tell of a trial that runs.
+    pub const fn interval(&self) -> Option<Nanos> {
+        self.interval
     }
 
     /// How the clocks of other kernels stood when the testbed was opened, in sentences.
@@ -102,7 +116,14 @@ impl Crew {
     /// Waits until every host has finished its trial, in whatever order they do; the answers in the
     /// testbed's order. The first that fails ends the wait, and where an agent died, that is the
     /// failure.
-    pub fn finished(&mut self, within: Duration, stop: &Stop) -> Result<Vec<Finished>, Error> {
+    ///
+    /// `heard` is told of each interval that a host has sent, with its place in the testbed.
+    pub fn finished(
+        &mut self,
+        within: Duration,
+        stop: &Stop,
+        heard: &mut dyn FnMut(usize, HostInterval),
+    ) -> Result<Vec<Finished>, Error> {
         let deadline = Instant::now() + within;
         let mut finished: Vec<Option<Finished>> = self.agents.iter().map(|_| None).collect();
         while let Some(first) = finished.iter().position(Option::is_none) {
@@ -119,6 +140,9 @@ impl Crew {
                     Ok(None) if Instant::now() < deadline => {}
                     Ok(None) => return Err(agent.line.too_late(within)),
                     Ok(Some(Answer::Finished(answer))) => *place = Some(*answer),
+                    Ok(Some(Answer::Progress(line))) if Instant::now() < deadline => {
+                        heard(idx, line);
+                    }
                     Ok(Some(other)) => return Err(agent.unexpected(other)),
                     Err(error) => return Err(self.death().unwrap_or(error)),
                 }

@@ -15,8 +15,9 @@ use crate::combine::{self, Start};
 use crate::controller::{ANSWER_WITHIN, Agent, Crew};
 use crate::error::Error;
 use crate::host::chain;
+use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, Part, Request};
-use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 use crate::share;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
@@ -53,13 +54,13 @@ impl TrialRunner for Crew {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
             let started_unix_ms = unix_ms();
             set_hosts(self, &trial.set, stop)?;
-            let observation = observe(self, &trial.load, method, stop)?;
-            done(Done { trial, started_unix_ms, observation })?;
+            let observation = observe(self, &trial.load, method, stop, tell)?;
+            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
         }
         Ok(())
     }
@@ -91,30 +92,43 @@ fn observe(
     workload: &Workload,
     method: &Method,
     stop: &Stop,
+    tell: &mut dyn FnMut(News) -> Result<(), Error>,
 ) -> Result<Observation, Error> {
-    let senders = prepare(crew, workload, stop)?;
+    let parts = prepare(crew, workload, stop)?;
     let clocks = crew.clocks(stop)?;
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
+    let interval = crew.interval();
     for (agent, clock) in crew.agents().iter_mut().zip(&clocks) {
         let (warmup, duration) = (method.warmup, method.duration);
-        agent.send(&Request::Go { at: clock.there(at), warmup, duration })?;
+        agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval })?;
     }
+    let names = crew.agents().iter().map(|agent| agent.spec.name.clone()).collect();
+    let mut joiner = Joiner::new(names, &workload.traffic);
+    let mut heard = |host, line| {
+        for interval in joiner.enter(host, line) {
+            let _only_results_can_fail = tell(News::Interval(interval));
+        }
+    };
     let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
-    let finished = crew.finished(within, stop)?;
+    let finished = crew.finished(within, stop, &mut heard)?;
     let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
-    let joined = Joined { workload, method, senders, clocks, boot_ids };
+    let joined = Joined { workload, method, parts, clocks, boot_ids };
     joined.observation(finished)
 }
 
 /// Opens the ports, the connections and the probe. Returns the hosts that send, by their place in the
-/// testbed and in the order of the far end's ports.
-fn prepare(crew: &mut Crew, workload: &Workload, stop: &Stop) -> Result<Vec<usize>, Error> {
+/// testbed and in the order of the far end's ports, each with its part.
+fn prepare(
+    crew: &mut Crew,
+    workload: &Workload,
+    stop: &Stop,
+) -> Result<Vec<(usize, Workload)>, Error> {
     let (senders, prober) = senders(crew.agents(), &workload.traffic);
     let parts = share::parts(workload, senders.len());
-    let senders = senders[..parts.len()].to_vec();
+    let parts: Vec<(usize, Workload)> = senders.into_iter().zip(parts).collect();
     let mut expected = Vec::new();
-    for workload in parts {
+    for (_, workload) in parts.iter().cloned() {
         let key = Key::generate().map_err(|error| Error::Traffic {
             workload: workload.name.clone(),
             problem: chain(&error),
@@ -129,21 +143,22 @@ fn prepare(crew: &mut Crew, workload: &Workload, stop: &Stop) -> Result<Vec<usiz
         other => return Err(sut.unexpected(other)),
     };
     let agents = crew.agents();
-    for ((&idx, Part { mut workload, key }), port) in senders.iter().zip(expected).zip(ports) {
+    for ((&(idx, _), Part { mut workload, key }), port) in parts.iter().zip(expected).zip(ports) {
         workload.probe = probe.filter(|_| idx == prober);
         agents[idx].send(&Request::Send { workload, key, peer, port })?;
     }
+    let senders: Vec<usize> = parts.iter().map(|(idx, _)| *idx).collect();
     let probe_alone = probe.filter(|_| !senders.contains(&prober));
     if let Some(probe) = probe_alone {
         agents[prober].send(&Request::Probe { probe, peer })?;
     }
-    for idx in senders.iter().copied().chain(probe_alone.map(|_| prober)) {
+    for idx in senders.into_iter().chain(probe_alone.map(|_| prober)) {
         match agents[idx].receive(ANSWER_WITHIN, stop)? {
             Answer::Connected | Answer::Probing => {}
             other => return Err(agents[idx].unexpected(other)),
         }
     }
-    Ok(senders)
+    Ok(parts)
 }
 
 /// Who makes the traffic and who sends the probe, by place in the testbed: the generators, and the
@@ -166,7 +181,8 @@ fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
 struct Joined<'a> {
     workload: &'a Workload,
     method: &'a Method,
-    senders: Vec<usize>,
+    /// The hosts that send, by their place in the testbed, each with its part.
+    parts: Vec<(usize, Workload)>,
     clocks: Vec<ClockOffset>,
     boot_ids: Vec<String>,
 }
@@ -226,14 +242,14 @@ impl Joined<'_> {
         };
         let receivers: Vec<ReceiverOutcome> =
             finished.iter_mut().flat_map(|part| part.receivers.drain(..)).collect();
-        if receivers.len() != self.senders.len() {
+        if receivers.len() != self.parts.len() {
             return Err(missing("receiver"));
         }
         let (mut flows, mut probe, mut checks) = (Vec::new(), None, Vec::new());
-        for (&idx, receiver) in self.senders.iter().zip(&receivers) {
-            let part = &mut finished[idx];
+        for ((idx, workload), receiver) in self.parts.iter().zip(&receivers) {
+            let part = &mut finished[*idx];
             let sender = part.sender.take().ok_or_else(|| missing("sender"))?;
-            let (flow, beside, of_flow) = latput_load::combine(self.workload, &sender, receiver);
+            let (flow, beside, of_flow) = latput_load::combine(workload, &sender, receiver);
             flows.push(flow);
             probe = probe.or(beside);
             checks.push((part.host.host.clone(), of_flow));

@@ -12,6 +12,12 @@ pub enum Error {
     /// The plan cannot be run.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A plan that cannot be searched.
+    #[error("the plan cannot be searched: {problem}")]
+    Search {
+        /// What it lacks, or has too much of.
+        problem: String,
+    },
     /// The testbed file cannot be used.
     #[error("{file}: {problem}")]
     TestbedFile {
@@ -100,7 +106,10 @@ impl Error {
     /// What it means for the exit code.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Plan(_) | Self::TestbedFile { .. } | Self::Simulator { .. } => ErrorKind::Usage,
+            Self::Plan(_)
+            | Self::Search { .. }
+            | Self::TestbedFile { .. }
+            | Self::Simulator { .. } => ErrorKind::Usage,
             Self::Peer(error) => match error.kind() {
                 latput_peers::ErrorKind::Usage => ErrorKind::Usage,
                 _ => ErrorKind::Failed,

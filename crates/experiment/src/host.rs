@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use latput_knobs::transaction::{Change, ErrorKind, Session};
 use latput_knobs::{Knob, Setting, State};
 use latput_linux::{FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process};
-use latput_load::{Stop, Window};
+use latput_load::{Progress, Stop, Window};
 use latput_trial::observation::HostObservation;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
@@ -17,6 +17,9 @@ use crate::protocol::{Failure, FailureKind, Open, Opened, SCHEMA};
 
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
+
+/// How often a window whose end a count may bring forward is looked after.
+const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
 /// Where checkpoints and locks are kept, unless `LATPUT_STATE_DIR` names another folder.
 const STATE_DIR: &str = "/run/latput";
@@ -112,25 +115,39 @@ impl Host {
         Ok(())
     }
 
-    /// Counts over the window, and which knobs changed meanwhile.
+    /// Counts over the window, and which knobs changed meanwhile. The window is over early when
+    /// the `traffic` of this host has counted what it was to count. `watch` sees each glance at the
+    /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
         window: Window,
         stop: &Stop,
+        traffic: &[Progress],
+        watch: &mut dyn FnMut(&Glance),
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
-        sleep_until(window.start(), stop);
+        let counts = traffic.iter().any(|part| part.goal().is_some());
+        let piece = if counts { COUNT_LOOK_EVERY } else { GLANCE_EVERY };
+        let is_over = || {
+            let is_done = counts && traffic.iter().all(|part| part.ended_early().is_some());
+            is_done || stop.is_raised()
+        };
+        sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
+        watch(&self.sampler.glance().map_err(broken)?);
         let mut glances = Vec::new();
         let mut at = window.start() + GLANCE_EVERY;
-        while at < window.end() && !stop.is_raised() {
-            sleep_until(at, stop);
-            glances.push(self.sampler.glance().map_err(broken)?);
+        while at < window.end() && !is_over() {
+            sleep_until(at, piece, is_over);
+            let glance = self.sampler.glance().map_err(broken)?;
+            watch(&glance);
+            glances.push(glance);
             at = at + GLANCE_EVERY;
         }
-        sleep_until(window.end(), stop);
+        sleep_until(window.end(), piece, is_over);
         let last = self.sampler.sample().map_err(broken)?;
+        watch(&self.sampler.glance().map_err(broken)?);
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
@@ -207,13 +224,13 @@ fn differences(before: &State, after: &State) -> Vec<String> {
     changes
 }
 
-/// Sleeps in pieces, so that a raised flag is seen.
-fn sleep_until(instant: Nanos, stop: &Stop) {
-    while !stop.is_raised() {
+/// Sleeps in pieces of at most `piece`, so that it is seen when `is_over`.
+fn sleep_until(instant: Nanos, piece: Nanos, is_over: impl Fn() -> bool) {
+    while !is_over() {
         let left = instant.saturating_sub(process::OsClock.now());
         if left == Nanos::ZERO {
             return;
         }
-        std::thread::sleep(left.min(GLANCE_EVERY).as_duration());
+        std::thread::sleep(left.min(piece).as_duration());
     }
 }

@@ -14,6 +14,7 @@ pub mod controller;
 mod crew;
 pub mod error;
 pub mod host;
+pub mod interval;
 pub mod protocol;
 pub mod runner;
 mod share;

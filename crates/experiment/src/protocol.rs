@@ -12,6 +12,8 @@ use latput_units::{CpuSet, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::interval::HostInterval;
+
 /// Both ends must speak the same.
 pub const SCHEMA: u32 = 2;
 /// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
@@ -61,6 +63,8 @@ pub enum Request {
         warmup: Nanos,
         /// The window.
         duration: Nanos,
+        /// Tell of every so much of the window with [`Answer::Progress`]; `None`: of nothing.
+        interval: Option<Nanos>,
     },
     /// Forget the traffic that was prepared.
     Abort,
@@ -125,6 +129,8 @@ pub enum Answer {
     Connected,
     /// To [`Request::Probe`]: the socket is open.
     Probing,
+    /// To [`Request::Go`] as well, unasked, for each interval before it has finished.
+    Progress(HostInterval),
     /// To [`Request::Go`], after the window and its drain.
     Finished(Box<Finished>),
     /// To [`Request::Abort`].

@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use latput_load::Stop;
-use latput_trial::plan::Method;
+use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_trial::plan::{Design, Method};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Results, Row, Workload};
 use latput_units::{Nanos, Rng};
 
 use crate::archive::Archive;
 use crate::error::Error;
+use crate::interval::Interval;
 use crate::testbed::Testbed;
 
 /// What a trial on hosts takes beyond its traffic, about.
@@ -29,13 +31,14 @@ pub trait TrialRunner {
     /// Whether time is simulated: it then passes as the method says, however long the trials take.
     fn is_simulated(&self) -> bool;
 
-    /// Runs trials. `done` is told of each in this order, as soon as it and all before it are over.
+    /// Runs trials. `tell` hears of each in this order, as soon as it and all before it are over, and of
+    /// intervals of the one that runs.
     fn trials(
         &mut self,
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
     /// Puts everything back after the last trial.
@@ -62,6 +65,15 @@ pub struct Trial {
     pub seed: u64,
 }
 
+/// What a runner of trials tells.
+#[derive(Debug)]
+pub enum News {
+    /// A trial is over.
+    Done(Box<Done>),
+    /// What the running trial did in an interval; in no result.
+    Interval(Interval),
+}
+
 /// A trial that was run.
 #[derive(Debug)]
 pub struct Done {
@@ -77,6 +89,8 @@ pub struct Done {
 pub trait Progress {
     /// Something a person should know.
     fn remark(&mut self, text: &str);
+    /// What the running trial did in an interval.
+    fn interval(&mut self, interval: &Interval);
     /// One more trial is done.
     fn trial(&mut self, done: &TrialDone<'_>);
     /// Nothing more will come.
@@ -105,6 +119,8 @@ pub struct Run<'a> {
     pub plan_text: &'a str,
     /// What runs the trials.
     pub testbed: &'a Testbed,
+    /// Tell of every so much of a running trial; `None`: only of finished ones.
+    pub interval: Option<Nanos>,
     /// Set to end after the present moment.
     pub stop: &'a Stop,
 }
@@ -127,7 +143,7 @@ pub fn run(
     archive: &mut Archive,
     progress: &mut dyn Progress,
 ) -> Result<Ended, Error> {
-    let mut runner = run.testbed.open(run.plan, run.stop)?;
+    let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
@@ -147,12 +163,19 @@ pub fn run(
         begun: Instant::now(),
         is_simulated: runner.is_simulated(),
     };
-    let cause = session.blocks(&mut *runner).err();
+    let cause = match run.plan.method.design {
+        Design::Grid => session.blocks(&mut *runner).err(),
+        Design::Search => session.search(&mut *runner).err(),
+    };
     session.end(runner, cause)
 }
 
 fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
     let method = &run.plan.method;
+    let mut settings = run.plan.settings();
+    if method.design == Design::Search {
+        settings.truncate(1); // the others come as they are tried
+    }
     let mut notes = run.testbed.notes.clone();
     notes.extend(runner.notes());
     Results {
@@ -164,11 +187,12 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
         latput_version: env!("CARGO_PKG_VERSION").to_owned(),
         seed: method.seed.unwrap_or_else(unix_ms),
         hosts: runner.hosts(),
-        settings: run.plan.settings(),
+        settings,
         workloads: run.plan.workloads.clone(),
         rows: Vec::new(),
         planned_trials: run.plan.trials_per_block() * u64::from(method.repetitions_min),
         notes,
+        confirmed_from: None,
     }
 }
 
@@ -189,9 +213,10 @@ impl Session<'_> {
     /// Every block of the plan, and more while intervals are too wide and the budget allows.
     fn blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
         let method = self.run.plan.method;
+        let settings: Vec<usize> = (0..self.results.settings.len()).collect();
         let every: Vec<usize> = (0..self.results.workloads.len()).collect();
         for block in 0..method.repetitions_min {
-            self.block(runner, block, &every)?;
+            self.block(runner, block, &settings, &every)?;
         }
         for block in method.repetitions_min..method.repetitions_max {
             // What an earlier session began must not change which trials its block has.
@@ -210,20 +235,73 @@ impl Session<'_> {
                 return Ok(());
             }
             self.results.planned_trials = (before + trials) as u64;
-            self.block(runner, block, &too_wide)?;
+            self.block(runner, block, &settings, &too_wide)?;
         }
         Ok(())
     }
 
-    /// One repetition of every setting under the given workloads, in random order.
+    /// Block by block what promises most, then the winner and today's setting afresh.
+    fn search(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let search = PlanSearch::new(self.run.plan).map_err(|problem| Error::Search { problem })?;
+        let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
+        let budget = self.search_budget(&search);
+        let most = budget + 2 * search.confirmations() as usize;
+        self.results.planned_trials = (most * workloads.len()) as u64;
+        let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
+        for block in first.. {
+            // Only whole blocks count: what an earlier session began of this one must not change it.
+            let before = self.results.rows.partition_point(|row| row.block < block);
+            let begun = self.results.rows.split_off(before);
+            let next = search.next(&self.results, budget);
+            self.results.rows.extend(begun);
+            let settings = match next {
+                Next::Done(note) => {
+                    self.results.notes.push(note);
+                    break;
+                }
+                Next::Explore(settings) => settings,
+                Next::Confirm(settings) => {
+                    self.results.confirmed_from.get_or_insert(block);
+                    settings.to_vec()
+                }
+            };
+            let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
+            self.archive.update(self.id, &self.results)?;
+            self.block(runner, block, &settings, &workloads)?;
+        }
+        self.results.planned_trials = self.results.rows.len() as u64;
+        Ok(())
+    }
+
+    /// How many runs of settings the plan's budget allows for exploring.
+    fn search_budget(&self, search: &PlanSearch) -> usize {
+        let Some(budget) = self.run.plan.method.budget else { return search.usual_budget() };
+        let run = self.trial_time() * count(self.results.workloads.len());
+        let runs = budget.as_duration().as_nanos() / run.as_nanos().max(1);
+        usize::try_from(runs)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(2 * search.confirmations() as usize)
+    }
+
+    fn index_of(&mut self, setting: LabelledSetting) -> usize {
+        let settings = &mut self.results.settings;
+        settings.iter().position(|known| *known == setting).unwrap_or_else(|| {
+            settings.push(setting);
+            settings.len() - 1
+        })
+    }
+
+    /// One repetition of the given settings under the given workloads, in random order.
     fn block(
         &mut self,
         runner: &mut dyn TrialRunner,
         block: u32,
+        settings: &[usize],
         workloads: &[usize],
     ) -> Result<(), Error> {
-        let mut order: Vec<(usize, usize)> = (0..self.results.settings.len())
-            .flat_map(|setting| workloads.iter().map(move |workload| (setting, *workload)))
+        let mut order: Vec<(usize, usize)> = settings
+            .iter()
+            .flat_map(|&setting| workloads.iter().map(move |workload| (setting, *workload)))
             .collect();
         Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
         let is_done = |(setting, workload): &(usize, usize)| {
@@ -241,7 +319,13 @@ impl Session<'_> {
         });
         let todo = todo.collect();
         let Run { plan, stop, .. } = self.run;
-        runner.trials(todo, &plan.method, stop, &mut |done| self.keep(done))
+        runner.trials(todo, &plan.method, stop, &mut |news| match news {
+            News::Done(done) => self.keep(*done),
+            News::Interval(interval) => {
+                self.progress.interval(&interval);
+                Ok(())
+            }
+        })
     }
 
     /// Stores a finished trial, then tells of it.

@@ -20,7 +20,7 @@ use latput_trial::{Observation, Plan, Workload};
 
 use crate::checks;
 use crate::error::Error;
-use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 
 mod knobs;
 mod system;
@@ -130,7 +130,7 @@ impl TrialRunner for Simulator {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let block = Arc::new(Block {
             simulator: self.clone(),
@@ -146,7 +146,7 @@ impl TrialRunner for Simulator {
             thread::spawn(move || block.work(&to));
         }
         drop(to);
-        in_order(&from, block.trials.len(), stop, done)
+        in_order(&from, block.trials.len(), stop, tell)
     }
 
     fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
@@ -192,7 +192,7 @@ fn in_order(
     from: &Receiver<Finished>,
     count: usize,
     stop: &Stop,
-    done: &mut dyn FnMut(Done) -> Result<(), Error>,
+    tell: &mut dyn FnMut(News) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut early = BTreeMap::new();
     let mut due = 0;
@@ -208,7 +208,7 @@ fn in_order(
             Err(RecvTimeoutError::Disconnected) => return Err(Error::SimulatorDied),
         }
         while let Some(finished) = early.remove(&due) {
-            done(finished?)?;
+            tell(News::Done(Box::new(finished?)))?;
             due += 1;
         }
     }

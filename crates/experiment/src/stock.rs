@@ -18,7 +18,7 @@ use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::host::{Host, chain};
 use crate::protocol::{Failure, Open, Opened, SCHEMA};
-use crate::runner::{Done, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 
 /// The traffic's threads and the counters are ready before the window, also without a warm-up.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
@@ -108,7 +108,7 @@ fn run(
             }
             outcome
         });
-        let observed = host.observe(window, &halt);
+        let observed = host.observe(window, &halt, &[], &mut |_| {});
         let outcome = traffic.join().unwrap_or_else(|panic| resume_unwind(panic));
         match outcome {
             Err(latput_peers::Error::Stopped) => Err(Error::Interrupted),
@@ -167,7 +167,7 @@ impl TrialRunner for Stock {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        done: &mut dyn FnMut(Done) -> Result<(), Error>,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
             if stop.is_raised() {
@@ -175,7 +175,7 @@ impl TrialRunner for Stock {
             }
             let started_unix_ms = unix_ms();
             let observation = self.trial(&trial.load, method, stop)?;
-            done(Done { trial, started_unix_ms, observation })?;
+            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use latput_load::Stop;
 use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
-use latput_units::CpuSet;
+use latput_units::{CpuSet, Nanos};
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
@@ -75,14 +75,19 @@ pub struct HostSpec {
 
 impl Testbed {
     /// Makes ready to run the trials of a plan; nothing is changed yet.
-    pub(crate) fn open(&self, plan: &Plan, stop: &Stop) -> Result<Box<dyn TrialRunner>, Error> {
+    pub(crate) fn open(
+        &self,
+        plan: &Plan,
+        interval: Option<Nanos>,
+        stop: &Stop,
+    ) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
             Kind::Hosts(hosts) => {
                 let settings = plan.settings();
                 let parts = settings.iter().flat_map(|setting| &setting.by_role);
                 let to_set: BTreeSet<Role> =
                     parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect();
-                Ok(Box::new(Crew::start(hosts, &to_set, stop)?))
+                Ok(Box::new(Crew::start(hosts, &to_set, stop)?.telling_every(interval)))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
             Kind::Stock(peer) => Ok(Box::new(Stock::start(peer, plan)?)),

@@ -14,7 +14,7 @@ pub trait KernelRead {
     /// when there is no such interface.
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError>;
 
-    /// Whether `knob` could be set here, and through what; decided without writing and without
+    /// Whether `knob` could be set here, and through what; decided without changing anything and without
     /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
 

@@ -24,7 +24,7 @@ pub use self::device::InterruptRoute;
 use self::failure::Failure;
 use self::features::obstacle;
 use self::read::{Reading, Values};
-use self::source::{Source, source_of};
+use self::source::{Number, Source, source_of};
 use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
@@ -148,11 +148,32 @@ impl LinuxKernel {
             Source::QueueQdisc => {
                 unless(self.qdisc_obstacle(&*reading.link()?, false)?, spec.lives.to_owned())
             }
+            Source::Number(number) if matches!(knob, Knob::TxPush | Knob::RxPush) => {
+                unless(self.push_obstacle(reading, number)?, spec.lives.to_owned())
+            }
             Source::LoadTime(_) => {
                 Capability::ReadOnly("the driver reads it when it is loaded".to_owned())
             }
             _ => via(spec.lives.to_owned()),
         })
+    }
+
+    /// Why a driver cannot push descriptors; `None` if it can. The kernel reports the flags of every
+    /// driver, and tells which has them only to somebody who sets them. Setting what is there changes
+    /// nothing: it checks, compares, and does not call the driver (`ethnl_set_rings`).
+    fn push_obstacle(
+        &self,
+        reading: &Reading<'_>,
+        number: Number,
+    ) -> Result<Option<String>, Failure> {
+        let Some(now) = reading.table(number.table)?.number(number.attribute) else {
+            return Ok(None);
+        };
+        let field = (number.attribute, number.width);
+        match self.ethtool()?.set_parameter(reading.name, number.table, field, now) {
+            Err(error) if !error.is_permission() => Ok(Some(Failure::from(error).reason)),
+            _ => Ok(None),
+        }
     }
 
     fn resolve_at(
@@ -341,7 +362,7 @@ mod tests {
     }
 
     /// A kernel with only rtnetlink, and these files as the sysfs of `lo`, which every namespace has.
-    fn old_kernel(files: &[(&str, &str)]) -> (tempfile::TempDir, LinuxKernel) {
+    pub(super) fn old_kernel(files: &[(&str, &str)]) -> (tempfile::TempDir, LinuxKernel) {
         let folder = tempfile::tempdir().unwrap();
         for (name, value) in files {
             let path = folder.path().join("class/net/lo").join(name);

@@ -124,8 +124,8 @@ impl Driven {
         stop: &Stop,
         work: impl Fn(&Link<'_>) -> Result<SenderOutcome, Error> + Sync,
     ) -> Result<SenderOutcome, Error> {
-        let progress = Progress::new(self.threads);
-        let run = Run::new(&self.sockets, self.peer, window, true, None, progress);
+        let progress = Progress::new(self.threads, None);
+        let run = Run::new(&self.sockets, self.peer, window, true, progress);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut parts = parts.into_iter();

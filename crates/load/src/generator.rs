@@ -83,9 +83,12 @@ impl Generator {
         let nodelay = limits::nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
+            if limits::flows_back(&traffic) {
+                socket::reset_on_close(socket)?;
+            }
             socket::apply(socket, &workload.sockets)
         })?;
-        let progress = Progress::new(threads);
+        let progress = Progress::new(threads, workload.count);
         let workload = workload.clone();
         let hello = hellos.first().copied().expect("there is at least one connection");
         Ok(Self {
@@ -130,8 +133,7 @@ impl Generator {
     }
 
     fn run_traffic(&self, window: Window, stop: &Stop) -> Result<SenderOutcome, Error> {
-        let (goal, progress) = (self.workload.count, self.progress.clone());
-        let run = Run::new(&self.sockets, self.peer, window, true, goal, progress);
+        let run = Run::new(&self.sockets, self.peer, window, true, self.progress());
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let work = |link: &Link<'_>| self.take_part(link);
         let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;

@@ -14,6 +14,8 @@ mod dial;
 mod door;
 mod driven;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod generator;
 mod hello;
 mod key;

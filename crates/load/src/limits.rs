@@ -169,6 +169,15 @@ pub(crate) fn nodelay(traffic: &Traffic) -> bool {
     }
 }
 
+/// Whether bulk flows from the system under test to the generator.
+pub(crate) fn flows_back(traffic: &Traffic) -> bool {
+    match traffic {
+        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
+        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
+        _ => false,
+    }
+}
+
 /// Whether the traffic flows on the connections that showed the key, so that what they sent again is
 /// what it sent again.
 pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {

@@ -178,6 +178,6 @@ mod tests {
 
     fn run(window: Window, goal: Option<u64>) -> Run<'static> {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        Run::new(&[], peer, window, true, goal, Progress::new(1))
+        Run::new(&[], peer, window, true, Progress::new(1, goal))
     }
 }

@@ -372,8 +372,8 @@ mod tests {
         let window = Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(400)).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| peer(socket));
-            let progress = Progress::new(1);
-            let run = Run::new(&sockets, address, window, true, None, progress);
+            let progress = Progress::new(1, None);
+            let run = Run::new(&sockets, address, window, true, progress);
             let result = work(&run.thread(0, 1)).unwrap();
             sockets[0].shutdown(std::net::Shutdown::Both).unwrap();
             result

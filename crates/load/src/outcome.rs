@@ -9,6 +9,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Window;
+use crate::limits;
 use crate::meter::Usage;
 use crate::schedule::Schedule;
 
@@ -299,7 +300,7 @@ pub fn combine(
         receiver_window: receiver.window,
         sent_bytes: sender.sent_bytes,
         received_bytes: receiver.received_bytes,
-        reverse: flows_back(&workload.traffic).then_some(FlowObservation {
+        reverse: limits::flows_back(&workload.traffic).then_some(FlowObservation {
             sent_bytes: receiver.sent_bytes,
             received_bytes: sender.received_bytes,
         }),
@@ -407,15 +408,6 @@ fn per_s(count: u64, window: Nanos) -> Option<f64> {
     (window > Nanos::ZERO).then(|| count as f64 / window.as_secs_f64())
 }
 
-/// Whether bulk flows from the system under test to the generator.
-fn flows_back(traffic: &Traffic) -> bool {
-    match traffic {
-        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
-        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
-        _ => false,
-    }
-}
-
 /// Bulk at a rate: each end that sends must have got rid of what was offered.
 fn bulk_rate_kept(
     traffic: &Traffic,
@@ -464,8 +456,15 @@ fn probe_on_schedule(probe: &ProbeOutcome) -> Check {
 
 fn sender_saturated(sender: &SenderOutcome) -> Check {
     let busy = busy(sender);
-    let detail =
-        format!("the generator's busiest thread was busy {:.1} % of the time", 100.0 * busy);
+    let rate = sender.transactions.and_then(|count| per_s(count, sender.window));
+    // What it would do at the same cost if it never waited.
+    let ceiling = rate.filter(|_| busy > 0.0).map_or_else(String::new, |rate| {
+        format!(": its own ceiling is about {:.0} transactions per second", rate / busy)
+    });
+    let detail = format!(
+        "the generator's busiest thread was busy {:.1} % of the time{ceiling}",
+        100.0 * busy
+    );
     check("sender-saturated", busy < SATURATED, detail)
 }
 
@@ -583,6 +582,9 @@ mod tests {
         };
         check_failed(&busy(960), &[]);
         check_failed(&busy(980), &["sender-saturated"]);
+        let half = SenderOutcome { transactions: Some(1000), ..busy(500) };
+        let (_, _, checks) = combine(&workload, &half, &ReceiverOutcome::default());
+        assert!(checks.iter().any(|check| check.detail.contains("about 2000 ")), "{checks:?}");
         let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, rtt: Histogram::new() };
         let late = SenderOutcome { probe: Some(probe), ..busy(0) };
         check_failed(&late, &["probe-on-schedule"]);

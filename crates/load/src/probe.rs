@@ -166,6 +166,15 @@ impl Prober {
     }
 }
 
+/// Reads anything as an echo reply, for the fuzz target.
+pub(crate) fn read_any(packet: &[u8]) {
+    for version in [Version::V4, Version::V6] {
+        for with_ip_header in [false, true] {
+            let _ = icmp::parse_reply(version, packet, with_ip_header);
+        }
+    }
+}
+
 /// Errors that an ICMP message from the path leaves on the socket: the request is lost, no more.
 fn is_from_the_path(errno: Errno) -> bool {
     matches!(errno, Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::CONNREFUSED | Errno::HOSTDOWN)

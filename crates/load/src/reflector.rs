@@ -46,6 +46,7 @@ pub struct Reflector {
     workload: Workload,
     threads: usize,
     cpus: CpuSet,
+    progress: Progress,
 }
 
 impl Reflector {
@@ -73,7 +74,8 @@ impl Reflector {
         };
         let hands_over = matches!(traffic, Traffic::TcpCrr { .. });
         let door = Door::open(listener, key.clone(), connections, hands_over)?;
-        Ok(Self { door, key, datagrams, workload: workload.clone(), threads, cpus })
+        let (workload, progress) = (workload.clone(), Progress::new(threads, workload.count));
+        Ok(Self { door, key, datagrams, workload, threads, cpus, progress })
     }
 
     /// The port that the generator connects to.
@@ -86,6 +88,11 @@ impl Reflector {
         self.door.wait_full(deadline)
     }
 
+    /// A look at whether the traffic has ended its window, also while it runs.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
     /// Takes part in the traffic until the generator ends it, and counts what came in `window`.
     pub fn run(mut self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
         self.door.wait_full(Nanos::ZERO)?;
@@ -96,8 +103,7 @@ impl Reflector {
             }
             None => Vec::new(),
         };
-        let progress = Progress::new(self.threads);
-        let run = Run::new(&sockets, peer, window, false, self.workload.count, progress);
+        let run = Run::new(&sockets, peer, window, false, self.progress());
         let deadline = window.end() + GRACE;
         let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
         let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
@@ -220,6 +226,9 @@ fn listen(bind: SocketAddr, workload: &Workload) -> Result<TcpListener, Error> {
     let socket = Socket::new(Domain::for_address(bind), Type::STREAM, Some(Protocol::TCP))
         .map_err(|source| Error::io("open a TCP socket", source))?;
     socket::prepare(&socket, limits::nodelay(&workload.traffic))?;
+    if matches!(workload.traffic, Traffic::TcpBulk { .. }) {
+        socket::reset_on_close(&socket)?;
+    }
     socket::apply(&socket, &workload.sockets)?;
     socket
         .set_reuse_address(true)

@@ -42,6 +42,14 @@ pub(crate) fn prepare(socket: &impl AsFd, nodelay: bool) -> Result<(), Error> {
         .map_err(|source| Error::io("set the options of a TCP connection", source))
 }
 
+/// Makes a close a reset, for an end that may leave bulk unread: shut down, it would announce no more
+/// room, and the sender would wait for room until its patience ends.
+pub(crate) fn reset_on_close(socket: &impl AsFd) -> Result<(), Error> {
+    SockRef::from(socket)
+        .set_linger(Some(Duration::ZERO))
+        .map_err(|source| Error::io("set SO_LINGER on a connection", source))
+}
+
 /// Sets what the workload asks of its sockets: before they connect or listen, since the window that TCP
 /// announces follows from the receive buffer. What is accepted inherits it.
 pub(crate) fn apply(socket: &impl AsFd, options: &SocketOptions) -> Result<(), Error> {

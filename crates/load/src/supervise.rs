@@ -7,7 +7,7 @@
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -45,8 +45,6 @@ pub(crate) struct Run<'a> {
     pub(crate) goal: Option<u64>,
     pub(crate) progress: Progress,
     ending: AtomicU8,
-    /// When the window ended early; `u64::MAX` if it did not.
-    ended_at_ns: AtomicU64,
 }
 
 impl<'a> Run<'a> {
@@ -56,22 +54,22 @@ impl<'a> Run<'a> {
         peer: SocketAddr,
         window: Window,
         leads: bool,
-        goal: Option<u64>,
         progress: Progress,
     ) -> Self {
-        let (ending, ended_at_ns) = (AtomicU8::new(RUNNING), AtomicU64::new(u64::MAX));
-        Self { sockets, peer, window, leads, goal, progress, ending, ended_at_ns }
+        let (goal, ending) = (progress.goal(), AtomicU8::new(RUNNING));
+        Self { sockets, peer, window, leads, goal, progress, ending }
     }
 
     /// How long the window was, which `goal` may have cut short.
     pub(crate) fn window_length(&self) -> Nanos {
-        let ended_at = Nanos::from_ns(self.ended_at_ns.load(Ordering::Relaxed));
-        ended_at.min(self.window.end()).saturating_sub(self.window.start())
+        let end = self.window.end();
+        let ended_at = self.progress.ended_early().map_or(end, |early| early.min(end));
+        ended_at.saturating_sub(self.window.start())
     }
 
     /// Ends the traffic of every thread at `now`, for the goal is reached.
     pub(crate) fn reached_goal(&self, now: Nanos) {
-        self.ended_at_ns.fetch_min(now.as_ns(), Ordering::Relaxed);
+        self.progress.end_early(now);
         self.end(COUNTED);
     }
 
@@ -126,7 +124,7 @@ impl Link<'_> {
                     return Ok(());
                 }
                 if !self.run.leads && self.run.goal.is_some() && now > self.window.start() {
-                    self.run.ended_at_ns.fetch_min(now.as_ns(), Ordering::Relaxed);
+                    self.run.progress.end_early(now);
                     return Ok(());
                 }
                 Err(Error::PeerGone { peer: self.peer, before_end })
@@ -326,7 +324,7 @@ mod tests {
         work: impl Fn(&Link<'_>) -> Result<(), Error> + Sync,
     ) -> Result<Vec<()>, Error> {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        let run = Run::new(&[], peer, window, true, None, Progress::new(3));
+        let run = Run::new(&[], peer, window, true, Progress::new(3, None));
         supervise(&CpuSet::new(), &run, 3, window.end(), &Stop::new(), work)
     }
 }

@@ -356,6 +356,20 @@ impl<'a> Receiver<'a> {
     }
 }
 
+/// Reads anything as the datagrams of a flow, for the fuzz target.
+pub(crate) fn read_any(datagrams: &[(Nanos, &[u8])], size: usize) {
+    let mut books = Arrivals::among(usize::MAX);
+    for (at, datagram) in datagrams {
+        // The tag that it names: nothing is turned away that could be ours.
+        let tag = datagram.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
+        if let Some(stamp) = decode(datagram, size, tag) {
+            books.enter(stamp, *at);
+        }
+    }
+    assert!(books.received + books.duplicates <= datagrams.len() as u64);
+    assert!(books.reordered <= books.received && books.jitter_ns >= 0.0);
+}
+
 /// Lets this thread's sleeps end when they should: the kernel may otherwise add 50 us to each to save
 /// wake-ups.
 pub(crate) fn sharpen_sleep() {

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use latput_load::{Error, ErrorKind, Generator, Key, Reflector, Stop, Window, now};
-use latput_trial::{Traffic, Workload};
-use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
+use latput_trial::Workload;
+use latput_units::{CpuSet, Nanos};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -25,18 +25,25 @@ fn a_datagram_larger_than_the_mtu_is_an_error() {
 
 #[test]
 fn a_path_that_is_cut_without_a_word_ends_both_ends_in_seconds() {
-    let rr = Traffic::tcp_rr(0);
-    let bulk = Traffic::tcp_stream(Bytes::new(32_768), 1);
+    let kinds = [
+        "kind=tcp_rr",
+        "kind=tcp_stream",
+        "kind=tcp_maerts rate=10Mbps",
+        "kind=tcp_bidir",
+        "kind=tcp_crr connections=3",
+        "kind=fetch connections=5",
+        "kind=rpc_read think=1ms",
+    ];
     let tests =
-        [rr, bulk].map(|traffic| thread::spawn(move || in_a_namespace(move || check_cut(traffic))));
+        kinds.map(|kind| thread::spawn(move || in_a_namespace(move || check_cut(&parsed(kind)))));
     for test in tests {
         test.join().unwrap();
     }
 }
 
 #[track_caller]
-fn check_cut(traffic: Traffic) {
-    let (reflector, generator) = connect(traffic);
+fn check_cut(workload: &Workload) {
+    let (reflector, generator) = connect(workload);
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
     let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()).unwrap_err());
@@ -52,9 +59,9 @@ fn check_cut(traffic: Traffic) {
 
 #[track_caller]
 fn check_datagram(bytes: u64, fits: bool) {
-    let (_reflector, generator) =
-        connect(Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(10_000_000)));
-    let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(50)).unwrap();
+    let workload = parsed(&format!("kind=udp_stream rate=10Mbps datagram_bytes={bytes}"));
+    let (_reflector, generator) = connect(&workload);
+    let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(500)).unwrap();
     let result = generator.run(window, &Stop::new());
     if fits {
         assert!(result.unwrap().sent_bytes > 0);
@@ -65,13 +72,18 @@ fn check_datagram(bytes: u64, fits: bool) {
     }
 }
 
-fn connect(traffic: Traffic) -> (Reflector, Generator) {
+fn parsed(text: &str) -> Workload {
+    let fields = text.split(' ').map(|pair| pair.split_once('=').unwrap());
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    latput_trial::workload::from_fields(&fields).unwrap()
+}
+
+fn connect(workload: &Workload) -> (Reflector, Generator) {
     let key = Key::generate().unwrap();
     let bind = SocketAddr::new(LOCALHOST, 0);
-    let workload = Workload::plain("test", traffic);
-    let reflector = Reflector::open(bind, key.clone(), &workload, CpuSet::new()).unwrap();
+    let reflector = Reflector::open(bind, key.clone(), workload, CpuSet::new()).unwrap();
     let port = reflector.port();
-    let generator = Generator::connect(LOCALHOST, port, &key, &workload, CpuSet::new()).unwrap();
+    let generator = Generator::connect(LOCALHOST, port, &key, workload, CpuSet::new()).unwrap();
     (reflector, generator)
 }
 

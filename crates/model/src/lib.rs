@@ -3,17 +3,21 @@
 //!
 //! Pure: no I/O, no clock, no threads.
 
+pub mod compare;
 pub mod goal;
 pub mod labels;
 mod pareto;
 mod recommend;
 mod runs;
+pub mod search;
 pub mod summary;
 #[cfg(test)]
 mod synthetic;
 mod warning;
 mod words;
 
+pub use compare::{Comparison, compare};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
+pub use search::Search;
 pub use summary::{Cell, Recommendation, Summary, too_wide};

@@ -7,7 +7,7 @@ use latput_stats::{Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
 
-use crate::goal::Measure;
+use crate::summary::stopping_rule;
 
 /// Every usable run.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ impl<'a> Runs<'a> {
         Self::with(results, |_| Metric::ALL)
     }
 
-    /// The same with nothing but each workload's rate: reading quantiles from every histogram is
-    /// what the rest costs.
-    pub(crate) fn with_rates_only(results: &'a Results) -> Self {
-        Self::with(results, |traffic| [Measure::Rate.of(traffic)])
+    /// The same with nothing but what the stopping rule looks at: reading quantiles from every
+    /// histogram is what the rest costs.
+    pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
+        Self::with(results, stopping_rule)
     }
 
     fn with<M: AsRef<[Metric]>>(results: &'a Results, wanted: impl Fn(&Traffic) -> M) -> Self {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::outlier::{self, Spread};
-use latput_stats::{Estimate, Histogram};
+use latput_stats::{Estimate, Histogram, Method};
 use latput_trial::{Metric, Results, Row, Traffic};
 
 use crate::goal::{Goal, Measure};
@@ -25,8 +25,8 @@ pub struct Summary {
     pub outliers: Vec<Outlier>,
     /// Failed checks of trials, those of the same name on the same cell counted together.
     pub failed_checks: Vec<FailedCheck>,
-    /// netperf's kind of warning, one for each cell whose rate has a wider interval than was asked
-    /// for.
+    /// netperf's kind of warning, one for each cell with a wider interval than was asked for, of its
+    /// rate or of the CPU utilisation of an end.
     pub too_wide: Vec<String>,
     /// What of the results or their goal could not be used.
     pub warnings: Vec<String>,
@@ -51,8 +51,15 @@ pub struct Cell {
     pub latency: Option<Histogram>,
     /// The probe's round-trip times of all runs together.
     pub probe: Option<Histogram>,
-    /// Whether the interval of the rate is as narrow as was asked for.
-    pub narrow_enough: bool,
+    /// The figures of the stopping rule whose interval is wider than was asked for.
+    pub too_wide: Vec<Metric>,
+}
+
+impl Cell {
+    /// Whether every interval that the stopping rule looks at is as narrow as was asked for.
+    pub const fn narrow_enough(&self) -> bool {
+        self.too_wide.is_empty()
+    }
 }
 
 /// One run far from the others of its cell.
@@ -119,9 +126,16 @@ impl Summary {
             runs.cells().map(|(at, runs_of_cell)| cell(results, &runs, at, runs_of_cell)).collect();
         let recommendation = results.goal.as_ref().and_then(|text| {
             let goal = Goal::parse(text).map_err(|error| error.to_string());
-            goal.and_then(|goal| recommend(results, &runs, &goal))
-                .map_err(|why| warnings.push(format!("no recommendation: {why}")))
-                .ok()
+            goal.and_then(|goal| match confirmation(results) {
+                None => recommend(results, &runs, &goal),
+                Some((fresh, winner)) => {
+                    let judged = recommend(&fresh, &Runs::of(&fresh), &goal)?;
+                    let setting = if judged.setting == 0 { 0 } else { winner };
+                    Ok(Recommendation { setting, ..judged })
+                }
+            })
+            .map_err(|why| warnings.push(format!("no recommendation: {why}")))
+            .ok()
         });
         Self {
             pareto: pareto::front(results, &cells),
@@ -135,23 +149,60 @@ impl Summary {
     }
 }
 
-/// The workloads with a setting whose rate has a wider interval than was asked for, or none at all,
-/// by index: those that need more runs. The same answer as from [`Cell::narrow_enough`] of a whole
+/// Of a search, today's setting and the winner with their fresh runs alone, and the winner's index.
+fn confirmation(results: &Results) -> Option<(Results, usize)> {
+    let from = results.confirmed_from?;
+    let fresh = || results.rows.iter().filter(|row| row.block >= from);
+    let winner = fresh().map(|row| row.setting).find(|setting| *setting != 0)?;
+    let settings = [0, winner].map(|idx| results.settings.get(idx).cloned());
+    let settings = settings.into_iter().collect::<Option<Vec<_>>>()?;
+    let rows = fresh().cloned().map(|row| Row { setting: usize::from(row.setting != 0), ..row });
+    Some((Results { settings, rows: rows.collect(), ..results.clone() }, winner))
+}
+
+/// The workloads with a setting that has a wider interval than was asked for, or none at all, by
+/// index: those that need more runs. The same answer as from [`Cell::narrow_enough`] of a whole
 /// summary, at a fraction of the cost, since no histogram is looked at.
 pub fn too_wide(results: &Results) -> Vec<usize> {
-    let runs = Runs::with_rates_only(results);
+    let runs = Runs::of_stopping_rule(results);
     let is_wide = |&(setting, workload): &(usize, usize)| {
-        let metric = Measure::Rate.of(&results.workloads[workload].traffic);
-        let rate = runs.estimate(setting, workload, metric, results.confidence);
-        !is_narrow_enough(results, rate.as_ref())
+        let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
+        !metrics_too_wide(results, workload, estimate).is_empty()
     };
     let wide = runs.cells().map(|(at, _)| at).filter(is_wide);
     wide.map(|(_, workload)| workload).collect::<BTreeSet<usize>>().into_iter().collect()
 }
 
-fn is_narrow_enough(results: &Results, rate: Option<&Estimate>) -> bool {
-    let half_width = rate.and_then(Estimate::half_width_ratio);
-    half_width.is_some_and(|half_width| half_width <= results.half_width)
+/// What the stopping rule looks at: netperf's three, throughput and the CPU utilisation of both ends.
+pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
+    [Measure::Rate.of(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
+}
+
+/// An interval of CPU utilisation that is this narrow, half of it, is narrow enough whatever share of
+/// the figure it is: the kernel counts CPU time in ticks of 10 ms, half a percentage point of a
+/// window of 2 s. (netperf has no such floor; there an idle host never satisfies the rule.)
+const CPU_RESOLUTION: f64 = 0.005;
+
+/// The figures of the stopping rule that are not known well enough. A rate that is not known at all is
+/// not; a host that cannot tell its CPU time is not waited for.
+fn metrics_too_wide(
+    results: &Results,
+    workload: usize,
+    estimate: impl Fn(Metric) -> Option<Estimate>,
+) -> Vec<Metric> {
+    let rule = stopping_rule(&results.workloads[workload].traffic);
+    let is_too_wide = |metric: &Metric| match estimate(*metric) {
+        None => *metric == rule[0],
+        Some(known) => {
+            let half_width = known.half_width_ratio();
+            let is_narrow = half_width.is_some_and(|ratio| ratio <= results.half_width);
+            let is_cpu = *metric != rule[0];
+            let is_at_resolution =
+                known.method != Method::Single && (known.high - known.low) / 2.0 <= CPU_RESOLUTION;
+            !(is_narrow || is_cpu && is_at_resolution)
+        }
+    };
+    rule.into_iter().filter(is_too_wide).collect()
 }
 
 /// The figures of a workload that settings are judged by: what it gets done, its tail, its cost.
@@ -179,7 +230,7 @@ fn cell(
         Metric::ALL.iter().filter_map(|&metric| Some((metric, figure(metric)?))).collect()
     };
     let metrics: BTreeMap<Metric, Estimate> = of_all(&estimate);
-    let rate = metrics.get(&Measure::Rate.of(&results.workloads[workload].traffic));
+    let too_wide = metrics_too_wide(results, workload, |metric| metrics.get(&metric).cloned());
     let rows = || runs_of_cell.values().map(|run| run.row);
     Cell {
         setting,
@@ -188,7 +239,7 @@ fn cell(
         against_first: of_all(&against_first),
         latency: pooled(rows().filter_map(|row| row.observation.traffic.latency.as_ref())),
         probe: pooled(rows().filter_map(|row| Some(&row.observation.probe.as_ref()?.rtt))),
-        narrow_enough: is_narrow_enough(results, rate),
+        too_wide,
         metrics,
     }
 }
@@ -248,9 +299,9 @@ fn failures(row: &Row) -> BTreeMap<&str, &str> {
 
 #[cfg(test)]
 mod tests {
-    use latput_stats::Method;
     use latput_trial::Check;
-    use latput_units::{Nanos, Rng};
+    use latput_trial::observation::{CpuObservation, CpuTime, HostObservation, Role};
+    use latput_units::{CpuId, Nanos, Rng};
 
     use super::*;
     use crate::synthetic::{Figures, noise, results, rr, stream, udp};
@@ -265,7 +316,7 @@ mod tests {
         assert_eq!(method(Metric::LatencyNsP99), Some(Method::OrderStatistic));
         assert_eq!(method(Metric::ThroughputBps), None);
         assert_eq!(cell.latency.as_ref().map(Histogram::count), Some(600));
-        assert_eq!((cell.runs, cell.narrow_enough), (6, true));
+        assert_eq!((cell.runs, cell.narrow_enough()), (6, true));
         assert!(summary.warnings.is_empty(), "{:?}", summary.warnings);
         assert!(summary.too_wide.is_empty(), "{:?}", summary.too_wide);
     }
@@ -286,7 +337,7 @@ mod tests {
         let summary = Summary::of(&steady(1));
         for cell in &summary.cells {
             assert!(cell.metrics.values().all(|estimate| estimate.method == Method::Single));
-            assert!(!cell.narrow_enough);
+            assert!(!cell.narrow_enough());
         }
         assert_eq!(summary.too_wide.len(), 6);
         assert!(summary.too_wide[0].contains("one run has no interval"), "{:?}", summary.too_wide);
@@ -322,11 +373,48 @@ mod tests {
             let results =
                 if blocks == 0 { Results { rows: Vec::new(), ..results } } else { results };
             let summary = Summary::of(&results);
-            let wide = summary.cells.iter().filter(|cell| !cell.narrow_enough);
+            let wide = summary.cells.iter().filter(|cell| !cell.narrow_enough());
             let of_summary: BTreeSet<usize> = wide.map(|cell| cell.workload).collect();
             assert_eq!(too_wide(&results), expected);
             assert_eq!(of_summary.into_iter().collect::<Vec<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn cpu_utilisation_of_either_end_keeps_the_runs_going() {
+        check_cpu(|run| 0.5 + 0.04 * run, true);
+        check_cpu(|_| 0.5, false);
+        // A tenth of a percentage point on an idle host is what its kernel can tell, no more.
+        check_cpu(|run| 0.004 + 0.0005 * run, false);
+    }
+
+    /// Six runs with this busy share of the generator in each.
+    #[track_caller]
+    fn check_cpu(busy: impl Fn(f64) -> f64, keeps_going: bool) {
+        let mut results = steady(6);
+        results.rows.retain(|row| (row.setting, row.workload) == (0, 0));
+        for row in &mut results.rows {
+            let block = f64::from(row.block);
+            let host = |role, busy: f64| HostObservation {
+                role,
+                cpus: vec![CpuObservation {
+                    cpu: CpuId(0),
+                    time: CpuTime {
+                        user: Nanos::from_secs_f64(busy),
+                        idle: Nanos::from_secs_f64(1.0 - busy),
+                        ..CpuTime::default()
+                    },
+                }],
+                ..HostObservation::default()
+            };
+            row.observation.hosts = vec![host(Role::Generator, busy(block)), host(Role::Sut, 0.5)];
+        }
+        let summary = Summary::of(&results);
+        let expected: &[Metric] = if keeps_going { &[Metric::GeneratorCpuBusyRatio] } else { &[] };
+        assert_eq!(summary.cells[0].too_wide, expected);
+        assert_eq!(too_wide(&results).is_empty(), !keeps_going);
+        let warned = summary.too_wide.iter().any(|line| line.contains("generator +/-"));
+        assert_eq!(warned, keeps_going, "{:?}", summary.too_wide);
     }
 
     #[test]
@@ -392,7 +480,7 @@ mod tests {
             damaged.goal = Some("balanced".to_owned());
             let summary = Summary::of(&damaged);
             assert!(
-                summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough)
+                summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough())
             );
             assert!(!summary.recommendation.is_some_and(|recommended| recommended.proven));
         }

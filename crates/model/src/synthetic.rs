@@ -53,6 +53,7 @@ pub(crate) fn results(
         planned_trials: rows.len() as u64,
         rows,
         notes: Vec::new(),
+        confirmed_from: None,
     }
 }
 
@@ -77,8 +78,7 @@ pub(crate) fn udp(name: &str) -> Workload {
 
 /// A factor whose logarithm is normal around 0 with standard deviation `sd`.
 pub(crate) fn noise(rng: &mut Rng, sd: f64) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.uniform()).ln()).sqrt();
-    (sd * radius * (std::f64::consts::TAU * rng.uniform()).cos()).exp()
+    (sd * rng.normal()).exp()
 }
 
 /// An observation over one second that has `figures`.

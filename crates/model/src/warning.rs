@@ -1,19 +1,18 @@
 //! netperf's warning that the wanted confidence was not met, for each cell.
 
 use latput_stats::{Estimate, Method};
-use latput_trial::{Metric, Results};
+use latput_trial::Results;
 
-use crate::goal::Measure;
-use crate::summary::Cell;
+use crate::summary::{Cell, stopping_rule};
 use crate::words;
 
-/// The warning on a cell whose rate has a wider interval than was asked for: what was asked, what
-/// was reached, and how wide the CPU figures of both ends are (netperf warns of these three).
+/// The warning on a cell with a wider interval than was asked for: what was asked, and what was reached
+/// of each figure of the stopping rule (netperf warns of the same three).
 pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
-    if cell.narrow_enough {
+    if cell.narrow_enough() {
         return None;
     }
-    let metric = Measure::Rate.of(&results.workloads[cell.workload].traffic);
+    let [metric, sut, generator] = stopping_rule(&results.workloads[cell.workload].traffic);
     let rate = cell.metrics.get(&metric)?;
     let setting = &results.settings[cell.setting].label;
     let workload = &results.workloads[cell.workload].name;
@@ -26,14 +25,17 @@ pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
     if rate.method == Method::Single {
         return Some(format!("{place}: one run has no interval, asked was {asked}"));
     }
-    let cpu = |metric| half_width(cell.metrics.get(&metric));
+    let reached = |metric| {
+        let mark = if cell.too_wide.contains(&metric) { " (too wide)" } else { "" };
+        format!("{}{mark}", half_width(cell.metrics.get(&metric)))
+    };
     Some(format!(
         "{place}: the wanted confidence was not met in {} runs: asked was {asked}, reached {metric} {}; \
          CPU of the system under test {}, of the generator {}",
         rate.runs,
-        half_width(Some(rate)),
-        cpu(Metric::SutCpuBusyRatio),
-        cpu(Metric::GeneratorCpuBusyRatio),
+        reached(metric),
+        reached(sut),
+        reached(generator),
     ))
 }
 

@@ -11,6 +11,7 @@ pub mod aim;
 pub mod byte_limit;
 pub mod dim;
 pub mod e1000;
+pub mod elastic;
 pub mod ixgbe;
 pub mod polling;
 
@@ -18,6 +19,7 @@ pub use aim::Aim;
 pub use byte_limit::ByteLimit;
 pub use dim::Dim;
 pub use e1000::E1000;
+pub use elastic::Elastic;
 pub use ixgbe::Ixgbe;
 use latput_units::{BitsPerSecond, Nanos};
 pub use polling::Polling;
@@ -77,7 +79,7 @@ pub enum Decision {
 }
 
 /// Any interrupt moderation policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// One value, for ever.
     Fixed(Moderation),
@@ -89,6 +91,8 @@ pub enum Policy {
     Ixgbe(Ixgbe),
     /// Linux's dynamic interrupt moderation library, for one direction.
     Dim(Dim),
+    /// Ours: the longest delay that does not slow the load down.
+    Elastic(Box<Elastic>),
 }
 
 impl Policy {
@@ -100,6 +104,7 @@ impl Policy {
             Self::Aim(policy) => policy.current(),
             Self::Ixgbe(policy) => policy.current(),
             Self::Dim(policy) => policy.current(),
+            Self::Elastic(policy) => policy.current(),
         }
     }
 
@@ -111,6 +116,7 @@ impl Policy {
             Self::Aim(policy) => policy.step(observation),
             Self::Ixgbe(policy) => policy.step(observation),
             Self::Dim(policy) => policy.step(observation),
+            Self::Elastic(policy) => policy.step(observation),
         }
     }
 }

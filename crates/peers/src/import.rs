@@ -86,6 +86,7 @@ pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, Er
         workloads: Vec::new(),
         rows: Vec::new(),
         planned_trials: 0,
+        confirmed_from: None,
         notes: Vec::new(),
     };
     for (file, bytes) in files {

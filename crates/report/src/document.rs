@@ -12,7 +12,7 @@ use latput_model::{Cell, Summary};
 use latput_stats as stats;
 use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::{LabelledSetting, Row};
-use latput_trial::{Metric, Results};
+use latput_trial::{Metric, Results, Traffic, metric};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,9 @@ pub struct Run {
     pub started_unix_ms: u64,
     /// Every figure of this run by its name.
     pub metrics: BTreeMap<String, f64>,
+    /// This run's percentiles with the distribution-free interval of its own samples, which takes them
+    /// for independent and says nothing of other runs.
+    pub percentiles_within_run: BTreeMap<String, Estimate>,
     /// What each host's kernel counted.
     pub hosts: Vec<RunHost>,
     /// Names of the checks that held.
@@ -168,6 +171,8 @@ pub struct RunHost {
     pub window_ns: u64,
     /// Busy share of the host's CPUs by part: user, system, irq, softirq, steal.
     pub cpu_ratio: BTreeMap<String, f64>,
+    /// CPU time of this host for a transaction, or for a KB (1024 byte) of goodput.
+    pub service_demand_us: Option<f64>,
     /// CPU time of latput's own counter sampling.
     pub sampling_cpu_ns: u64,
     /// Packets in.
@@ -222,7 +227,8 @@ pub struct CellDocument {
     pub metrics: BTreeMap<String, Estimate>,
     /// Each figure over the first setting's, paired within blocks.
     pub against_first_ratio: BTreeMap<String, Estimate>,
-    /// Whether the rate's interval is as narrow as was asked for.
+    /// Whether the intervals of the rate and of the CPU utilisation of both ends are as narrow as was
+    /// asked for.
     pub narrow_enough: bool,
     /// Round-trip times of all runs together.
     pub latency_histogram: Option<Histogram>,
@@ -242,7 +248,8 @@ pub struct Estimate {
     pub high: Option<f64>,
     /// The confidence that the interval really has; `null` where that is not known.
     pub confidence: Option<f64>,
-    /// `student_t`, `order_statistic`, `bootstrap`, `paired_log_ratio` or `single`.
+    /// `student_t`, `order_statistic`, `bootstrap`, `paired_log_ratio`, `welch_log_ratio` or
+    /// `single`.
     pub method: String,
     /// Independent values that it rests on.
     pub runs_count: usize,
@@ -385,10 +392,24 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
     }
 }
 
-/// What tells a workload from another of its kind, each with its unit in its name.
+/// What tells a workload from another of its kind, each with its unit in its name. What is no number
+/// (a congestion control, CPUs) is in the workload's name.
 pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str, u64)> {
+    let sockets = &workload.sockets;
+    let mut parameters = of_traffic(&workload.traffic);
+    parameters.extend(sockets.send_buffer.map(|size| ("send_buffer_bytes", size.get())));
+    parameters.extend(sockets.receive_buffer.map(|size| ("receive_buffer_bytes", size.get())));
+    parameters.extend(sockets.busy_poll.map(|time| ("busy_poll_ns", time.as_ns())));
+    parameters.extend(sockets.prefer_busy_poll.then_some(("prefer_busy_poll", 1)));
+    parameters.extend(workload.count.map(|count| ("end_count", count)));
+    parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
+    parameters
+}
+
+#[expect(clippy::too_many_lines, reason = "a table: one arm to a kind")]
+fn of_traffic(traffic: &latput_trial::Traffic) -> Vec<(&'static str, u64)> {
     use latput_trial::Traffic;
-    let mut parameters = match workload.traffic {
+    match *traffic {
         Traffic::TcpRr {
             request_bytes,
             response_bytes,
@@ -465,9 +486,7 @@ pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str
         Traffic::Ping { rate_hz, payload_bytes } => {
             vec![("rate_hz", u64::from(rate_hz)), ("payload_bytes", payload_bytes.get())]
         }
-    };
-    parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
-    parameters
+    }
 }
 
 /// The offered rate of an open loop.
@@ -489,7 +508,8 @@ fn run(results: &Results, row: &Row) -> Run {
         workload: row.workload,
         started_unix_ms: row.started_unix_ms,
         metrics: Metric::ALL.iter().filter_map(value).collect(),
-        hosts: run_hosts(&row.observation),
+        percentiles_within_run: percentiles(&row.observation, results.confidence),
+        hosts: run_hosts(traffic.as_ref(), &row.observation),
         checks_passed: passed.iter().map(|check| check.name.clone()).collect(),
         checks_failed: failed
             .iter()
@@ -514,7 +534,21 @@ fn run_program(told: &ProgramCpu) -> Option<RunProgram> {
     })
 }
 
-fn run_hosts(observation: &Observation) -> Vec<RunHost> {
+fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, Estimate> {
+    let of = |metric: &Metric| {
+        let probe = observation.probe.as_ref().map(|probe| &probe.rtt);
+        let is_probe = metric.name().starts_with("probe");
+        let histogram = if is_probe { probe } else { observation.traffic.latency.as_ref() };
+        let found = stats::order::quantile_within(histogram?, metric.quantile()?, confidence)?;
+        Some((metric.name().to_owned(), estimate(&found)?))
+    };
+    Metric::ALL.iter().filter_map(of).collect()
+}
+
+fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHost> {
+    let demand = |host: &HostObservation| {
+        metric::service_demand_us(traffic?, observation, [host]).and_then(finite)
+    };
     let cpu_ratio = |host: &HostObservation| {
         let shares = cpu_shares(&host.cpu()).into_iter().flatten();
         CPU_PARTS.iter().map(|part| (*part).to_owned()).zip(shares).collect()
@@ -537,6 +571,7 @@ fn run_hosts(observation: &Observation) -> Vec<RunHost> {
             role: host.role.name().to_owned(),
             window_ns: host.window.as_ns(),
             cpu_ratio: cpu_ratio(host),
+            service_demand_us: demand(host),
             sampling_cpu_ns: host.sampling_cpu.as_ns(),
             rx_packets_count: host.interface.rx_packets,
             tx_packets_count: host.interface.tx_packets,
@@ -560,19 +595,20 @@ fn cell(cell: &Cell) -> CellDocument {
         runs_count: cell.runs,
         metrics: estimates(&cell.metrics),
         against_first_ratio: estimates(&cell.against_first),
-        narrow_enough: cell.narrow_enough,
+        narrow_enough: cell.narrow_enough(),
         latency_histogram: cell.latency.as_ref().map(histogram),
         probe_histogram: cell.probe.as_ref().map(histogram),
     }
 }
 
 /// A figure that is no number has no place in JSON: it is left out.
-fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
+pub(crate) fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
     let method = match estimate.method {
         stats::Method::StudentT => "student_t",
         stats::Method::OrderStatistic => "order_statistic",
         stats::Method::Bootstrap => "bootstrap",
         stats::Method::PairedLogRatio => "paired_log_ratio",
+        stats::Method::WelchLogRatio => "welch_log_ratio",
         stats::Method::Single => "single",
     };
     let ends = interval(estimate);

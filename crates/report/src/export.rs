@@ -6,6 +6,7 @@ pub mod markdown;
 
 pub use csv::csv;
 pub use flent::flent;
+pub(crate) use markdown::escaped;
 pub use markdown::markdown;
 
 use latput_model::Summary;

@@ -230,6 +230,7 @@ fn method_name(method: Method) -> Option<&'static str> {
         Method::OrderStatistic => Some("order statistics"),
         Method::Bootstrap => Some("bootstrap"),
         Method::PairedLogRatio => Some("Student's t on paired logarithms"),
+        Method::WelchLogRatio => Some("Welch's t on logarithms"),
         Method::Single => None,
     }
 }

@@ -4,6 +4,7 @@
 //! Pure: results in, text out; no I/O, no clock, no threads. Everything that comes from a results file
 //! is taken to be hostile: it is escaped for the format it goes into.
 
+pub mod comparison;
 pub mod document;
 pub mod export;
 pub mod format;
@@ -15,6 +16,7 @@ mod remarks;
 mod single;
 mod view;
 
+pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, flent, json, markdown};
 pub use html::html;

@@ -22,6 +22,8 @@ pub(crate) struct Remark {
     pub(crate) full: Vec<String>,
 }
 
+/// The title of the remark on intervals that are too wide.
+pub(crate) const INTERVALS: &str = "intervals";
 /// Outlier runs that a digest names.
 const WORST_OUTLIERS: usize = 2;
 
@@ -44,7 +46,7 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
 /// netperf's warning for all cells at once: what was asked, and the widest of what was reached.
 fn too_wide(view: &View<'_>) -> Option<Remark> {
     let cells = &view.summary.cells;
-    let wide: Vec<&Cell> = cells.iter().filter(|cell| !cell.narrow_enough).collect();
+    let wide: Vec<&Cell> = cells.iter().filter(|cell| !cell.narrow_enough()).collect();
     let rate = |cell: &Cell| {
         let metric = rate_metric(&view.traffic(cell.workload));
         Some((metric, estimate(cell, metric)?.half_width_ratio()?))
@@ -75,7 +77,7 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
         format::percent(view.results.half_width),
         format::percent(view.results.confidence),
     );
-    Some(Remark { title: "intervals".to_owned(), digest, full: view.summary.too_wide.clone() })
+    Some(Remark { title: INTERVALS.to_owned(), digest, full: view.summary.too_wide.clone() })
 }
 
 fn half_width_words(estimate: Option<&Estimate>) -> String {

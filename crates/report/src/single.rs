@@ -6,11 +6,14 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 use latput_model::Cell;
-use latput_trial::Metric;
-use latput_trial::observation::{CpuMethod, HostObservation, Role};
+use latput_stats::{Estimate, order};
+use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role, TrafficObservation};
+use latput_trial::results::HostFacts;
+use latput_trial::{Direction, Metric, Observation, Traffic, metric};
+use latput_units::Nanos;
 
 use crate::format;
-use crate::view::{CPU_PARTS, View, estimate, is_too_wide};
+use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
 
 /// The only cell of the results; `None` where there are several.
 pub(crate) fn only_cell(view: &View<'_>) -> Option<(usize, usize)> {
@@ -34,9 +37,58 @@ pub(crate) fn figures(
     let [long, short] = named;
     let fits = long.iter().all(|line| line.chars().count() <= columns);
     let mut text = if fits { long } else { short }.join("\n") + "\n\n";
-    for (role, name) in [(Role::Sut, "SUT"), (Role::Generator, "generator")] {
-        text += &host_lines(view, (setting, workload), role, name);
-        text += &program_lines(view, role, name);
+    text += &both_ways(view, workload);
+    for role in [Role::Sut, Role::Generator, Role::Observer] {
+        for host in view.results.hosts.iter().filter(|host| host.role == role) {
+            text += &host_lines(view, (setting, workload), host);
+        }
+        text += &program_lines(view, role);
+    }
+    text + &not_narrow_enough(view, cell)
+}
+
+/// Of a load that flows both ways, the goodput of each: their sum hides which one suffers.
+fn both_ways(view: &View<'_>, workload: usize) -> String {
+    let traffic = view.traffic(workload);
+    if !matches!(traffic, Traffic::TcpBulk { direction: Direction::Both, .. }) {
+        return String::new();
+    }
+    let flows = || view.results.rows.iter().map(|row| &row.observation.traffic);
+    let rate = |bytes: &dyn Fn(&TrafficObservation) -> Option<u64>,
+                window: &dyn Fn(&TrafficObservation) -> Nanos| {
+        let bits: f64 = flows().filter_map(bytes).map(|bytes| bytes as f64 * 8.0).sum();
+        let seconds: f64 = flows().map(|flow| window(flow).as_secs_f64()).sum();
+        let figure = if seconds > 0.0 { bits / seconds } else { f64::NAN };
+        format::figure(Metric::ThroughputBps, &traffic, figure)
+    };
+    let there = rate(&|flow| Some(flow.received_bytes), &|flow| flow.receiver_window);
+    let back =
+        rate(&|flow| Some(flow.reverse.as_ref()?.received_bytes), &|flow| flow.sender_window);
+    format!("Goodput to the SUT {there}, from the SUT {back}\n")
+}
+
+/// netperf's warning block: what was asked, and how far each figure of the stopping rule got.
+fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
+    if cell.narrow_enough() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\nWARNING: the wanted ±{} at {} was not reached in {}: something varies, which should be\n\
+         found before the figures are used.\n",
+        format::percent(view.results.half_width),
+        format::percent(view.results.confidence),
+        format::count(cell.runs, "run"),
+    );
+    let rate = rate_metric(&view.traffic(cell.workload));
+    for metric in [rate, Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio] {
+        let reached = estimate(cell, metric).and_then(Estimate::half_width_ratio);
+        let reached = reached.map_or_else(
+            || "no interval".to_owned(),
+            |ratio| format!("±{}", format::rough_percent(ratio)),
+        );
+        let mark = if is_too_wide(cell, metric) { "too wide" } else { "" };
+        let line = format!("  {:<36} {reached:>11}  {mark}", format::long_name(metric));
+        text += &(line.trim_end().to_owned() + "\n");
     }
     text
 }
@@ -49,16 +101,23 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
     for metric in view.metrics(cell.workload) {
         let Some(estimate) = estimate(cell, metric) else { continue };
         let scale = format::Scale::of(metric, &traffic, estimate.value);
+        // One run says nothing of others; its percentiles have an interval of its own samples.
+        let within = within_run(cell, metric, view.results.confidence);
+        let estimate = within.as_ref().unwrap_or(estimate);
         let interval = format::interval(estimate).map_or_else(String::new, |(low, high)| {
             format!("{} to {}", scale.number(low), scale.number(high))
         });
-        let wide = if is_too_wide(cell, &traffic, metric) { "~" } else { "" };
+        let wide = if is_too_wide(cell, metric) { "~" } else { "" };
         table.add_row([
             name(metric).to_owned(),
             scale.number(estimate.value),
             scale.unit.to_owned(),
             format!("{interval}{wide}"),
-            format::method(estimate),
+            if within.is_some() {
+                format!("{}, within the run", format::method(estimate))
+            } else {
+                format::method(estimate)
+            },
         ]);
     }
     if let Some(column) = table.column_mut(1) {
@@ -70,18 +129,40 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
     table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Where one host's CPU time went, and its packets, over all runs.
-fn host_lines(view: &View<'_>, cell: (usize, usize), role: Role, name: &str) -> String {
+/// The distribution-free interval of a percentile from one run's own samples, where there is just one.
+fn within_run(cell: &Cell, metric: Metric, confidence: f64) -> Option<Estimate> {
+    let histogram = if metric.name().starts_with("probe") { &cell.probe } else { &cell.latency };
+    let histogram = histogram.as_ref().filter(|_| cell.runs == 1)?;
+    order::quantile_within(histogram, metric.quantile()?, confidence)
+}
+
+/// Where one host's CPU time went, what a unit of work cost it, and its packets, over all runs.
+fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> String {
     let mut text = String::new();
-    if let Some(shares) = view.cpu_shares(cell.0, cell.1, role) {
+    let name = match facts.role {
+        Role::Sut => "SUT".to_owned(),
+        role if facts.host == role.name() => facts.host.clone(),
+        role => format!("{} {}", role.name(), format::printable(&facts.host)),
+    };
+    let runs = || view.results.rows.iter().map(|row| &row.observation);
+    let hosts: Vec<&HostObservation> =
+        runs().flat_map(|run| &run.hosts).filter(|host| host.host == facts.host).collect();
+    let time: CpuTime = hosts.iter().map(|host| host.cpu()).sum();
+    if let Some(shares) = cpu_shares(&time) {
         let parts = CPU_PARTS.iter().zip(shares);
         let parts: Vec<String> =
             parts.map(|(part, share)| format!("{part} {}", format::rough_percent(share))).collect();
-        let _ = writeln!(text, "CPU of the {name}: {}", parts.join(", "));
+        let _ = write!(text, "CPU of the {name}: {}", parts.join(", "));
+        let traffic = view.traffic(cell.1);
+        let of_host = |run| metric::service_demand_us(&traffic, run, hosts_named(run, &facts.host));
+        let demands: Vec<f64> = runs().filter_map(of_host).collect();
+        if let Some(demand) = order::median(&demands, 0.5) {
+            let metric = Metric::SutServiceDemandUs;
+            let figure = format::figure(metric, &traffic, demand.value);
+            let _ = write!(text, "; service demand {figure}");
+        }
+        text.push('\n');
     }
-    let rows = view.results.rows.iter();
-    let hosts: Vec<&HostObservation> =
-        rows.flat_map(|row| &row.observation.hosts).filter(|host| host.role == role).collect();
     let sum = |count: fn(&HostObservation) -> u64| {
         hosts.iter().fold(0_u64, |sum, host| sum.saturating_add(count(host)))
     };
@@ -99,7 +180,7 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), role: Role, name: &str) -> 
 }
 
 /// What other programs said of the CPU time of their end, with what they count.
-fn program_lines(view: &View<'_>, role: Role, name: &str) -> String {
+fn program_lines(view: &View<'_>, role: Role) -> String {
     let mut shares: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
     let rows = view.results.rows.iter();
     for told in rows.flat_map(|row| &row.observation.programs).filter(|told| told.role == role) {
@@ -114,7 +195,18 @@ fn program_lines(view: &View<'_>, role: Role, name: &str) -> String {
     for ((program, base, method), shares) in shares {
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         let (program, share) = (format::printable(program), format::rough_percent(mean));
-        let _ = writeln!(text, "CPU of the {name} as {program} tells: {share} of {base}; {method}");
+        let _ = writeln!(
+            text,
+            "CPU of the {} as {program} tells: {share} of {base}; {method}",
+            role.name()
+        );
     }
     text
+}
+
+fn hosts_named<'a>(
+    run: &'a Observation,
+    name: &'a str,
+) -> impl Iterator<Item = &'a HostObservation> {
+    run.hosts.iter().filter(move |host| host.host == name)
 }

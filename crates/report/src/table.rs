@@ -7,7 +7,7 @@ use latput_model::{Cell, Summary};
 use latput_trial::{Metric, Results, Traffic};
 
 use crate::format::{self, printable};
-use crate::remarks::remarks;
+use crate::remarks::{INTERVALS, remarks};
 use crate::single;
 use crate::view::{View, estimate, is_too_wide, main_metrics, rate_metric};
 
@@ -59,7 +59,10 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
 
 /// A line for each kind of trouble; the lists are in other outputs.
 fn warnings(view: &View<'_>, screen: Screen) -> String {
-    let remarks = remarks(view);
+    let mut remarks = remarks(view);
+    if single::only_cell(view).is_some() {
+        remarks.retain(|remark| remark.title != INTERVALS); // it has a block of its own
+    }
     if remarks.is_empty() {
         return String::new();
     }
@@ -299,11 +302,9 @@ impl Layout<'_, '_> {
         {
             let _ = write!(text, " ±{half}");
         }
-        let traffic = self.view.traffic(column.workload);
         let is_first = self.is_first_of_group(column);
-        if is_first && self.any(|cell| is_too_wide(cell, &traffic, column.metric), column.workload)
-        {
-            text.push(if is_too_wide(cell, &traffic, column.metric) { '~' } else { ' ' });
+        if is_first && self.any(|cell| is_too_wide(cell, column.metric), column.workload) {
+            text.push(if is_too_wide(cell, column.metric) { '~' } else { ' ' });
         }
         let has_failed = |cell: &Cell| self.view.has_failed_check(cell.setting, cell.workload);
         if is_first && self.any(has_failed, column.workload) {
@@ -334,7 +335,7 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
     } else if !view.summary.pareto.is_empty() {
         parts.push("* no other setting is better in rate, latency and CPU cost at once".to_owned());
     }
-    if view.summary.cells.iter().any(|cell| !cell.narrow_enough) {
+    if view.summary.cells.iter().any(|cell| !cell.narrow_enough()) {
         parts.push(format!("~ interval wider than ±{}", format::percent(results.half_width)));
     }
     if !view.summary.failed_checks.is_empty() {
@@ -383,7 +384,7 @@ fn painted(text: &str, paint: Paint, screen: Screen) -> String {
 }
 
 /// Breaks at spaces; a word that is too long for any line stays whole.
-fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     hanging(text, indent, indent, columns)
 }
 

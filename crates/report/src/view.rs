@@ -283,21 +283,34 @@ pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
 
 /// The figures that people want first, the most wanted first.
 pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
-    let own: &[Metric] = match workload.traffic {
-        traffic if traffic.is_transactional() => {
-            &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99]
-        }
-        traffic if !traffic.is_datagram_stream() => {
-            &[Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99]
-        }
-        _ => &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio],
+    const TRANSACTIONS: &[Metric] =
+        &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99];
+    const DATAGRAMS: &[Metric] = &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio];
+    let arrivals = match workload.traffic {
+        Traffic::TcpRr { arrivals, .. } | Traffic::UdpRr { arrivals, .. } => arrivals,
+        _ => None,
     };
-    own.iter().copied().chain([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]).collect()
+    let mut wanted = match workload.traffic {
+        // At an offered rate goodput is what was offered; without one it is the question.
+        Traffic::UdpStream { rate: None, .. } => [&[Metric::ThroughputBps], DATAGRAMS].concat(),
+        Traffic::UdpStream { .. } => DATAGRAMS.to_vec(),
+        traffic if traffic.is_transactional() => TRANSACTIONS.to_vec(),
+        _ => vec![Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99],
+    };
+    if arrivals.is_some() {
+        wanted.push(Metric::LatencyRawNsP99); // what a closed loop would have seen of the tail
+    }
+    if matches!(workload.traffic, Traffic::UdpRr { .. }) {
+        wanted.push(Metric::LossRatio);
+    }
+    wanted.extend([Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs]);
+    wanted
 }
 
-/// Whether the interval of this figure is wider than was asked for: the plan asks it of rates only.
-pub(crate) fn is_too_wide(cell: &Cell, traffic: &Traffic, metric: Metric) -> bool {
-    !cell.narrow_enough && metric == rate_metric(traffic)
+/// Whether the interval of this figure is wider than was asked for; it is asked of the figures of the
+/// stopping rule only.
+pub(crate) fn is_too_wide(cell: &Cell, metric: Metric) -> bool {
+    cell.too_wide.contains(&metric)
 }
 
 /// An estimate with a figure in it.

@@ -32,6 +32,8 @@ pub enum Method {
     Bootstrap,
     /// Student's t on the logarithms of paired ratios, for tails on their trimmed mean.
     PairedLogRatio,
+    /// Welch's t on the logarithms of two groups of runs, for tails on their trimmed means.
+    WelchLogRatio,
     /// One run only: no interval; `low` and `high` equal `value`, confidence 0.
     Single,
 }

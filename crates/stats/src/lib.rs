@@ -6,11 +6,13 @@ pub mod bootstrap;
 pub mod estimate;
 pub mod histogram;
 pub mod mean;
+pub mod normal;
 pub mod order;
 pub mod outlier;
 pub mod paired;
 #[cfg(test)]
 mod testing;
+pub mod unpaired;
 
 pub use estimate::{Estimate, Method};
 pub use histogram::Histogram;

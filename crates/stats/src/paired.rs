@@ -74,17 +74,17 @@ pub fn p_value(logs: &[f64], average: Average) -> Option<f64> {
 }
 
 /// An average with its standard error.
-struct Center {
-    log: f64,
-    error: f64,
-    degrees_of_freedom: usize,
+pub(crate) struct Center {
+    pub(crate) log: f64,
+    pub(crate) error: f64,
+    pub(crate) degrees_of_freedom: usize,
 }
 
 impl Center {
     /// Of at least two logarithms. The trimmed mean's error comes from the winsorized sum of squares
     /// ("Less vulnerable confidence and significance procedures for location based on a single
     /// sample", Sankhya A 25, 1963); without trimming the formula is the plain mean's.
-    fn of(logs: &[f64], average: Average) -> Self {
+    pub(crate) fn of(logs: &[f64], average: Average) -> Self {
         let cut = match average {
             Average::Trimmed if logs.len() >= FEWEST_TRIMMED => logs.len() / BLOCKS_PER_CUT,
             _ => 0,

@@ -89,6 +89,14 @@ impl FakeInterface {
         self.is_strict && is_on
     }
 
+    /// What belongs to the host, as an interface of its own.
+    pub(crate) fn host() -> Self {
+        let mut host = Self::new(0, Habit::NoNapis);
+        let knobs = Knob::ALL.iter().filter(|knob| knob.spec().scope == Scope::Host);
+        host.values = knobs.map(|knob| ((*knob, Place::Host), initial(*knob))).collect();
+        host
+    }
+
     /// The same without a knob.
     pub fn without(mut self, knob: Knob) -> Self {
         self.values.retain(|(k, _), _| *k != knob);
@@ -173,7 +181,7 @@ impl FakeInterface {
 
     fn new(queues: u32, habit: Habit) -> Self {
         let mut values = BTreeMap::new();
-        for &knob in Knob::ALL {
+        for &knob in Knob::ALL.iter().filter(|knob| knob.spec().scope == Scope::Interface) {
             for queue in 0..queues {
                 values.insert((knob, home(knob, queue)), initial(knob));
             }
@@ -226,7 +234,6 @@ fn is_napi(place: Place) -> bool {
 /// Where a knob lives, for one of the queues.
 fn home(knob: Knob, queue: u32) -> Place {
     match knob {
-        knob if knob.spec().scope == Scope::Host => Place::Host,
         Knob::RpsCpus | Knob::RpsFlowCnt => Place::RxQueue(queue),
         Knob::XpsCpus
         | Knob::XpsRxqs

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latput_knobs::{
     Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named, Place,
-    State, Tier, Value,
+    Scope, State, Tier, Value,
 };
 use latput_units::{CpuId, Nanos};
 
@@ -15,9 +15,11 @@ use crate::interface::{FakeInterface, QUEUES_MAX};
 pub const MTU_MAX: u64 = 9000;
 
 /// Interfaces with knobs, a record of every write, and faults on demand.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FakeKernel {
     interfaces: BTreeMap<String, FakeInterface>,
+    /// What is there whatever becomes of the interfaces.
+    host: FakeInterface,
     faults: Vec<PlannedFault>,
     written: Vec<(Knob, Place, Value)>,
     writes_tried: u64,
@@ -54,8 +56,14 @@ struct PlannedFault {
 impl FakeKernel {
     /// A kernel with one interface.
     pub fn with(name: &str, interface: FakeInterface) -> Self {
-        let interfaces = [(name.to_owned(), interface)].into();
-        Self { interfaces, ..Self::default() }
+        Self {
+            interfaces: [(name.to_owned(), interface)].into(),
+            host: FakeInterface::host(),
+            faults: Vec::new(),
+            written: Vec::new(),
+            writes_tried: 0,
+            fuse: Fuse::default(),
+        }
     }
 
     /// Adds, or replaces, an interface.
@@ -70,12 +78,36 @@ impl FakeKernel {
 
     /// Every value of an interface, read without faults; empty when there is no such interface.
     pub fn state(&self, name: &str) -> State {
-        self.interfaces.get(name).map(FakeInterface::state).unwrap_or_default()
+        let mut state = self.interfaces.get(name).map(FakeInterface::state).unwrap_or_default();
+        if !state.0.is_empty() {
+            state.0.extend(self.host.state().0);
+        }
+        state
+    }
+
+    /// A value of the host's own.
+    pub fn host_value(&self, knob: Knob) -> Option<Value> {
+        self.host.read(knob).pop().map(|(_, value)| value)
+    }
+
+    /// Where a knob is, if it is anywhere.
+    fn home_of(&self, name: &str, knob: Knob) -> Option<&FakeInterface> {
+        match knob.spec().scope {
+            Scope::Host => Some(&self.host),
+            Scope::Interface => self.interfaces.get(name),
+        }
+    }
+
+    fn home_of_mut(&mut self, name: &str, knob: Knob) -> Option<&mut FakeInterface> {
+        match knob.spec().scope {
+            Scope::Host => Some(&mut self.host),
+            Scope::Interface => self.interfaces.get_mut(name),
+        }
     }
 
     /// Somebody else sets a value. Nothing happens when there is no such place.
     pub fn set_from_outside(&mut self, name: &str, knob: Knob, place: Place, value: Value) {
-        if let Some(interface) = self.interfaces.get_mut(name)
+        if let Some(interface) = self.home_of_mut(name, knob)
             && interface.has(knob, place)
         {
             interface.set(knob, place, value);
@@ -135,8 +167,7 @@ impl KernelRead for FakeKernel {
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
         self.alive(interface, knob)?;
         let values = self
-            .interfaces
-            .get(interface)
+            .home_of(interface, knob)
             .ok_or_else(|| error(interface, knob, "read", KernelErrorKind::NoInterface))?
             .read(knob);
         for fault in self.faults_of(knob) {
@@ -203,7 +234,7 @@ impl KernelWrite for FakeKernel {
             self.interfaces.remove(interface);
         }
         let limits = self.limits(interface, knob);
-        let Some(target) = self.interfaces.get_mut(interface) else {
+        let Some(target) = self.home_of_mut(interface, knob) else {
             return Err(refuse(KernelErrorKind::NoInterface));
         };
         if !target.has(knob, place) {

@@ -171,6 +171,17 @@ impl Metric {
         }
     }
 
+    /// The share of round trips that this percentile is not exceeded by; `None` of other figures.
+    pub const fn quantile(self) -> Option<f64> {
+        match self {
+            Self::LatencyNsP50 => Some(0.5),
+            Self::LatencyNsP90 => Some(0.9),
+            Self::LatencyNsP99 | Self::ProbeNsP99 => Some(0.99),
+            Self::LatencyNsP999 => Some(0.999),
+            _ => None,
+        }
+    }
+
     /// How runs are summarised.
     pub const fn summary(self) -> Summary {
         match self {
@@ -272,7 +283,7 @@ impl Metric {
 /// units per second; here the same quotient from the times themselves.
 ///
 /// Of several hosts it is their CPU time together: what one end of the traffic costs.
-fn service_demand_us<'a>(
+pub fn service_demand_us<'a>(
     traffic: &Traffic,
     observation: &Observation,
     hosts: impl IntoIterator<Item = &'a HostObservation>,

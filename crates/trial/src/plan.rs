@@ -17,6 +17,9 @@ pub const BUILT_IN: &str = include_str!("../../../examples/built-in.toml");
 /// A plan may ask for at most this many trials, repetitions included.
 pub const MAX_TRIALS: u64 = 100_000;
 
+/// A search chooses among at most this many settings.
+pub const MAX_SEARCHED: u64 = 50_000;
+
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -50,9 +53,21 @@ pub struct Target {
     pub knob: Knob,
 }
 
+/// Which settings are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Design {
+    /// Every combination of the factors' levels.
+    #[default]
+    Grid,
+    /// Those that promise to be best by the goal, block by block.
+    Search,
+}
+
 /// How often, how long and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Method {
+    /// Which settings are run.
+    pub design: Design,
     /// Repetitions of everything before any stopping rule is looked at.
     pub repetitions_min: u32,
     /// Repetitions at most.
@@ -115,13 +130,15 @@ impl Plan {
             .collect()
     }
 
+    /// How many settings the factors' levels make.
+    pub fn combinations(&self) -> u64 {
+        let levels = self.factors.iter().map(|factor| factor.levels.len() as u64);
+        levels.fold(1, u64::saturating_mul)
+    }
+
     /// How many trials one repetition of the whole plan has.
     pub fn trials_per_block(&self) -> u64 {
-        let settings = self
-            .factors
-            .iter()
-            .fold(1_u64, |count, factor| count.saturating_mul(factor.levels.len() as u64));
-        settings.saturating_mul(self.workloads.len() as u64)
+        self.combinations().saturating_mul(self.workloads.len() as u64)
     }
 }
 

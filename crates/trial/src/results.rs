@@ -35,6 +35,10 @@ pub struct Results {
     pub planned_trials: u64,
     /// Remarks of the run: why it stopped, what it could not do.
     pub notes: Vec<String>,
+    /// Of a search: the first block of the fresh runs that confirm its winner. The recommendation rests
+    /// on these alone, since the runs that made it the winner flatter it.
+    #[serde(default)]
+    pub confirmed_from: Option<u32>,
 }
 
 /// A setting of the plan and what it is called in tables.

@@ -33,6 +33,8 @@ pub struct Lab {
     pub client_cpus: String,
     /// The CPUs that the answering host is held to.
     pub server_cpus: String,
+    /// A folder for files of the programs.
+    pub scratch: PathBuf,
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,
 }
@@ -48,6 +50,7 @@ impl Lab {
             testbed: scratch.join("bench-peers.toml"),
             client_cpus: String::new(),
             server_cpus: String::new(),
+            scratch: scratch.to_owned(),
             stop: Arc::clone(stop),
         };
         lab.client_cpus = lab.cpus_of(CLIENT)?;

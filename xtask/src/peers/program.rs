@@ -1,12 +1,13 @@
-//! The programs that are compared: how each is asked for a workload, and how its answer reads.
+//! The programs that are compared: how each is started, and how its answer reads.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::lab::{CLIENT, Lab, Running, SERVER_ADDRESS};
+use super::lab::{CLIENT, Lab, Running, SERVER, SERVER_ADDRESS};
+use super::load::{Load, Work, words};
 
 /// A program with its two ends.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub struct Program {
     pub kind: Kind,
     /// Its sending end.
     pub client: PathBuf,
-    /// Its answering end, where that is started beforehand.
+    /// Its answering end.
     pub server: Option<PathBuf>,
 }
 
@@ -28,17 +29,12 @@ pub enum Kind {
     Netperf,
     /// <https://github.com/esnet/iperf>
     Iperf3,
-}
-
-/// A workload that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Load {
-    /// One byte each way, one transaction in flight.
-    Rr,
-    /// The same, with 16 more in flight.
-    RrBurst,
-    /// Bulk in sends of 32 KB.
-    Stream,
+    /// <https://github.com/Mellanox/sockperf>
+    Sockperf,
+    /// <https://github.com/google/neper>
+    Neper,
+    /// <https://github.com/wg/wrk>, with nginx as its server.
+    Wrk,
 }
 
 /// One run of a workload.
@@ -50,35 +46,13 @@ pub struct Bench {
     pub seconds: u32,
 }
 
-impl Load {
-    /// All of them, in the order of tables.
-    pub const ALL: &[Self] = &[Self::Rr, Self::RrBurst, Self::Stream];
-
-    /// The unit of the rate, and the unit of work whose CPU cost is told.
-    pub const fn units(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Rr | Self::RrBurst => ("1/s", "us/transaction"),
-            Self::Stream => ("bit/s", "us/KB"),
-        }
-    }
-
-    /// Units of work per second at a rate: transactions, or KB of 1024 byte.
-    pub fn units_per_s(self, rate: f64) -> f64 {
-        match self {
-            Self::Rr | Self::RrBurst => rate,
-            Self::Stream => rate / 8.0 / 1024.0,
-        }
-    }
-}
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Rr => "tcp_rr",
-            Self::RrBurst => "tcp_rr burst 16",
-            Self::Stream => "tcp_stream 32 KB",
-        })
-    }
+/// What a program told of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Told {
+    /// Transactions, datagrams or bits per second.
+    pub rate: f64,
+    /// Share of datagrams that were lost.
+    pub loss_ratio: Option<f64>,
 }
 
 impl fmt::Display for Kind {
@@ -87,14 +61,21 @@ impl fmt::Display for Kind {
             Self::Latput => "latput",
             Self::Netperf => "netperf",
             Self::Iperf3 => "iperf3",
+            Self::Sockperf => "sockperf",
+            Self::Neper => "neper",
+            Self::Wrk => "wrk+nginx",
         })
     }
 }
 
 impl Kind {
-    /// Whether the program has the workload.
+    /// All of them, ours first.
+    pub const ALL: &[Self] =
+        &[Self::Latput, Self::Netperf, Self::Iperf3, Self::Sockperf, Self::Neper, Self::Wrk];
+
+    /// Whether the program is compared in the workload.
     pub fn can(self, load: Load) -> bool {
-        self != Self::Iperf3 || load == Load::Stream
+        self == Self::Latput || load.peers().contains(&self)
     }
 
     /// Where its server listens.
@@ -103,110 +84,168 @@ impl Kind {
             Self::Latput => 0,
             Self::Netperf => 12_865,
             Self::Iperf3 => 5_201,
+            Self::Sockperf => 11_111,
+            Self::Neper => 12_866,
+            Self::Wrk => 8_080,
         }
+    }
+
+    /// Whether its server serves one run only.
+    pub fn has_a_server_per_run(self) -> bool {
+        self == Self::Neper
     }
 
     /// About how long it takes from start to the first byte of the measured traffic.
     pub const fn setup_time(self) -> Duration {
         match self {
             Self::Latput => Duration::from_millis(300),
-            Self::Netperf | Self::Iperf3 => Duration::from_millis(50),
+            // Its warm-up.
+            Self::Sockperf => Duration::from_millis(400),
+            _ => Duration::from_millis(50),
         }
     }
 
-    /// The rate in what the program printed: transactions or bits per second.
-    pub fn read_rate(self, load: Load, output: &str) -> Result<f64> {
-        let rate = match self {
+    /// What the program told.
+    pub fn read(self, load: Load, output: &str) -> Result<Told> {
+        let told = match self {
             Self::Latput => read_latput(load, output),
             Self::Netperf => read_netperf(load, output),
-            Self::Iperf3 => read_iperf3(output),
+            Self::Iperf3 => read_iperf3(load, output),
+            Self::Sockperf => read_sockperf(output),
+            Self::Neper => read_neper(output),
+            Self::Wrk => read_wrk(output),
         };
         let start: String = output.chars().take(400).collect();
-        rate.with_context(|| format!("cannot find the rate in the output of {self}: {start}"))
+        told.with_context(|| format!("cannot find the rate in the output of {self}: {start}"))
     }
 }
 
 impl Program {
-    /// What to start in the lab beforehand.
-    pub fn server_command(&self) -> Option<Vec<String>> {
-        let server = self.server.as_ref()?.display().to_string();
-        let port = self.kind.port().to_string();
-        let arguments: &[&str] = match self.kind {
-            Kind::Latput => return None,
-            Kind::Netperf => &["-D", "-4", "-L", SERVER_ADDRESS, "-p", &port],
-            Kind::Iperf3 => &["-s", "-4", "-B", SERVER_ADDRESS, "-p", &port],
+    /// Starts its server in the lab and waits until it listens; none where there is none. `scratch` is a
+    /// folder for its files.
+    pub fn start_server(&self, lab: &Lab, bench: Bench, scratch: &Path) -> Result<Option<Running>> {
+        let Some(server) = &self.server else { return Ok(None) };
+        let port = self.kind.port();
+        let line = match self.kind {
+            Kind::Latput => return Ok(None),
+            Kind::Netperf => format!("-D -4 -L {SERVER_ADDRESS} -p {port}"),
+            Kind::Iperf3 => format!("-s -4 -B {SERVER_ADDRESS} -p {port}"),
+            Kind::Sockperf => format!("server --tcp -i {SERVER_ADDRESS} -p {port}"),
+            Kind::Neper => {
+                format!("-F {} -l {} -C {port} --nolog", bench.load.connections(), bench.seconds)
+            }
+            Kind::Wrk => {
+                let folder = super::nginx::prepare(scratch, port)?;
+                format!("-p {0} -c {0}/nginx.conf -e stderr", folder.display())
+            }
         };
-        Some(std::iter::once(server).chain(arguments.iter().map(|&one| one.to_owned())).collect())
+        let mut command = vec![server.display().to_string()];
+        command.extend(words(&line));
+        let running = lab.start_in(SERVER, &command)?;
+        running.wait_until_listening(port)?;
+        Ok(Some(running))
     }
 
     /// Starts one run.
     pub fn start_client(&self, lab: &Lab, bench: Bench) -> Result<Running> {
-        if self.kind == Kind::Latput {
-            let testbed = lab.testbed.display().to_string();
-            return lab.start_latput(&latput_arguments(&testbed, bench));
-        }
-        let mut command = vec![self.client.display().to_string()];
+        let Bench { load, seconds } = bench;
         let port = self.kind.port();
-        command.extend(match self.kind {
-            Kind::Netperf => netperf_arguments(port, bench),
-            Kind::Iperf3 | Kind::Latput => iperf3_arguments(port, bench),
-        });
+        let arguments = match self.kind {
+            Kind::Latput => {
+                let testbed = lab.testbed.display().to_string();
+                return lab.start_latput(&latput_arguments(&testbed, bench));
+            }
+            Kind::Netperf => load.for_netperf(port, seconds),
+            Kind::Iperf3 => load.for_iperf3(port, seconds),
+            // 14 byte is the least that it sends.
+            Kind::Sockperf => words(&format!(
+                "ping-pong --tcp -i {SERVER_ADDRESS} -p {port} -m 14 -t {seconds} --tcp-avoid-nodelay"
+            )),
+            Kind::Neper => words(&format!(
+                "-c -H {SERVER_ADDRESS} -C {port} -F {} -l {seconds} --nolog",
+                load.connections()
+            )),
+            Kind::Wrk => words(&format!(
+                "-t 1 -c {} -d {seconds}s http://{SERVER_ADDRESS}:{port}/object",
+                load.connections()
+            )),
+        };
+        let mut command = vec![self.client.display().to_string()];
+        command.extend(arguments);
         lab.start_in(CLIENT, &command)
     }
 }
 
 /// The one place that knows latput's command line.
 fn latput_arguments(testbed: &str, bench: Bench) -> Vec<String> {
-    let (kind, field) = match bench.load {
-        Load::Rr => ("tcp_rr", "burst=0"),
-        Load::RrBurst => ("tcp_rr", "burst=16"),
-        Load::Stream => ("tcp_stream", "message_bytes=32768"),
-    };
     let duration = format!("{}s", bench.seconds);
-    ["measure", testbed, "--workload", kind, field, "--duration", &duration]
-        .into_iter()
-        .chain(["--warmup", "200ms", "--repetitions", "1..1", "--json"])
-        .map(str::to_owned)
-        .collect()
+    let mut arguments = words("measure");
+    arguments.push(testbed.to_owned());
+    arguments.push("--workload".to_owned());
+    arguments.extend(bench.load.for_latput());
+    arguments.extend(words("--warmup 200ms --repetitions 1..1 --json --duration"));
+    arguments.push(duration);
+    arguments
 }
 
-fn read_latput(load: Load, output: &str) -> Option<f64> {
+fn read_latput(load: Load, output: &str) -> Option<Told> {
     let document: serde_json::Value = serde_json::from_str(output).ok()?;
-    let metric = match load {
-        Load::Rr | Load::RrBurst => "transactions_per_s",
-        Load::Stream => "throughput_bps",
+    let metrics = &document["runs"][0]["metrics"];
+    let rate = match load.work() {
+        Work::Transactions => metrics["transactions_per_s"].as_f64()?,
+        Work::Bulk | Work::Datagrams => load.rate_of_goodput(metrics["throughput_bps"].as_f64()?),
     };
-    document["runs"][0]["metrics"][metric].as_f64()
+    Some(Told { rate, loss_ratio: metrics["loss_ratio"].as_f64() })
 }
 
-/// `-D` sets `TCP_NODELAY` at both ends, as latput does; `-b 16` is 16 more requests in flight.
-fn netperf_arguments(port: u16, bench: Bench) -> Vec<String> {
-    let test = match bench.load {
-        Load::Rr => "-t TCP_RR -- -r 1,1 -D",
-        Load::RrBurst => "-t TCP_RR -- -r 1,1 -D -b 16",
-        Load::Stream => "-t TCP_STREAM -f m -- -m 32768",
-    };
-    let seconds = bench.seconds;
-    let line = format!("-H {SERVER_ADDRESS} -4 -p {port} -l {seconds} -P 0 {test} -o THROUGHPUT");
-    line.split(' ').map(str::to_owned).collect()
-}
-
-fn read_netperf(load: Load, output: &str) -> Option<f64> {
+fn read_netperf(load: Load, output: &str) -> Option<Told> {
     let line = output.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let rate: f64 = line.parse().ok()?;
-    Some(if load == Load::Stream { rate * 1e6 } else { rate })
-}
-
-fn iperf3_arguments(port: u16, bench: Bench) -> Vec<String> {
-    let seconds = bench.seconds;
-    let line = format!("-c {SERVER_ADDRESS} -4 -p {port} -t {seconds} -l 32K -J");
-    line.split(' ').map(str::to_owned).collect()
+    Some(told(if load.work() == Work::Bulk { rate * 1e6 } else { rate }))
 }
 
 /// What the receiver got.
-fn read_iperf3(output: &str) -> Option<f64> {
+fn read_iperf3(load: Load, output: &str) -> Option<Told> {
     let document: serde_json::Value = serde_json::from_str(output).ok()?;
-    document["end"]["sum_received"]["bits_per_second"].as_f64()
+    let received = &document["end"]["sum_received"];
+    let bps = received["bits_per_second"].as_f64()?;
+    let loss_ratio = received["lost_percent"].as_f64().map(|percent| percent / 100.0);
+    Some(Told { rate: load.rate_of_goodput(bps), loss_ratio })
+}
+
+/// `sockperf: [Valid Duration] RunTime=0.550 sec; SentMessages=14771; ReceivedMessages=14771`
+fn read_sockperf(output: &str) -> Option<Told> {
+    let line = output.lines().find(|line| line.contains("[Valid Duration]"))?;
+    let field = |name: &str| {
+        let rest = line.split_once(name)?.1.trim_start_matches('=');
+        rest.split([' ', ';']).next()?.parse::<f64>().ok()
+    };
+    Some(told(field("ReceivedMessages")? / field("RunTime").filter(|time| *time > 0.0)?))
+}
+
+/// `throughput=12354.01`
+fn read_neper(output: &str) -> Option<Told> {
+    let rate = output.lines().find_map(|line| line.strip_prefix("throughput="))?;
+    rate.trim().parse().ok().map(told)
+}
+
+/// `Transfer/sec:      1.23GB`, in powers of 1024.
+fn read_wrk(output: &str) -> Option<Told> {
+    let text = output.lines().find_map(|line| line.trim().strip_prefix("Transfer/sec:"))?.trim();
+    let digits = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(digits);
+    let scale: f64 = match unit {
+        "B" => 1.0,
+        "KB" => 1024.0,
+        "MB" => 1_048_576.0,
+        "GB" => 1_073_741_824.0,
+        _ => return None,
+    };
+    Some(told(number.trim().parse::<f64>().ok()? * scale * 8.0))
+}
+
+fn told(rate: f64) -> Told {
+    Told { rate, loss_ratio: None }
 }
 
 #[cfg(test)]
@@ -218,23 +257,57 @@ mod tests {
         let ours = r#"{"runs": [{"metrics": {"transactions_per_s": 5.5, "throughput_bps": 44}}]}"#;
         check_rate(Kind::Latput, Load::Rr, ours, 5.5);
         check_rate(Kind::Latput, Load::Stream, ours, 44.0);
-        check_rate(Kind::Netperf, Load::RrBurst, "70787.12\n", 70_787.12);
+        check_rate(Kind::Netperf, Load::Burst16, "70787.12\n", 70_787.12);
         check_rate(Kind::Netperf, Load::Stream, "\n9412.5 \n", 9.4125e9);
         let theirs = r#"{"end": {"sum_received": {"bits_per_second": 1.6e10}}}"#;
-        check_rate(Kind::Iperf3, Load::Stream, theirs, 1.6e10);
+        check_rate(Kind::Iperf3, Load::Stream8, theirs, 1.6e10);
+        let line = "sockperf: [Total Run] RunTime=9.0 sec; SentMessages=1; ReceivedMessages=1\n\
+            sockperf: [Valid Duration] RunTime=0.550 sec; SentMessages=14771; ReceivedMessages=11000\n";
+        check_rate(Kind::Sockperf, Load::Rr, line, 20_000.0);
+        check_rate(
+            Kind::Neper,
+            Load::Rr100,
+            "local_throughput=1\nthroughput=12354.01\n",
+            12_354.01,
+        );
+        check_rate(
+            Kind::Wrk,
+            Load::Fetch,
+            "Requests/sec: 9\nTransfer/sec:      1.50GB\n",
+            1.5 * 8.0 * 1024f64.powi(3),
+        );
+    }
+
+    #[test]
+    fn datagrams_are_counted_with_their_loss() {
+        let theirs =
+            r#"{"end": {"sum_received": {"bits_per_second": 11760000, "lost_percent": 25}}}"#;
+        let told = Kind::Iperf3.read(Load::Udp, theirs).unwrap();
+        assert_eq!(told, Told { rate: 1000.0, loss_ratio: Some(0.25) });
+        let ours = r#"{"runs": [{"metrics": {"throughput_bps": 11760000, "loss_ratio": 0.5}}]}"#;
+        let told = Kind::Latput.read(Load::UdpUncut, ours).unwrap();
+        assert_eq!(told, Told { rate: 1000.0, loss_ratio: Some(0.5) });
     }
 
     #[test]
     fn what_cannot_be_read_is_shown() {
-        for kind in [Kind::Latput, Kind::Netperf, Kind::Iperf3] {
-            let error = kind.read_rate(Load::Stream, "cannot connect").unwrap_err().to_string();
+        for kind in Kind::ALL {
+            let error = kind.read(Load::Stream, "cannot connect").unwrap_err().to_string();
             assert!(error.contains("cannot connect"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_load_has_somebody_to_compare_with() {
+        for load in Load::ALL {
+            assert!(!load.peers().is_empty());
+            assert!(Kind::Latput.can(*load));
         }
     }
 
     #[track_caller]
     fn check_rate(kind: Kind, load: Load, output: &str, expected: f64) {
-        let rate = kind.read_rate(load, output).unwrap();
+        let rate = kind.read(load, output).unwrap().rate;
         assert!((rate / expected - 1.0).abs() < 1e-9, "{rate}");
     }
 }

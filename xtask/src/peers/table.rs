@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use latput_stats::paired;
 
-use super::program::{Kind, Load};
+use super::load::Load;
+use super::program::Kind;
 
 const CONFIDENCE: f64 = 0.95;
 
@@ -21,19 +22,21 @@ pub struct Sample {
     pub rate: f64,
     /// CPU time of the whole machine, microseconds per transaction or KB.
     pub cpu_us: f64,
+    /// Share of datagrams that were lost.
+    pub loss_ratio: Option<f64>,
 }
 
 /// The table; a ratio above 1 means that latput does more, or needs more CPU.
 pub fn compare(samples: &[Sample]) -> String {
     let percent = CONFIDENCE * 100.0;
     let mut table = format!(
-        "\n{:<17} {:<8} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent} %]  CPU latput/peer [{percent} %]\n",
+        "\n{:<17} {:<9} {:>14} {:<6} {:>9} {:<15} rate latput/peer [{percent} %]  CPU latput/peer [{percent} %]\n",
         "workload", "program", "median rate", "", "CPU", ""
     );
     for &load in Load::ALL {
         let of =
             |program| samples.iter().filter(move |it| it.load == load && it.program == program);
-        for program in [Kind::Latput, Kind::Netperf, Kind::Iperf3] {
+        for &program in Kind::ALL {
             let rates: Vec<f64> = of(program).map(|sample| sample.rate).collect();
             let costs: Vec<f64> = of(program).map(|sample| sample.cpu_us).collect();
             let (Some(rate), Some(cost)) = (median(rates), median(costs)) else { continue };
@@ -47,8 +50,10 @@ pub fn compare(samples: &[Sample]) -> String {
                 let cost = |sample: &Sample| sample.cpu_us;
                 (ratio(&ours, &theirs, rate), ratio(&ours, &theirs, cost))
             };
+            let lost = median(of(program).filter_map(|sample| sample.loss_ratio).collect());
+            let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1} %", it * 100.0));
             let row = format!(
-                "{load:<17} {program:<8} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs}"
+                "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{lost}"
             );
             writeln!(table, "{}", row.trim_end()).expect("a string takes all");
         }
@@ -85,8 +90,14 @@ mod tests {
     #[test]
     fn ratios_are_paired_within_rounds() {
         // The machine is four times as fast in round 2; latput is 1.1 times as fast in both.
-        let sample =
-            |round, program, rate, cpu_us| Sample { round, program, load: Load::Rr, rate, cpu_us };
+        let sample = |round, program, rate, cpu_us| Sample {
+            round,
+            program,
+            load: Load::Rr,
+            rate,
+            cpu_us,
+            loss_ratio: None,
+        };
         let table = compare(&[
             sample(1, Kind::Latput, 1100.0, 9.0),
             sample(1, Kind::Netperf, 1000.0, 18.0),
@@ -101,8 +112,14 @@ mod tests {
 
     #[test]
     fn a_cost_below_the_grain_of_the_clock_has_no_ratio() {
-        let sample =
-            |program, cpu_us| Sample { round: 1, program, load: Load::Stream, rate: 1e9, cpu_us };
+        let sample = |program, cpu_us| Sample {
+            round: 1,
+            program,
+            load: Load::Stream,
+            rate: 1e9,
+            cpu_us,
+            loss_ratio: None,
+        };
         let table = compare(&[sample(Kind::Latput, 1.0), sample(Kind::Iperf3, 0.0)]);
         assert!(table.contains("unknown"), "{table}");
     }

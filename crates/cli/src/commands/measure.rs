@@ -13,8 +13,11 @@ use latput_units::Nanos;
 use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::precision::Precision;
+use crate::progress::Watch;
 
-/// Run one workload now, repeated until its rate is known well enough.
+/// Run one workload now, repeated until its rate and the CPU utilisation of both ends are known well
+/// enough: 3 to 10 times, to +/- 2.5 % at 99 %, unless told otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,12 +29,18 @@ Examples:
   latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
   latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
 
-Fields: tcp_rr      request_bytes response_bytes burst connections nodelay
-        tcp_stream  message_bytes connections
-        udp_stream  datagram_bytes rate (or max) connections threads segmentation
-        udp_rr      request_bytes response_bytes burst connections threads timeout
+Fields: tcp_rr      request_bytes response_bytes burst nodelay
+        tcp_crr     request_bytes response_bytes nodelay (a connection to each transaction)
+        tcp_stream, tcp_maerts (from the system under test), tcp_bidir (both ways)
+                    message_bytes rate (or max)
+        fetch       object_bytes
+        rpc_read    clients outstanding read_bytes think think_distribution
+        udp_stream  datagram_bytes rate (or max) segmentation
+        udp_rr      request_bytes response_bytes burst timeout
         ping        rate_hz payload_bytes
         tcp_rr, udp_rr  rate_per_s gaps: requests leave when due (an open loop)
+        TCP and UDP connections threads count sut_cpus generator_cpus
+                    send_buffer_bytes receive_buffer_bytes congestion busy_poll prefer_busy_poll
         any         probe_hz (ICMP echo beside it)
 
 Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
@@ -51,15 +60,10 @@ pub(crate) struct Args {
     /// Traffic before the window.
     #[arg(long, default_value = "200ms")]
     warmup: Nanos,
-    /// Runs: at least MIN; more, up to MAX, while the rate's interval is too wide.
-    #[arg(long, default_value = "3..10", value_name = "MIN..MAX")]
-    repetitions: String,
-    /// Confidence of intervals, in percent.
-    #[arg(long, default_value_t = 99.0, value_name = "PERCENT")]
-    confidence: f64,
-    /// Wanted half width of the rate's interval, in percent of the rate.
-    #[arg(long, default_value_t = 2.5, value_name = "PERCENT")]
-    half_width: f64,
+    #[command(flatten)]
+    precision: Precision,
+    #[command(flatten)]
+    watch: Watch,
     /// Keep the runs in this results file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -68,6 +72,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let plan = self.plan()?;
+        let interval = self.watch.interval()?;
         let testbed = run::open_testbed(&self.target, &plan)?;
         // Without -o the runs are only wanted now: SQLite's own temporary database keeps them.
         let file = self.output.clone().unwrap_or_default();
@@ -76,7 +81,7 @@ impl Args {
             None => Archive::in_memory()?,
         };
         let text = format!("{plan:?}");
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive, interval)?;
         drop(testbed);
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
@@ -103,46 +108,25 @@ impl Args {
         }
         let workload =
             workload::from_fields(&fields).map_err(|error| Failure::usage(error.to_string()))?;
-        let (repetitions_min, repetitions_max) = self.repetitions()?;
-        let range = |name: &str, value: f64, low: f64, high: f64| {
-            if (low..=high).contains(&value) {
-                Ok(value / 100.0)
-            } else {
-                Err(Failure::usage(format!("--{name} must be from {low} to {high} percent")))
-            }
-        };
         if !(Nanos::from_ms(50)..Nanos::from_s(3600)).contains(&self.duration)
             || self.warmup >= Nanos::from_s(3600)
         {
             return Err(Failure::usage("--duration must be from 50ms to 1h, --warmup below 1h"));
         }
+        let mut method = Method {
+            repetitions_min: 3,
+            repetitions_max: 10,
+            warmup: self.warmup,
+            duration: self.duration,
+            ..Method::default()
+        };
+        self.precision.apply(&mut method)?;
         Ok(Plan {
             name: format!("measure {}", workload.name),
             goal: None,
             factors: Vec::new(),
             workloads: vec![workload],
-            method: Method {
-                repetitions_min,
-                repetitions_max,
-                warmup: self.warmup,
-                duration: self.duration,
-                confidence: range("confidence", self.confidence, 50.0, 99.9)?,
-                half_width: range("half-width", self.half_width, 0.1, 50.0)?,
-                seed: None,
-                budget: None,
-            },
+            method,
         })
-    }
-
-    fn repetitions(&self) -> Result<(u32, u32), Failure> {
-        let (min, max) =
-            self.repetitions.split_once("..").unwrap_or((&self.repetitions, &self.repetitions));
-        match (min.parse(), max.parse()) {
-            (Ok(min), Ok(max)) if min >= 1 && min <= max && max <= 1000 => Ok((min, max)),
-            _ => Err(Failure::usage(format!(
-                "--repetitions must be MIN..MAX with 1 <= MIN <= MAX <= 1000, not `{}`",
-                self.repetitions
-            ))),
-        }
     }
 }

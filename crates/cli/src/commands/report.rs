@@ -7,13 +7,15 @@ use std::process::ExitCode;
 
 use latput_experiment::Archive;
 use latput_model::Summary;
-use latput_report::{csv, flent, html, json, markdown, terminal};
+use latput_model::compare::{self, Side};
+use latput_report::{comparison, csv, flent, html, json, markdown, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
+use crate::precision::percent;
 
 /// How the name of a flent data file ends.
 const FLENT: &str = ".flent.gz";
@@ -26,13 +28,25 @@ Examples:
   latput report latput-results.db -o report.html           one HTML file that works offline
   latput report latput-results.db --format csv > runs.csv  one line per trial
   latput report latput-results.db -o up.flent.gz           a data file for flent (`docs/peers.md`)
-  latput report latput-results.db --goal cpu               the same trials, judged for least CPU")]
+  latput report latput-results.db --goal cpu               the same trials, judged for least CPU
+  latput report --compare before.db after.db               what changed, with intervals and verdicts
+  latput report --compare kept.db#1 kept.db#2              two runs of one file
+  latput report kept.db --compare 0us 50us                 two settings of one run")]
 pub(crate) struct Args {
     /// The results file.
-    file: PathBuf,
+    #[arg(required_unless_present = "compare")]
+    file: Option<PathBuf>,
     /// Which run of the file; without it the newest.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "file")]
     run: Option<i64>,
+    /// Compare two settings of FILE (by label or a part of it that only one has), or without FILE two
+    /// results files, each with `#N` for another run than the newest.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["list", "goal"])]
+    compare: Vec<String>,
+    /// Differences smaller than this are of no interest, such as `2%`: figures whose interval lies
+    /// within it are called equivalent.
+    #[arg(long, value_name = "PERCENT", requires = "compare")]
+    smallest_effect: Option<String>,
     /// List the runs of the file.
     #[arg(long, conflicts_with_all = ["run", "output", "format", "goal"])]
     list: bool,
@@ -60,15 +74,18 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let archive = Archive::open(&self.file)?;
+        if let [first, second] = self.compare.as_slice() {
+            return self.compare(context, first, second);
+        }
+        let archive = Archive::open(self.file.as_deref().unwrap_or(Path::new("")))?;
         if self.list {
             return list(context, &archive);
         }
         let id = self.run.map_or_else(|| archive.newest(), Ok)?;
         let mut results = archive.load(id)?;
-        if let Some(goal) = self.goal {
-            run::check_goal("--goal", &goal, &results.workloads)?;
-            results.goal = Some(goal);
+        if let Some(goal) = &self.goal {
+            run::check_goal("--goal", goal, &results.workloads)?;
+            results.goal = Some(goal.clone());
         }
         let summary = Summary::of(&results);
         let is_html = |path: &PathBuf| path.extension().is_some_and(|end| end == "html");
@@ -87,11 +104,107 @@ impl Args {
             Format::Markdown => markdown(&results, &summary),
             Format::Flent => return write_flent(&results, self.output.as_deref()),
         };
+        self.write(&text)
+    }
+
+    fn compare(&self, context: &Context, first: &str, second: &str) -> Result<ExitCode, Failure> {
+        let smallest_effect = self.smallest_effect.as_deref();
+        let smallest_effect = smallest_effect
+            .map(|text| percent("--smallest-effect", text, 0.01, 100.0))
+            .transpose()?;
+        let (of_first, of_second);
+        let comparisons = if let Some(file) = &self.file {
+            let archive = Archive::open(file)?;
+            of_first = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+            let setting = |name: &str| setting_of(&of_first, name);
+            let side = |setting| Side { results: &of_first, setting };
+            vec![(side(setting(first)?), side(setting(second)?))]
+        } else {
+            (of_first, of_second) = (load(first)?, load(second)?);
+            same_settings(&of_first, &of_second)?
+        };
+        let method =
+            compare::Method { confidence: comparisons[0].0.results.confidence, smallest_effect };
+        let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
+        let format = match self.format {
+            None if context.json => Format::Json,
+            None => Format::Table,
+            Some(format) => format,
+        };
+        let mut texts = Vec::new();
+        for (base, other) in comparisons {
+            let found = compare::compare(base, other, method);
+            texts.push(match format {
+                Format::Table => comparison::terminal(&found, base.results, screen),
+                Format::Markdown => comparison::markdown(&found, base.results),
+                Format::Json => comparison::json(&found),
+                Format::Html | Format::Csv | Format::Flent => {
+                    let message = "--compare writes `table`, `markdown` or `json`";
+                    return Err(Failure::usage(message));
+                }
+            });
+        }
+        self.write(&texts.join("\n"))
+    }
+
+    fn write(&self, text: &str) -> Result<ExitCode, Failure> {
         match &self.output {
-            Some(path) => write_file(path, &text)?,
-            None => output::print(&text)?,
+            Some(path) => write_file(path, text)?,
+            None => output::print(text)?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The run that `FILE` or `FILE#N` means.
+fn load(name: &str) -> Result<Results, Failure> {
+    let number = name.rsplit_once('#').and_then(|(file, id)| Some((file, id.parse::<i64>().ok()?)));
+    let (file, id) = match number {
+        Some((file, id)) if !Path::new(name).exists() => (file, Some(id)),
+        _ => (name, None),
+    };
+    let archive = Archive::open(Path::new(file))?;
+    Ok(archive.load(id.map_or_else(|| archive.newest(), Ok)?)?)
+}
+
+/// The settings that both have, by label; where each has just one, those two.
+fn same_settings<'a>(
+    first: &'a Results,
+    second: &'a Results,
+) -> Result<Vec<(Side<'a>, Side<'a>)>, Failure> {
+    let side = |results, setting| Side { results, setting };
+    if first.settings.len() == 1 && second.settings.len() == 1 {
+        return Ok(vec![(side(first, 0), side(second, 0))]);
+    }
+    let labels = first.settings.iter().enumerate();
+    let same = labels.filter_map(|(idx, setting)| {
+        let other = second.settings.iter().position(|other| other.label == setting.label)?;
+        Some((side(first, idx), side(second, other)))
+    });
+    let same: Vec<_> = same.collect();
+    if same.is_empty() {
+        let message = "the two have no setting in common: compare two settings of one file";
+        return Err(Failure::usage(message));
+    }
+    Ok(same)
+}
+
+/// The setting with this label, or the only one whose label has it as a part.
+fn setting_of(results: &Results, name: &str) -> Result<usize, Failure> {
+    let labels = || results.settings.iter().map(|setting| setting.label.as_str());
+    let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
+    let exact: Vec<usize> =
+        labels().enumerate().filter(|(_, l)| *l == name).map(|(i, _)| i).collect();
+    let partly: Vec<usize> =
+        labels().enumerate().filter(|(_, l)| parts(l)).map(|(i, _)| i).collect();
+    match (exact.as_slice(), partly.as_slice()) {
+        ([setting, ..], _) | ([], [setting]) => Ok(*setting),
+        _ => {
+            let all: Vec<&str> = labels().collect();
+            let found = if partly.is_empty() { "no setting is" } else { "several settings are" };
+            let message = format!("{found} `{name}`; there are: {}", all.join(", "));
+            Err(Failure::usage(message))
+        }
     }
 }
 

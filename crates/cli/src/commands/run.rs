@@ -8,12 +8,14 @@ use latput_experiment::{Archive, Testbed};
 use latput_model::{Goal, Summary};
 use latput_peers::Peer;
 use latput_trial::{Plan, Workload};
+use latput_units::Nanos;
 
 use crate::commands::report;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
-use crate::progress::Shown;
+use crate::precision::Precision;
+use crate::progress::{Shown, Watch};
 
 /// Before the name of a system to simulate.
 const SIMULATED: &str = "sim:";
@@ -25,6 +27,7 @@ Examples:
   latput run examples/built-in.toml                   on the lab of this machine, needs root
   latput run plan.toml --on rack.toml -o rack.db      on the hosts that a testbed file names
   latput run plan.toml --on sim:server-10g            in the simulator, needs no root
+  latput run plan.toml --half-width 5% --repetitions 3..30
   latput run plan.toml --check                        only check the plan
 
 After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
@@ -42,6 +45,10 @@ pub(crate) struct Args {
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
     #[arg(long)]
     goal: Option<String>,
+    #[command(flatten)]
+    precision: Precision,
+    #[command(flatten)]
+    watch: Watch,
     /// Only check the plan and say how many trials it has.
     #[arg(long)]
     check: bool,
@@ -50,7 +57,9 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let text = read_plan(&self.plan)?;
-        let plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
+        let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
+        self.precision.apply(&mut plan.method)?;
+        let text = text + &self.precision.plan_lines();
         if self.check {
             if self.on.starts_with(SIMULATED) {
                 open_testbed(&self.on, &plan)?; // says what it cannot do; nothing is made
@@ -71,7 +80,8 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let (testbed, mut archive) = open(&self.on, &plan, &self.output)?;
-        let ended = run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        let ended =
+            run_plan(context, &plan, &text, &testbed, &mut archive, self.watch.interval()?)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
     }
@@ -143,8 +153,9 @@ pub(crate) fn run_plan(
     plan_text: &str,
     testbed: &Testbed,
     archive: &mut Archive,
+    interval: Option<Nanos>,
 ) -> Result<Ended, Failure> {
-    let run = Run { plan, plan_text, testbed, stop: &context.stop };
+    let run = Run { plan, plan_text, testbed, interval, stop: &context.stop };
     Ok(runner::run(&run, archive, &mut Shown::new())?)
 }
 

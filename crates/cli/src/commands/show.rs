@@ -149,7 +149,8 @@ fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob
 fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
     let mut text = document.interface.clone();
     for name in ["driver", "firmware"] {
-        if let Some(fact) = document.facts.iter().find(|fact| fact.name == name) {
+        let fact = document.facts.iter().find(|fact| fact.name == name);
+        if let Some(fact) = fact.filter(|fact| is_telling(&fact.value)) {
             let _ = write!(text, ", {name} {}", fact.value);
         }
     }
@@ -178,6 +179,11 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
     text
 }
 
+/// Whether a fact says more than that there is none.
+fn is_telling(fact: &str) -> bool {
+    !matches!(fact, "none" | "N/A" | "not present") && !fact.starts_with("unreadable")
+}
+
 fn line(knob: &ShownKnob, columns: usize) -> String {
     let value = value_text(knob);
     let tier = match (&knob.settable, knob.resets_link) {
@@ -198,11 +204,24 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     }
     let mut text = line.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     text.push('\n');
-    if knob.values.is_empty() || !knob.settable && knob.how.starts_with("the ") {
+    // That an offload is the driver's own affair, `fixed` says as well.
+    let is_plain = knob.settable || knob.how.contains("the driver cannot change");
+    if knob.values.is_empty() || !is_plain {
         let reason = knob.unreadable.as_ref().unwrap_or(&knob.how);
-        let _ = writeln!(text, "  {:<NAME$}({reason})", "");
+        let _ = writeln!(text, "      {}", fitted(reason, columns.saturating_sub(6)));
     }
     text
+}
+
+/// A text of one line, cut where it would not fit.
+fn fitted(text: &str, columns: usize) -> String {
+    match text.char_indices().nth(columns.max(20)) {
+        Some((end, _)) => {
+            let kept: String = text[..end].chars().take(columns.max(20) - 3).collect();
+            format!("{kept}...")
+        }
+        None => text.to_owned(),
+    }
 }
 
 /// The value, or those of the places where they differ.
@@ -231,7 +250,9 @@ fn range_text(knob: &ShownKnob) -> String {
         (Some(min), Some(max)) => format!("{min}..{max} {}", knob.unit),
         _ if knob.allowed.starts_with("`on`") => "on|off".to_owned(),
         _ if knob.allowed.contains("CPUs") => "CPUs".to_owned(),
-        _ => "see KNOB".to_owned(),
+        _ if knob.allowed.contains("discipline") => "a discipline".to_owned(),
+        _ if knob.allowed.contains("queues") => "equal N, or a list".to_owned(),
+        _ => "five points".to_owned(),
     }
 }
 
@@ -267,7 +288,7 @@ mod tests {
         assert!(text.contains("3us (dynamic conservative)"), "{text}");
         assert!(!text.contains("what it does"), "{text}");
         let text = table(&document, true, 160);
-        assert!(text.contains("rx-ring") && text.contains("(no such ring)"), "{text}");
+        assert!(text.contains("rx-ring") && text.contains("no such ring"), "{text}");
         assert!(text.contains("what it does"), "{text}");
     }
 

@@ -50,7 +50,7 @@ impl Args {
         };
         let plan = run::checked_plan(&file, &text, self.goal)?;
         let (testbed, mut archive) = run::open(&self.on, &plan, &self.output)?;
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive)?;
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive, None)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;

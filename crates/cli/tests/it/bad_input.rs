@@ -42,6 +42,71 @@ fn a_missing_plan_a_wrong_flag_and_a_wrong_testbed_are_usage_errors() {
 }
 
 #[test]
+fn how_well_figures_are_to_be_known_is_checked() {
+    let place = Place::new();
+    let measure = ["measure", "loopback", "--workload", "tcp_rr"];
+    let with = |flag: &str, value: &str| place.run(&[&measure[..], &[flag, value]].concat());
+    with("--half-width", "60%").expect(2, &["--half-width", "0.1 to 50", "60%"]);
+    with("--confidence", "99.99").expect(2, &["--confidence", "99.99"]);
+    with("--repetitions", "5..3").expect(2, &["--repetitions", "MIN <= MAX"]);
+    with("--interval", "5ms").expect(2, &["at least 100ms"]);
+    place.run(&["report", "--smallest-effect", "2%", "kept.db"]).expect(2, &["--compare"]);
+    place.run(&["report", "--compare", "one.db"]).expect(2, &["--compare"]);
+}
+
+#[test]
+fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() {
+    let same = "install the same version on both";
+    check_agent(
+        r#"echo '{"answer":"opened","schema":9,"version":"9.9","new":[1]}'; cat"#,
+        &["host `far`", "latput 9.9", "speaks schema 9", same],
+    );
+    check_agent("echo 'Welcome to far!'; cat", &["host `far`", "Welcome to far!", "not a message"]);
+    check_agent(r"head -c 17000000 /dev/zero | tr '\0' x; cat", &["more than 16777216 bytes"]);
+    check_agent(r#"echo '{"answer":"closed"}'; cat"#, &["answered `Closed` out of turn"]);
+    check_agent(
+        "echo 'ssh: Could not resolve hostname far' >&2; exit 255",
+        &["host `far`", "exit status: 255", "it said: ssh: Could not resolve hostname far"],
+    );
+    check_agent(r#"printf '{"answer"'; exec cat >/dev/null"#, &["host `far`", "within 15 s"]);
+}
+
+#[test]
+fn an_agent_tells_a_controller_of_another_version_so() {
+    let place = Place::new();
+    place.write("open", "{\"request\":\"open\",\"schema\":9,\"version\":\"9.9\",\"new\":1}\n");
+    let from = std::fs::File::open(place.path("open")).unwrap();
+    let ran = place.command(&["agent", "--stdio"]).stdin(from).output().unwrap();
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert!(said.contains("\"failed\"") && said.contains("latput 9.9"), "{said}");
+}
+
+#[test]
+fn a_host_whose_name_does_not_resolve_is_a_usage_error() {
+    let place = Place::new();
+    place.write("rack.toml", &testbed("cat").replace("127.0.0.2", "no where"));
+    place
+        .run(&["measure", "rack.toml", "--workload", "tcp_rr"])
+        .expect(2, &["rack.toml", "host `far`", "`no where`", "does not resolve"]);
+}
+
+/// A measurement with a far end that is this shell script.
+#[track_caller]
+fn check_agent(script: &str, expected: &[&str]) {
+    let place = Place::new();
+    place.write("rack.toml", &testbed(script));
+    place.run(&["measure", "rack.toml", "--workload", "tcp_rr"]).expect(1, expected);
+}
+
+fn testbed(script: &str) -> String {
+    format!(
+        "schema = 1\n[host.far]\nrole = \"sut\"\ninterface = \"lo\"\naddress = \"127.0.0.2\"\n\
+         via = [\"sh\", \"-c\", '''\n{script}''']\n[host.near]\nrole = \"generator\"\n\
+         interface = \"lo\"\naddress = \"127.0.0.1\"\n"
+    )
+}
+
+#[test]
 fn an_unknown_knob_value_or_interface_is_refused_and_the_nearest_is_named() {
     let place = Place::new();
     place.run(&["set", "lo", "gro-flush-timeuot=50us"]).expect(2, &["gro-flush-timeout"]);

@@ -3,6 +3,7 @@
 use crate::Place;
 
 const RESULTS: &str = include_str!("../../../../docs/schema/results.json");
+const COMPARISON: &str = include_str!("../../../../docs/schema/comparison.json");
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
 #[test]
@@ -23,6 +24,26 @@ fn measure_and_report_print_a_document_of_the_results_schema() {
     ];
     check(RESULTS, &place.run(&args).expect(0, &[]).out);
     check(RESULTS, &place.run(&["report", "kept.db", "--json"]).expect(0, &[]).out);
+}
+
+#[test]
+fn a_comparison_is_a_document_of_its_own_schema() {
+    let place = Place::new();
+    let measure = |seconds: &str| {
+        let on = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--repetitions", "3"];
+        let mut args = on.to_vec();
+        args.extend(["--duration", seconds, "-o", "kept.db"]);
+        place.run(&args).expect(0, &[]);
+    };
+    measure("100ms");
+    measure("200ms");
+    let args = ["report", "--compare", "kept.db#1", "kept.db", "--smallest-effect", "5%"];
+    place.run(&args).expect(0, &["trans", "equivalent", "compared as two groups"]);
+    let with_json = [args.as_slice(), &["--json"]].concat();
+    check(COMPARISON, &place.run(&with_json).expect(0, &[]).out);
+    place.run(&["report", "--compare", "kept.db#9", "kept.db"]).expect(1, &["9"]);
+    let as_csv = [args.as_slice(), &["--format", "csv"]].concat();
+    place.run(&as_csv).expect(2, &["markdown"]);
 }
 
 #[test]

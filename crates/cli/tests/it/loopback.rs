@@ -32,6 +32,18 @@ fn runs_are_kept_where_the_user_says_and_nowhere_else() {
     assert!(page.contains("</html>"));
 }
 
+#[test]
+fn intervals_are_told_while_a_run_goes_on() {
+    let mut args = vec!["measure", "loopback", "--workload", "tcp_rr", "-i", "100ms"];
+    args.extend(["--duration", "600ms", "--repetitions", "1", "--half-width", "2.5%"]);
+    let ran = Place::new().run(&args);
+    ran.expect(0, &["WARNING: the wanted ±2.5 % at 99 % was not reached", "within the run"]);
+    let intervals = ran.err.lines().filter(|line| line.contains("p/s in")).count();
+    assert!((2..=6).contains(&intervals), "{}", ran.err);
+    let too_short = [&args[..5], &["1ms"]].concat();
+    Place::new().run(&too_short).expect(2, &["at least 100ms"]);
+}
+
 #[track_caller]
 fn check(workload: &[&str], expected: &[&str]) {
     let mut args = vec!["measure", "loopback", "--workload"];

@@ -20,12 +20,16 @@ connections = 4
 kind = "tcp_stream"
 connections = 3
 probe_hz = 200
+[[workload]]
+kind = "fetch"
+object_bytes = 65536
+connections = 5
 [method]
 repetitions = { min = 2, max = 2 }
 warmup = "100ms"
 duration = "300ms"
 "#;
-const TRIALS: i64 = 8;
+const TRIALS: i64 = 12;
 const HOSTS: [&str; 4] = ["sut", "load1", "load2", "watch"];
 
 #[test]
@@ -37,7 +41,7 @@ fn several_generators_and_an_observer_share_a_plan() {
     let before = rack.knobs();
     let place = rack.place();
     let ran = place.run(&["run", "plan.toml", "--on", "rack.toml", "-o", "kept.db"]);
-    let said = ran.expect(0, &["on rack.toml", "8 trials"]).out.split_whitespace();
+    let said = ran.expect(0, &["on rack.toml", "12 trials"]).out.split_whitespace();
     let offset = said.skip_while(|word| *word != "clock").nth(2).unwrap();
     let error_s = offset.parse::<f64>().unwrap() - 86_400.0;
     assert!(error_s.abs() < 0.05, "the clock of load1 is a day ahead: {offset} s");

@@ -46,6 +46,42 @@ fn the_built_in_plan_runs_without_root_on_every_shipped_system() {
 }
 
 #[test]
+fn a_search_tries_few_settings_confirms_its_winner_and_goes_on_where_it_was_cut() {
+    let plan = PLAN
+        .replace("goal = \"minimize latency_ns_p99\"", "goal = \"balanced\"")
+        .replace("[\"200us\", 100]]", "[\"20us\", 100], [\"200us\", 100], [\"500us\", 100]]\nmtu = [1500, 3000, 9000]\ngro = [\"on\", \"off\"]")
+        .replace("[method]", "[method]\ndesign = \"search\"");
+    let place = Place::new();
+    place.write("plan.toml", &plan);
+    let run = ["run", "plan.toml", "--on", "sim:server-10g", "-o"];
+    place
+        .run(&[&run[..], &["whole.db"]].concat())
+        .expect(0, &["Recommended", "searched 24 settings"]);
+    // Fewer settings than there are, each with all three workloads.
+    let trials = place.trials("whole.db");
+    assert!(trials % 3 == 0 && trials < 24 * 3 + 2 * 6 * 3, "{trials}");
+    let settings = |file: &str| -> Vec<(u32, u32)> {
+        let db = rusqlite::Connection::open(place.path(file)).unwrap();
+        let mut query = db.prepare("SELECT block, setting FROM trial ORDER BY id").unwrap();
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    // Cut in the middle of a block, the rest is the same.
+    place.run(&[&run[..], &["cut.db"]].concat()).expect(0, &[]);
+    let db = rusqlite::Connection::open(place.path("cut.db")).unwrap();
+    db.execute("UPDATE run SET finished = 0", []).unwrap();
+    db.execute("DELETE FROM figure WHERE trial > 26", []).unwrap();
+    db.execute("DELETE FROM trial WHERE id > 26", []).unwrap();
+    drop(db);
+    place.run(&[&run[..], &["cut.db"]].concat()).expect(0, &["Recommended"]);
+    let sorted = |mut rows: Vec<(u32, u32)>| {
+        rows.sort_unstable();
+        rows
+    };
+    assert_eq!(sorted(settings("cut.db")), sorted(settings("whole.db")));
+}
+
+#[test]
 fn tune_recommends_from_the_figures_that_a_lab_gives() {
     let place = place();
     place.run(&["tune", "plan.toml", "--on", "sim:server-10g"]).expect(0, &["Recommended"]);

@@ -127,6 +127,9 @@ pub(super) fn plan(
         // come, the write will show.
         let wanted = desired.contains_key(&knob) && !exposed.contains(&knob);
         let current = read(kernel, interface, knob);
+        if wanted && knob.spec().tier == Tier::Reload && is_hidden(kernel, interface, &current) {
+            return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
+        }
         let Some(current) = unless_gone(current, wanted).map_err(unread)? else { continue };
         let changes = target.differences(kernel, interface, knob, &current).map_err(unread)?;
         if !changes.is_empty() {
@@ -146,6 +149,19 @@ pub(super) fn plan(
         planned.changes.extend(changes);
     }
     Ok(planned)
+}
+
+/// Whether the driver has the knob, but does not show its value.
+fn is_hidden(
+    kernel: &dyn KernelRead,
+    interface: &str,
+    current: &Result<Vec<(Place, Value)>, KernelError>,
+) -> bool {
+    let Err(KernelError { kind: KernelErrorKind::Unsupported, knob: Some(knob), .. }) = current
+    else {
+        return false;
+    };
+    matches!(kernel.capability(interface, *knob), Capability::ReadOnly(_))
 }
 
 /// An absent knob is an error only where it is wanted.

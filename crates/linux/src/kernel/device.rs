@@ -254,9 +254,86 @@ fn base_name(link: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use latput_knobs::{Capability, KernelErrorKind, KernelRead, KernelWrite, Named};
     use latput_units::Nanos;
 
+    use super::super::tests::old_kernel;
     use super::*;
+
+    /// From the interface's folder to the root of the tree, which is sysfs and procfs at once.
+    const ROOT: &str = "../../..";
+
+    #[test]
+    fn interrupts_are_those_of_the_device_in_order_and_have_cpus_and_hints() {
+        let files = [
+            ("device/msi_irqs/31", "msix"),
+            ("device/msi_irqs/4", "msix"),
+            ("device/msi_irqs/99", "msix"),
+            (&format!("{ROOT}/irq/31/smp_affinity_list"), "1-3\n"),
+            (&format!("{ROOT}/irq/31/affinity_hint"), "00000002\n"),
+            (&format!("{ROOT}/irq/31/eth0-rx-0/x"), ""),
+            (&format!("{ROOT}/irq/4/smp_affinity_list"), "0\n"),
+            (&format!("{ROOT}/irq/4/affinity_hint"), "0\n"),
+        ];
+        let (folder, mut kernel) = old_kernel(&files);
+        let cpus = |text: &str| Value::Cpus(text.parse().unwrap());
+        let affinity = Knob::SmpAffinity;
+        let [first, second] = [0, 1].map(Place::Interrupt);
+        let expected = vec![(first, cpus("0")), (second, cpus("1-3"))];
+        assert_eq!(kernel.read("lo", affinity), Ok(expected));
+        assert_eq!(kernel.resolve("lo", affinity, second, Named::Hint), Ok(cpus("1")));
+        let error = kernel.resolve("lo", affinity, first, Named::Hint).unwrap_err();
+        assert!(error.to_string().contains("no hint for interrupt 4"), "{error}");
+        kernel.write("lo", affinity, second, &cpus("2")).unwrap();
+        let written = fs::read_to_string(folder.path().join("irq/31/smp_affinity_list"));
+        assert!(written.unwrap().starts_with('2'));
+        assert!(kernel.write("lo", affinity, second, &cpus("none")).is_err());
+        assert!(kernel.write("lo", affinity, Place::Interrupt(2), &cpus("0")).is_err());
+        assert_eq!(kernel.interrupt_names(31), ["eth0-rx-0"]);
+        let routes = kernel.interrupt_routes("lo").unwrap();
+        assert_eq!(routes[1].to_string(), "31 eth0-rx-0: cpus 2-3, effective unreadable");
+    }
+
+    #[test]
+    fn damaged_affinities_and_devices_without_interrupts_are_named() {
+        let list = format!("{ROOT}/irq/4/smp_affinity_list");
+        let (_folder, kernel) = old_kernel(&[("device/irq", "4\n"), (&list, "0-99999\n")]);
+        let error = kernel.read("lo", Knob::SmpAffinity).unwrap_err();
+        assert_eq!(error.kind, KernelErrorKind::Malformed, "{error}");
+        for files in
+            [&[][..], &[("device/irq", "0")], &[("device/irq", "-1")], &[("device/irq", "7")]]
+        {
+            let (_folder, kernel) = old_kernel(files);
+            let error = kernel.read("lo", Knob::SmpAffinity).unwrap_err();
+            assert_eq!(error.kind, KernelErrorKind::Unsupported, "{files:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn load_time_parameters_come_from_sysfs_the_command_line_or_stay_hidden() {
+        let throttle = Knob::InterruptThrottleRate;
+        let shown = format!("{ROOT}/module/e1000e/parameters/InterruptThrottleRate");
+        let cmdline = format!("{ROOT}/cmdline");
+        let read = |driver: &str, files: &[(&str, &str)]| {
+            let (folder, kernel) = old_kernel(&[files, &[("device/x", "")]].concat());
+            symlink(format!("/x/{driver}"), folder.path().join("class/net/lo/device/driver"))
+                .unwrap();
+            (kernel.read("lo", throttle).map_err(|e| e.reason), kernel.capability("lo", throttle))
+        };
+        let device = |number| Ok(vec![(Place::Device, Value::Count(number))]);
+        assert_eq!(read("e1000e", &[(&shown, "3,1\n")]).0, device(3));
+        let given = [(cmdline.as_str(), "quiet e1000e.InterruptThrottleRate=8000,1\n")];
+        assert_eq!(read("e1000e", &given).0, device(8000));
+        let (hidden, capability) = read("e1000e", &[]);
+        assert!(hidden.unwrap_err().contains("does not show it"));
+        assert!(matches!(capability, Capability::ReadOnly(_)), "{capability:?}");
+        let (unknown, capability) = read("virtio_net", &[]);
+        assert!(unknown.unwrap_err().contains("has no parameter"));
+        assert!(matches!(capability, Capability::Absent(_)), "{capability:?}");
+        assert!(read("e1000e", &[(&shown, "fast")]).0.unwrap_err().contains("expected a number"));
+    }
 
     #[test]
     fn modes_inside_a_delay_have_names() {

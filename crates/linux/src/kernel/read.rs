@@ -160,6 +160,10 @@ impl<'k> Reading<'k> {
         })?;
         let mut values = vec![(Place::Device, from_number(knob, value))];
         let Some((field, direction)) = number.per_queue else { return Ok(values) };
+        // While the driver adapts, a queue's value is what it has come to, and not a setting.
+        if table.number(direction.adaptive()).is_some_and(|on| on != 0) {
+            return Ok(values);
+        }
         let queues = self.kernel.sysfs.queues(self.name, direction.prefix()).unwrap_or_default();
         let count = u32::try_from(queues.len()).unwrap_or(u32::MAX);
         if count > 1

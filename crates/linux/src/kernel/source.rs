@@ -65,6 +65,14 @@ impl Direction {
             Self::Tx => "tx-",
         }
     }
+
+    /// The attribute of the coalescing table that says whether the driver adapts this direction.
+    pub(super) const fn adaptive(self) -> u16 {
+        match self {
+            Self::Rx => 11,
+            Self::Tx => 12,
+        }
+    }
 }
 
 /// A file of each queue.

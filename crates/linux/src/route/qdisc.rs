@@ -104,7 +104,8 @@ impl Route {
         parent: Option<u32>,
         qdisc: &Qdisc,
     ) -> Result<(), Error> {
-        let request = replacement(interface_index, parent.unwrap_or(ROOT), qdisc)?;
+        let handle = free_handle(&self.qdiscs(interface_index)?);
+        let request = replacement(interface_index, handle, parent.unwrap_or(ROOT), qdisc)?;
         self.0.exchange(&request)?;
         Ok(())
     }
@@ -121,15 +122,26 @@ impl Route {
     }
 }
 
-/// Create, replace *and* exclusive: else the kernel changes the old discipline in place where its kind
-/// is the same, and it keeps parameters that are not named.
-fn replacement(interface_index: u32, parent: u32, qdisc: &Qdisc) -> Result<Request, Error> {
+/// A handle that none of them has, below those that the kernel gives out (0x8000 and up).
+fn free_handle(taken: &[Attached]) -> u32 {
+    let mut handles = (0x7000_u32..0x8000).map(|major| major << 16);
+    let is_taken = |handle: &u32| taken.iter().any(|attached| attached.handle == *handle);
+    handles.find(|handle| !is_taken(handle)).unwrap_or(0)
+}
+
+/// With a handle of its own: without, the kernel changes the old discipline in place where its kind is
+/// the same, and that keeps parameters which are not named.
+fn replacement(
+    interface_index: u32,
+    handle: u32,
+    parent: u32,
+    qdisc: &Qdisc,
+) -> Result<Request, Error> {
     let options = options::encode(qdisc).map_err(Error::Other)?;
     let mut request =
         Request::new(format!("attach {qdisc} to interface {interface_index}"), RTM_NEWQDISC)
-            .create()
             .create_or_replace()
-            .header(&header(interface_index, 0, parent))
+            .header(&header(interface_index, handle, parent))
             .text(TCA_KIND, qdisc.kind());
     if let Some(options) = options {
         request = request.bytes(TCA_OPTIONS, &options);
@@ -194,11 +206,17 @@ mod tests {
     #[cfg(target_endian = "little")]
     #[test]
     fn a_replacement_has_the_golden_bytes() {
-        let request = replacement(7, ROOT, &"pfifo limit=100".parse().unwrap()).unwrap();
+        let taken = parse_qdisc(&{
+            let mut payload = header(7, 0x7000_0000, ROOT);
+            put(&mut payload, TCA_KIND, b"mq\0");
+            payload
+        });
+        let handle = free_handle(&[taken.unwrap()]);
+        let request = replacement(7, handle, ROOT, &"pfifo limit=100".parse().unwrap()).unwrap();
         #[rustfmt::skip]
         let golden = [
-            56, 0, 0, 0, 36, 0, 5, 7, 1, 0, 0, 0, 0, 0, 0, 0, // new, request, ack, create|replace|excl
-            0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0,
+            56, 0, 0, 0, 36, 0, 5, 5, 1, 0, 0, 0, 0, 0, 0, 0, // new, request, ack, create|replace
+            0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 1, 0x70, 255, 255, 255, 255, 0, 0, 0, 0,
             10, 0, 1, 0, b'p', b'f', b'i', b'f', b'o', 0, 0, 0,
             8, 0, 2, 0, 100, 0, 0, 0,
         ];

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use latput_load::{SenderOutcome, Window};
 use latput_trial::Metric;
-use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
+use latput_trial::observation::{CpuMethod, FlowObservation, ProgramCpu, Role, TrafficObservation};
 use latput_trial::workload::Direction;
 use latput_units::{Bytes, Nanos};
 
@@ -67,7 +67,10 @@ pub(super) fn tcp(
             arrived_bytes > 0 && seen.received_bytes > 0,
             format!("{:.1} Mbit/s to the peer, {:.1} Mbit/s from it", there / 1e6, back / 1e6),
         );
-        outcome.traffic.received_bytes = arrived_bytes.saturating_add(seen.received_bytes);
+        outcome.traffic.reverse = Some(FlowObservation {
+            sent_bytes: sent_there.iter().map(|stream| stream.bytes).fold(0, u64::saturating_add),
+            received_bytes: seen.received_bytes,
+        });
     }
     peer_cpu(&mut outcome, results);
     Ok(outcome)

@@ -57,6 +57,7 @@ pub(crate) fn demo() -> Results {
         planned_trials: rows.len() as u64,
         rows,
         notes: vec!["stopped after 6 blocks: the time limit of 4 minutes was reached".to_owned()],
+        confirmed_from: None,
     }
 }
 

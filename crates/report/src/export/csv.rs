@@ -11,6 +11,9 @@ use latput_units::Nanos;
 use crate::document::parameters;
 use crate::view::{CPU_PARTS, cpu_shares};
 
+/// Payload, of the traffic and of the way back where bulk flows that way.
+const FLOWS: [&str; 4] =
+    ["sent_bytes", "received_bytes", "reverse_sent_bytes", "reverse_received_bytes"];
 /// The columns that do not depend on the plan.
 const FIRST: [&str; 8] = [
     "run_idx",
@@ -36,7 +39,8 @@ pub fn csv(results: &Results) -> String {
         let part_column = |part: &&str| format!("{}_cpu_{part}_ratio", role.name());
         header.extend(CPU_PARTS.iter().map(part_column));
     }
-    header.extend(["sent_bytes", "received_bytes", "checks_failed"].map(str::to_owned));
+    header.extend(FLOWS.iter().map(|&name| name.to_owned()));
+    header.push("checks_failed".to_owned());
 
     let mut text = line(&header);
     for (idx, row) in results.rows.iter().enumerate() {
@@ -89,6 +93,8 @@ fn fields(
         |bytes: u64, window| if window > Nanos::ZERO { bytes.to_string() } else { String::new() };
     fields.push(counted(flow.sent_bytes, flow.sender_window));
     fields.push(counted(flow.received_bytes, flow.receiver_window));
+    let reverse = flow.reverse.map(|flow| [flow.sent_bytes, flow.received_bytes]);
+    fields.extend((0..2).map(|idx| reverse.map_or_else(String::new, |it| it[idx].to_string())));
     let failed = row.observation.checks.iter().filter(|check| !check.passed);
     fields.push(failed.map(|check| check.name.as_str()).collect::<Vec<_>>().join(";"));
     fields

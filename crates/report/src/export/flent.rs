@@ -340,6 +340,7 @@ mod tests {
             workloads: vec![Workload::plain("load", traffic)],
             rows: vec![row(0, 1_000_000, observation), row(1, 1_002_500, Observation::default())],
             planned_trials: 2,
+            confirmed_from: None,
             notes: Vec::new(),
         }
     }

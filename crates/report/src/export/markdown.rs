@@ -75,7 +75,7 @@ fn workload_table(view: &View<'_>, idx: usize) -> String {
                 let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
                 format!("{}{half}", scale.number(estimate.value))
             });
-            let wide = if is_too_wide(cell, &workload.traffic, metric) { " ~" } else { "" };
+            let wide = if is_too_wide(cell, metric) { " ~" } else { "" };
             let _ = write!(text, " {figure}{wide} |");
         }
         let _ = writeln!(text, " {} |", cell.runs);
@@ -85,7 +85,7 @@ fn workload_table(view: &View<'_>, idx: usize) -> String {
 }
 
 /// Text that Markdown shows as it is, inside and outside of a table.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in format::printable(text).chars() {
         match c {

@@ -149,7 +149,7 @@ impl Page {
             half_width: format::percent(results.half_width),
             marks: Marks {
                 pareto: view.settings().into_iter().any(|setting| view.is_pareto(setting)),
-                wide: view.summary.cells.iter().any(|cell| !cell.narrow_enough),
+                wide: view.summary.cells.iter().any(|cell| !cell.narrow_enough()),
                 failed: !view.summary.failed_checks.is_empty(),
             },
             remarks: remarks(view).into_iter().map(folded).collect(),

@@ -54,11 +54,10 @@ struct Cell {
 /// Every figure of a workload.
 pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
     let metrics = view.metrics(workload);
-    let traffic = view.traffic(workload);
     table(view, workload, &metrics, |view, measured, metric| {
         let scale = view.scale(workload, metric);
         let Some(estimate) = estimate(measured, metric) else { return unknown() };
-        let is_wide = is_too_wide(measured, &traffic, metric);
+        let is_wide = is_too_wide(measured, metric);
         Cell {
             key: estimate.value.to_string(),
             text: scale.number(estimate.value),

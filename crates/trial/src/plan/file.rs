@@ -8,7 +8,7 @@ use latput_units::Nanos;
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
 
-use super::{Factor, MAX_TRIALS, Method, Plan, PlanError, Target};
+use super::{Design, Factor, MAX_SEARCHED, MAX_TRIALS, Method, Plan, PlanError, Target};
 use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
 
@@ -59,6 +59,7 @@ struct GoalMaximize {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MethodFile {
+    design: Option<Spanned<String>>,
     repetitions: Option<Spanned<Repetitions>>,
     warmup: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
@@ -110,6 +111,9 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         workloads: workloads(&source, &parsed.workload)?,
         method: method(&source, &parsed.method)?,
     };
+    if plan.method.design == Design::Search {
+        return searchable(&source, plan);
+    }
     let trials = plan.trials_per_block().saturating_mul(u64::from(plan.method.repetitions_max));
     if trials > MAX_TRIALS {
         let problem = format!(
@@ -117,6 +121,21 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
              run: take fewer levels, fewer workloads, or a smaller `repetitions.max`",
             plan.trials_per_block(),
             plan.method.repetitions_max
+        );
+        return Err(source.error(0..0, problem));
+    }
+    Ok(plan)
+}
+
+/// A search needs something to choose by, and from.
+fn searchable(source: &Source<'_>, plan: Plan) -> Result<Plan, PlanError> {
+    let settings = plan.combinations();
+    if plan.goal.is_none() {
+        return Err(source.error(0..0, "a search needs a `goal`, such as `goal = \"balanced\"`"));
+    }
+    if !(2..=MAX_SEARCHED).contains(&settings) {
+        let problem = format!(
+            "the factors make {settings} settings; a search chooses among 2 to {MAX_SEARCHED}"
         );
         return Err(source.error(0..0, problem));
     }
@@ -327,6 +346,17 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
             (min, max)
         }
     };
+    let design = match &written.design {
+        None => defaults.design,
+        Some(field) => match field.get_ref().as_str() {
+            "grid" => Design::Grid,
+            "search" => Design::Search,
+            other => {
+                let problem = format!("`design` must be `grid` or `search`, not `{other}`");
+                return Err(source.error(field.span(), problem));
+            }
+        },
+    };
     let budget = match &written.budget {
         None => None,
         some => {
@@ -334,6 +364,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         }
     };
     Ok(Method {
+        design,
         repetitions_min,
         repetitions_max,
         warmup: time(&written.warmup, defaults.warmup, "warmup", Nanos::ZERO..hour)?,
@@ -349,6 +380,7 @@ impl Default for Method {
     /// netperf's habit: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
     fn default() -> Self {
         Self {
+            design: Design::Grid,
             repetitions_min: 5,
             repetitions_max: 30,
             warmup: Nanos::from_ms(200),

@@ -1,0 +1,104 @@
+//! How well figures are to be known: the flags that `run` and `measure` share.
+
+use latput_trial::plan::Method;
+
+use crate::exit::Failure;
+
+/// Runs go on until the interval of the rate and of the CPU utilisation of both ends is narrow enough.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Precision {
+    /// Runs: at least MIN; more, up to MAX, while the interval of the rate or of an end's CPU
+    /// utilisation is too wide.
+    #[arg(long, value_name = "MIN..MAX")]
+    repetitions: Option<String>,
+    /// Confidence of intervals, in percent: `99`.
+    #[arg(long, value_name = "PERCENT")]
+    confidence: Option<String>,
+    /// Wanted half width of those intervals, in percent of the figure: `2.5%` (netperf's `-I 99,5` is
+    /// the full width, 5 %).
+    #[arg(long, value_name = "PERCENT")]
+    half_width: Option<String>,
+}
+
+impl Precision {
+    /// Puts what was given in the place of what a plan says.
+    pub(crate) fn apply(&self, method: &mut Method) -> Result<(), Failure> {
+        if let Some(text) = &self.repetitions {
+            (method.repetitions_min, method.repetitions_max) = repetitions(text)?;
+        }
+        if let Some(text) = &self.confidence {
+            method.confidence = percent("--confidence", text, 50.0, 99.9)?;
+        }
+        if let Some(text) = &self.half_width {
+            method.half_width = percent("--half-width", text, 0.1, 50.0)?;
+        }
+        Ok(())
+    }
+
+    /// The flags as lines of a plan's text: a run goes on only under exactly the same.
+    pub(crate) fn plan_lines(&self) -> String {
+        let flags = [
+            ("repetitions", &self.repetitions),
+            ("confidence", &self.confidence),
+            ("half-width", &self.half_width),
+        ];
+        let given = flags.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        given.map(|(name, value)| format!("# --{name} {value}\n")).collect()
+    }
+}
+
+/// A share from text in percent: `2.5%`, `2.5 %` or `2.5`.
+pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, Failure> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if (low..=high).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(Failure::usage(format!(
+            "{flag} must be from {low} to {high} percent, such as `{low}%`, not `{text}`"
+        ))),
+    }
+}
+
+fn repetitions(text: &str) -> Result<(u32, u32), Failure> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    match (min.parse(), max.parse()) {
+        (Ok(min), Ok(max)) if min >= 1 && min <= max && max <= 1000 => Ok((min, max)),
+        _ => Err(Failure::usage(format!(
+            "--repetitions must be MIN..MAX with 1 <= MIN <= MAX <= 1000, not `{text}`"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_may_have_their_sign() {
+        for text in ["2.5%", "2.5 %", "2.5"] {
+            let share = percent("--half-width", text, 0.1, 50.0).map_err(|f| f.error.to_string());
+            assert!(share.is_ok_and(|share| (share - 0.025).abs() < 1e-12), "{text}");
+        }
+        for text in ["", "%", "60%", "0.025", "NaN", "2,5%"] {
+            assert!(percent("--half-width", text, 0.1, 50.0).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_given_replaces_what_the_plan_says_and_nothing_else() {
+        let flags = Precision {
+            repetitions: Some("3..30".to_owned()),
+            confidence: None,
+            half_width: Some("5%".to_owned()),
+        };
+        let mut method = Method { confidence: 0.9, ..Method::default() };
+        assert!(flags.apply(&mut method).is_ok());
+        assert_eq!((method.repetitions_min, method.repetitions_max), (3, 30));
+        assert!(
+            (method.half_width - 0.05).abs() < 1e-12 && (method.confidence - 0.9).abs() < 1e-12
+        );
+        assert_eq!(flags.plan_lines(), "# --repetitions 3..30\n# --half-width 5%\n");
+        for text in ["0..3", "5..3", "3..2000", "a..b", ".."] {
+            assert!(repetitions(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a trial did in each interval while it runs: for people who watch, and in no result.
+//!
+//! Every agent sends a line for each interval of the window; what the hosts did in the same one is told
+//! together, once the last of them has said so.
+
+use std::collections::VecDeque;
+
+use latput_trial::Traffic;
+use latput_units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Intervals that hosts may be apart; of one that lags behind further, no more is waited for.
+const MOST_OPEN: usize = 16;
+
+/// One host's part of an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostInterval {
+    /// Its number, from 0.
+    pub number: u32,
+    /// Its end, after the start of the window.
+    pub end: Nanos,
+    /// Its length.
+    pub length: Nanos,
+    /// Units of work done in it, where this host makes the traffic: transactions, messages, datagrams,
+    /// objects, reads.
+    pub units: Option<u64>,
+    /// Packets in.
+    pub rx_packets: u64,
+    /// Packets out.
+    pub tx_packets: u64,
+}
+
+/// What all hosts did in an interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// Its end, after the start of the window.
+    pub end: Nanos,
+    /// Units of work per second, of all generators.
+    pub units_per_s: f64,
+    /// The same as goodput, of a load of bytes.
+    pub bits_per_s: Option<f64>,
+    /// Packets in and out per second, by host in the order of the testbed.
+    pub packets_per_s: Vec<(String, f64, f64)>,
+}
+
+/// Payload of one unit of a load of bytes.
+pub(crate) const fn unit_bytes(traffic: &Traffic) -> Option<u64> {
+    match traffic {
+        Traffic::TcpBulk { message_bytes, .. } => Some(message_bytes.get()),
+        Traffic::UdpStream { datagram_bytes, .. } => Some(datagram_bytes.get()),
+        Traffic::Fetch { object_bytes, .. } => Some(object_bytes.get()),
+        _ => None,
+    }
+}
+
+/// Joins the hosts' lines.
+#[derive(Debug)]
+pub(crate) struct Joiner {
+    hosts: Vec<String>,
+    unit_bytes: Option<u64>,
+    /// The number of the first one that is open.
+    first: u32,
+    open: VecDeque<Vec<Option<HostInterval>>>,
+}
+
+impl Joiner {
+    pub(crate) fn new(hosts: Vec<String>, traffic: &Traffic) -> Self {
+        Self { hosts, unit_bytes: unit_bytes(traffic), first: 0, open: VecDeque::new() }
+    }
+
+    /// Takes a host's line; gives every interval that this completes. A line that is out of order or
+    /// of an interval far off says nothing.
+    pub(crate) fn enter(&mut self, host: usize, line: HostInterval) -> Vec<Interval> {
+        let Some(idx) = line.number.checked_sub(self.first).map(|idx| idx as usize) else {
+            return Vec::new();
+        };
+        if idx >= 2 * MOST_OPEN || host >= self.hosts.len() {
+            return Vec::new();
+        }
+        while self.open.len() <= idx {
+            self.open.push_back(vec![None; self.hosts.len()]);
+        }
+        self.open[idx][host] = Some(line);
+        let mut complete = Vec::new();
+        while let Some(lines) = self.open.front()
+            && (lines.iter().all(Option::is_some) || self.open.len() > MOST_OPEN)
+        {
+            complete.extend(self.told(lines));
+            self.open.pop_front();
+            self.first += 1;
+        }
+        complete
+    }
+
+    fn told(&self, lines: &[Option<HostInterval>]) -> Option<Interval> {
+        let end = lines.iter().flatten().map(|line| line.end).max()?;
+        let per_s =
+            |count: u64, line: &HostInterval| count as f64 / line.length.as_secs_f64().max(1e-9);
+        let units = lines.iter().flatten();
+        let units_per_s = units.map(|line| per_s(line.units.unwrap_or(0), line)).sum::<f64>();
+        let hosts = self.hosts.iter().zip(lines);
+        let packets_per_s = hosts.filter_map(|(host, line)| {
+            let line = line.as_ref()?;
+            Some((host.clone(), per_s(line.rx_packets, line), per_s(line.tx_packets, line)))
+        });
+        Some(Interval {
+            end,
+            units_per_s,
+            bits_per_s: self.unit_bytes.map(|bytes| units_per_s * bytes as f64 * 8.0),
+            packets_per_s: packets_per_s.collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn an_interval_is_told_once_every_host_has_said_so() {
+        let mut joiner = joiner(2);
+        assert_eq!(joiner.enter(0, line(0, Some(10))), []);
+        assert_eq!(joiner.enter(0, line(1, Some(20))), []);
+        let told = joiner.enter(1, line(0, Some(5)));
+        assert_eq!(told.len(), 1);
+        // Half a second each: 15 units are 30 a second.
+        assert!((told[0].units_per_s - 30.0).abs() < 1e-9, "{told:?}");
+        assert_eq!(told[0].bits_per_s, Some(30.0 * 8000.0));
+        assert_eq!(told[0].packets_per_s[1], ("h1".to_owned(), 200.0, 400.0));
+        assert_eq!(joiner.enter(1, line(1, None)).len(), 1);
+    }
+
+    #[test]
+    fn a_host_that_lags_or_lies_about_its_place_holds_up_nothing() {
+        let mut joiner = joiner(2);
+        let told: usize = (0..100).map(|number| joiner.enter(0, line(number, Some(1))).len()).sum();
+        assert_eq!(told, 100 - MOST_OPEN);
+        assert_eq!(joiner.enter(1, line(0, Some(1))), []);
+        assert_eq!(joiner.enter(1, line(u32::MAX, Some(1))), []);
+        assert_eq!(joiner.enter(7, line(90, Some(1))), []);
+        assert!(joiner.open.len() <= 2 * MOST_OPEN);
+    }
+
+    fn joiner(hosts: usize) -> Joiner {
+        let names = (0..hosts).map(|idx| format!("h{idx}")).collect();
+        Joiner::new(names, &Traffic::tcp_stream(Bytes::new(1000), 1))
+    }
+
+    fn line(number: u32, units: Option<u64>) -> HostInterval {
+        let length = Nanos::from_ms(500);
+        let end = length.saturating_mul(u64::from(number) + 1);
+        HostInterval { number, end, length, units, rx_packets: 100, tx_packets: 200 }
+    }
+}

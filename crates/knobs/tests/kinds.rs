@@ -1,0 +1,236 @@
+//! What the transaction does with words, rounding, adaptive moderation, load-time parameters and the
+//! knobs of the host.
+
+use latput_knobs::{
+    Applied, ApplyError, Cause, Checkpoint, ErrorKind, Knob, Place, Restored, Session, Setting,
+    StoreError, apply, commit, parse_assignment, restore,
+};
+use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+
+#[test]
+fn adaptive_goes_off_before_the_values_that_it_overrules_and_on_after_them() {
+    let mut world = World::new(FakeInterface::nic(1).strict());
+    world.apply("adaptive-rx=on rx-usecs=50us rx-frames=8").unwrap();
+    assert_eq!(world.written(), "rx-usecs=50us rx-frames=8 adaptive-rx=on");
+
+    let mut world = World::new(FakeInterface::nic(1).strict());
+    world.outside("adaptive-rx=on");
+    let before = world.kernel.state("eth0");
+    let applied = world.apply("adaptive-rx=off rx-usecs=50us").unwrap();
+    assert_eq!(world.written(), "adaptive-rx=off rx-usecs=50us");
+    world.restore(&applied.undo);
+    assert_eq!(world.written(), "adaptive-rx=off rx-usecs=50us rx-usecs=0us adaptive-rx=on");
+    assert_eq!(world.kernel.state("eth0"), before);
+}
+
+#[test]
+fn a_delay_that_adaptive_moderation_would_overrule_is_refused_until_it_is_named() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.outside("adaptive-tx=on");
+    let error = world.apply("tx-usecs=50us").unwrap_err();
+    assert!(matches!(error, ApplyError::Overruled { adaptive: Knob::AdaptiveTx, .. }), "{error}");
+    assert!(error.to_string().contains("`adaptive-tx=off`"), "{error}");
+    assert_eq!((world.written().as_str(), error.kind()), ("", ErrorKind::Unchanged));
+    world.apply("rx-usecs=50us").unwrap();
+    world.apply_another("tx-usecs=50us adaptive-tx=on").unwrap();
+}
+
+#[test]
+fn a_parameter_of_load_time_needs_a_reload_unless_it_is_as_wanted() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let error = world.apply("mtu=9000 interrupt-throttle-rate=3").unwrap_err();
+    assert!(matches!(error, ApplyError::NeedsReload { .. }), "{error}");
+    assert_eq!(world.written(), "");
+    world.apply("interrupt-throttle-rate=0").unwrap();
+}
+
+#[test]
+fn what_the_interface_does_not_allow_is_refused_with_what_it_allows() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let error = world.apply("gso=off rx-ring=8192").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "eth0: rx-ring cannot be 8192 here: give a whole number of descriptors from 0 to 4096, or \
+         `max`"
+    );
+    assert_eq!((world.written().as_str(), error.kind()), ("", ErrorKind::Unchanged));
+}
+
+#[test]
+fn words_are_resolved_where_they_are_written() {
+    let mut world = World::new(FakeInterface::nic(2));
+    let before = world.kernel.state("eth0");
+    let applied = world.apply("smp-affinity=hint rx-ring=max").unwrap();
+    assert_eq!(world.written(), "rx-ring=4096 smp-affinity=1 smp-affinity=1");
+    let text: Vec<String> = applied.changes.iter().map(ToString::to_string).collect();
+    assert_eq!(text[1], "smp-affinity (interrupt 0): none -> 1", "a change names the value");
+    world.restore(&applied.undo);
+    assert_eq!(world.kernel.state("eth0"), before);
+}
+
+#[test]
+fn a_declared_rounding_is_taken_and_told_and_more_than_that_is_rolled_back() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.kernel.fault(Knob::RxUsecs, Fault::Round(8_000));
+    let applied = world.apply("rx-usecs=50us").unwrap();
+    assert_eq!(applied.rounded.len(), 1);
+    assert_eq!(applied.rounded[0].to_string(), "rx-usecs (device): 50us -> 48us");
+    world.restore(&applied.undo);
+
+    let mut world = World::new(FakeInterface::nic(1));
+    world.kernel.fault(Knob::RxUsecs, Fault::Round(1_000_000));
+    let error = world.apply("rx-usecs=50us").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RolledBack, "a delay became none: {error}");
+}
+
+#[test]
+fn channels_make_new_queues_and_what_they_had_comes_back() {
+    let mut world = World::new(FakeInterface::nic(4));
+    world.outside_at("rps-cpus=0-1", Place::RxQueue(3));
+    world.outside_at("smp-affinity=1", Place::Interrupt(2));
+    world.outside_at("gro-flush-timeout=20us", Place::Napi(0));
+    let before = world.kernel.state("eth0");
+    let applied = world.apply("combined-channels=2 rx-usecs=50us").unwrap();
+    assert_eq!(
+        world.kernel.state("eth0").0[&(Knob::GroFlushTimeout, Place::Napi(0))].to_string(),
+        "20us",
+        "a queue that stays keeps what it had"
+    );
+    world.restore(&applied.undo);
+    assert_eq!(world.kernel.state("eth0"), before);
+}
+
+#[test]
+fn the_hosts_own_knobs_have_one_owner_at_a_time() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.store.lock_by(77, context().namespace, "host:");
+    let error = world.apply("busy-poll=50us").unwrap_err();
+    let locked = matches!(error, ApplyError::Checkpoint(StoreError::Locked { pid: 77, .. }));
+    assert!(locked, "{error:?}");
+    world.apply("mtu=9000").unwrap();
+    assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "0us");
+}
+
+#[test]
+fn host_knobs_that_a_crash_left_are_put_back_before_another_interface_sets_them() {
+    let mut world = World::new(FakeInterface::nic(1));
+    world.kernel.add("eth1", FakeInterface::nic(1));
+    // Checkpoint, write, and then dead.
+    world.kernel.fuse().burn_after(2);
+    let _ = world.apply("busy-poll=50us mtu=9000");
+    world.kernel.fuse().renew();
+    world.store.next_process();
+    let left = world.store.kept(context().namespace, "eth0").cloned().expect("it was killed");
+    assert!(left.holds_host_knobs());
+    let (kernel, store) = (&mut world.kernel, &mut world.store);
+    let desired = setting("busy-poll=70us");
+    let error = apply(kernel, store, &context(), "eth1", &desired).unwrap_err();
+    let ApplyError::Unfinished { checkpoint } = error else { panic!("{error:?}") };
+    assert_eq!(checkpoint.interface, "eth0");
+    let other = apply(kernel, store, &context(), "eth1", &setting("mtu=9000")).unwrap();
+    commit(store, &other.undo).unwrap();
+    world.restore(&left);
+    assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "0us");
+}
+
+#[test]
+fn host_knobs_go_back_although_the_interface_is_gone() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("busy-poll=50us mtu=9000").unwrap();
+    world.kernel.vanish("eth0");
+    let restored = restore(&mut world.kernel, &mut world.store, &context(), &applied.undo);
+    assert!(matches!(restored, Ok(Restored::InterfaceGone { .. })), "{restored:?}");
+    assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "0us");
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn a_session_and_a_commit_let_go_of_the_host() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let applied = world.apply("busy-poll=50us").unwrap();
+    commit(&mut world.store, &applied.undo).unwrap();
+    assert!(world.store.is_clear());
+    let applied = world.apply("busy-poll=50us").unwrap();
+    assert!(applied.changes.is_empty());
+    commit(&mut world.store, &applied.undo).unwrap();
+    assert!(world.store.is_clear());
+    let (kernel, store) = (&mut world.kernel, &mut world.store);
+    let mut session = Session::open(kernel, store, &context(), "eth0").unwrap();
+    session.apply(&setting("busy-poll=10us dev-weight=32")).unwrap();
+    session.close().unwrap();
+    assert!(world.store.is_clear());
+    assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "50us");
+}
+
+#[test]
+fn a_queue_discipline_that_was_there_comes_back_with_those_under_it() {
+    let mut world = World::new(FakeInterface::nic(2));
+    world.outside("qdisc=mq");
+    world.outside_at("queue-qdisc=fq limit=77", Place::TxQueue(1));
+    let before = world.kernel.state("eth0");
+    let applied = world.apply("qdisc=fq_codel target=1ms").unwrap();
+    world.restore(&applied.undo);
+    assert_eq!(world.kernel.state("eth0"), before);
+    world.kernel.fault(Knob::Qdisc, Fault::Ignore);
+    let error = world.apply("qdisc=fq_codel").unwrap_err();
+    let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
+    assert!(matches!(*cause, Cause::NotTaken { knob: Knob::Qdisc, .. }), "{cause}");
+}
+
+struct World {
+    kernel: FakeKernel,
+    store: MemoryCheckpoints,
+}
+
+impl World {
+    fn new(interface: FakeInterface) -> Self {
+        let kernel = FakeKernel::with("eth0", interface);
+        let store = MemoryCheckpoints::with_fuse(kernel.fuse());
+        Self { kernel, store }
+    }
+
+    fn outside(&mut self, assignment: &str) {
+        self.outside_at(assignment, Place::Device);
+    }
+
+    fn outside_at(&mut self, assignment: &str, place: Place) {
+        let (knob, value) = parse_assignment(assignment).expect(assignment);
+        self.kernel.set_from_outside("eth0", knob, place, value);
+    }
+
+    fn apply(&mut self, desired: &str) -> Result<Applied, ApplyError> {
+        apply(&mut self.kernel, &mut self.store, &context(), "eth0", &setting(desired))
+    }
+
+    /// Stays with the change before, and makes another.
+    fn apply_another(&mut self, desired: &str) -> Result<Applied, ApplyError> {
+        let kept = self.store.kept(context().namespace, "eth0").cloned();
+        commit(&mut self.store, &kept.expect("a change was made")).expect("it can be forgotten");
+        self.apply(desired)
+    }
+
+    #[track_caller]
+    fn restore(&mut self, checkpoint: &Checkpoint) {
+        let restored = restore(&mut self.kernel, &mut self.store, &context(), checkpoint);
+        assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
+        assert!(self.store.is_clear());
+    }
+
+    fn written(&self) -> String {
+        let written = self.kernel.written().iter();
+        written.map(|(knob, _, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Assignments, whose values may hold blanks.
+fn setting(text: &str) -> Setting {
+    let mut assignments: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_knob = word.split('=').next().is_some_and(|name| name.parse::<Knob>().is_ok());
+        match assignments.last_mut() {
+            Some(last) if !is_knob => *last = format!("{last} {word}"),
+            _ => assignments.push(word.to_owned()),
+        }
+    }
+    assignments.iter().map(|text| parse_assignment(text).expect(text)).collect()
+}

@@ -1,0 +1,28 @@
+//! Everything that reads bytes of the network, for the fuzz targets in `fuzz/`: none may panic.
+
+use latput_units::Nanos;
+
+use crate::hello::Hello;
+use crate::{probe, udp, udp_rr};
+
+/// The first bytes on a data connection. What is understood must be written as it is read.
+pub fn hello(bytes: &[u8]) {
+    let Some(shown) = bytes.first_chunk() else { return };
+    if let Some(hello) = Hello::decode(shown) {
+        assert_eq!(&hello.encode(), shown);
+    }
+}
+
+/// A run of datagrams, each of the first byte's size: as those of a stream, as requests and responses,
+/// and as echo replies.
+pub fn datagrams(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first() else { return };
+    let size = usize::from(*size).max(1);
+    let datagrams: Vec<(Nanos, &[u8])> =
+        bytes.chunks(size).zip(0..).map(|(one, at)| (Nanos::from_us(at), one)).collect();
+    udp::read_any(&datagrams, size);
+    udp_rr::read_any(&datagrams, size);
+    for (_, datagram) in datagrams {
+        probe::read_any(datagram);
+    }
+}

@@ -1,0 +1,375 @@
+//! Search: which settings to try next, when there are more than can be tried.
+//!
+//! The caller runs what [`Search::step`] asks for, block by block, and gives the figures back. A few
+//! settings spread over the space come first, today's among them; from then on each block holds the
+//! settings that promise most by what is believed so far (`surrogate`), tried before or not, so bad
+//! ones are dropped after a run or two and leaders are repeated. It ends when it is unlikely that any
+//! setting is better than the leader by more than the smallest effect that matters, or when the budget
+//! is used up. The winner must then be confirmed on fresh runs beside today's setting: the runs that
+//! made it the winner flatter it.
+//!
+//! Promise is the augmented expected improvement of Huang, Allen, Notz and Zeng (Journal of Global
+//! Optimization 34, 2006), which also says when a repetition is worth more than a new setting, times
+//! the chance that the limits are kept (Gardner et al., ICML 2014), less where a disruptive knob would
+//! change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_stats::normal;
+use latput_units::Rng;
+
+use self::space::Space;
+use self::surrogate::{Belief, Sample, Scales, Surrogate};
+use crate::goal::{Bound, Reference};
+
+pub mod of_plan;
+pub mod space;
+mod surrogate;
+
+/// Settings whose promise is computed; of larger spaces a sample, and what is near the best.
+const CANDIDATES: usize = 1_500;
+/// Settings whose joint belief decides whether to stop.
+const RIVALS: usize = 40;
+/// Draws from that belief.
+const DRAWS: usize = 500;
+/// What promise is divided by where a disruptive knob differs from the leader's.
+const DISRUPTION: f64 = 2.0;
+
+/// How a search is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Seed of everything drawn.
+    pub seed: u64,
+    /// Settings in a block, at most.
+    pub block: usize,
+    /// Runs of settings in all, at most; confirmation is not counted.
+    pub budget: usize,
+    /// The smallest ratio of two costs that matters, less 1: 0.03 is three percent.
+    pub smallest_effect: f64,
+    /// Stop when the chance that something is better by more than that is below this.
+    pub doubt: f64,
+}
+
+/// A bound on one figure, as in [`crate::goal::Condition`], for one workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// On which side.
+    pub bound: Bound,
+    /// Natural logarithm of the bound, or of the share of the reference.
+    pub number_log: f64,
+    /// What it is a share of.
+    pub reference: Option<Reference>,
+}
+
+/// The figures of one setting in one block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tried {
+    /// The setting's index in the space.
+    pub setting: usize,
+    /// The block it ran in.
+    pub block: u32,
+    /// Natural logarithm of what is to become small.
+    pub cost_log: f64,
+    /// Natural logarithm of the figure of each limit.
+    pub figures_log: Vec<f64>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Run these settings, in any order, in one block.
+    Try(Vec<usize>),
+    /// Enough is known.
+    Stop(Ending),
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Something better by more than the smallest effect is unlikely.
+    Settled,
+    /// The budget is used up before that.
+    Budget,
+}
+
+/// What a search found; to be confirmed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leader {
+    /// The setting.
+    pub setting: usize,
+    /// The chance that some setting is better by more than the smallest effect.
+    pub doubt: f64,
+    /// Natural logarithm of the ratio of its cost to that of the best setting: the middle and the
+    /// ends that hold 90 % of what is believed.
+    pub regret_log: [f64; 3],
+    /// The chance that it keeps every limit.
+    pub keeps_limits: f64,
+}
+
+/// A search under way.
+#[derive(Clone, Debug)]
+pub struct Search {
+    space: Space,
+    today: usize,
+    limits: Vec<Limit>,
+    options: Options,
+    tried: Vec<Tried>,
+    rng: Rng,
+    /// Of the last fits: the cost's, then each limit's.
+    scales: Vec<Scales>,
+}
+
+impl Search {
+    /// Of `space` for the least cost within `limits`; `today` is the setting to beat.
+    pub fn new(space: Space, today: usize, limits: Vec<Limit>, options: Options) -> Self {
+        let rng = Rng::from_seed(options.seed);
+        Self { space, today, limits, options, tried: Vec::new(), rng, scales: Vec::new() }
+    }
+
+    /// Takes in what a block gave. A run without figures (it failed) is simply not given.
+    pub fn record(&mut self, tried: impl IntoIterator<Item = Tried>) {
+        let limits = self.limits.len();
+        let is_usable = |tried: &Tried| {
+            tried.cost_log.is_finite()
+                && tried.figures_log.len() == limits
+                && tried.figures_log.iter().all(|figure| figure.is_finite())
+        };
+        self.tried.extend(tried.into_iter().filter(is_usable));
+    }
+
+    /// Runs recorded so far.
+    pub fn runs(&self) -> usize {
+        self.tried.len()
+    }
+
+    /// What to do next.
+    pub fn step(&mut self) -> Step {
+        let start = self.start_size();
+        if self.tried.len() < start {
+            let mut first = self.space.spread(self.today, start - 1, &mut self.rng);
+            first.insert(0, self.today);
+            return Step::Try(first);
+        }
+        if self.tried.len() >= self.options.budget {
+            return Step::Stop(Ending::Budget);
+        }
+        let room = self.options.block.min(self.options.budget - self.tried.len()).max(1);
+        let mut rng = self.rng.clone();
+        let view = View::of(self);
+        let leader = view.leader();
+        let is_sure = view.runs_of(leader) >= 2;
+        if is_sure && view.doubt(leader, &mut rng).0 < self.options.doubt {
+            return Step::Stop(Ending::Settled);
+        }
+        let block = view.block(leader, room, &mut rng);
+        let scales = view.scales();
+        (self.rng, self.scales) = (rng, scales);
+        Step::Try(block)
+    }
+
+    /// The best setting so far; `None` before two runs.
+    pub fn leader(&self) -> Option<Leader> {
+        if self.tried.len() < 2 {
+            return None;
+        }
+        let view = View::of(self);
+        let setting = view.leader();
+        let (doubt, regret_log) = view.doubt(setting, &mut self.rng.clone());
+        Some(Leader { setting, doubt, regret_log, keeps_limits: view.keeps(setting) })
+    }
+
+    /// Enough to see each axis once, and the corners between them.
+    fn start_size(&self) -> usize {
+        let axes = self.space.axes().iter().filter(|axis| axis.levels > 1).count();
+        let allowed = self.space.allowed().take(64).count();
+        (axes + 3).min(allowed).min(self.options.budget)
+    }
+}
+
+/// What is believed at one moment.
+struct View<'a> {
+    search: &'a Search,
+    cost: Surrogate<'a>,
+    limits: Vec<(Surrogate<'a>, f64)>,
+    tried: BTreeMap<usize, usize>,
+}
+
+impl<'a> View<'a> {
+    fn of(search: &'a Search) -> Self {
+        let fit = |at: usize, value: &dyn Fn(&Tried) -> f64| {
+            let sample = |tried: &Tried| Sample {
+                setting: tried.setting,
+                block: tried.block,
+                value: value(tried),
+            };
+            let samples: Vec<Sample> = search.tried.iter().map(sample).collect();
+            Surrogate::fit(&search.space, &samples, search.scales.get(at))
+        };
+        let mut tried: BTreeMap<usize, usize> = BTreeMap::new();
+        for run in &search.tried {
+            *tried.entry(run.setting).or_default() += 1;
+        }
+        let limits = search.limits.iter().enumerate().map(|(idx, limit)| {
+            let fit = fit(idx + 1, &|tried| tried.figures_log[idx]);
+            let at = bound_log(limit, &fit, &tried, search.today);
+            (fit, at)
+        });
+        let limits = limits.collect();
+        Self { search, cost: fit(0, &|tried| tried.cost_log), limits, tried }
+    }
+
+    fn scales(&self) -> Vec<Scales> {
+        let limits = self.limits.iter().map(|(fit, _)| fit.scales().clone());
+        std::iter::once(self.cost.scales().clone()).chain(limits).collect()
+    }
+
+    fn runs_of(&self, setting: usize) -> usize {
+        self.tried.get(&setting).copied().unwrap_or(0)
+    }
+
+    /// The chance that every limit is kept.
+    fn keeps(&self, setting: usize) -> f64 {
+        let of_limit = |((fit, at), limit): (&(Surrogate<'_>, f64), &Limit)| {
+            let Belief { mean, deviation } = fit.belief(setting);
+            let above = (mean - at) / deviation.max(1e-6);
+            normal::cdf(if limit.bound == Bound::AtLeast { above } else { -above })
+        };
+        self.limits.iter().zip(&self.search.limits).map(of_limit).product()
+    }
+
+    /// Of the settings tried, the one believed cheapest of those that probably keep the limits; where
+    /// none does, the one that most likely does.
+    fn leader(&self) -> usize {
+        let cost = |setting: &usize| self.cost.belief(*setting).mean;
+        let keeps: BTreeMap<usize, f64> =
+            self.tried.keys().map(|&setting| (setting, self.keeps(setting))).collect();
+        let kept = keeps.iter().filter(|(_, keeps)| **keeps >= 0.5).map(|(setting, _)| *setting);
+        let cheapest = kept.min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let likeliest =
+            || keeps.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(setting, _)| *setting);
+        cheapest.or_else(likeliest).expect("at least one setting was tried")
+    }
+
+    /// The chance that a setting is better than `leader` by more than the smallest effect, and the
+    /// leader's regret.
+    fn doubt(&self, leader: usize, rng: &mut Rng) -> (f64, [f64; 3]) {
+        let effect = self.search.options.smallest_effect.ln_1p();
+        let base = self.cost.belief(leader).mean;
+        let mut rivals: Vec<(f64, usize)> = self
+            .candidates(leader, rng)
+            .into_iter()
+            .filter(|setting| *setting != leader)
+            .map(|setting| {
+                let Belief { mean, deviation } = self.cost.belief(setting);
+                let better = normal::cdf((base - effect - mean) / deviation.max(1e-9));
+                (better * self.keeps(setting), setting)
+            })
+            .collect();
+        rivals.sort_by(|a, b| b.0.total_cmp(&a.0));
+        rivals.truncate(RIVALS);
+        let settings: Vec<usize> =
+            std::iter::once(leader).chain(rivals.iter().map(|(_, setting)| *setting)).collect();
+        let keeps: Vec<f64> = settings.iter().map(|setting| self.keeps(*setting)).collect();
+        let (means, factor) = self.cost.joint(&settings);
+        let mut regrets: Vec<f64> = (0..DRAWS)
+            .map(|_| {
+                let normals: Vec<f64> = settings.iter().map(|_| rng.normal()).collect();
+                let drawn = |at: usize| {
+                    let shift: f64 = factor[at].iter().zip(&normals).map(|(l, z)| l * z).sum();
+                    means[at] + shift
+                };
+                let own = drawn(0);
+                let best = (1..settings.len())
+                    .filter(|at| rng.uniform() < keeps[*at])
+                    .map(drawn)
+                    .fold(own, f64::min);
+                own - best
+            })
+            .collect();
+        regrets.sort_by(f64::total_cmp);
+        let doubt = regrets.iter().filter(|regret| **regret > effect).count() as f64 / DRAWS as f64;
+        let at = |share: usize| regrets[(DRAWS - 1) * share / 100];
+        (doubt, [at(50), at(5), at(95)])
+    }
+
+    /// The settings that promise most, `room` of them, no two too much alike.
+    fn block(&self, leader: usize, room: usize, rng: &mut Rng) -> Vec<usize> {
+        let space = &self.search.space;
+        let mut promises: Vec<(f64, usize)> = self
+            .candidates(leader, rng)
+            .into_iter()
+            .map(|setting| (self.promise(setting, leader), setting))
+            .collect();
+        let mut block: Vec<usize> = Vec::with_capacity(room);
+        while block.len() < room {
+            let best = promises.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((_, chosen)) = best else { break };
+            block.push(chosen);
+            let levels = space.levels(chosen);
+            promises.retain(|(_, setting)| *setting != chosen);
+            for (promise, setting) in &mut promises {
+                // What the chosen one will tell need not be asked twice.
+                let near =
+                    space.gaps(&levels, &space.levels(*setting)).map(|gap| gap * gap).sum::<f64>();
+                *promise *= 1.0 - (-8.0 * near).exp();
+            }
+        }
+        block
+    }
+
+    fn promise(&self, setting: usize, leader: usize) -> f64 {
+        let Belief { mean, deviation } = self.cost.belief(setting);
+        let best = self.cost.belief(leader).mean;
+        let deviation = deviation.max(1e-9);
+        let z = (best - mean) / deviation;
+        let improvement = deviation * (z * normal::cdf(z) + normal::pdf(z));
+        let noise = self.cost.noise();
+        let news = 1.0 - noise / (deviation.powi(2) + noise.powi(2)).sqrt();
+        let keeps = self.keeps(setting);
+        let worth =
+            if self.keeps(leader) >= 0.5 { improvement * news * keeps } else { keeps * news };
+        if self.disrupts(setting, leader) { worth / DISRUPTION } else { worth }
+    }
+
+    fn disrupts(&self, setting: usize, leader: usize) -> bool {
+        let space = &self.search.space;
+        let (a, b) = (space.levels(setting), space.levels(leader));
+        space.axes().iter().zip(a.iter().zip(&b)).any(|(axis, (a, b))| axis.is_disruptive && a != b)
+    }
+
+    /// Every setting, or of a large space a sample, what was tried, and what is near the leader.
+    fn candidates(&self, leader: usize, rng: &mut Rng) -> BTreeSet<usize> {
+        let space = &self.search.space;
+        let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_iter().collect();
+        candidates.extend(self.tried.keys());
+        for near in space.neighbours(leader) {
+            candidates.extend(space.neighbours(near));
+            candidates.insert(near);
+        }
+        candidates
+    }
+}
+
+/// Where a limit lies on the logarithmic scale, by what is believed now.
+fn bound_log(
+    limit: &Limit,
+    fit: &Surrogate<'_>,
+    tried: &BTreeMap<usize, usize>,
+    today: usize,
+) -> f64 {
+    let reference = match limit.reference {
+        None => 0.0,
+        Some(Reference::First) => fit.belief(today).mean,
+        Some(Reference::Best) => {
+            let means = tried.keys().map(|setting| fit.belief(*setting).mean);
+            match limit.bound {
+                Bound::AtLeast => means.fold(f64::NEG_INFINITY, f64::max),
+                Bound::AtMost => means.fold(f64::INFINITY, f64::min),
+            }
+        }
+    };
+    limit.number_log + reference
+}
+
+#[cfg(test)]
+mod tests;

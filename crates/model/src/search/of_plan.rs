@@ -1,0 +1,244 @@
+//! The search of a plan: from its factors and goal to what is tried next, by the rows there are.
+//!
+//! Nothing is remembered between blocks but the rows themselves, so that a run that was cut short goes
+//! on from its results file exactly as it would have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use latput_knobs::{Tier, Value};
+use latput_stats::paired::log_ratio;
+use latput_trial::plan::{Factor, Plan};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Metric, Results, Row};
+
+use super::space::{Axis, Space};
+use super::{Ending, Leader, Limit, Options, Search, Step, Tried};
+use crate::goal::{Direction, Goal};
+
+/// Settings in one block.
+const BLOCK: usize = 4;
+/// Fewest fresh runs of the winner and of today's setting.
+const FEWEST_CONFIRMATIONS: u32 = 6;
+/// One in so many of all settings is tried where no budget is given: 15 %.
+const ONE_IN: (usize, usize) = (3, 20);
+/// The smallest effect that matters, as a ratio less 1.
+const SMALLEST_EFFECT: f64 = 0.03;
+/// When to stop: the chance that something is better by more than that.
+const DOUBT: f64 = 0.05;
+
+/// What to run next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Every workload under these settings, in one block.
+    Explore(Vec<LabelledSetting>),
+    /// Every workload under today's setting and the winner, in one block.
+    Confirm([LabelledSetting; 2]),
+    /// Nothing; why, for people.
+    Done(String),
+}
+
+/// A plan's search.
+#[derive(Clone, Debug)]
+pub struct PlanSearch {
+    space: Space,
+    settings: Vec<LabelledSetting>,
+    by_label: BTreeMap<String, usize>,
+    goal: Goal,
+    confirmations: u32,
+}
+
+impl PlanSearch {
+    /// Of every combination of the plan's levels, by its goal; the error says what it lacks.
+    pub fn new(plan: &Plan) -> Result<Self, String> {
+        let text = plan.goal.as_ref().ok_or("a search needs a goal")?;
+        let goal = Goal::parse(text).map_err(|error| error.to_string())?;
+        let axes = plan.factors.iter().map(axis).collect();
+        let space = Space::new(axes, BTreeSet::new()).map_err(|error| error.to_string())?;
+        let settings = plan.settings();
+        let by_label = (0..).zip(&settings).map(|(idx, set)| (set.label.clone(), idx)).collect();
+        let confirmations = plan.method.repetitions_min.max(FEWEST_CONFIRMATIONS);
+        Ok(Self { space, settings, by_label, goal, confirmations })
+    }
+
+    /// Today's setting: the first level of every factor.
+    pub fn today(&self) -> &LabelledSetting {
+        &self.settings[0]
+    }
+
+    /// Runs of settings (each with every workload) that exploring takes where no budget says so.
+    pub fn usual_budget(&self) -> usize {
+        let share = (self.space.size() * ONE_IN.0).div_ceil(ONE_IN.1);
+        // Enough for the spread start and two blocks.
+        share.max(self.space.axes().len() + 3 + 2 * BLOCK)
+    }
+
+    /// Fresh blocks that confirm a winner.
+    pub fn confirmations(&self) -> u32 {
+        self.confirmations
+    }
+
+    /// What comes after the blocks in `results`, all of which must be complete; exploring takes at most
+    /// `budget` runs of settings.
+    pub fn next(&self, results: &Results, budget: usize) -> Next {
+        let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
+        let confirmed_from = results.confirmed_from.filter(|from| blocks >= *from);
+        let explored = |row: &&Row| confirmed_from.is_none_or(|from| row.block < from);
+        let rows: Vec<&Row> = results.rows.iter().filter(explored).collect();
+        let mut search = self.search(results, &rows, budget);
+        if let Some(from) = confirmed_from {
+            let fresh: BTreeSet<u32> =
+                results.rows.iter().map(|row| row.block).filter(|block| *block >= from).collect();
+            let Some(leader) = search.leader() else {
+                return Next::Done("no run gave the goal's figures".to_owned());
+            };
+            if fresh.len() >= self.confirmations as usize {
+                return Next::Done(self.conclusion(&leader));
+            }
+            return Next::Confirm([self.today().clone(), self.settings[leader.setting].clone()]);
+        }
+        let attempts: BTreeSet<(u32, usize)> =
+            rows.iter().map(|row| (row.block, row.setting)).collect();
+        let step = if attempts.len() >= budget.saturating_mul(2) {
+            Step::Stop(Ending::Budget) // many runs gave no figure
+        } else {
+            search.step()
+        };
+        match step {
+            // Trials that never give a figure must not be tried for ever.
+            Step::Try(_) if search.runs() == 0 && !rows.is_empty() => {
+                Next::Done("no run gave the figures that the goal speaks of".to_owned())
+            }
+            Step::Try(settings) => Next::Explore(
+                settings.into_iter().map(|setting| self.settings[setting].clone()).collect(),
+            ),
+            Step::Stop(ending) => self.stopped(&search, ending),
+        }
+    }
+
+    fn stopped(&self, search: &Search, ending: Ending) -> Next {
+        let Some(leader) = search.leader() else {
+            return Next::Done("the budget is too small for a search".to_owned());
+        };
+        if leader.setting != 0 {
+            return Next::Confirm([self.today().clone(), self.settings[leader.setting].clone()]);
+        }
+        let why = match ending {
+            Ending::Settled => "today's setting is the best found",
+            Ending::Budget => "the budget is used up, and today's setting is the best found",
+        };
+        Next::Done(format!("{why}; {}", regret(&leader)))
+    }
+
+    fn conclusion(&self, leader: &Leader) -> String {
+        format!("searched {} settings; {}", self.space.size(), regret(leader))
+    }
+
+    fn search(&self, results: &Results, rows: &[&Row], budget: usize) -> Search {
+        let limits = self.limits(results);
+        let blocks = rows.iter().map(|row| u64::from(row.block) + 1).max().unwrap_or(0);
+        let options = Options {
+            seed: latput_units::Rng::split(results.seed, blocks).next_u64(),
+            block: BLOCK,
+            budget,
+            smallest_effect: SMALLEST_EFFECT,
+            doubt: DOUBT,
+        };
+        let bounds = limits.iter().map(|(limit, _)| *limit).collect();
+        let mut search = Search::new(self.space.clone(), 0, bounds, options);
+        let mut runs: BTreeMap<(u32, usize), BTreeMap<usize, &Row>> = BTreeMap::new();
+        for row in rows {
+            let label = results.settings.get(row.setting).map(|set| set.label.as_str());
+            if let Some(setting) = label.and_then(|label| self.by_label.get(label)) {
+                runs.entry((row.block, *setting)).or_default().insert(row.workload, row);
+            }
+        }
+        search.record(runs.into_iter().filter_map(|((block, setting), of_workload)| {
+            let figure = |(workload, metric): &(usize, Metric)| {
+                let traffic = &results.workloads.get(*workload)?.traffic;
+                let value = metric.value(traffic, &of_workload.get(workload)?.observation)?;
+                log_ratio(1.0, value)
+            };
+            let figures: Option<Vec<f64>> = limits.iter().map(|(_, cell)| figure(cell)).collect();
+            Some(Tried {
+                setting,
+                block,
+                cost_log: self.cost(results, &figure)?,
+                figures_log: figures?,
+            })
+        }));
+        search
+    }
+
+    /// The objective on a logarithmic scale, less is better: figures multiply, workloads average.
+    fn cost(
+        &self,
+        results: &Results,
+        figure: &impl Fn(&(usize, Metric)) -> Option<f64>,
+    ) -> Option<f64> {
+        let mut sum = 0.0;
+        for wanted in &self.goal.objective {
+            // Of all workloads that could have the figure, those that do.
+            let logs: Vec<f64> = wanted.of(&results.workloads).iter().filter_map(figure).collect();
+            if logs.is_empty() {
+                return None;
+            }
+            sum += logs.iter().sum::<f64>() / logs.len() as f64;
+        }
+        Some(if self.goal.direction == Direction::Minimize { sum } else { -sum })
+    }
+
+    /// The goal's conditions, one for each workload that has the figure.
+    fn limits(&self, results: &Results) -> Vec<(Limit, (usize, Metric))> {
+        let has = |(workload, metric): &(usize, Metric)| {
+            let of_workload = results.rows.iter().filter(|row| row.workload == *workload);
+            let traffic = results.workloads.get(*workload).map(|workload| workload.traffic);
+            let mut values =
+                of_workload.filter_map(|row| metric.value(&traffic?, &row.observation));
+            values.any(|value| value > 0.0)
+        };
+        let mut limits = Vec::new();
+        for condition in &self.goal.conditions {
+            for cell in condition.figure.of(&results.workloads).into_iter().filter(has) {
+                let limit = Limit {
+                    bound: condition.bound,
+                    number_log: condition.number.max(f64::MIN_POSITIVE).ln(),
+                    reference: condition.reference,
+                };
+                limits.push((limit, cell));
+            }
+        }
+        limits
+    }
+}
+
+/// A factor's levels are in order where they are numbers that rise or fall.
+fn axis(factor: &Factor) -> Axis {
+    let numbers: Option<Vec<u64>> =
+        factor.levels.iter().map(|level| level.first().and_then(number)).collect();
+    let is_ordered =
+        numbers.is_some_and(|numbers| numbers.is_sorted() || numbers.iter().rev().is_sorted());
+    let is_disruptive = factor.targets.iter().any(|target| target.knob.spec().tier > Tier::Brief);
+    Axis { levels: factor.levels.len(), is_ordered, is_disruptive }
+}
+
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Count(count) => Some(*count),
+        Value::Time(time) => Some(time.as_ns()),
+        Value::Switch(on) => Some(u64::from(*on)),
+        _ => None,
+    }
+}
+
+/// What is still unknown, in words.
+fn regret(leader: &Leader) -> String {
+    let percent = |log: f64| 100.0 * log.exp_m1();
+    let [_, low, high] = leader.regret_log;
+    format!(
+        "a setting better by more than {:.0} % exists with a chance of {:.0} %; the winner's regret is {:.1} to {:.1} % (90 %)",
+        100.0 * SMALLEST_EFFECT,
+        100.0 * leader.doubt,
+        percent(low),
+        percent(high)
+    )
+}

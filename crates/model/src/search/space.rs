@@ -1,0 +1,228 @@
+//! The settings that a search chooses from: every combination of the levels of a few axes.
+
+use std::collections::BTreeSet;
+
+use latput_units::Rng;
+
+/// One factor of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// How many values it can take.
+    pub levels: usize,
+    /// Whether neighbouring levels are alike (a time, a count) or each is a thing of its own (a queue
+    /// discipline).
+    pub is_ordered: bool,
+    /// Whether a change of it disturbs traffic (MTU, rings, channels), so that it should change seldom.
+    pub is_disruptive: bool,
+}
+
+/// All combinations, less those that were refused. A setting is known by its index: the last axis
+/// varies fastest, as in a plan's cross product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    axes: Vec<Axis>,
+    size: usize,
+    refused: BTreeSet<usize>,
+}
+
+/// More combinations than this are refused: choosing among them would take longer than a trial.
+pub const LARGEST_SPACE: usize = 1_000_000;
+
+/// Why there is nothing to search.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceError {
+    /// More than [`LARGEST_SPACE`] combinations.
+    #[error("the factors have more than {LARGEST_SPACE} combinations: give them fewer values")]
+    TooLarge,
+    /// Fewer than two settings are left.
+    #[error("{refused} of {size} settings are refused, which leaves nothing to choose from")]
+    Empty {
+        /// Combinations in all.
+        size: usize,
+        /// Of those refused.
+        refused: usize,
+    },
+}
+
+impl Space {
+    /// The combinations of `axes` without those whose index is in `refused`.
+    pub fn new(axes: Vec<Axis>, refused: BTreeSet<usize>) -> Result<Self, SpaceError> {
+        let product = axes.iter().try_fold(1_usize, |size, axis| size.checked_mul(axis.levels));
+        let size = product.filter(|size| *size <= LARGEST_SPACE).ok_or(SpaceError::TooLarge)?;
+        let refused: BTreeSet<usize> = refused.into_iter().filter(|index| *index < size).collect();
+        if size - refused.len() < 2 {
+            return Err(SpaceError::Empty { size, refused: refused.len() });
+        }
+        Ok(Self { axes, size, refused })
+    }
+
+    /// The axes, in the plan's order.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// Combinations, the refused ones too.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether a setting may be tried.
+    pub fn allows(&self, index: usize) -> bool {
+        index < self.size && !self.refused.contains(&index)
+    }
+
+    /// The settings that may be tried, in order.
+    pub fn allowed(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.size).filter(|index| self.allows(*index))
+    }
+
+    /// The level of each axis.
+    pub fn levels(&self, index: usize) -> Vec<usize> {
+        let mut rest = index;
+        let mut levels = vec![0; self.axes.len()];
+        for (level, axis) in levels.iter_mut().zip(&self.axes).rev() {
+            *level = rest % axis.levels;
+            rest /= axis.levels;
+        }
+        levels
+    }
+
+    /// The setting with these levels.
+    pub fn index(&self, levels: &[usize]) -> usize {
+        self.axes.iter().zip(levels).fold(0, |index, (axis, level)| index * axis.levels + level)
+    }
+
+    /// How far two settings are apart on each axis: 0 where they agree, 1 from one end of an ordered
+    /// axis to the other and between any two levels of an unordered one.
+    pub fn gaps(&self, a: &[usize], b: &[usize]) -> impl Iterator<Item = f64> {
+        self.axes.iter().zip(a.iter().zip(b)).map(|(axis, (a, b))| match a.abs_diff(*b) {
+            0 => 0.0,
+            _ if !axis.is_ordered => 1.0,
+            steps => steps as f64 / (axis.levels - 1) as f64,
+        })
+    }
+
+    /// The settings that differ from `index` by one step of one axis (any other level of an unordered
+    /// one) and may be tried.
+    pub fn neighbours(&self, index: usize) -> Vec<usize> {
+        let levels = self.levels(index);
+        let mut found = Vec::new();
+        for (at, axis) in self.axes.iter().enumerate() {
+            for level in 0..axis.levels {
+                let is_near = if axis.is_ordered {
+                    level.abs_diff(levels[at]) == 1
+                } else {
+                    level != levels[at]
+                };
+                if is_near {
+                    let mut near = levels.clone();
+                    near[at] = level;
+                    found.push(self.index(&near));
+                }
+            }
+        }
+        found.retain(|index| self.allows(*index));
+        found
+    }
+
+    /// `count` settings beside `first` that leave no corner of the space far from all of them: each is,
+    /// of a few hundred drawn, the one farthest from those already chosen.
+    pub fn spread(&self, first: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
+        const DRAWN: usize = 300;
+        let mut chosen = vec![self.levels(first)];
+        let pool: Vec<usize> = self.sample(DRAWN, rng);
+        for _ in 0..count {
+            let distance = |levels: &[usize]| {
+                let to =
+                    |other: &Vec<usize>| self.gaps(levels, other).map(|gap| gap * gap).sum::<f64>();
+                chosen.iter().map(to).fold(f64::INFINITY, f64::min)
+            };
+            let farthest = pool
+                .iter()
+                .map(|index| self.levels(*index))
+                .map(|levels| (distance(&levels), levels))
+                .filter(|(distance, _)| *distance > 0.0)
+                .max_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((_, levels)) = farthest else { break };
+            chosen.push(levels);
+        }
+        chosen[1..].iter().map(|levels| self.index(levels)).collect()
+    }
+
+    /// Up to `count` different settings that may be tried, drawn at random; all of them if there are
+    /// no more.
+    pub fn sample(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
+        let left = self.size - self.refused.len();
+        if left <= count {
+            return self.allowed().collect();
+        }
+        let mut drawn = BTreeSet::new();
+        while drawn.len() < count {
+            let index = rng.below(self.size);
+            if self.allows(index) {
+                drawn.insert(index);
+            }
+        }
+        drawn.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_count_like_a_cross_product() {
+        let space = space(&[2, 3, 4]);
+        assert_eq!(space.size(), 24);
+        assert_eq!(space.levels(0), [0, 0, 0]);
+        assert_eq!(space.levels(5), [0, 1, 1]);
+        for index in 0..24 {
+            assert_eq!(space.index(&space.levels(index)), index);
+        }
+    }
+
+    #[test]
+    fn neighbours_are_one_step_away_and_allowed() {
+        assert_eq!(space(&[3, 3]).neighbours(4), [1, 7, 3, 5]);
+        assert_eq!(space(&[3, 3]).neighbours(0), [3, 1]);
+        let unordered = Axis { levels: 3, is_ordered: false, is_disruptive: false };
+        let space = Space::new(vec![unordered], BTreeSet::from([1])).unwrap();
+        assert_eq!(space.neighbours(0), [2]);
+    }
+
+    #[test]
+    fn a_spread_start_reaches_the_corners() {
+        let space = space(&[5, 5]);
+        let mut chosen = space.spread(0, 3, &mut Rng::from_seed(1));
+        chosen.sort_unstable();
+        assert_eq!(chosen, [4, 20, 24]);
+        // No setting twice, however many are asked for.
+        let all: BTreeSet<usize> =
+            space.spread(0, 100, &mut Rng::from_seed(1)).into_iter().collect();
+        assert_eq!(all.len(), 24);
+    }
+
+    #[test]
+    fn a_space_without_a_choice_is_refused() {
+        let refused: BTreeSet<usize> = (1..9).collect();
+        let error = Space::new(axes(&[3, 3]), refused).unwrap_err();
+        assert_eq!(error, SpaceError::Empty { size: 9, refused: 8 });
+        assert_eq!(
+            Space::new(axes(&[usize::MAX, 2]), BTreeSet::new()).unwrap_err(),
+            SpaceError::TooLarge
+        );
+        assert!(Space::new(axes(&[2, 0]), BTreeSet::new()).is_err());
+    }
+
+    fn axes(levels: &[usize]) -> Vec<Axis> {
+        levels
+            .iter()
+            .map(|&levels| Axis { levels, is_ordered: true, is_disruptive: false })
+            .collect()
+    }
+
+    fn space(levels: &[usize]) -> Space {
+        Space::new(axes(levels), BTreeSet::new()).unwrap()
+    }
+}

@@ -1,0 +1,165 @@
+//! The search on synthetic systems whose optimum is known, with noise as observed on hosts.
+
+use super::space::Axis;
+use super::*;
+
+/// A system: the logarithm of its cost, and of the one figure that is bounded.
+struct System {
+    space: Space,
+    cost: fn(&[f64]) -> f64,
+    figure: fn(&[f64]) -> f64,
+}
+
+#[test]
+fn a_valley_in_three_knobs_is_found_in_a_seventh_of_the_grid() {
+    let system = System { space: grid(&[8, 6, 5]), cost: bowl, figure: |_| 0.0 };
+    // 240 settings; all of them, once each, is 240 runs.
+    check(&system, &[], 36);
+}
+
+#[test]
+fn a_narrow_valley_at_an_edge_is_found() {
+    let system = System { space: grid(&[12, 10]), cost: edge, figure: |_| 0.0 };
+    check(&system, &[], 32);
+}
+
+#[test]
+fn a_limit_that_rules_out_the_cheapest_is_kept() {
+    // Cost falls along the first axis, and so does the rate that must keep 95 % of the best.
+    let system = System {
+        space: grid(&[10, 6]),
+        cost: |x| -x[0] + 0.3 * (x[1] - 0.4).powi(2),
+        figure: |x| -0.3 * x[0].powi(2),
+    };
+    let limit = Limit {
+        bound: Bound::AtLeast,
+        number_log: 0.95_f64.ln(),
+        reference: Some(Reference::Best),
+    };
+    check(&system, &[limit], 30);
+}
+
+#[test]
+fn where_nothing_matters_it_stops_early() {
+    let system = System { space: grid(&[8, 6, 5]), cost: |_| 1.0, figure: |_| 0.0 };
+    let mut runs: Vec<usize> = (0..15).map(|seed| run(&system, &[], seed, 240).1).collect();
+    runs.sort_unstable();
+    assert!(runs[7] <= 60, "{runs:?}");
+}
+
+#[test]
+fn a_budget_is_kept_and_the_leader_told() {
+    let system = System { space: grid(&[8, 6, 5]), cost: bowl, figure: |_| 0.0 };
+    let (leader, runs) = run(&system, &[], 1, 10);
+    assert!(runs <= 10, "{runs}");
+    assert!(leader.doubt > 0.0 && leader.regret_log[1] <= leader.regret_log[2], "{leader:?}");
+}
+
+#[test]
+fn runs_without_figures_are_left_out() {
+    let mut search = Search::new(grid(&[4, 4]), 0, Vec::new(), options(1, 50));
+    assert_eq!(search.leader(), None);
+    let Step::Try(first) = search.step() else { panic!() };
+    search.record(first.iter().map(|&setting| Tried {
+        setting,
+        block: 0,
+        cost_log: f64::NAN,
+        figures_log: Vec::new(),
+    }));
+    assert_eq!(search.runs(), 0);
+    assert!(matches!(search.step(), Step::Try(_)));
+}
+
+fn bowl(x: &[f64]) -> f64 {
+    0.8 * (x[0] - 0.6).powi(2)
+        + 0.5 * (x[1] - 0.3).powi(2)
+        + 0.3 * (x[0] - 0.6) * (x[2] - 0.5)
+        + 0.4 * (x[2] - 0.5).powi(2)
+}
+
+/// Like a delay that costs nothing up to a point and much from there on.
+fn edge(x: &[f64]) -> f64 {
+    -0.5 * x[0] + 4.0 * (x[0] - 0.8).max(0.0) + 0.2 * x[1]
+}
+
+fn grid(levels: &[usize]) -> Space {
+    let axis = |&levels: &usize| Axis { levels, is_ordered: true, is_disruptive: false };
+    Space::new(levels.iter().map(axis).collect(), BTreeSet::new()).unwrap()
+}
+
+fn options(seed: u64, budget: usize) -> Options {
+    Options { seed, block: 4, budget, smallest_effect: 0.03, doubt: 0.05 }
+}
+
+fn at(space: &Space, setting: usize) -> Vec<f64> {
+    let scale = |(level, axis): (usize, &Axis)| level as f64 / (axis.levels - 1) as f64;
+    space.levels(setting).into_iter().zip(space.axes()).map(scale).collect()
+}
+
+/// A run of 2 % noise; one in fifteen is 1.1 to 5 times as costly.
+fn noisy(value: f64, rng: &mut Rng) -> f64 {
+    let odd =
+        if rng.uniform() < 1.0 / 15.0 { (1.1 + 3.9 * rng.uniform().powi(3)).ln() } else { 0.0 };
+    value + 0.02 * rng.normal() + odd
+}
+
+fn run(system: &System, limits: &[Limit], seed: u64, budget: usize) -> (Leader, usize) {
+    let mut search = Search::new(system.space.clone(), 0, limits.to_vec(), options(seed, budget));
+    let mut rng = Rng::split(seed, 1);
+    let mut block = 0;
+    while let Step::Try(settings) = search.step() {
+        let drift = 0.03 * rng.normal();
+        let tried: Vec<Tried> = settings
+            .into_iter()
+            .map(|setting| {
+                let x = at(&system.space, setting);
+                Tried {
+                    setting,
+                    block,
+                    cost_log: noisy((system.cost)(&x), &mut rng) + drift,
+                    figures_log: limits
+                        .iter()
+                        .map(|_| (system.figure)(&x) + 0.01 * rng.normal())
+                        .collect(),
+                }
+            })
+            .collect();
+        search.record(tried);
+        block += 1;
+    }
+    (search.leader().unwrap(), search.runs())
+}
+
+/// Over seeds, the median of runs until it settles is at most `most`, and the leader's true cost is
+/// within 3 % of the best that keeps the limits in most of them.
+#[track_caller]
+fn check(system: &System, limits: &[Limit], most: usize) {
+    const SEEDS: u64 = 15;
+    let best_figure = system
+        .space
+        .allowed()
+        .map(|s| (system.figure)(&at(&system.space, s)))
+        .fold(f64::NEG_INFINITY, f64::max);
+    let slack = 0.01;
+    let keeps = |setting| {
+        limits.iter().all(|limit| {
+            (system.figure)(&at(&system.space, setting)) >= best_figure + limit.number_log - slack
+        })
+    };
+    let true_cost = |setting| (system.cost)(&at(&system.space, setting));
+    let strict = |setting: &usize| {
+        limits.iter().all(|limit| {
+            (system.figure)(&at(&system.space, *setting)) >= best_figure + limit.number_log
+        })
+    };
+    let best = system.space.allowed().filter(strict).map(true_cost).fold(f64::INFINITY, f64::min);
+    let mut counts = Vec::new();
+    let mut near = 0;
+    for seed in 0..SEEDS {
+        let (leader, runs) = run(system, limits, seed, most);
+        counts.push(runs);
+        near += u64::from(keeps(leader.setting) && true_cost(leader.setting) <= best + 0.03);
+    }
+    counts.sort_unstable();
+    assert!(near * 5 >= SEEDS * 4, "{near} of {SEEDS} near the optimum, runs {counts:?}");
+}

@@ -1,0 +1,137 @@
+//! Differences between two groups of runs that have nothing in common, as a ratio.
+//!
+//! The same logarithms and the same means as in [`crate::paired`], but each group scatters by itself,
+//! and not equally: Welch's t, and for tails the same of trimmed means (Yuen, "The two-sample trimmed t
+//! for unequal population variances", Biometrika 61, 1974).
+
+use crate::estimate::{Estimate, Method};
+use crate::mean::{are_usable, critical_t, two_sided_p};
+use crate::paired::{Average, Center};
+
+/// The ratio `other / base` of two groups of figures: of their geometric means, or of trimmed ones,
+/// with its interval; `None` where a figure is not above zero, or a group is empty. A group of one has
+/// no scatter to know: then there is no interval.
+pub fn ratio(base: &[f64], other: &[f64], average: Average, confidence: f64) -> Option<Estimate> {
+    let (base, other) = (logs(base)?, logs(other)?);
+    if !are_usable(&base, confidence) || !are_usable(&other, confidence) {
+        return None;
+    }
+    let runs = base.len() + other.len();
+    let Some(gap) = Gap::of(&base, &other, average) else {
+        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
+        let value = (mean(&other) - mean(&base)).exp();
+        return Some(Estimate { runs, ..Estimate::single(value) });
+    };
+    let half_width = critical_t(confidence, gap.degrees_of_freedom) * gap.error;
+    Some(Estimate {
+        value: gap.log.exp(),
+        low: (gap.log - half_width).exp(),
+        high: (gap.log + half_width).exp(),
+        confidence,
+        method: Method::WelchLogRatio,
+        runs,
+    })
+}
+
+/// How likely groups at least this far apart are where there is no difference (two-sided); `None` where
+/// a group has fewer than two figures, or one that is not above zero.
+pub fn p_value(base: &[f64], other: &[f64], average: Average) -> Option<f64> {
+    let Gap { log, error, degrees_of_freedom } = Gap::of(&logs(base)?, &logs(other)?, average)?;
+    if log == 0.0 {
+        return Some(1.0);
+    }
+    // No scatter at all, as only a simulator gives it, is proof.
+    Some(if error == 0.0 { 0.0 } else { two_sided_p(log / error, degrees_of_freedom) })
+}
+
+fn logs(values: &[f64]) -> Option<Vec<f64>> {
+    values.iter().map(|&value| crate::paired::log_ratio(1.0, value)).collect()
+}
+
+/// How far two groups' centers are apart.
+struct Gap {
+    log: f64,
+    error: f64,
+    degrees_of_freedom: usize,
+}
+
+impl Gap {
+    fn of(base: &[f64], other: &[f64], average: Average) -> Option<Self> {
+        if base.len() < 2 || other.len() < 2 {
+            return None;
+        }
+        let (base, other) = (Center::of(base, average), Center::of(other, average));
+        let square = |center: &Center| center.error * center.error;
+        let together = square(&base) + square(&other);
+        // Welch and Satterthwaite: between the smaller group's freedom and the sum of both. Rounded
+        // down, which widens the interval.
+        let share = |center: &Center| square(center).powi(2) / center.degrees_of_freedom as f64;
+        let freedom = together * together / (share(&base) + share(&other));
+        let most = base.degrees_of_freedom + other.degrees_of_freedom;
+        let least = base.degrees_of_freedom.min(other.degrees_of_freedom);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 1 and the number of runs"
+        )]
+        let degrees_of_freedom =
+            if freedom.is_finite() { (freedom as usize).clamp(least, most) } else { most };
+        Some(Self { log: other.log - base.log, error: together.sqrt(), degrees_of_freedom })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::testing::{assert_coverage, normal};
+
+    #[test]
+    fn the_ratio_is_that_of_the_geometric_means() {
+        let estimate = ratio(&[10.0, 10.0, 10.0], &[20.0, 5.0], Average::Plain, 0.95).unwrap();
+        assert!((estimate.value - 1.0).abs() < 1e-12, "{estimate:?}");
+        assert_eq!((estimate.method, estimate.runs), (Method::WelchLogRatio, 5));
+        // Only the second group scatters: sd of {ln 2, -ln 2} is ln 2 * sqrt(2), its error ln 2, and
+        // t(0.975, 1) = 12.706.
+        assert!((estimate.high.ln() - 12.706_205 * 2_f64.ln()).abs() < 1e-4, "{estimate:?}");
+    }
+
+    #[test]
+    fn what_has_no_ratio_or_no_scatter_is_said_so() {
+        assert_eq!(ratio(&[0.0, 1.0], &[1.0, 2.0], Average::Plain, 0.95), None);
+        assert_eq!(ratio(&[], &[1.0], Average::Plain, 0.95), None);
+        assert_eq!(p_value(&[1.0], &[2.0, 3.0], Average::Plain), None);
+        let single = ratio(&[2.0], &[3.0, 3.0], Average::Plain, 0.95).unwrap();
+        assert_eq!((single.method, single.runs), (Method::Single, 3));
+        assert!((single.value - 1.5).abs() < 1e-12);
+        assert_eq!(p_value(&[1.0, 1.0], &[2.0, 2.0], Average::Trimmed), Some(0.0));
+        assert_eq!(p_value(&[1.0, 1.0], &[1.0, 1.0], Average::Trimmed), Some(1.0));
+    }
+
+    #[test]
+    fn the_p_value_and_the_interval_agree() {
+        let mut rng = Rng::from_seed(8);
+        for average in [Average::Plain, Average::Trimmed].into_iter().cycle().take(600) {
+            let mut group = |shift: f64, runs: usize| -> Vec<f64> {
+                (0..runs).map(|_| (shift + 0.1 * normal(&mut rng)).exp()).collect()
+            };
+            let (base, other) = (group(0.0, 5), group(0.1, 8));
+            let excludes = ratio(&base, &other, average, 0.95).unwrap().excludes(1.0);
+            assert_eq!(p_value(&base, &other, average).unwrap() < 0.05, excludes);
+        }
+    }
+
+    #[test]
+    fn a_95_percent_interval_of_groups_that_scatter_unequally_holds_the_ratio() {
+        for average in [Average::Plain, Average::Trimmed] {
+            assert_coverage(0.95, 1.3, |rng| {
+                let mut group = |scale: f64, scatter: f64, runs: usize| -> Vec<f64> {
+                    (0..runs).map(|_| scale * (scatter * normal(rng)).exp()).collect()
+                };
+                let (base, other) = (group(1.0, 0.02, 10), group(1.3, 0.08, 8));
+                ratio(&base, &other, average, 0.95)
+            });
+        }
+    }
+}
