@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod calibrate;
+pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod report;
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Report(report::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
+    Import(import::Args),
     Lab(lab::Args),
     Sim(sim::Args),
     Vm(vm::Args),
@@ -50,6 +52,7 @@ impl Command {
             Self::Report(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
+            Self::Import(args) => args.run(context),
             Self::Lab(args) => args.run(context),
             Self::Sim(args) => args.run(context),
             Self::Vm(args) => args.run(context),

@@ -227,7 +227,7 @@ impl Joined<'_> {
                 drift.join("; ")
             },
         });
-        Ok(Observation { traffic, probe, hosts, checks })
+        Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
     }
 
     /// Each generator's flow with the far end's part of it, and what was checked of each.

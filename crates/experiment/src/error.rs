@@ -87,6 +87,9 @@ pub enum Error {
         /// What is wrong.
         problem: String,
     },
+    /// A stock program at the far end could not be measured against.
+    #[error(transparent)]
+    Peer(latput_peers::Error),
     /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,
@@ -115,6 +118,10 @@ impl Error {
             | Self::Search { .. }
             | Self::TestbedFile { .. }
             | Self::Simulator { .. } => ErrorKind::Usage,
+            Self::Peer(error) => match error.kind() {
+                latput_peers::ErrorKind::Usage => ErrorKind::Usage,
+                _ => ErrorKind::Failed,
+            },
             Self::Lab { permission: true, .. } => ErrorKind::Permission,
             Self::Host { kind, .. } => match kind {
                 FailureKind::Failed => ErrorKind::Failed,
@@ -123,6 +130,15 @@ impl Error {
                 FailureKind::Stranded => ErrorKind::Stranded,
             },
             _ => ErrorKind::Failed,
+        }
+    }
+}
+
+impl From<latput_peers::Error> for Error {
+    fn from(error: latput_peers::Error) -> Self {
+        match error {
+            latput_peers::Error::Stopped => Self::Interrupted,
+            other => Self::Peer(other),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod protocol;
 pub mod runner;
 mod share;
 pub mod simulator;
+mod stock;
 pub mod testbed;
 mod vm;
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use latput_linux::lab::{self, Lab, LabOptions};
 use latput_linux::process::{self, Capability};
 use latput_load::Stop;
+use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
 use latput_units::{CpuSet, Nanos};
@@ -22,6 +23,7 @@ use crate::error::Error;
 use crate::host::{chain, state_dir};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
+use crate::stock::{self, Stock};
 use crate::vm::Emulated;
 
 /// Inside the state folder: where the agents of a lab keep their checkpoints.
@@ -49,6 +51,8 @@ pub enum Kind {
     Simulator(Simulator),
     /// Agents in a guest, which lives as long as its trials do.
     Guest(GuestSpec),
+    /// This host, and a stock program at the far end.
+    Stock(Peer),
 }
 
 /// One host of a testbed.
@@ -91,6 +95,7 @@ impl Testbed {
                 Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
+            Kind::Stock(peer) => Ok(Box::new(Stock::start(peer, plan)?)),
         }
     }
 
@@ -109,6 +114,13 @@ impl Testbed {
     /// A QEMU guest with two network cards; it is made when the trials begin.
     pub fn vm(spec: GuestSpec) -> Self {
         Self { name: format!("vm:{spec}"), kind: Kind::Guest(spec), notes: Vec::new(), _lab: None }
+    }
+
+    /// A stock program at the far end, as `latput_peers::Peer::parse` read it; refuses a plan that it
+    /// cannot run.
+    pub fn stock(peer: Peer, plan: &Plan) -> Result<Self, Error> {
+        stock::check(&peer, plan)?;
+        Ok(Self { name: peer.to_string(), kind: Kind::Stock(peer), notes: Vec::new(), _lab: None })
     }
 
     /// The lab: two namespaces and a veth pair that exist only while this value does.

@@ -4,6 +4,8 @@
 
 pub mod qdisc;
 
+mod toward;
+
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -50,6 +52,8 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IFF_UP: u32 = 1;
 const ADDR_GEN_MODE_NONE: u8 = 1;
+
+pub use toward::Toward;
 
 /// An Ethernet address.
 pub type MacAddress = [u8; 6];

@@ -10,6 +10,9 @@ use crate::error::Error;
 /// much later, is still full of traffic.
 pub const COOL_DOWN: Nanos = Nanos::from_ms(100);
 
+/// When traffic that hangs in a blocked call is ended after its time.
+pub(crate) const OVERTIME: Nanos = Nanos::from_ms(20);
+
 /// Longest window or warm-up: a day.
 const LONGEST: Nanos = Nanos::from_s(86_400);
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use latput_trial::{Traffic, Workload};
-use latput_units::{CpuSet, Nanos};
+use latput_units::CpuSet;
 
-use crate::clock::{COOL_DOWN, Window};
+use crate::clock::{COOL_DOWN, OVERTIME, Window};
 use crate::crr;
 use crate::datagrams;
 use crate::descriptors;
@@ -32,9 +32,6 @@ use crate::stream;
 use crate::supervise::{Link, Run, supervise};
 use crate::udp;
 use crate::udp_rr;
-
-/// When traffic that hangs in a blocked call is ended after its time.
-const OVERTIME: Nanos = Nanos::from_ms(20);
 
 /// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod datagrams;
 mod descriptors;
 mod dial;
 mod door;
+mod driven;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -39,6 +40,7 @@ mod udp_rr;
 mod wait;
 
 pub use clock::{COOL_DOWN, Window, now};
+pub use driven::{Driven, Exchange};
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;
 pub use key::Key;
@@ -49,3 +51,4 @@ pub use probe::Prober;
 pub use progress::Progress;
 pub use reflector::Reflector;
 pub use stop::Stop;
+pub use supervise::bind_to as bind_thread;

@@ -226,6 +226,12 @@ pub(crate) fn cpus(host: CpuSet, binding: Option<&CpuSet>) -> Result<CpuSet, Err
     }
 }
 
+/// The size of a message on TCP, refused where none can be so large.
+pub(crate) fn message(bytes: Bytes) -> Result<usize, Error> {
+    within(bytes.get(), 1..=LARGEST_MESSAGE, ("the size of a message", "1B to 16MiB"))?;
+    Ok(size(bytes))
+}
+
 /// A size that [`check`] let through.
 pub(crate) fn size(bytes: Bytes) -> usize {
     usize::try_from(bytes.get()).expect("sizes are checked to be at most 16 MiB")

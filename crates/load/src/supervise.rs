@@ -248,7 +248,7 @@ fn start(run: &Run<'_>, cpus: &CpuSet) -> Result<(), Error> {
 }
 
 /// Holds the calling thread to `cpus`; an empty set leaves it where it is.
-pub(crate) fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
+pub fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
     use rustix::thread::{CpuSet as Mask, sched_setaffinity};
     if cpus.is_empty() {
         return Ok(());

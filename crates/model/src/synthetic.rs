@@ -110,7 +110,7 @@ fn observation(workload: &Workload, figures: Figures) -> Observation {
             cpus: vec![CpuObservation { cpu: CpuId(0), time }],
             ..HostObservation::default()
         }],
-        checks: Vec::new(),
+        ..Observation::default()
     }
 }
 

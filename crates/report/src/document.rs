@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use latput_model::{Cell, Summary};
 use latput_stats as stats;
-use latput_trial::observation::{HostObservation, Observation};
+use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::{LabelledSetting, Row};
 use latput_trial::{Metric, Results, Traffic, metric};
 use schemars::JsonSchema;
@@ -137,6 +137,26 @@ pub struct Run {
     pub checks_passed: Vec<String>,
     /// The checks that did not, with their figures.
     pub checks_failed: Vec<RunCheck>,
+    /// Names of those of `metrics` that another program gave as they stand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics_given: Vec<String>,
+    /// What other programs said of the CPU time of their end, each by its own method.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<RunProgram>,
+}
+
+/// What a program that is not latput said of the CPU time of its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunProgram {
+    /// `sut` or `generator`.
+    pub role: String,
+    /// `iperf3`, `netserver`.
+    pub program: String,
+    /// What it counts, in words.
+    pub method: String,
+    /// Busy share: of one CPU for a process, of all CPUs for a host.
+    pub busy_ratio: f64,
 }
 
 /// One host in one run.
@@ -495,7 +515,23 @@ fn run(results: &Results, row: &Row) -> Run {
             .iter()
             .map(|check| RunCheck { name: check.name.clone(), detail: check.detail.clone() })
             .collect(),
+        metrics_given: row
+            .observation
+            .given
+            .keys()
+            .map(|metric| metric.name().to_owned())
+            .collect(),
+        programs: row.observation.programs.iter().filter_map(run_program).collect(),
     }
+}
+
+fn run_program(told: &ProgramCpu) -> Option<RunProgram> {
+    told.busy_ratio.is_finite().then(|| RunProgram {
+        role: told.role.name().to_owned(),
+        program: told.program.clone(),
+        method: told.method.describe().to_owned(),
+        busy_ratio: told.busy_ratio,
+    })
 }
 
 fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, Estimate> {

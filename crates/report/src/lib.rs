@@ -18,6 +18,6 @@ mod view;
 
 pub use comparison::ComparisonDocument;
 pub use document::Document;
-pub use export::{csv, json, markdown};
+pub use export::{csv, flent, json, markdown};
 pub use html::html;
 pub use table::{Screen, terminal};

@@ -1,12 +1,13 @@
 //! One setting under one workload, as `latput measure` shows it: every figure on its own line, with
 //! its interval and how sure that is.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 use latput_model::Cell;
 use latput_stats::{Estimate, order};
-use latput_trial::observation::{CpuTime, HostObservation, Role, TrafficObservation};
+use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role, TrafficObservation};
 use latput_trial::results::HostFacts;
 use latput_trial::{Direction, Metric, Observation, Traffic, metric};
 use latput_units::Nanos;
@@ -41,6 +42,7 @@ pub(crate) fn figures(
         for host in view.results.hosts.iter().filter(|host| host.role == role) {
             text += &host_lines(view, (setting, workload), host);
         }
+        text += &program_lines(view, role);
     }
     text + &not_narrow_enough(view, cell)
 }
@@ -172,6 +174,31 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
             sum(|host| host.interface.tx_packets),
             sum(|host| host.interface.rx_dropped),
             sum(|host| host.interface.tx_dropped),
+        );
+    }
+    text
+}
+
+/// What other programs said of the CPU time of their end, with what they count.
+fn program_lines(view: &View<'_>, role: Role) -> String {
+    let mut shares: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
+    let rows = view.results.rows.iter();
+    for told in rows.flat_map(|row| &row.observation.programs).filter(|told| told.role == role) {
+        let base = match told.method {
+            CpuMethod::Process => "one CPU",
+            CpuMethod::Host => "all CPUs",
+        };
+        let key = (told.program.as_str(), base, told.method.describe());
+        shares.entry(key).or_default().push(told.busy_ratio);
+    }
+    let mut text = String::new();
+    for ((program, base, method), shares) in shares {
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        let (program, share) = (format::printable(program), format::rough_percent(mean));
+        let _ = writeln!(
+            text,
+            "CPU of the {} as {program} tells: {share} of {base}; {method}",
+            role.name()
         );
     }
     text

@@ -131,7 +131,7 @@ fn figures(loads: &[Load], gbps: u64, policy: &Policy) -> Figures {
             out.loads.iter().map(|l| out.per_second(l.received_bytes.max(l.received))).sum();
         let _ = load;
         sum.rate += rate / seeds as f64;
-        sum.p99 += first.latency.quantile(0.99).map_or(0.0, |t| t.as_us_f64()) / seeds as f64;
+        sum.p99 += first.latency.quantile(0.99).map_or(0.0, Nanos::as_us_f64) / seeds as f64;
         let cpu = out.hosts[1].cpu();
         sum.cpu += 100.0 * cpu.busy().as_secs_f64() / out.window.as_secs_f64() / seeds as f64;
         sum.interrupts += out.per_second(out.hosts[1].nic().interrupts) / seeds as f64;

@@ -151,6 +151,7 @@ impl Outcome {
             probe,
             hosts: (0..self.hosts.len()).map(|host| self.host(scenario, host)).collect(),
             checks: self.checks(),
+            ..Observation::default()
         }
     }
 

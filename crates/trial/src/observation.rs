@@ -2,11 +2,14 @@
 //!
 //! Absent is not zero: what a workload does not have, or a host cannot tell, is `None`.
 
+use std::collections::BTreeMap;
+
 use latput_knobs::State;
 use latput_stats::Histogram;
 use latput_units::{CpuId, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::metric::Metric;
 use crate::workload::Traffic;
 
 /// What one trial measured, over the measurement window after the warm-up was cut.
@@ -20,6 +23,51 @@ pub struct Observation {
     pub hosts: Vec<HostObservation>,
     /// The checks on this trial, passed and failed.
     pub checks: Vec<Check>,
+    /// Figures as another program gave them, without the counts behind them: each stands for the one
+    /// that latput would compute from its own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given: BTreeMap<Metric, f64>,
+    /// What other programs said of the CPU time of their end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramCpu>,
+}
+
+/// What a program that is not latput said of the CPU time of its end: shown with its method, and never
+/// compared with a figure of another method.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramCpu {
+    /// The end.
+    pub role: Role,
+    /// `iperf3`, `netserver`.
+    pub program: String,
+    /// What was counted.
+    pub method: CpuMethod,
+    /// Busy share: of one CPU for a process (above 1 with several threads), of all CPUs for a host.
+    pub busy_ratio: f64,
+    /// The part in user code, of the same base.
+    pub user_ratio: Option<f64>,
+    /// The part in the kernel, of the same base.
+    pub system_ratio: Option<f64>,
+}
+
+/// What a program counts as its CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuMethod {
+    /// The program's own process (`getrusage`): the network's soft interrupts are not in it.
+    Process,
+    /// The whole host, from `/proc/stat`, waiting for disks counted as busy (netperf).
+    Host,
+}
+
+impl CpuMethod {
+    /// In words, for tables.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Process => "its own process only (getrusage), not comparable",
+            Self::Host => "whole host, iowait counted as busy",
+        }
+    }
 }
 
 /// What the load generator and the reflector counted in their windows.

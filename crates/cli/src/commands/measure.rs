@@ -25,6 +25,8 @@ Examples:
   latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
   latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
   latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
+  latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
+  latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
   latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
 
 Fields: tcp_rr      request_bytes response_bytes burst nodelay
@@ -43,7 +45,8 @@ Fields: tcp_rr      request_bytes response_bytes burst nodelay
 
 Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
 pub(crate) struct Args {
-    /// `loopback`, `lab`, `sim:SYSTEM`, or a testbed file that names hosts.
+    /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, or a testbed
+    /// file that names hosts.
     target: String,
     /// The kind of traffic: `tcp_rr`, `tcp_stream`, `udp_stream`, `udp_rr`, `ping` or another kind.
     #[arg(long, value_name = "KIND")]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use latput_experiment::Archive;
 use latput_model::Summary;
 use latput_model::compare::{self, Side};
-use latput_report::{comparison, csv, html, json, markdown, terminal};
+use latput_report::{comparison, csv, flent, html, json, markdown, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
@@ -17,6 +17,9 @@ use crate::exit::{Code, Failure};
 use crate::output;
 use crate::precision::percent;
 
+/// How the name of a flent data file ends.
+const FLENT: &str = ".flent.gz";
+
 /// Tables and pictures of a results file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -24,6 +27,7 @@ Examples:
   latput report latput-results.db                          the tables, here
   latput report latput-results.db -o report.html           one HTML file that works offline
   latput report latput-results.db --format csv > runs.csv  one line per trial
+  latput report latput-results.db -o up.flent.gz           a data file for flent (`docs/peers.md`)
   latput report latput-results.db --goal cpu               the same trials, judged for least CPU
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file
@@ -46,7 +50,8 @@ pub(crate) struct Args {
     /// List the runs of the file.
     #[arg(long, conflicts_with_all = ["run", "output", "format", "goal"])]
     list: bool,
-    /// What to write; without it `html` where -o names an .html file and `table` otherwise.
+    /// What to write; without it `html` where -o names an .html file, `flent` where it names a
+    /// .flent.gz file, and `table` otherwise.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write to this file instead of stdout.
@@ -64,6 +69,7 @@ enum Format {
     Csv,
     Json,
     Markdown,
+    Flent,
 }
 
 impl Args {
@@ -86,6 +92,7 @@ impl Args {
         let format = self.format.unwrap_or_else(|| match &self.output {
             _ if context.json => Format::Json,
             Some(path) if is_html(path) => Format::Html,
+            Some(path) if path.to_string_lossy().ends_with(FLENT) => Format::Flent,
             _ => Format::Table,
         });
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
@@ -95,6 +102,7 @@ impl Args {
             Format::Csv => csv(&results),
             Format::Json => json(&results, &summary),
             Format::Markdown => markdown(&results, &summary),
+            Format::Flent => return write_flent(&results, self.output.as_deref()),
         };
         self.write(&text)
     }
@@ -130,7 +138,7 @@ impl Args {
                 Format::Table => comparison::terminal(&found, base.results, screen),
                 Format::Markdown => comparison::markdown(&found, base.results),
                 Format::Json => comparison::json(&found),
-                Format::Html | Format::Csv => {
+                Format::Html | Format::Csv | Format::Flent => {
                     let message = "--compare writes `table`, `markdown` or `json`";
                     return Err(Failure::usage(message));
                 }
@@ -246,13 +254,40 @@ pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> R
     write_file(path, &html(results, summary))
 }
 
-/// Replaces a file whole or not at all, so that a full disk leaves no half report.
+/// One data file, or as many as there are settings under workloads, numbered.
+fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Failure> {
+    let path = output.ok_or_else(|| {
+        Failure::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
+    })?;
+    let name = path.to_string_lossy();
+    let stem = name.strip_suffix(FLENT).ok_or_else(|| {
+        Failure::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
+    })?;
+    let files = flent(results).map_err(Failure::usage)?;
+    if files.is_empty() {
+        return Err(Failure::new(Code::Failed, "the run has no finished trial to write"));
+    }
+    for (number, file) in (1..).zip(&files) {
+        let one = files.len() == 1;
+        let path = if one { path.to_owned() } else { format!("{stem}-{number}{FLENT}").into() };
+        write_bytes(&path, &latput_peers::gzip::pack(&file.text))?;
+        output::remark(&format!("{}: {}", path.display(), file.title));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces a file whole or not at all.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// Replaces a file whole or not at all, so that a full disk leaves no half report.
+fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     let part = PathBuf::from(name);
     let written = std::fs::File::create(&part)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&part, path));
     written.map_err(|error| {
         let _ = std::fs::remove_file(&part);

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use latput_experiment::runner::{self, Ended, Run};
 use latput_experiment::{Archive, Testbed};
 use latput_model::{Goal, Summary};
+use latput_peers::Peer;
 use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 use latput_vm::GuestSpec;
@@ -137,6 +138,9 @@ pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, Arc
 
 /// The testbed of `--on`, for this plan.
 pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, Failure> {
+    if let Some(peer) = Peer::parse(name) {
+        return Ok(Testbed::stock(peer.map_err(latput_experiment::Error::from)?, plan)?);
+    }
     match name {
         "lab" => Ok(Testbed::lab()?),
         "loopback" => Ok(Testbed::loopback()),

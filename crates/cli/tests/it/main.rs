@@ -8,6 +8,7 @@
 mod bad_input;
 mod json;
 mod loopback;
+mod peers;
 mod reproduce;
 mod root_hosts;
 mod root_runs;

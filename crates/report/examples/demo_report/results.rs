@@ -190,7 +190,7 @@ fn observation(setting: usize, workload: &Workload, block: u32, rng: &mut Rng) -
             detail: "parts 3.99 s, machine 4.00 s".to_owned(),
         },
     ];
-    Observation { traffic, probe, hosts, checks }
+    Observation { traffic, probe, hosts, checks, ..Observation::default() }
 }
 
 fn traffic(shape: &Shape, workload: &Workload, us: u64, rng: &mut Rng) -> TrafficObservation {

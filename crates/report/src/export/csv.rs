@@ -6,6 +6,7 @@ use latput_knobs::{Knob, Value, ValueKind};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results};
+use latput_units::Nanos;
 
 use crate::document::parameters;
 use crate::view::{CPU_PARTS, cpu_shares};
@@ -87,7 +88,11 @@ fn fields(
         fields.extend((0..CPU_PARTS.len()).map(|part| optional(shares.map(|s| s[part]))));
     }
     let flow = &row.observation.traffic;
-    fields.extend([flow.sent_bytes, flow.received_bytes].map(|bytes| bytes.to_string()));
+    // Without a window nothing was counted.
+    let counted =
+        |bytes: u64, window| if window > Nanos::ZERO { bytes.to_string() } else { String::new() };
+    fields.push(counted(flow.sent_bytes, flow.sender_window));
+    fields.push(counted(flow.received_bytes, flow.receiver_window));
     let reverse = flow.reverse.map(|flow| [flow.sent_bytes, flow.received_bytes]);
     fields.extend((0..2).map(|idx| reverse.map_or_else(String::new, |it| it[idx].to_string())));
     let failed = row.observation.checks.iter().filter(|check| !check.passed);

@@ -1,0 +1,89 @@
+//! `latput import`: other programs' files as a results file.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use latput_experiment::Archive;
+use latput_model::Summary;
+use latput_peers::import::{self, LARGEST};
+use latput_trial::Results;
+
+use crate::commands::report;
+use crate::context::Context;
+use crate::exit::Failure;
+use crate::output;
+
+/// Turn files of iperf3, netperf or flent into a results file.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput import iperf3 run1.json run2.json -o old.db    iperf3 --json, or --json-stream
+  latput import netperf rr.txt -o old.db                netperf -k, -o, or classic output
+  latput import flent upload.flent.gz -o old.db         a flent data file
+  latput report old.db                                  what is in it
+
+Each test is one run; tests of the same kind and sizes are repetitions of one workload. What a file does
+not say is absent in the results. `docs/peers.md` says which figure becomes which.")]
+pub(crate) struct Args {
+    /// The program that wrote the files.
+    #[arg(value_enum)]
+    program: Program,
+    /// The files.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The results file; the run is added to it.
+    #[arg(short, long, value_name = "RESULTS")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Program {
+    Iperf3,
+    Netperf,
+    Flent,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let format = match self.program {
+            Program::Iperf3 => import::Format::Iperf3,
+            Program::Netperf => import::Format::Netperf,
+            Program::Flent => import::Format::Flent,
+        };
+        let files = self
+            .files
+            .iter()
+            .map(|path| Ok((path.display().to_string(), read(path)?)))
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let results = import::import(format, &files).map_err(latput_experiment::Error::from)?;
+        let run = keep(&results, &self.output)?;
+        report::print(context, &results, &Summary::of(&results))?;
+        output::remark(&format!("results: run {run} of {}", self.output.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A whole file, but not more of it than can be believed.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    Ok(bytes)
+}
+
+/// Adds the results as a finished run; returns its number.
+fn keep(results: &Results, output: &Path) -> Result<i64, Failure> {
+    let mut archive = Archive::create(output)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let header = Results { rows: Vec::new(), ..results.clone() };
+    let run = archive.begin(&results.name, &results.testbed, now, &header)?;
+    for row in &results.rows {
+        archive.append(run, &header, row)?;
+    }
+    archive.finish(run, &header)?;
+    Ok(run)
+}

@@ -1,0 +1,114 @@
+//! Stock programs at the far end, and the files of other programs.
+
+use std::process::{Command, Stdio};
+
+use crate::Place;
+
+const IPERF3: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7"},"version":"iperf 3.12",
+    "timestamp":{"timesecs":1795304069},"test_start":{"protocol":"TCP","num_streams":1,"blksize":131072,
+    "reverse":0}},"end":{"streams":[{}],"sum_sent":{"seconds":2.0,"bytes":2000000000,"retransmits":0},
+    "sum_received":{"seconds":2.0,"bytes":2000000000},
+    "cpu_utilization_percent":{"host_total":53.7,"remote_total":51.8}}}"#;
+const NETPERF: &str = "PROTOCOL=TCP\nDIRECTION=Send|Recv\nTRANSACTION_RATE=18983.7\nREQUEST_SIZE=1\n\
+    RESPONSE_SIZE=1\nP99_LATENCY=550\nREMOTE_CPU_UTIL=25.0\nREMOTE_SD=26.3\nSD_UNITS=usec/Tran\n";
+
+#[test]
+fn a_target_that_cannot_be_measured_has_its_message_and_code() {
+    let place = Place::new();
+    let measure = |target: &str, rest: &[&str]| {
+        place.run(&[&["measure", target, "--workload"], rest].concat())
+    };
+    measure("iperf3://127.0.0.1:1", &["tcp_stream"])
+        .expect(1, &["127.0.0.1:1", "start `iperf3 -s`"]);
+    measure("netperf://127.0.0.1:1", &["tcp_rr"]).expect(1, &["start `netserver`"]);
+    measure("iperf3://127.0.0.1:1", &["tcp_rr"]).expect(2, &["iperf3", "no tcp_rr"]);
+    measure("netperf://127.0.0.1:1", &["tcp_bidir"]).expect(2, &["tcp_bidir"]);
+    measure("iperf3://[::1", &["tcp_stream"]).expect(2, &["`]` is missing"]);
+    measure("iperf3://127.0.0.1:1", &["tcp_stream", "probe_hz=10"])
+        .expect(2, &["leave out probe_hz"]);
+}
+
+#[test]
+fn an_unmodified_iperf3_server_is_measured() {
+    let place = Place::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new("iperf3");
+    command.args(["-s", "-B", "127.0.0.1", "-p", &port.to_string()]);
+    let Ok(mut server) = command.stdout(Stdio::null()).spawn() else {
+        println!("skipped: iperf3 is not installed");
+        return;
+    };
+    let url = format!("iperf3://127.0.0.1:{port}");
+    let args = ["measure", &url, "--workload", "tcp_maerts", "--repetitions", "2", "--duration"];
+    let args = [&args[..], &["1s", "--warmup", "0", "-o", "stock.db"]].concat();
+    let mut ran = place.run(&args);
+    for _ in 0..50 {
+        if ran.code == Some(0) || !ran.err.contains("refuses the connection") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100)); // it does not listen yet
+        ran = place.run(&args);
+    }
+    let ended = server.kill().and_then(|()| server.wait());
+    ran.expect(
+        0,
+        &["goodput at the receiver", "as iperf3 tells", "not comparable", "is on this host"],
+    );
+    ended.unwrap();
+    place.run(&["report", "stock.db", "--json"]).expect(0, &["\"method\":\"its own process only"]);
+}
+
+#[test]
+fn files_of_other_programs_become_results() {
+    let place = Place::new();
+    place.write("a.json", IPERF3);
+    place.write("b.json", IPERF3);
+    place
+        .run(&["import", "iperf3", "a.json", "b.json", "-o", "old.db"])
+        .expect(0, &["8.00", "Gbit/s", "2 runs", "as iperf3 tells", "run 1 of old.db"]);
+    place.write("rr.txt", NETPERF);
+    place
+        .run(&["import", "netperf", "rr.txt", "-o", "old.db"])
+        .expect(0, &["19.0", "550", "26.3", "run 2 of old.db"]);
+    place.run(&["report", "old.db", "--run", "1"]).expect(0, &["8.00", "Gbit/s"]);
+    let csv = place.run(&["report", "old.db", "--run", "2", "--format", "csv"]);
+    csv.expect(0, &["550000"]);
+    assert!(csv.out.contains(",,"), "what was not told is empty: {}", csv.out);
+}
+
+#[test]
+fn a_file_that_cannot_be_imported_is_named_and_nothing_is_kept() {
+    let place = Place::new();
+    place.write("good.json", IPERF3);
+    place.write("cut.json", &IPERF3[..200]);
+    place.write("empty.txt", "\n");
+    let import = |program: &str, file: &str| {
+        place.run(&["import", program, "good.json", file, "-o", "never.db"])
+    };
+    import("iperf3", "cut.json").expect(2, &["cut.json: it ends too early"]);
+    import("iperf3", "empty.txt").expect(2, &["empty.txt: it is empty"]);
+    import("iperf3", "missing").expect(2, &["missing: No such file"]);
+    import("netperf", "good.json").expect(2, &["good.json: no test of netperf is in it"]);
+    import("flent", "good.json").expect(2, &["good.json: version: there is none"]);
+    assert!(!place.path("never.db").exists());
+}
+
+#[test]
+fn flent_opens_what_is_written_for_it_and_latput_reads_it_back() {
+    let place = Place::new();
+    place.write("a.json", IPERF3);
+    place.run(&["import", "iperf3", "a.json", "-o", "old.db"]).expect(0, &[]);
+    place.run(&["report", "old.db", "--format", "flent"]).expect(2, &["needs -o", ".flent.gz"]);
+    place.run(&["report", "old.db", "-o", "up.flent.gz"]).expect(0, &["up.flent.gz: tcp_stream"]);
+    place.run(&["import", "flent", "up.flent.gz", "-o", "back.db"]).expect(0, &["8.00", "Gbit/s"]);
+    let mut flent = Command::new("flent");
+    flent.args(["-i", "up.flent.gz", "-f", "summary"]).current_dir(place.path(""));
+    let Ok(shown) = flent.output() else {
+        println!("skipped: flent is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&shown.stdout);
+    let series = text.lines().find(|line| line.contains("TCP upload::1")).unwrap_or_default();
+    assert!(series.contains("8000.00") && series.contains("Mbits/s"), "{shown:?}");
+    assert!(text.contains("Summary of tcp_nup test run"), "{shown:?}");
+}

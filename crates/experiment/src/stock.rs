@@ -1,0 +1,190 @@
+//! Trials against a stock program at the far end: this host is the generator, and no agent is anywhere.
+
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::thread;
+
+use latput_linux::process;
+use latput_linux::route::Route;
+use latput_load::{Stop, Window};
+use latput_peers::{Outcome, Peer, Session};
+use latput_trial::observation::{HostObservation, Role};
+use latput_trial::plan::Method;
+use latput_trial::results::HostFacts;
+use latput_trial::{Check, Observation, Plan, Workload};
+use latput_units::Nanos;
+
+use crate::checks::{self, HostPart};
+use crate::error::Error;
+use crate::host::{Host, chain};
+use crate::protocol::{Failure, Open, Opened, SCHEMA};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+
+/// The traffic's threads and the counters are ready before the window, also without a warm-up.
+const START_AHEAD: Nanos = Nanos::from_ms(5);
+/// What this host is called in results.
+const HERE: &str = "generator";
+
+/// This host, and the program that it measures against.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    peer: Peer,
+    address: SocketAddr,
+    host: Host,
+    opened: Opened,
+    notes: Vec<String>,
+}
+
+impl Stock {
+    /// Refuses what the program cannot do, and looks at this host. The program is not spoken to yet.
+    pub(crate) fn start(peer: &Peer, plan: &Plan) -> Result<Self, Error> {
+        check(peer, plan)?;
+        let address = peer.resolve()?;
+        let broken = |error: latput_linux::Error| here(&chain(&error));
+        let toward = Route::open().and_then(|route| route.toward(address.ip())).map_err(broken)?;
+        let allowed = process::allowed_cpus().map_err(broken)?;
+        let open = Open {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: HERE.to_owned(),
+            role: Role::Generator,
+            interface: toward.interface,
+            address: address.ip(),
+            // The whole host is counted, wherever the kernel does the network's work.
+            cpus: Some(process::online_cpus().map_err(broken)?),
+            binds_napi_threads: false,
+            will_set: false,
+        };
+        let (host, opened) = Host::open(open).map_err(|failure: Failure| here(&failure.message))?;
+        // The traffic stays on the CPUs that this process was given, by `taskset` for example.
+        process::bind_thread(&allowed).map_err(broken)?;
+        let mut notes = opened.notes.clone();
+        if toward.is_local {
+            notes.push(format!(
+                "{peer} is on this host: the CPU time of both ends is in the figures of each"
+            ));
+        }
+        Ok(Self { peer: peer.clone(), address, host, opened, notes })
+    }
+
+    fn trial(
+        &mut self,
+        workload: &Workload,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Observation, Error> {
+        let session =
+            self.peer.open(self.address, workload, method.warmup, method.duration, stop)?;
+        let ahead = session.warmup().max(START_AHEAD);
+        let window =
+            Window::starting_in(ahead, method.duration).map_err(latput_peers::Error::from)?;
+        let (outcome, (host, drift)) = run(session, window, &mut self.host, stop)?;
+        Ok(observation(workload, outcome, host, &drift, &self.opened.boot_id))
+    }
+}
+
+/// Refuses a plan that sets anything, or has traffic that the program cannot do.
+pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
+    if plan.factors.iter().any(|factor| !factor.levels.is_empty()) {
+        let problem = format!("{peer} cannot be set: leave out the plan's factors");
+        return Err(Error::TestbedFile { file: peer.to_string(), problem });
+    }
+    plan.workloads.iter().try_for_each(|workload| Ok(peer.check(workload)?))
+}
+
+/// The traffic on a thread of its own, the counters on this one.
+fn run(
+    session: Session,
+    window: Window,
+    host: &mut Host,
+    stop: &Stop,
+) -> Result<(Outcome, (HostObservation, Vec<String>)), Error> {
+    let halt = Stop::new();
+    thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let outcome = session.run(window, stop);
+            if outcome.is_err() {
+                halt.raise();
+            }
+            outcome
+        });
+        let observed = host.observe(window, &halt, &[], &mut |_| {});
+        let outcome = traffic.join().unwrap_or_else(|panic| resume_unwind(panic));
+        match outcome {
+            Err(latput_peers::Error::Stopped) => Err(Error::Interrupted),
+            Err(error) => Err(error.into()),
+            Ok(outcome) => Ok((outcome, observed.map_err(|failure| here(&failure.message))?)),
+        }
+    })
+}
+
+fn observation(
+    workload: &Workload,
+    outcome: Outcome,
+    host: HostObservation,
+    drift: &[String],
+    boot_id: &str,
+) -> Observation {
+    let Outcome { traffic, given, programs, mut checks } = outcome;
+    let hosts = vec![host];
+    let part = HostPart { boot_id, traffic_cpu: traffic.sender_cpu };
+    checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &[part]));
+    checks.push(Check {
+        name: "knob-drift".to_owned(),
+        passed: drift.is_empty(),
+        detail: if drift.is_empty() {
+            "no knob changed during the trial".to_owned()
+        } else {
+            drift.join("; ")
+        },
+    });
+    Observation { traffic, hosts, checks, given, programs, ..Observation::default() }
+}
+
+fn here(problem: &str) -> Error {
+    Error::Agent { host: HERE.to_owned(), problem: problem.to_owned() }
+}
+
+impl TrialRunner for Stock {
+    fn hosts(&self) -> Vec<HostFacts> {
+        vec![self.opened.facts.clone()]
+    }
+
+    fn machine(&self) -> String {
+        format!("{HERE} {}", self.opened.boot_id)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    fn trials(
+        &mut self,
+        todo: Vec<Trial>,
+        method: &Method,
+        stop: &Stop,
+        tell: &mut dyn FnMut(News) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for trial in todo {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            let started_unix_ms = unix_ms();
+            let observation = self.trial(&trial.load, method, stop)?;
+            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+        }
+        Ok(())
+    }
+
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn abandon(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}

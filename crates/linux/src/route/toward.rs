@@ -1,0 +1,77 @@
+//! The interface that leads to an address.
+//!
+//! Layout: `include/uapi/linux/rtnetlink.h`, `struct rtmsg`.
+
+use std::net::IpAddr;
+
+use super::{Route, at, family_and_bytes};
+use crate::error::Error;
+use crate::netlink::{Attributes, Malformed, Request, malformed};
+
+const RTM_GETROUTE: u16 = 26;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+/// The address is one of this host's.
+const RTN_LOCAL: u8 = 2;
+const HEADER: usize = 12;
+
+/// The way to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toward {
+    /// The interface that packets to it leave by; of an address of this host the loopback.
+    pub interface: String,
+    /// Whether it is an address of this host.
+    pub is_local: bool,
+}
+
+impl Route {
+    /// The way to `address` as the kernel would take it now. Fails with `ENETUNREACH` where there is
+    /// none.
+    pub fn toward(&self, address: IpAddr) -> Result<Toward, Error> {
+        let (family, bytes) = family_and_bytes(address);
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let mut header = [0; HEADER];
+        header[..2].copy_from_slice(&[family, bits]);
+        let request = Request::new(format!("find the route to {address}"), RTM_GETROUTE)
+            .header(&header)
+            .bytes(RTA_DST, &bytes);
+        let payload = self.0.exchange_for_one(&request)?;
+        let (index, is_local) = parse(&payload).map_err(|source| at(&request, source))?;
+        let found = self.links()?.into_iter().find(|link| link.index == index);
+        let interface = found.map(|link| link.name).ok_or_else(|| {
+            Error::Other(format!("the route to {address} leaves by an interface that is not here"))
+        })?;
+        Ok(Toward { interface, is_local })
+    }
+}
+
+fn parse(payload: &[u8]) -> Result<(u32, bool), Malformed> {
+    let Some((header, attributes)) = payload.split_first_chunk::<HEADER>() else {
+        return Err(malformed("a route header is cut short"));
+    };
+    let oif = Attributes::new(attributes)
+        .find_kind(RTA_OIF)?
+        .ok_or(malformed("a route without an interface"))?;
+    Ok((oif.as_u32()?, header[7] == RTN_LOCAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::attribute::put;
+
+    #[test]
+    fn an_own_address_is_reached_by_the_loopback() {
+        let toward = Route::open().unwrap().toward(IpAddr::from([127, 0, 0, 1])).unwrap();
+        assert_eq!(toward, Toward { interface: "lo".to_owned(), is_local: true });
+    }
+
+    #[test]
+    fn a_route_is_read_from_its_header_and_attributes() {
+        let mut payload = vec![2, 32, 0, 0, 254, 2, 0, 1, 0, 0, 0, 0];
+        put(&mut payload, RTA_OIF, &7_u32.to_ne_bytes());
+        assert_eq!(parse(&payload), Ok((7, false)));
+        assert!(parse(&payload[..12]).is_err(), "no interface");
+        assert!(parse(&payload[..5]).is_err(), "cut short");
+    }
+}

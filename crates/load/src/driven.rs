@@ -1,0 +1,187 @@
+//! Traffic on TCP connections to a far end that is not latput's.
+//!
+//! Who opened them speaks that end's protocol, and tells it when to begin and to end. The loops are
+//! those of latput's own traffic; nothing closes a connection but the stop flag and a deadline, since
+//! the far end may have something to say after the traffic.
+
+use std::net::{SocketAddr, TcpStream};
+
+use latput_trial::workload::Direction;
+use latput_units::{Bytes, CpuSet};
+
+use crate::clock::{COOL_DOWN, OVERTIME, Window};
+use crate::error::Error;
+use crate::limits;
+use crate::meter::Meter;
+use crate::outcome::SenderOutcome;
+use crate::progress::Progress;
+use crate::rr;
+use crate::socket;
+use crate::stop::Stop;
+use crate::stream::{self, Bulk};
+use crate::supervise::{Link, Run, supervise};
+
+/// Open connections to one far end.
+#[derive(Debug)]
+pub struct Driven {
+    sockets: Vec<TcpStream>,
+    peer: SocketAddr,
+    threads: usize,
+    cpus: CpuSet,
+}
+
+/// Request and response, as [`Driven::exchange`] makes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Size of a request.
+    pub request: Bytes,
+    /// Size of a response.
+    pub response: Bytes,
+    /// Requests in flight on each connection beside the first.
+    pub burst: u32,
+    /// Whether each request leaves as a segment of its own.
+    pub separate: bool,
+}
+
+impl Driven {
+    /// Takes connections over; there is at least one. They are spread over `threads`, which will be held
+    /// to `cpus`, if there are any.
+    pub fn new(
+        sockets: Vec<TcpStream>,
+        nodelay: bool,
+        threads: u32,
+        cpus: CpuSet,
+    ) -> Result<Self, Error> {
+        let first = sockets.first().expect("the caller opened at least one connection");
+        let peer = first
+            .peer_addr()
+            .map_err(|source| Error::io("read the address of a connection's far end", source))?;
+        for socket in &sockets {
+            socket::prepare(socket, nodelay)?;
+        }
+        let threads = (threads as usize).clamp(1, sockets.len());
+        Ok(Self { sockets, peer, threads, cpus })
+    }
+
+    /// The connections, for what is to be said or read after the traffic.
+    pub fn sockets(&self) -> &[TcpStream] {
+        &self.sockets
+    }
+
+    /// Requests and responses until a cool-down after `window`.
+    pub fn exchange(
+        &self,
+        exchange: Exchange,
+        window: Window,
+        stop: &Stop,
+    ) -> Result<SenderOutcome, Error> {
+        let side = rr::Side {
+            incoming: limits::message(exchange.response)?,
+            outgoing: limits::message(exchange.request)?,
+            in_flight: exchange.burst + 1,
+            separate: exchange.separate,
+            leads: true,
+        };
+        self.drive(window, stop, |link| {
+            let mut meter = Meter::leading(link);
+            let tally = rr::run(link, &side, &mut meter)?;
+            let outcome = SenderOutcome {
+                sent_bytes: tally.sent_bytes,
+                received_bytes: tally.received_bytes,
+                transactions: Some(tally.messages),
+                latency: tally.latency,
+                ..SenderOutcome::default()
+            };
+            Ok(outcome.with_usage(meter.finish()))
+        })
+    }
+
+    /// Bulk without pause until a cool-down after `window`; of both directions the first half of the
+    /// connections is for what is sent.
+    pub fn bulk(
+        &self,
+        direction: Direction,
+        message: Bytes,
+        window: Window,
+        stop: &Stop,
+    ) -> Result<SenderOutcome, Error> {
+        let bulk = Bulk { direction, message: limits::message(message)?, rate: None };
+        self.drive(window, stop, |link| {
+            let mut meter = Meter::leading(link);
+            let moved = stream::run(link, &bulk, &mut meter)?;
+            let outcome = SenderOutcome {
+                sent_bytes: moved.sent,
+                received_bytes: moved.received,
+                ..SenderOutcome::default()
+            };
+            Ok(outcome.with_usage(meter.finish()))
+        })
+    }
+
+    fn drive(
+        &self,
+        window: Window,
+        stop: &Stop,
+        work: impl Fn(&Link<'_>) -> Result<SenderOutcome, Error> + Sync,
+    ) -> Result<SenderOutcome, Error> {
+        let progress = Progress::new(self.threads, None);
+        let run = Run::new(&self.sockets, self.peer, window, true, progress);
+        let deadline = window.end() + COOL_DOWN + OVERTIME;
+        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
+        let mut parts = parts.into_iter();
+        let mut outcome = parts.next().expect("there is at least one thread");
+        parts.for_each(|part| outcome.merge(part));
+        Ok(SenderOutcome { window: window.length(), ..outcome })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use latput_units::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn a_foreign_echo_is_exchanged_with() {
+        let driven = connect(|mut socket| {
+            let mut byte = [0];
+            while matches!(socket.read(&mut byte), Ok(1)) && socket.write_all(&byte).is_ok() {}
+        });
+        let byte = Bytes::new(1);
+        let exchange = Exchange { request: byte, response: byte, burst: 0, separate: true };
+        let outcome = driven.exchange(exchange, window(), &Stop::new()).unwrap();
+        assert!(outcome.transactions > Some(0));
+        assert_eq!(outcome.latency.map(|latency| latency.count()), outcome.transactions);
+    }
+
+    #[test]
+    fn what_a_foreign_end_sends_is_counted_and_its_leaving_is_an_error() {
+        let driven = connect(|mut socket| while socket.write_all(&[0; 1000]).is_ok() {});
+        assert!(
+            driven
+                .bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new())
+                .unwrap()
+                .received_bytes
+                > 0
+        );
+        let driven = connect(drop);
+        let error =
+            driven.bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new()).unwrap_err();
+        assert!(matches!(error, Error::PeerGone { .. }), "{error}");
+    }
+
+    fn window() -> Window {
+        Window::starting_in(Nanos::from_ms(100), Nanos::from_s(1)).unwrap()
+    }
+
+    fn connect(far_end: impl FnOnce(TcpStream) + Send + 'static) -> Driven {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        thread::spawn(move || far_end(listener.accept().unwrap().0));
+        Driven::new(vec![socket], true, 1, CpuSet::default()).unwrap()
+    }
+}

@@ -1,0 +1,175 @@
+//! Files of other programs, as latput's results: iperf3's JSON, netperf's output, flent's data files.
+//!
+//! Pure: bytes in, results out. What a file does not say is absent in the results, never zero; what
+//! cannot be understood is refused with the file and the place.
+
+mod flent;
+mod iperf3;
+mod netperf;
+mod records;
+
+use std::collections::BTreeMap;
+
+use latput_trial::results::{HostFacts, LabelledSetting};
+use latput_trial::{Observation, Results, Row, Workload, workload};
+
+use crate::error::Error;
+use crate::gzip;
+
+/// Largest file, and largest content of a packed one.
+pub const LARGEST: usize = 256 << 20;
+
+/// Whose files they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `iperf3 --json` and `--json-stream`, of either end.
+    Iperf3,
+    /// netperf's keyval (`-k`), CSV (`-o`) and, where it is unambiguous, classic output.
+    Netperf,
+    /// `.flent` and `.flent.gz`.
+    Flent,
+}
+
+impl Format {
+    /// The program's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iperf3 => "iperf3",
+            Self::Netperf => "netperf",
+            Self::Flent => "flent",
+        }
+    }
+}
+
+/// One test that a file tells of.
+#[derive(Clone, Debug)]
+struct Test {
+    workload: Workload,
+    started_unix_ms: Option<u64>,
+    observation: Observation,
+    facts: Vec<(String, String)>,
+    notes: Vec<String>,
+}
+
+/// A problem and where in the file it is.
+#[derive(Debug)]
+struct Problem {
+    place: String,
+    text: String,
+}
+
+impl Problem {
+    /// Of the file as a whole.
+    fn new(text: impl Into<String>) -> Self {
+        Self { place: String::new(), text: text.into() }
+    }
+
+    /// At a place: `line 3`, `test 2`.
+    fn at(place: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { place: place.into() + ": ", text: text.into() }
+    }
+}
+
+/// Turns files, each with the name that errors call it by, into one run: a workload for each kind of
+/// test, and a repetition for each test of that kind.
+pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, Error> {
+    let mut results = Results {
+        name: format!("imported from {}", format.name()),
+        goal: None,
+        confidence: 0.99,
+        half_width: 0.025,
+        testbed: format!("import:{}", format.name()),
+        latput_version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: 0,
+        hosts: Vec::new(),
+        settings: vec![LabelledSetting { label: "as it was".to_owned(), by_role: BTreeMap::new() }],
+        workloads: Vec::new(),
+        rows: Vec::new(),
+        planned_trials: 0,
+        confirmed_from: None,
+        notes: Vec::new(),
+    };
+    for (file, bytes) in files {
+        let wrong = |problem: Problem| Error::File {
+            file: file.clone(),
+            place: problem.place,
+            problem: problem.text,
+        };
+        let tests = tests(format, bytes).map_err(wrong)?;
+        for (idx, test) in (1..).zip(tests) {
+            add(&mut results, test)
+                .map_err(|text| wrong(Problem::at(format!("test {idx}"), text)))?;
+        }
+    }
+    results.planned_trials = results.rows.len() as u64;
+    Ok(results)
+}
+
+fn tests(format: Format, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+    if bytes.len() > LARGEST {
+        return Err(Problem::new(format!("it has more than {} MiB", LARGEST >> 20)));
+    }
+    let unpacked;
+    let bytes = if gzip::is_gzip(bytes) {
+        unpacked = gzip::unpack(bytes, LARGEST)
+            .map_err(|error| Problem::new(format!("it cannot be unpacked: {error}")))?;
+        unpacked.as_slice()
+    } else {
+        bytes
+    };
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::new("it is empty"));
+    }
+    let tests = match format {
+        Format::Iperf3 => iperf3::tests(bytes)?,
+        Format::Netperf => netperf::tests(bytes)?,
+        Format::Flent => flent::tests(bytes)?,
+    };
+    if tests.is_empty() {
+        return Err(Problem::new(format!("no test of {} is in it", format.name())));
+    }
+    Ok(tests)
+}
+
+fn add(results: &mut Results, test: Test) -> Result<(), String> {
+    let known = results.workloads.iter().position(|load| load.name == test.workload.name);
+    let workload = match known {
+        Some(idx) if results.workloads[idx] == test.workload => idx,
+        Some(_) => {
+            let name = &test.workload.name;
+            return Err(format!("its test has the name of another, `{name}`, and is not the same"));
+        }
+        None => {
+            results.workloads.push(test.workload);
+            results.workloads.len() - 1
+        }
+    };
+    let earlier = results.rows.iter().filter(|row| row.workload == workload).count();
+    results.rows.push(Row {
+        block: u32::try_from(earlier).map_err(|_| "there are too many tests".to_owned())?,
+        setting: 0,
+        workload,
+        started_unix_ms: test.started_unix_ms.unwrap_or(0),
+        observation: test.observation,
+    });
+    for note in test.notes {
+        if !results.notes.contains(&note) {
+            results.notes.push(note);
+        }
+    }
+    if results.hosts.is_empty() && !test.facts.is_empty() {
+        let host =
+            HostFacts { host: "generator".to_owned(), facts: test.facts, ..Default::default() };
+        let role = latput_trial::observation::Role::Generator;
+        results.hosts.push(HostFacts { role, ..host });
+    }
+    Ok(())
+}
+
+/// A workload by the names of its fields, as plans have them.
+fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
+    let mut all: BTreeMap<String, String> =
+        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    all.insert("kind".to_owned(), kind.to_owned());
+    workload::from_fields(&all).map_err(|error| error.to_string())
+}

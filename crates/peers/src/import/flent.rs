@@ -1,0 +1,293 @@
+//! flent's data files, versions 3 and 4: the series that latput has figures for.
+//!
+//! Figures come from `raw_values`, never from `results`, which flent interpolates to a common step.
+
+use std::collections::BTreeMap;
+
+use latput_stats::Histogram;
+use latput_trial::observation::{ProbeObservation, TrafficObservation};
+use latput_trial::{Metric, Observation};
+use latput_units::Nanos;
+use serde_json::Value;
+
+use super::{Problem, Test, workload};
+
+/// The ping beside the load; others (to other classes of service) are left out.
+const PING: &str = "Ping (ms) ICMP";
+
+/// The one test of a file.
+pub(super) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| {
+        let cut = if error.is_eof() { "it ends too early: " } else { "" };
+        Problem::new(format!("{cut}{error}"))
+    })?;
+    match document["version"].as_u64() {
+        Some(3 | 4) => {}
+        Some(other) => {
+            let text = format!(
+                "version {other} of the format: latput reads 3 and 4; open and save it with a newer flent"
+            );
+            return Err(Problem::at("version", text));
+        }
+        None => return Err(Problem::at("version", "there is none: is it a flent file?")),
+    }
+    Ok(vec![test(&document).map_err(Problem::new)?])
+}
+
+fn test(document: &Value) -> Result<Test, String> {
+    let metadata = &document["metadata"];
+    let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
+    let series: BTreeMap<&str, Vec<Point>> =
+        raw.iter().map(|(name, values)| (name.as_str(), points(values))).collect();
+    let flows = |prefix: &str| -> Vec<&Vec<Point>> {
+        let is_flow = |name: &str| {
+            name.starts_with(prefix)
+                && !["sum", "avg", "fairness"].iter().any(|end| name.ends_with(end))
+        };
+        series
+            .iter()
+            .filter(|(name, points)| is_flow(name) && !points.is_empty())
+            .map(|(_, p)| p)
+            .collect()
+    };
+    let (up, down, udp) = (flows("TCP upload"), flows("TCP download"), flows("UDP upload"));
+    let ping = series.get(PING).filter(|points| !points.is_empty());
+    let all_pings = series.keys().filter(|name| name.starts_with("Ping (ms)")).count();
+    let mut notes = vec!["flent names no size of sends: latput's default is shown".to_owned()];
+    if all_pings > usize::from(ping.is_some()) {
+        notes.push(format!("of flent's pings only `{PING}` is imported"));
+    }
+    let mut observation = Observation::default();
+    let count = |flows: usize| ("connections", flows.to_string());
+    let workload = match (up.len(), down.len(), udp.len()) {
+        (0, 0, 0) => {
+            let ping = ping.ok_or_else(|| unknown(metadata, series.keys().copied()))?;
+            notes.remove(0);
+            return ping_alone(metadata, ping, notes);
+        }
+        (0, 0, flows) => workload("udp_stream", &[count(flows)])?,
+        (flows, 0, 0) => workload("tcp_stream", &[count(flows)])?,
+        (0, flows, 0) => workload("tcp_maerts", &[count(flows)])?,
+        (up, down, 0) => workload("tcp_bidir", &[count(up.max(down))])?,
+        _ => {
+            return Err(
+                "it has TCP and UDP load at once, which no workload of latput is".to_owned()
+            );
+        }
+    };
+    let all: Vec<&Vec<Point>> = up.into_iter().chain(down).chain(udp).collect();
+    let mbit: f64 = all.iter().filter_map(|points| mean(points)).sum();
+    observation.given.insert(Metric::ThroughputBps, mbit * 1e6);
+    if let Some(ping) = ping {
+        probe(ping, &mut observation);
+    }
+    Ok(finish(metadata, workload, observation, notes))
+}
+
+fn finish(
+    metadata: &Value,
+    workload: latput_trial::Workload,
+    observation: Observation,
+    notes: Vec<String>,
+) -> Test {
+    let text = |key: &str| metadata[key].as_str().map(str::to_owned);
+    let facts = ["NAME", "TITLE", "KERNEL_NAME", "KERNEL_RELEASE"];
+    let name = |key: &str| format!("flent_{}", key.to_lowercase());
+    Test {
+        workload,
+        started_unix_ms: text("T0").or_else(|| text("TIME")).and_then(|time| unix_ms(&time)),
+        observation,
+        facts: facts.iter().filter_map(|key| Some((name(key), text(key)?))).collect(),
+        notes,
+    }
+}
+
+/// A test with nothing but a ping: its round trips are the load's.
+fn ping_alone(metadata: &Value, ping: &[Point], notes: Vec<String>) -> Result<Test, String> {
+    let step = metadata["STEP_SIZE"].as_f64().filter(|step| (1e-4..=1.0).contains(step));
+    let rate = step.map_or(5.0, |step| (1.0 / step).round()); // flent's own step is 0.2 s
+    let workload = workload("ping", &[("rate_hz", format!("{rate:.0}"))])?;
+    let mut observation = Observation::default();
+    let rtt = histogram(ping);
+    let (first, last) = (ping.first(), ping.last());
+    let seconds = first.zip(last).map_or(0.0, |(first, last)| last.t - first.t);
+    observation.traffic = TrafficObservation {
+        sender_window: Nanos::from_secs_f64(seconds),
+        transactions: Some(rtt.count()),
+        latency: Some(rtt),
+        ..TrafficObservation::default()
+    };
+    Ok(finish(metadata, workload, observation, notes))
+}
+
+/// A ping beside the load. Loss is known only where the pings are numbered.
+fn probe(ping: &[Point], observation: &mut Observation) {
+    let rtt = histogram(ping);
+    let numbers: Option<Vec<u64>> = ping.iter().map(|point| point.seq).collect();
+    let range = numbers.and_then(|numbers| {
+        let (first, last) = (numbers.iter().min()?, numbers.iter().max()?);
+        last.checked_sub(*first)?.checked_add(1)
+    });
+    if let Some(sent) = range.filter(|sent| *sent >= rtt.count()) {
+        observation.probe = Some(ProbeObservation { sent, received: rtt.count(), rtt });
+        return;
+    }
+    let ns = |time: Option<Nanos>| time.map(|time| time.as_ns() as f64);
+    let figures = [
+        (Metric::ProbeNsMin, ns(rtt.min())),
+        (Metric::ProbeNsMean, rtt.mean_ns()),
+        (Metric::ProbeNsP99, ns(rtt.quantile(0.99))),
+        (Metric::ProbeNsMax, ns(rtt.max())),
+        (Metric::ProbeNsMdev, rtt.stdev_ns()),
+    ];
+    let known = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+    observation.given.extend(known);
+}
+
+fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.take(8).collect();
+    format!(
+        "latput knows no series of this `{}` test; it has {}",
+        metadata["NAME"].as_str().unwrap_or("nameless"),
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    )
+}
+
+/// One value of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    /// Seconds since 1970.
+    t: f64,
+    val: f64,
+    seq: Option<u64>,
+}
+
+/// The values that are numbers, in the order of time.
+fn points(values: &Value) -> Vec<Point> {
+    let point = |value: &Value| {
+        let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
+        let seq = value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(whole));
+        Some(Point { t: number("t")?, val: number("val").filter(|val| *val >= 0.0)?, seq })
+    };
+    let mut points: Vec<Point> =
+        values.as_array().map(|all| all.iter().filter_map(point).collect()).unwrap_or_default();
+    points.sort_by(|a, b| a.t.total_cmp(&b.t));
+    points
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a sequence number; float to int saturates")]
+const fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+fn mean(points: &[Point]) -> Option<f64> {
+    let sum: f64 = points.iter().map(|point| point.val).sum();
+    (!points.is_empty()).then(|| sum / points.len() as f64)
+}
+
+fn histogram(points: &[Point]) -> Histogram {
+    let mut rtt = Histogram::new();
+    for point in points {
+        rtt.record(Nanos::from_secs_f64(point.val / 1e3));
+    }
+    rtt
+}
+
+/// `2026-11-21T23:34:29.123456Z`, always UTC.
+fn unix_ms(text: &str) -> Option<u64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let in_range = (1970..=2200).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 61;
+    if !in_range {
+        return None;
+    }
+    // Days since 1970-01-01 of a proleptic Gregorian date, counted in years that begin in March.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
+    u64::try_from(((days * 24 + hour) * 60 + minute) * 60 + second).ok()?.checked_mul(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"{"version":4,"metadata":{"NAME":"tcp_nup","T0":"2026-11-21T23:34:29.5Z","TITLE":"x",
+        "STEP_SIZE":0.2},"x_values":[0.2],"results":{"TCP upload::1":[999.0]},"raw_values":{
+        "TCP upload::1":[{"t":1.0,"val":100.0},{"t":1.2,"val":300.0}],
+        "TCP upload::2":[{"t":1.0,"val":50.0},{"t":1.1,"val":null}],
+        "TCP upload sum":[{"t":1.0,"val":9999.0}],
+        "Ping (ms) ICMP":[{"t":1.0,"val":0.5,"seq":1},{"t":1.2,"val":1.5,"seq":4}]}}"#;
+
+    #[test]
+    fn flows_add_up_and_pings_are_the_probe() {
+        let test = one(FILE);
+        assert_eq!(test.workload.name, "tcp_stream connections=2");
+        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&250e6));
+        let probe = test.observation.probe.unwrap();
+        assert_eq!((probe.sent, probe.received), (4, 2), "numbers 2 and 3 are missing");
+        assert_eq!(test.started_unix_ms, Some(1_795_304_069_000));
+    }
+
+    #[test]
+    fn pings_without_numbers_have_no_loss() {
+        let test = one(&FILE.replace(",\"seq\":1", ""));
+        assert_eq!(test.observation.probe, None);
+        let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
+        assert_eq!(value(Metric::ProbeLossRatio), None);
+        assert!((value(Metric::ProbeNsMean).unwrap() - 1e6).abs() < 1e3);
+    }
+
+    #[test]
+    fn directions_and_a_lonely_ping_have_their_workloads() {
+        assert_eq!(one(&FILE.replace("upload", "download")).workload.traffic.kind(), "tcp_maerts");
+        let both = one(&FILE.replace("upload::2", "download::1"));
+        assert_eq!(both.workload.traffic.kind(), "tcp_bidir");
+        let ping = one(&FILE.replace("TCP upload", "Something"));
+        assert_eq!(ping.workload.name, "ping rate_hz=5");
+        assert_eq!(ping.observation.traffic.transactions, Some(2));
+    }
+
+    #[test]
+    fn broken_files_are_refused() {
+        check_refused(&FILE[..300], "ends too early");
+        check_refused("{}", "is it a flent file");
+        check_refused(&FILE.replace("\"version\":4", "\"version\":9"), "version 9");
+        check_refused(r#"{"version":4}"#, "no raw_values");
+        check_refused(
+            r#"{"version":4,"raw_values":{"CPU":[]},"metadata":{"NAME":"cpu"}}"#,
+            "has CPU",
+        );
+        let hostile = FILE
+            .replace("100.0", "-1e308")
+            .replace("1.5", "1e308")
+            .replace("\"seq\":4", "\"seq\":-4e30");
+        drop(tests(hostile.as_bytes()));
+    }
+
+    #[test]
+    fn times_are_utc() {
+        assert_eq!(unix_ms("1970-01-01T00:00:00Z"), Some(0));
+        assert_eq!(unix_ms("2024-02-29T12:00:00.000000Z"), Some(1_709_208_000_000));
+        for wrong in ["", "yesterday", "2024-13-01T00:00:00Z", "9999-01-01T00:00:00Z", "2024-01-01"]
+        {
+            assert_eq!(unix_ms(wrong), None, "{wrong}");
+        }
+    }
+
+    fn one(text: &str) -> Test {
+        tests(text.as_bytes()).unwrap().remove(0)
+    }
+
+    #[track_caller]
+    fn check_refused(text: &str, part: &str) {
+        let problem = tests(text.as_bytes()).unwrap_err();
+        assert!(problem.text.contains(part), "{problem:?}");
+    }
+}

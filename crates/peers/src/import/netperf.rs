@@ -1,0 +1,353 @@
+//! netperf's figures, with their units and its words for "not measured" taken for what they are.
+
+use latput_trial::observation::{CpuMethod, ProgramCpu, Role};
+use latput_trial::{Metric, Observation};
+
+use super::records::{self, Record};
+use super::{Problem, Test, workload};
+
+/// Every test of a file.
+pub(super) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| Problem::new(format!("it is not text: {error}")))?;
+    let records = records::read(text)?;
+    let tests = records.iter().map(|record| {
+        test(record).map_err(|text| Problem::at(format!("line {}", record.line), text))
+    });
+    tests.collect()
+}
+
+fn test(record: &Record) -> Result<Test, String> {
+    let kind = kind(record)?;
+    let mut notes = Vec::new();
+    if record.is_uncertain {
+        notes.push(
+            "netperf warned that the confidence that was asked for was not reached".to_owned(),
+        );
+    }
+    let mut observation = Observation::default();
+    match kind {
+        "tcp_rr" | "udp_rr" => {
+            request_response(record, &mut observation)?;
+        }
+        "udp_stream" => datagrams(record, &mut observation)?,
+        _ => {
+            let rate = throughput_bps(record, "THROUGHPUT")?;
+            let rate = rate.ok_or("it has no THROUGHPUT that is a number")?;
+            observation.given.insert(Metric::ThroughputBps, rate);
+            if kind == "tcp_stream" {
+                notes.push(
+                    "netperf's throughput of a TCP_STREAM is what the sender's kernel took"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    retransmits(record, kind, &mut observation);
+    cpu(record, kind, &mut observation)?;
+    Ok(Test {
+        workload: workload(kind, &fields(record, kind, &mut notes))?,
+        started_unix_ms: None,
+        observation,
+        facts: Vec::new(),
+        notes,
+    })
+}
+
+/// The kind of test, from the title or from the selectors.
+fn kind(record: &Record) -> Result<&'static str, String> {
+    let titles = [
+        ("TCP REQUEST/RESPONSE TEST", "tcp_rr"),
+        ("UDP REQUEST/RESPONSE TEST", "udp_rr"),
+        ("TCP STREAM TEST", "tcp_stream"),
+        ("TCP MAERTS TEST", "tcp_maerts"),
+        ("UDP STREAM TEST", "udp_stream"),
+    ];
+    if let Some((_, kind)) = titles.iter().find(|(title, _)| record.title.contains(title)) {
+        return Ok(kind);
+    }
+    let text = |key: &str| record.values.get(key).map(String::as_str);
+    match (text("PROTOCOL"), text("DIRECTION")) {
+        (Some("TCP"), Some("Send|Recv")) => Ok("tcp_rr"),
+        (Some("UDP"), Some("Send|Recv")) => Ok("udp_rr"),
+        (Some("TCP"), Some("Send")) => Ok("tcp_stream"),
+        (Some("TCP"), Some("Receive" | "Recv")) => Ok("tcp_maerts"),
+        (Some("UDP"), Some("Send")) => Ok("udp_stream"),
+        (Some(protocol), Some(direction)) => {
+            Err(format!("latput has no workload for {protocol} with direction {direction}"))
+        }
+        _ if record.title.contains("CONNECT") => Err(format!(
+            "latput cannot import `{}`",
+            record.title.chars().take(60).collect::<String>()
+        )),
+        _ => Err(
+            "what test it is is not said: add PROTOCOL and DIRECTION to the selectors, or leave \
+                  out -P 0"
+                .to_owned(),
+        ),
+    }
+}
+
+fn fields(record: &Record, kind: &str, notes: &mut Vec<String>) -> Vec<(&'static str, String)> {
+    let wanted: &[(&str, &[&str])] = match kind {
+        "tcp_rr" | "udp_rr" => {
+            &[("request_bytes", &["REQUEST_SIZE"]), ("response_bytes", &["RESPONSE_SIZE"])]
+        }
+        "tcp_maerts" => &[("message_bytes", &["REMOTE_SEND_SIZE", "SEND_SIZE"])],
+        "udp_stream" => &[("datagram_bytes", &["LOCAL_SEND_SIZE", "SEND_SIZE"])],
+        _ => &[("message_bytes", &["LOCAL_SEND_SIZE", "SEND_SIZE"])],
+    };
+    let mut fields = Vec::new();
+    for (field, selectors) in wanted {
+        match selectors.iter().find_map(|key| whole(record, key)).filter(|size| *size > 0) {
+            Some(size) => fields.push((*field, size.to_string())),
+            None => notes.push(format!(
+                "{kind}: {} is not in the file; latput's default for {field} is shown",
+                selectors[0]
+            )),
+        }
+    }
+    if let Some(burst) = whole(record, "BURST_SIZE").filter(|_| kind.ends_with("_rr")) {
+        fields.push(("burst", burst.to_string()));
+    }
+    if kind == "tcp_rr" && whole(record, "LOCAL_NODELAY") == Some(0) {
+        fields.push(("nodelay", "false".to_owned()));
+    }
+    fields
+}
+
+fn request_response(record: &Record, observation: &mut Observation) -> Result<(), String> {
+    let in_units = record.values.get("THROUGHPUT_UNITS").is_some_and(|unit| unit == "Trans/s");
+    let throughput = || number(record, "THROUGHPUT").filter(|_| in_units);
+    let rate = number(record, "TRANSACTION_RATE").or_else(throughput).ok_or(
+        "it has no transaction rate: add TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS, to the \
+         selectors",
+    )?;
+    observation.given.insert(Metric::TransactionsPerS, rate);
+    for (metric, key) in [
+        (Metric::LatencyNsMean, "MEAN_LATENCY"),
+        (Metric::LatencyNsP50, "P50_LATENCY"),
+        (Metric::LatencyNsP90, "P90_LATENCY"),
+        (Metric::LatencyNsP99, "P99_LATENCY"),
+        (Metric::LatencyNsMax, "MAX_LATENCY"),
+    ] {
+        // Without -j every latency is -1, or the histogram that a long run overflowed is negative.
+        if let Some(us) = number(record, key).filter(|us| *us > 0.0) {
+            observation.given.insert(metric, us * 1e3);
+        }
+    }
+    Ok(())
+}
+
+/// What the sender's THROUGHPUT means differs with the version; what arrived has a name of its own.
+fn datagrams(record: &Record, observation: &mut Observation) -> Result<(), String> {
+    let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
+        "what arrived is not in it: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
+    )?;
+    observation.given.insert(Metric::ThroughputBps, rate);
+    let counts = number(record, "LOCAL_OKAY").zip(number(record, "REMOTE_OKAY"));
+    if let Some((sent, received)) = counts.filter(|(sent, _)| *sent > 0.0) {
+        observation.given.insert(Metric::LossRatio, (1.0 - received / sent).max(0.0));
+    }
+    Ok(())
+}
+
+fn throughput_bps(record: &Record, key: &str) -> Result<Option<f64>, String> {
+    let Some(value) = number(record, key) else { return Ok(None) };
+    let unit = record.values.get("THROUGHPUT_UNITS").map_or("", String::as_str);
+    // K, M and G byte are powers of 1024 (netperf manual, option -f).
+    let factor = match unit.trim_end_matches("/s").trim_end_matches("/sec") {
+        "10^3bits" => 1e3,
+        "10^6bits" => 1e6,
+        "10^9bits" => 1e9,
+        "KBytes" => 8.0 * 1024.0,
+        "MBytes" => 8.0 * 1024.0 * 1024.0,
+        "GBytes" => 8.0 * 1024.0 * 1024.0 * 1024.0,
+        "" => return Err("it has no THROUGHPUT_UNITS: add it to the selectors".to_owned()),
+        other => return Err(format!("`{other}` is no unit of throughput that latput knows")),
+    };
+    Ok(Some(value * factor))
+}
+
+fn retransmits(record: &Record, kind: &str, observation: &mut Observation) {
+    let count = |key: &str| number(record, key);
+    let segments = match kind {
+        "tcp_stream" => count("LOCAL_TRANSPORT_RETRANS"),
+        "tcp_maerts" => count("REMOTE_TRANSPORT_RETRANS"),
+        "tcp_rr" => count("LOCAL_TRANSPORT_RETRANS")
+            .zip(count("REMOTE_TRANSPORT_RETRANS"))
+            .map(|(here, there)| here + there),
+        _ => None,
+    };
+    let seconds = number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
+    if let Some((segments, seconds)) = segments.zip(seconds) {
+        observation.given.insert(Metric::RetransmitsPerS, segments / seconds);
+    }
+}
+
+fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(), String> {
+    let per_transaction = kind.ends_with("_rr");
+    let unit = record.values.get("SD_UNITS").map(String::as_str);
+    for (end, role, busy, demand, program) in [
+        (
+            "LOCAL",
+            Role::Generator,
+            Metric::GeneratorCpuBusyRatio,
+            Metric::GeneratorServiceDemandUs,
+            "netperf",
+        ),
+        ("REMOTE", Role::Sut, Metric::SutCpuBusyRatio, Metric::SutServiceDemandUs, "netserver"),
+    ] {
+        let Some(percent) = number(record, &format!("{end}_CPU_UTIL")) else { continue };
+        let share = percent / 100.0;
+        observation.given.insert(busy, share);
+        let part = |name: &str| number(record, &format!("{end}_CPU_PERCENT_{name}"));
+        observation.programs.push(ProgramCpu {
+            role,
+            program: program.to_owned(),
+            method: CpuMethod::Host,
+            busy_ratio: share,
+            user_ratio: part("USER").map(|percent| percent / 100.0),
+            system_ratio: part("SYSTEM").map(|percent| percent / 100.0),
+        });
+        let Some(us) = number(record, &format!("{end}_SD")) else { continue };
+        match (unit, per_transaction) {
+            (None | Some("usec/Tran" | "us/Tr"), true)
+            | (None | Some("usec/KB" | "us/KB"), false) => {
+                observation.given.insert(demand, us);
+            }
+            (Some(other), _) => {
+                return Err(format!("its service demand in {other} does not fit a {kind}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A figure; netperf prints -1 for what it did not measure.
+fn number(record: &Record, key: &str) -> Option<f64> {
+    let value: f64 = record.values.get(key)?.trim().parse().ok()?;
+    (value.is_finite() && (0.0..1e18).contains(&value)).then_some(value)
+}
+
+fn whole(record: &Record, key: &str) -> Option<u64> {
+    record.values.get(key)?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RR_TITLE: &str = "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to \
+                            192.0.2.7 () port 0 AF_INET : first burst 0\n";
+    const KEYVAL: &str = "PROTOCOL=TCP\nDIRECTION=Send|Recv\nELAPSED_TIME=2.00\nTHROUGHPUT=18983.70\n\
+        THROUGHPUT_UNITS=Trans/s\nREQUEST_SIZE=1\nRESPONSE_SIZE=1\nLOCAL_CPU_UTIL=50.00\n\
+        LOCAL_CPU_METHOD=S\nLOCAL_SD=105.354\nREMOTE_CPU_UTIL=-1.00\nREMOTE_SD=-1.000\n\
+        SD_UNITS=usec/Tran\nLOCAL_TRANSPORT_RETRANS=4\nREMOTE_TRANSPORT_RETRANS=-1\nBURST_SIZE=16\n\
+        LOCAL_NODELAY=1\nMEAN_LATENCY=52.57\nP99_LATENCY=550\nP50_LATENCY=-1\n";
+    const STREAM: &str =
+        "MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.0.2.7\n\
+Recv   Send    Send                          Utilization       Service Demand
+Socket Socket  Message  Elapsed              Send     Recv     Send    Recv
+Size   Size    Size     Time     Throughput  local    remote   local   remote
+bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
+
+131072  16384  16384    1.01       2549.64   99.00   98.00   6.426   6.427
+";
+
+    #[test]
+    fn keyval_is_read_and_minus_one_is_absent() {
+        let test = one(KEYVAL);
+        assert_eq!(test.workload.name, "tcp_rr burst=16");
+        let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
+        assert_eq!(value(Metric::TransactionsPerS), Some(18_983.7));
+        assert_eq!(value(Metric::LatencyNsP99), Some(550_000.0));
+        assert_eq!((value(Metric::LatencyNsP50), value(Metric::LatencyNsP999)), (None, None));
+        assert_eq!(value(Metric::GeneratorCpuBusyRatio), Some(0.5));
+        assert_eq!(value(Metric::GeneratorServiceDemandUs), Some(105.354));
+        assert_eq!(
+            (value(Metric::SutCpuBusyRatio), value(Metric::SutServiceDemandUs)),
+            (None, None)
+        );
+        assert_eq!(value(Metric::RetransmitsPerS), None, "one end is unknown");
+        assert_eq!(test.observation.programs.len(), 1);
+    }
+
+    #[test]
+    fn several_tests_without_titles_are_told_apart() {
+        assert_eq!(tests(KEYVAL.repeat(3).as_bytes()).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn csv_is_read_by_its_header() {
+        let text = RR_TITLE.to_owned()
+            + "Throughput,Throughput Units,Mean Latency Microseconds,Command Line,Request Size Bytes\n\
+               21365.65,Trans/s,46.71,\"netperf -- -o a,b\",1\n21000.00,Trans/s,47.00,\"x\",1\n";
+        let both = tests(text.as_bytes()).unwrap();
+        assert_eq!(both.len(), 2);
+        assert_eq!(both[1].observation.given.get(&Metric::LatencyNsMean), Some(&47_000.0));
+        assert!(
+            both[0].notes[0].contains("RESPONSE_SIZE is not in the file"),
+            "{:?}",
+            both[0].notes
+        );
+        check_refused(&text.replace("46.71,", ""), "line 3: ", "4 fields stand under 5 names");
+    }
+
+    #[test]
+    fn classic_output_is_read_under_its_title() {
+        let test = one(STREAM);
+        assert_eq!(test.workload.name, "tcp_stream message_bytes=16384");
+        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&2_549_640_000.0));
+        assert_eq!(test.observation.given.get(&Metric::SutServiceDemandUs), Some(&6.427));
+        let rr = RR_TITLE.to_owned()
+            + "bytes  bytes  bytes   bytes  secs.   per sec\n\n\
+               16384  131072 1        1       1.00     25740.94\n16384  131072\n";
+        assert_eq!(one(&rr).observation.given.get(&Metric::TransactionsPerS), Some(&25_740.94));
+        let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
+                   212992    1470   1.01        60000      0     720.00\n\
+                   212992           1.01        45000            426.03\n";
+        let given = one(udp).observation.given;
+        assert_eq!(given.get(&Metric::ThroughputBps), Some(&426_030_000.0), "what arrived");
+        assert_eq!(given.get(&Metric::LossRatio), Some(&0.25));
+    }
+
+    #[test]
+    fn what_is_ambiguous_or_broken_is_refused_with_its_line() {
+        check_refused("16384  131072 1 1 1.00 25740.94\n", "line 1: ", "under no title");
+        check_refused(&STREAM.replace("10^6bits/s", "things"), "line 7: ", "unit of throughput");
+        check_refused(&STREAM.replace("6.427", "6.427 7"), "line 7: ", "10 figures in a row");
+        check_refused("THROUGHPUT=5\nTHROUGHPUT_UNITS=Trans/s\n", "line 1: ", "add PROTOCOL");
+        check_refused(&KEYVAL.replace("Trans/s", "10^6bits/s"), "line 1: ", "no transaction rate");
+        check_refused(&KEYVAL.replace("usec/Tran", "usec/KB"), "line 1: ", "does not fit");
+        let stream = "PROTOCOL=TCP\nDIRECTION=Send\nTHROUGHPUT=5\n";
+        check_refused(stream, "line 1: ", "no THROUGHPUT_UNITS");
+        check_refused(
+            &stream.replace("=5", "=inf\nTHROUGHPUT_UNITS=x"),
+            "line 1: ",
+            "no THROUGHPUT",
+        );
+        let sctp = "PROTOCOL=SCTP\nDIRECTION=Send\nTHROUGHPUT=5\n";
+        check_refused(sctp, "line 1: ", "no workload for SCTP");
+        assert!(tests(&[0xc3, 0x28]).is_err(), "no text");
+        assert!(tests(b"hello\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_warning_of_netperf_becomes_a_note() {
+        let text = format!("!!! WARNING\n!!! Desired confidence was not achieved\n{STREAM}");
+        assert!(one(&text).notes.iter().any(|note| note.contains("not reached")));
+    }
+
+    fn one(text: &str) -> Test {
+        let mut tests = tests(text.as_bytes()).unwrap();
+        assert_eq!(tests.len(), 1, "{tests:?}");
+        tests.remove(0)
+    }
+
+    #[track_caller]
+    fn check_refused(text: &str, place: &str, part: &str) {
+        let problem = tests(text.as_bytes()).unwrap_err();
+        assert!(problem.place == place && problem.text.contains(part), "{problem:?}");
+    }
+}

@@ -1,0 +1,263 @@
+//! netperf's three ways to print a test, each read into the same record: selector and value, by the names
+//! of its keyval output.
+
+use std::collections::BTreeMap;
+
+use super::Problem;
+
+/// What one test printed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Record {
+    /// The title line, such as `MIGRATED TCP STREAM TEST from ...`; empty with `-P 0`.
+    pub(super) title: String,
+    /// Values by selector: `THROUGHPUT`, `P99_LATENCY`.
+    pub(super) values: BTreeMap<String, String>,
+    /// Its first line in the file.
+    pub(super) line: usize,
+    /// Whether netperf warned that its confidence was not reached.
+    pub(super) is_uncertain: bool,
+}
+
+/// Selector and the name that the CSV header has for it (`netperf_output_name` in `src/nettest_omni.c`).
+const CSV_NAMES: [(&str, &str); 26] = [
+    ("PROTOCOL", "Protocol"),
+    ("DIRECTION", "Direction"),
+    ("ELAPSED_TIME", "Elapsed Time (sec)"),
+    ("THROUGHPUT", "Throughput"),
+    ("THROUGHPUT_UNITS", "Throughput Units"),
+    ("LOCAL_SEND_SIZE", "Local Send Size"),
+    ("REMOTE_SEND_SIZE", "Remote Send Size"),
+    ("REQUEST_SIZE", "Request Size Bytes"),
+    ("RESPONSE_SIZE", "Response Size Bytes"),
+    ("LOCAL_CPU_UTIL", "Local CPU Util %"),
+    ("LOCAL_CPU_METHOD", "Local CPU Util Method"),
+    ("LOCAL_SD", "Local Service Demand"),
+    ("REMOTE_CPU_UTIL", "Remote CPU Util %"),
+    ("REMOTE_CPU_METHOD", "Remote CPU Util Method"),
+    ("REMOTE_SD", "Remote Service Demand"),
+    ("SD_UNITS", "Service Demand Units"),
+    ("TRANSACTION_RATE", "Transaction Rate Tran/s"),
+    ("BURST_SIZE", "Initial Burst Requests"),
+    ("LOCAL_TRANSPORT_RETRANS", "Local Transport Retransmissions"),
+    ("REMOTE_TRANSPORT_RETRANS", "Remote Transport Retransmissions"),
+    ("REMOTE_RECV_THROUGHPUT", "Remote Recv Throughput"),
+    ("LOCAL_NODELAY", "Local NODELAY"),
+    ("MAX_LATENCY", "Maximum Latency Microseconds"),
+    ("P50_LATENCY", "50th Percentile Latency Microseconds"),
+    ("P90_LATENCY", "90th Percentile Latency Microseconds"),
+    ("P99_LATENCY", "99th Percentile Latency Microseconds"),
+];
+const MEAN_LATENCY: (&str, &str) = ("MEAN_LATENCY", "Mean Latency Microseconds");
+
+/// Classic columns, without and with CPU figures.
+const BULK: [&str; 9] = [
+    "RSR_SIZE",
+    "LSS_SIZE",
+    "SEND_SIZE",
+    "ELAPSED_TIME",
+    "THROUGHPUT",
+    "LOCAL_CPU_UTIL",
+    "REMOTE_CPU_UTIL",
+    "LOCAL_SD",
+    "REMOTE_SD",
+];
+const REQUEST_RESPONSE: [&str; 10] = [
+    "LSS_SIZE",
+    "LSR_SIZE",
+    "REQUEST_SIZE",
+    "RESPONSE_SIZE",
+    "ELAPSED_TIME",
+    "TRANSACTION_RATE",
+    "LOCAL_CPU_UTIL",
+    "REMOTE_CPU_UTIL",
+    "LOCAL_SD",
+    "REMOTE_SD",
+];
+
+/// Every test of a file.
+pub(super) fn read(text: &str) -> Result<Vec<Record>, Problem> {
+    let mut reader = Reader::default();
+    for (number, line) in (1..).zip(text.lines()) {
+        reader.line(number, line).map_err(|text| Problem::at(format!("line {number}"), text))?;
+    }
+    reader.end();
+    Ok(reader.records)
+}
+
+/// Where in a file we are.
+#[derive(Debug, Default)]
+struct Reader {
+    records: Vec<Record>,
+    /// The title of the tests that follow.
+    title: String,
+    /// Lines between a title and its figures: the classic header.
+    header: String,
+    /// The columns of CSV lines that follow.
+    columns: Option<Vec<Option<&'static str>>>,
+    /// The keyval test under way.
+    record: Record,
+    is_uncertain: bool,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+        let line = line.trim_end();
+        if line.starts_with("!!!") {
+            self.is_uncertain = true;
+        } else if line.contains(" TEST from ") {
+            self.end();
+            line.clone_into(&mut self.title);
+            self.header.clear();
+            self.columns = None;
+        } else if let Some((key, value)) = keyval(line) {
+            self.keyval(number, key, value);
+        } else if let Some(columns) = csv_header(line) {
+            self.columns = Some(columns);
+        } else if let Some(columns) = &self.columns
+            && !line.is_empty()
+        {
+            let record = csv_record(columns, line)?;
+            self.push(Record { values: record, line: number, ..Record::default() });
+        } else if let Some(numbers) = numbers(line) {
+            self.classic(number, &numbers)?;
+        } else {
+            self.header += line;
+            self.header += "\n";
+        }
+        Ok(())
+    }
+
+    fn keyval(&mut self, number: usize, key: &str, value: &str) {
+        if self.record.values.contains_key(key) {
+            self.end(); // with -P 0 nothing else parts two tests
+        }
+        if self.record.values.is_empty() {
+            self.record.line = number;
+        }
+        self.record.values.insert(key.to_owned(), value.trim_matches('"').to_owned());
+    }
+
+    fn end(&mut self) {
+        let record = std::mem::take(&mut self.record);
+        if !record.values.is_empty() {
+            self.push(record);
+        }
+    }
+
+    fn push(&mut self, record: Record) {
+        let is_uncertain = std::mem::take(&mut self.is_uncertain);
+        self.records.push(Record { title: self.title.clone(), is_uncertain, ..record });
+    }
+
+    /// Classic output, under the title that says what the columns are.
+    fn classic(&mut self, number: usize, numbers: &[&str]) -> Result<(), String> {
+        let is = |name: &str| self.title.contains(name);
+        let mut extra = Vec::new();
+        let columns: &[&str] = if is("REQUEST/RESPONSE TEST") {
+            match numbers.len() {
+                6 | 10 => &REQUEST_RESPONSE[..numbers.len()],
+                2 => return Ok(()), // the other end's socket buffers
+                _ => return Err(unknown(numbers)),
+            }
+        } else if is("TCP STREAM TEST") || is("TCP MAERTS TEST") {
+            extra = self.unit()?;
+            match numbers.len() {
+                5 | 9 => &BULK[..numbers.len()],
+                _ => return Err(unknown(numbers)),
+            }
+        } else if is("UDP STREAM TEST") {
+            extra = self.unit()?;
+            match numbers.len() {
+                6 => &["LSS_SIZE", "SEND_SIZE", "ELAPSED_TIME", "LOCAL_OKAY", "ERRORS", "SENT"],
+                4 => return self.udp_receiver(numbers),
+                _ => return Err(unknown(numbers)),
+            }
+        } else {
+            let problem = "these figures stand under no title that says what they are: leave out -P 0, \
+                           or use -k";
+            return Err(problem.to_owned());
+        };
+        if columns.contains(&"REMOTE_SD") && !self.header.contains("local") {
+            return Err("the header does not say which end its CPU figures are of".to_owned());
+        }
+        let pairs = columns.iter().zip(numbers);
+        let mut values: BTreeMap<String, String> =
+            pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        values.extend(extra);
+        if let Some((_, burst)) = self.title.split_once("first burst ") {
+            values.insert("BURST_SIZE".to_owned(), burst.trim().to_owned());
+        }
+        self.push(Record { values, line: number, ..Record::default() });
+        Ok(())
+    }
+
+    /// The second line of `UDP_STREAM`: what arrived.
+    fn udp_receiver(&mut self, numbers: &[&str]) -> Result<(), String> {
+        let sent = self.records.last_mut().filter(|record| record.values.contains_key("SENT"));
+        let sent = sent.ok_or("the receiver's figures stand before the sender's")?;
+        sent.values.insert("REMOTE_OKAY".to_owned(), numbers[2].to_owned());
+        sent.values.insert("REMOTE_RECV_THROUGHPUT".to_owned(), numbers[3].to_owned());
+        Ok(())
+    }
+
+    /// The unit of throughput, from the header.
+    fn unit(&self) -> Result<Vec<(String, String)>, String> {
+        let units = ["10^3bits", "10^6bits", "10^9bits", "KBytes", "MBytes", "GBytes"];
+        let unit = units.into_iter().find(|unit| self.header.contains(unit)).ok_or(
+            "the header with the unit of throughput is missing: leave out -P 0, or use -k",
+        )?;
+        Ok(vec![("THROUGHPUT_UNITS".to_owned(), format!("{unit}/s"))])
+    }
+}
+
+fn unknown(numbers: &[&str]) -> String {
+    format!("{} figures in a row are none of this test's known forms: use -k", numbers.len())
+}
+
+/// `THROUGHPUT=940.10`.
+fn keyval(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once('=')?;
+    let is_key = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    (!key.is_empty() && key.len() < 64 && key.chars().all(is_key)).then_some((key, value))
+}
+
+fn numbers(line: &str) -> Option<Vec<&str>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let all = words.iter().all(|word| word.parse::<f64>().is_ok());
+    (!words.is_empty() && all).then_some(words)
+}
+
+fn csv_header(line: &str) -> Option<Vec<Option<&'static str>>> {
+    let known = |name: &String| {
+        let names = CSV_NAMES.iter().chain([&MEAN_LATENCY]);
+        names.into_iter().find(|(_, known)| known == name).map(|(selector, _)| *selector)
+    };
+    let columns: Vec<Option<&str>> = csv_fields(line).iter().map(known).collect();
+    columns.contains(&Some("THROUGHPUT")).then_some(columns)
+}
+
+fn csv_record(
+    columns: &[Option<&'static str>],
+    line: &str,
+) -> Result<BTreeMap<String, String>, String> {
+    let fields = csv_fields(line);
+    if fields.len() != columns.len() {
+        return Err(format!("{} fields stand under {} names", fields.len(), columns.len()));
+    }
+    let named = columns.iter().zip(fields);
+    Ok(named.filter_map(|(name, value)| Some(((*name)?.to_owned(), value))).collect())
+}
+
+/// The fields of a CSV line; quotes keep commas together.
+fn csv_fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().expect("there is always one").push(c),
+        }
+    }
+    fields
+}

@@ -1,0 +1,321 @@
+//! A test with an unmodified iperf3 server, from its cookie to its results.
+//!
+//! The server leads: one byte on the control connection names each next state. What it asks for is
+//! given, what it should not say is an error. Both ends of a test know whole seconds of warm-up only.
+
+pub mod message;
+pub mod refusal;
+
+mod datagrams;
+mod joined;
+
+use std::net::{SocketAddr, TcpStream};
+
+use latput_load::{Driven, Stop, Window};
+use latput_trial::workload::Direction;
+use latput_trial::{Traffic, Workload};
+use latput_units::{Bytes, Nanos};
+
+use self::datagrams::Streams;
+use self::message::{OwnStream, Parameters, Results, State};
+use crate::error::Error;
+use crate::line::{Line, PATIENCE, connect_with};
+use crate::outcome::Outcome;
+
+/// The port that iperf3 listens at.
+pub const PORT: u16 = 5201;
+
+/// What listens there.
+const COMMAND: &str = "iperf3 -s";
+/// Largest results that are believed: 128 streams have some 30 KB.
+const RESULTS_BYTES: u32 = 256 << 10;
+/// A server that is about to end a test may first have to take what is in its receive buffers.
+const LAST_WORDS: Nanos = Nanos::from_s(15);
+/// How long after a broken connection its reason may come.
+const REASON: Nanos = Nanos::from_ms(300);
+
+/// A test that an iperf3 server waits for.
+#[derive(Debug)]
+pub struct Session {
+    line: Line,
+    flow: Flow,
+    message: Bytes,
+    warmup: Nanos,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+enum Flow {
+    Tcp { driven: Driven, direction: Direction, streams: u32 },
+    Udp { streams: Streams, offered_bps: Option<f64> },
+}
+
+impl Session {
+    /// Agrees with the server on a test and opens its streams.
+    pub(crate) fn open(
+        peer: SocketAddr,
+        workload: &Workload,
+        warmup: Nanos,
+        duration: Nanos,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let cookie = cookie()?;
+        let mut line = Line::connect(peer, COMMAND, stop)?;
+        line.send(&cookie, "sending the cookie")?;
+        let omit = Nanos::from_s(whole_seconds(warmup));
+        let parameters = parameters(workload, omit, duration);
+        expect(&line, State::ParamExchange, PATIENCE)?;
+        send_document(&mut line, &parameters.to_json(), "sending the parameters")?;
+        expect(&line, State::CreateStreams, PATIENCE)?;
+        let flow =
+            Flow::open(peer, workload, &cookie, stop).map_err(|error| reason(&line, error))?;
+        expect(&line, State::TestStart, PATIENCE)?;
+        expect(&line, State::TestRunning, PATIENCE)?;
+        Ok(Self { line, flow, message: parameters.length, warmup: omit, is_done: false })
+    }
+
+    /// Whole seconds.
+    pub const fn warmup(&self) -> Nanos {
+        self.warmup
+    }
+
+    /// Lets the traffic flow until the end of `window`, and asks the server for its part.
+    pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
+        let seconds = window.length().as_secs_f64();
+        let outcome = match &self.flow {
+            Flow::Tcp { driven, direction, streams } => {
+                let (direction, streams) = (*direction, *streams);
+                let seen = driven
+                    .bulk(direction, self.message, window, stop)
+                    .map_err(|error| reason(&self.line, error.into()))?;
+                let sockets = clones(driven)?;
+                let share = |bytes: u64| bytes / u64::from(streams);
+                let stream = |bytes| OwnStream { bytes: share(bytes), packets: 0, seconds };
+                let mut own = Vec::new();
+                if direction != Direction::FromSut {
+                    own.extend((0..streams).map(|_| stream(seen.sent_bytes)));
+                }
+                if direction != Direction::ToSut {
+                    own.extend((0..streams).map(|_| stream(seen.received_bytes)));
+                }
+                let cpu = 100.0 * seen.cpu.as_secs_f64() / seconds;
+                let results = self.exchange_results(&own, cpu, &sockets)?;
+                joined::tcp(self.line.peer(), direction, streams, &seen, &results, window)?
+            }
+            Flow::Udp { streams, offered_bps } => {
+                let offered_bps = *offered_bps;
+                let sent = streams.run(window, stop).map_err(|e| reason(&self.line, e))?;
+                let message = self.message;
+                let own: Vec<OwnStream> = sent
+                    .of_stream
+                    .iter()
+                    .map(|&packets| OwnStream { bytes: packets * message.get(), packets, seconds })
+                    .collect();
+                let cpu = 100.0 * sent.cpu.as_secs_f64() / seconds;
+                let results = self.exchange_results(&own, cpu, &[])?;
+                joined::udp(self.line.peer(), message, offered_bps, &sent, &results, window)?
+            }
+        };
+        Ok(outcome)
+    }
+
+    /// Ends the test: this end's account, then the server's.
+    fn exchange_results(
+        &mut self,
+        own: &[OwnStream],
+        cpu_percent: f64,
+        drained: &[TcpStream],
+    ) -> Result<Results, Error> {
+        let line = &mut self.line;
+        line.send(&[State::TestEnd.byte()], "ending the test")?;
+        expect_while_draining(line, State::ExchangeResults, LAST_WORDS, drained)?;
+        let results = message::own_results(own, cpu_percent);
+        send_document(line, &results, "sending the results")?;
+        let bytes = receive_document(line, drained)?;
+        let malformed =
+            |problem| Error::Malformed { peer: line.peer(), program: "iperf3", problem };
+        let results = Results::parse(&bytes).map_err(malformed)?;
+        expect_while_draining(line, State::DisplayResults, PATIENCE, drained)?;
+        line.send(&[State::IperfDone.byte()], "ending the test")?;
+        self.is_done = true;
+        Ok(results)
+    }
+}
+
+impl Drop for Session {
+    /// Frees the server at once: it serves one test at a time.
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _gone = self.line.send(&[State::ClientTerminate.byte()], "giving up the test");
+        }
+    }
+}
+
+impl Flow {
+    fn open(
+        peer: SocketAddr,
+        workload: &Workload,
+        cookie: &[u8],
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let sockets = &workload.sockets;
+        let cpus = workload.binding.generator.as_ref();
+        match workload.traffic {
+            Traffic::TcpBulk { direction, connections, threads, .. } => {
+                // Of both directions the server takes the streams that it receives on first.
+                let ways = if direction == Direction::Both { 2 } else { 1 };
+                let sockets = (0..ways * connections)
+                    .map(|_| introduce(peer, cookie, sockets))
+                    .collect::<Result<Vec<TcpStream>, Error>>()?;
+                let cpus = cpus.cloned().unwrap_or_default();
+                let driven = Driven::new(sockets, false, threads, cpus)?;
+                Ok(Self::Tcp { driven, direction, streams: connections })
+            }
+            Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
+                let streams = Streams::open(peer, connections, datagram_bytes, sockets, stop)?;
+                let offered_bps = rate.map(|rate| rate.get() as f64);
+                Ok(Self::Udp { streams: streams.paced(rate, threads, cpus), offered_bps })
+            }
+            _ => unreachable!("support::check lets only bulk and datagram streams through"),
+        }
+    }
+}
+
+fn parameters(workload: &Workload, omit: Nanos, duration: Nanos) -> Parameters<'_> {
+    let cpu = workload.binding.sut.as_ref().and_then(|cpus| cpus.iter().next());
+    let mut parameters = Parameters {
+        udp: false,
+        omit_s: whole_seconds(omit),
+        time_s: whole_seconds(duration),
+        parallel: 1,
+        reverse: false,
+        bidirectional: false,
+        length: Bytes::new(0),
+        bandwidth_bps: 0,
+        sockets: &workload.sockets,
+        server_cpu: cpu.map(|cpu| cpu.0),
+    };
+    match workload.traffic {
+        Traffic::TcpBulk { direction, message_bytes, connections, .. } => {
+            parameters.parallel = connections;
+            parameters.length = message_bytes;
+            parameters.reverse = direction == Direction::FromSut;
+            parameters.bidirectional = direction == Direction::Both;
+        }
+        Traffic::UdpStream { datagram_bytes, rate, connections, .. } => {
+            parameters.udp = true;
+            parameters.parallel = connections;
+            parameters.length = datagram_bytes;
+            parameters.bandwidth_bps =
+                rate.map_or(0, |rate| rate.get() / u64::from(connections.max(1)));
+        }
+        _ => unreachable!("support::check lets only bulk and datagram streams through"),
+    }
+    parameters
+}
+
+/// Opens one TCP stream.
+fn introduce(
+    peer: SocketAddr,
+    cookie: &[u8],
+    sockets: &latput_trial::workload::SocketOptions,
+) -> Result<TcpStream, Error> {
+    let mut socket = connect_with(peer, COMMAND, sockets)?;
+    std::io::Write::write_all(&mut socket, cookie)
+        .map_err(|_| Error::PeerGone { peer, doing: "opening a stream" })?;
+    Ok(socket)
+}
+
+fn expect(line: &Line, wanted: State, patience: Nanos) -> Result<(), Error> {
+    expect_while_draining(line, wanted, patience, &[])
+}
+
+/// Waits for a state, and understands those that end a test early.
+fn expect_while_draining(
+    line: &Line,
+    wanted: State,
+    patience: Nanos,
+    drained: &[TcpStream],
+) -> Result<(), Error> {
+    let waiting_for = match wanted {
+        State::ParamExchange => "its question for the parameters",
+        State::CreateStreams => "its question for the streams",
+        State::ExchangeResults | State::DisplayResults => "its results",
+        _ => "the start of the test",
+    };
+    let peer = line.peer();
+    let mut byte = [0];
+    line.receive(&mut byte, drained, patience, waiting_for)?;
+    match State::of(byte[0]) {
+        Some(state) if state == wanted => Ok(()),
+        Some(State::AccessDenied) => Err(Error::Busy { peer }),
+        Some(State::ServerTerminate) => Err(Error::Terminated { peer }),
+        Some(State::ServerError) => {
+            let (mut code, mut errno) = ([0; 4], [0; 4]);
+            line.receive(&mut code, drained, PATIENCE, "its error number")?;
+            // One that wants a password closes the connection without the second number.
+            let _absent = line.receive(&mut errno, drained, REASON, "its error number");
+            let [code, errno] = [code, errno].map(u32::from_be_bytes);
+            Err(Error::Refusal { peer, text: refusal::text(code, errno) })
+        }
+        other => {
+            let found = other
+                .map_or_else(|| format!("byte {:#04x}", byte[0]), |state| format!("{state:?}"));
+            let problem = format!("{found} came instead of {wanted:?}");
+            Err(Error::Malformed { peer, program: "iperf3", problem })
+        }
+    }
+}
+
+/// If the server said why before it closed its connections, that is the error.
+fn reason(line: &Line, error: Error) -> Error {
+    if !matches!(error, Error::PeerGone { .. } | Error::Traffic(_) | Error::NoAnswer { .. }) {
+        return error;
+    }
+    match expect(line, State::ServerTerminate, REASON) {
+        Ok(()) => Error::Terminated { peer: line.peer() },
+        Err(said @ (Error::Busy { .. } | Error::Refusal { .. } | Error::Terminated { .. })) => said,
+        Err(_) => error,
+    }
+}
+
+fn send_document(line: &mut Line, text: &str, doing: &'static str) -> Result<(), Error> {
+    let length = u32::try_from(text.len()).expect("a document of ours has some KB");
+    line.send(&[&length.to_be_bytes(), text.as_bytes()].concat(), doing)
+}
+
+fn receive_document(line: &Line, drained: &[TcpStream]) -> Result<Vec<u8>, Error> {
+    let mut length = [0; 4];
+    line.receive(&mut length, drained, PATIENCE, "its results")?;
+    let length = u32::from_be_bytes(length);
+    if length > RESULTS_BYTES {
+        let problem =
+            format!("it announced results of {length} byte; {RESULTS_BYTES} is the limit");
+        return Err(Error::Malformed { peer: line.peer(), program: "iperf3", problem });
+    }
+    let mut bytes = vec![0; length as usize];
+    line.receive(&mut bytes, drained, PATIENCE, "its results")?;
+    Ok(bytes)
+}
+
+/// The connections, to be kept open beside those that the traffic uses.
+pub(crate) fn clones(driven: &Driven) -> Result<Vec<TcpStream>, Error> {
+    let sockets = driven.sockets().iter().map(TcpStream::try_clone);
+    sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
+}
+
+/// 36 characters of base 32 and a NUL.
+fn cookie() -> Result<[u8; 37], Error> {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut bytes = [0_u8; 37];
+    rustix::rand::getrandom(&mut bytes[..36], rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Error::io("draw a random cookie", errno))?;
+    for byte in &mut bytes[..36] {
+        *byte = ALPHABET[usize::from(*byte % 32)];
+    }
+    Ok(bytes)
+}
+
+const fn whole_seconds(time: Nanos) -> u64 {
+    time.as_ns().div_ceil(1_000_000_000)
+}

@@ -1,0 +1,144 @@
+//! What this end saw and what the server said, joined to the outcome of a test. Pure.
+
+use std::net::SocketAddr;
+
+use latput_load::{SenderOutcome, Window};
+use latput_trial::Metric;
+use latput_trial::observation::{CpuMethod, FlowObservation, ProgramCpu, Role, TrafficObservation};
+use latput_trial::workload::Direction;
+use latput_units::{Bytes, Nanos};
+
+use super::datagrams::Sent;
+use super::message::{Results, Stream};
+use crate::error::Error;
+use crate::outcome::Outcome;
+
+/// Joins the halves of a TCP test. Goodput is counted where it arrives: at the server, in its own time,
+/// for what goes there, and here for what comes back.
+pub(super) fn tcp(
+    peer: SocketAddr,
+    direction: Direction,
+    streams: u32,
+    seen: &SenderOutcome,
+    results: &Results,
+    window: Window,
+) -> Result<Outcome, Error> {
+    let opened = streams as usize * if direction == Direction::Both { 2 } else { 1 };
+    if results.streams.len() != opened {
+        let problem = format!(
+            "it speaks of {} streams where {opened} were opened; tests in both directions came with \
+             iperf 3.7",
+            results.streams.len()
+        );
+        return Err(Error::TooOld { peer, problem });
+    }
+    let to = if direction == Direction::FromSut { 0 } else { streams as usize };
+    let (arrived, sent_there) = results.streams.split_at(to);
+    let seconds = arrived.iter().map(|stream| stream.seconds).fold(0.0, f64::max);
+    let arrived_bytes = arrived.iter().map(|stream| stream.bytes).fold(0, u64::saturating_add);
+    let there: Option<u64> = sent_there.iter().map(|stream| stream.retransmits).sum();
+    let retransmits = match direction {
+        Direction::ToSut => seen.retransmits,
+        Direction::FromSut => there,
+        Direction::Both => seen.retransmits.zip(there).map(|(a, b)| a.saturating_add(b)),
+    };
+    let here = window.length();
+    let traffic = TrafficObservation {
+        sender_window: here,
+        receiver_window: if to > 0 { Nanos::from_secs_f64(seconds) } else { here },
+        sent_bytes: if to > 0 {
+            seen.sent_bytes
+        } else {
+            sent_there.iter().map(|stream| stream.bytes).fold(0, u64::saturating_add)
+        },
+        received_bytes: if to > 0 { arrived_bytes } else { seen.received_bytes },
+        retransmits,
+        sender_cpu: seen.cpu,
+        ..TrafficObservation::default()
+    };
+    let mut outcome = Outcome { traffic, ..Outcome::default() };
+    if direction == Direction::Both {
+        let rate = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds;
+        let (there, back) =
+            (rate(arrived_bytes, seconds), rate(seen.received_bytes, here.as_secs_f64()));
+        outcome.give(Metric::ThroughputBps, there + back);
+        outcome.check(
+            "both-directions",
+            arrived_bytes > 0 && seen.received_bytes > 0,
+            format!("{:.1} Mbit/s to the peer, {:.1} Mbit/s from it", there / 1e6, back / 1e6),
+        );
+        outcome.traffic.reverse = Some(FlowObservation {
+            sent_bytes: sent_there.iter().map(|stream| stream.bytes).fold(0, u64::saturating_add),
+            received_bytes: seen.received_bytes,
+        });
+    }
+    peer_cpu(&mut outcome, results);
+    Ok(outcome)
+}
+
+/// Joins the halves of a UDP test. Loss is by sequence numbers at the server, so datagrams behind the
+/// last that came are in neither count.
+pub(super) fn udp(
+    peer: SocketAddr,
+    datagram: Bytes,
+    offered_bps: Option<f64>,
+    sent: &Sent,
+    results: &Results,
+    window: Window,
+) -> Result<Outcome, Error> {
+    let streams = &results.streams;
+    if streams.len() != sent.of_stream.len() {
+        let (spoken, opened) = (streams.len(), sent.of_stream.len());
+        let problem = format!("its results speak of {spoken} streams where {opened} were opened");
+        return Err(Error::Malformed { peer, program: "iperf3", problem });
+    }
+    let sum = |count: fn(&Stream) -> u64| streams.iter().map(count).fold(0, u64::saturating_add);
+    let (packets, lost) = (sum(|stream| stream.packets), sum(|stream| stream.lost));
+    let all: u64 = sent.of_stream.iter().sum();
+    let seconds = streams.iter().map(|stream| stream.seconds).fold(0.0, f64::max);
+    let traffic = TrafficObservation {
+        sender_window: window.length(),
+        receiver_window: Nanos::from_secs_f64(seconds),
+        sent_bytes: sent.in_window.saturating_mul(datagram.get()),
+        received_bytes: sum(|stream| stream.bytes),
+        offered_bps,
+        sender_cpu: sent.cpu,
+        ..TrafficObservation::default()
+    };
+    let mut outcome = Outcome { traffic, ..Outcome::default() };
+    if packets > 0 {
+        let jitter_s = streams.iter().map(|stream| stream.jitter_s).sum::<f64>();
+        outcome.give(Metric::LossRatio, (lost as f64 / packets as f64).min(1.0));
+        outcome.give(Metric::JitterNs, jitter_s * 1e9 / streams.len() as f64);
+    } else if all > 0 {
+        outcome.give(Metric::LossRatio, 1.0);
+    }
+    outcome.check(
+        "udp-arrived",
+        packets > 0,
+        format!("{all} datagrams were sent; the server missed {lost} of {packets} by number"),
+    );
+    if let Some(offered) = offered_bps {
+        let wanted = offered * window.length().as_secs_f64() / (datagram.get() as f64 * 8.0);
+        let detail = format!(
+            "{} of {wanted:.0} datagrams offered were sent in the window; {} left out",
+            sent.in_window, sent.skipped
+        );
+        outcome.check("offered-rate-kept", sent.in_window as f64 + 64.0 >= wanted * 0.99, detail);
+    }
+    peer_cpu(&mut outcome, results);
+    Ok(outcome)
+}
+
+/// iperf3 tells the CPU time of its own process, which no service demand can be made of.
+fn peer_cpu(outcome: &mut Outcome, results: &Results) {
+    let Some([total, user, system]) = results.cpu_percent else { return };
+    outcome.programs.push(ProgramCpu {
+        role: Role::Sut,
+        program: "iperf3".to_owned(),
+        method: CpuMethod::Process,
+        busy_ratio: total / 100.0,
+        user_ratio: Some(user / 100.0),
+        system_ratio: Some(system / 100.0),
+    });
+}

@@ -1,0 +1,372 @@
+//! A test with an unmodified netserver (netperf 2.7.0 or later), with its host's CPU time.
+//!
+//! Each connection is a netserver process of its own, with a control connection of its own. The server
+//! counts from its answer until the data connection ends, so the warm-up is in its figures.
+
+pub mod wire;
+
+mod datagrams;
+
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+
+use latput_load::{COOL_DOWN, Driven, Exchange, SenderOutcome, Stop, Window};
+use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
+use latput_trial::workload::Direction;
+use latput_trial::{Metric, Traffic, Workload};
+use latput_units::{Bytes, Nanos};
+
+use self::datagrams::{Exchanged, Plan};
+use self::wire::{Flow, MESSAGE_BYTES, Ready, Request, Results, Wrong};
+use crate::error::Error;
+use crate::iperf3::clones;
+use crate::line::{Line, PATIENCE, connect_with};
+use crate::outcome::Outcome;
+
+/// The port that netserver listens at.
+pub const PORT: u16 = 12_865;
+
+/// What listens there.
+const COMMAND: &str = "netserver";
+/// Its timer runs so much longer than it is told (`PAD_TIME`), unless it only sends.
+const PAD: Nanos = Nanos::from_s(4);
+/// What opening many connections may take of the server's time.
+const OPENING: Nanos = Nanos::from_s(1);
+
+/// A test that netservers wait for.
+#[derive(Debug)]
+pub struct Session {
+    lines: Vec<Line>,
+    data: Data,
+    traffic: Traffic,
+    /// When the servers' own timers end, at most this long after the session was opened.
+    server_time: Nanos,
+    warmup: Nanos,
+    measures_cpu: bool,
+}
+
+#[derive(Debug)]
+enum Data {
+    Streams(Driven),
+    Datagrams(UdpSocket, SocketAddr),
+}
+
+impl Session {
+    /// Asks for a test and opens its data connections.
+    pub(crate) fn open(
+        peer: SocketAddr,
+        workload: &Workload,
+        warmup: Nanos,
+        duration: Nanos,
+        stop: &Stop,
+    ) -> Result<Self, Error> {
+        let traffic = workload.traffic;
+        let server_time = warmup + duration + COOL_DOWN + OPENING;
+        let server_time = Nanos::from_s(server_time.as_ns().div_ceil(1_000_000_000));
+        let datagrams = match traffic {
+            Traffic::UdpRr { .. } => Some(datagrams::open(peer)?),
+            _ => None,
+        };
+        let port = match &datagrams {
+            Some(socket) => {
+                let address = socket.local_addr();
+                address.map_err(|source| Error::io("read the port of a socket", source))?.port()
+            }
+            None => 0,
+        };
+        let message = request(workload, server_time, peer, port).encode();
+        let mut lines = Vec::new();
+        let mut sockets = Vec::new();
+        let mut measures_cpu = false;
+        let mut data_peer = peer;
+        for _ in 0..connections(&traffic) {
+            let mut line = Line::connect(peer, COMMAND, stop)?;
+            line.send(&message, "asking for the test")?;
+            let answer = receive(&line, PATIENCE, "its answer")?;
+            let ready = Ready::parse(&answer).map_err(|wrong| not_done(peer, wrong))?;
+            measures_cpu = ready.measures_cpu;
+            data_peer.set_port(ready.data_port);
+            if datagrams.is_none() {
+                sockets.push(connect_with(data_peer, COMMAND, &workload.sockets)?);
+            }
+            lines.push(line);
+        }
+        let cpus = workload.binding.generator.clone().unwrap_or_default();
+        let data = match (traffic, datagrams) {
+            (_, Some(socket)) => Data::Datagrams(socket, data_peer),
+            (Traffic::TcpBulk { threads, .. } | Traffic::TcpRr { threads, .. }, None) => {
+                let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
+                Data::Streams(Driven::new(sockets, nodelay, threads, cpus)?)
+            }
+            _ => unreachable!("support::check lets only these workloads through"),
+        };
+        Ok(Self { lines, data, traffic, server_time, warmup, measures_cpu })
+    }
+
+    /// As it was asked for.
+    pub const fn warmup(&self) -> Nanos {
+        self.warmup
+    }
+
+    /// Lets the traffic flow until the end of `window`, and asks the servers for their part.
+    pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
+        let mut outcome = Outcome::default();
+        let sockets = match (&self.data, self.traffic) {
+            (Data::Streams(driven), Traffic::TcpBulk { direction, message_bytes, .. }) => {
+                let seen = driven.bulk(direction, message_bytes, window, stop)?;
+                outcome.traffic = of_bulk(direction, &seen, window);
+                clones(driven)?
+            }
+            (Data::Streams(driven), traffic) => {
+                let exchanged = exchange(driven, &traffic, window, stop)?;
+                outcome.traffic = of_exchange(exchanged, window);
+                clones(driven)?
+            }
+            (Data::Datagrams(socket, peer), traffic) => {
+                let seen = udp_rr(socket, *peer, &traffic, window, stop)?;
+                of_datagrams(&mut outcome, &seen, window);
+                Vec::new()
+            }
+        };
+        let sends_on =
+            matches!(self.traffic, Traffic::TcpBulk { direction: Direction::FromSut, .. });
+        for socket in sockets.iter().filter(|_| !sends_on) {
+            let _gone = socket.shutdown(Shutdown::Write); // the end of a test, to netserver
+        }
+        let patience = self.server_time + PAD + PATIENCE;
+        let results = self
+            .lines
+            .iter()
+            .map(|line| {
+                let bytes = receive_while_draining(line, &sockets, patience, "its results")?;
+                Results::parse(&bytes).map_err(|wrong| not_done(line.peer(), wrong))
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        self.join(&mut outcome, &results);
+        Ok(outcome)
+    }
+
+    /// Adds the servers' figures.
+    fn join(&self, outcome: &mut Outcome, results: &[Results]) {
+        let sum = |count: fn(&Results) -> u64| results.iter().map(count).sum::<u64>();
+        let elapsed_s = results.iter().map(|one| one.elapsed_s).fold(0.0, f64::max);
+        let again = results.iter().map(|one| one.retransmits.map(u64::from)).sum::<Option<u64>>();
+        let traffic = &mut outcome.traffic;
+        let units = match self.traffic {
+            Traffic::TcpBulk { direction: Direction::FromSut, .. } => {
+                traffic.sender_window = Nanos::from_secs_f64(elapsed_s);
+                traffic.sent_bytes = sum(|one| one.bytes_sent);
+                traffic.retransmits = again;
+                traffic.sent_bytes as f64 / 1024.0
+            }
+            Traffic::TcpBulk { .. } => {
+                traffic.receiver_window = Nanos::from_secs_f64(elapsed_s);
+                traffic.received_bytes = sum(|one| one.bytes_received);
+                traffic.received_bytes as f64 / 1024.0
+            }
+            _ => {
+                traffic.receiver_window = Nanos::from_secs_f64(elapsed_s);
+                traffic.received_bytes = sum(|one| one.bytes_received);
+                if matches!(self.traffic, Traffic::TcpRr { .. }) {
+                    traffic.retransmits = traffic.retransmits.zip(again).map(|(a, b)| a + b);
+                }
+                sum(|one| one.transactions.into()) as f64
+            }
+        };
+        // Each process measured the whole host; the longest measurement has the most clock ticks.
+        let longest = results.iter().max_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s));
+        let Some(cpu) = longest.and_then(|one| one.cpu).filter(|_| self.measures_cpu) else {
+            outcome.check("peer-cpu", false, "netserver measured no CPU time there".to_owned());
+            return;
+        };
+        outcome.give(Metric::SutCpuBusyRatio, cpu.util / 100.0);
+        if let Some(demand) = cpu.service_demand_us(units, elapsed_s) {
+            outcome.give(Metric::SutServiceDemandUs, demand);
+        }
+        outcome.check(
+            "peer-cpu",
+            true,
+            format!(
+                "netserver counted {elapsed_s:.2} s with the warm-up: {:.1} % of {} CPUs (user {:.1}, \
+                 system {:.1}, irq {:.1}, softirq {:.1}, iowait {:.1} %)",
+                cpu.util, cpu.cpus, cpu.user, cpu.system, cpu.irq, cpu.softirq, cpu.iowait
+            ),
+        );
+        outcome.programs.push(ProgramCpu {
+            role: Role::Sut,
+            program: "netserver".to_owned(),
+            method: CpuMethod::Host,
+            busy_ratio: cpu.util / 100.0,
+            user_ratio: Some(cpu.user / 100.0),
+            system_ratio: Some(cpu.system / 100.0),
+        });
+    }
+}
+
+fn request(workload: &Workload, time: Nanos, peer: SocketAddr, our_port: u16) -> Request<'_> {
+    let small = |bytes: Bytes| u32::try_from(bytes.get()).unwrap_or(u32::MAX >> 1);
+    let sockets = &workload.sockets;
+    let cpu = workload.binding.sut.as_ref().and_then(|cpus| cpus.iter().next());
+    let mut request = Request {
+        udp: false,
+        flow: Flow::Answers,
+        request_bytes: 0,
+        response_bytes: 0,
+        send_bytes: 0,
+        length_s: u32::try_from(time.as_ns() / 1_000_000_000).unwrap_or(u32::MAX >> 1),
+        nodelay: false,
+        send_buffer: sockets.send_buffer.map(small),
+        receive_buffer: sockets.receive_buffer.map(small),
+        congestion: sockets.congestion.as_deref().unwrap_or(""),
+        cpu: cpu.map(|cpu| cpu.0),
+        ipv6: peer.is_ipv6(),
+        our_port,
+    };
+    match workload.traffic {
+        Traffic::TcpRr { request_bytes, response_bytes, nodelay, .. } => {
+            request.request_bytes = small(request_bytes);
+            request.response_bytes = small(response_bytes);
+            request.nodelay = nodelay;
+        }
+        Traffic::UdpRr { request_bytes, response_bytes, .. } => {
+            request.udp = true;
+            request.request_bytes = small(request_bytes);
+            request.response_bytes = small(response_bytes);
+        }
+        Traffic::TcpBulk { direction, message_bytes, .. } => {
+            request.flow =
+                if direction == Direction::FromSut { Flow::Sends } else { Flow::Receives };
+            request.send_bytes = small(message_bytes);
+        }
+        _ => unreachable!("support::check lets only these workloads through"),
+    }
+    request
+}
+
+const fn connections(traffic: &Traffic) -> u32 {
+    match traffic {
+        Traffic::TcpRr { connections, .. } | Traffic::TcpBulk { connections, .. } => *connections,
+        _ => 1,
+    }
+}
+
+fn receive(
+    line: &Line,
+    patience: Nanos,
+    waiting_for: &'static str,
+) -> Result<[u8; MESSAGE_BYTES], Error> {
+    receive_while_draining(line, &[], patience, waiting_for)
+}
+
+fn receive_while_draining(
+    line: &Line,
+    drained: &[TcpStream],
+    patience: Nanos,
+    waiting_for: &'static str,
+) -> Result<[u8; MESSAGE_BYTES], Error> {
+    /// What netperf 2.5.0 and older ones send.
+    const OLD_BYTES: usize = 256;
+    let mut bytes = [0; MESSAGE_BYTES];
+    line.receive(&mut bytes[..OLD_BYTES], drained, patience, waiting_for)?;
+    match line.receive(&mut bytes[OLD_BYTES..], drained, PATIENCE, waiting_for) {
+        Err(Error::NoAnswer { peer, .. } | Error::PeerGone { peer, .. }) => {
+            let problem = format!(
+                "its messages have {OLD_BYTES} byte or a little more where those of netserver 2.7.0 \
+                 have {MESSAGE_BYTES}"
+            );
+            Err(Error::TooOld { peer, problem })
+        }
+        other => other.map(|()| bytes),
+    }
+}
+
+fn not_done(peer: SocketAddr, wrong: Wrong) -> Error {
+    match wrong {
+        Wrong::Errno(errno) => {
+            let errno = i32::try_from(errno).unwrap_or(0);
+            let text = format!("it failed: {}", std::io::Error::from_raw_os_error(errno));
+            Error::Refusal { peer, text }
+        }
+        Wrong::Foreign(problem) => Error::Malformed { peer, program: "netperf", problem },
+    }
+}
+
+fn exchange(
+    driven: &Driven,
+    traffic: &Traffic,
+    window: Window,
+    stop: &Stop,
+) -> Result<SenderOutcome, Error> {
+    let Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } = *traffic else {
+        unreachable!("connections are opened for bulk and for tcp_rr")
+    };
+    let exchange =
+        Exchange { request: request_bytes, response: response_bytes, burst, separate: nodelay };
+    Ok(driven.exchange(exchange, window, stop)?)
+}
+
+fn udp_rr(
+    socket: &UdpSocket,
+    peer: SocketAddr,
+    traffic: &Traffic,
+    window: Window,
+    stop: &Stop,
+) -> Result<Exchanged, Error> {
+    let Traffic::UdpRr { request_bytes, response_bytes, burst, timeout, .. } = *traffic else {
+        unreachable!("a datagram socket is opened for udp_rr")
+    };
+    let size = |bytes: Bytes| usize::try_from(bytes.get()).unwrap_or(65_507).min(65_507);
+    let plan = Plan {
+        request: size(request_bytes),
+        response: size(response_bytes),
+        in_flight: burst.saturating_add(1),
+        timeout,
+    };
+    datagrams::exchange(socket, peer, &plan, window, stop)
+}
+
+fn of_bulk(direction: Direction, seen: &SenderOutcome, window: Window) -> TrafficObservation {
+    let from_peer = direction == Direction::FromSut;
+    TrafficObservation {
+        sender_window: window.length(),
+        receiver_window: window.length(),
+        sent_bytes: seen.sent_bytes,
+        received_bytes: seen.received_bytes,
+        retransmits: seen.retransmits.filter(|_| !from_peer),
+        sender_cpu: seen.cpu,
+        ..TrafficObservation::default()
+    }
+}
+
+fn of_exchange(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
+    TrafficObservation {
+        sender_window: window.length(),
+        sent_bytes: exchanged.sent_bytes,
+        transactions: exchanged.transactions,
+        latency: exchanged.latency,
+        retransmits: exchanged.retransmits,
+        sender_cpu: exchanged.cpu,
+        ..TrafficObservation::default()
+    }
+}
+
+fn of_datagrams(outcome: &mut Outcome, seen: &Exchanged, window: Window) {
+    outcome.traffic = TrafficObservation {
+        sender_window: window.length(),
+        transactions: Some(seen.transactions),
+        latency: Some(seen.latency.clone()),
+        sender_cpu: seen.cpu,
+        ..TrafficObservation::default()
+    };
+    let all = seen.transactions + seen.lost;
+    if all > 0 {
+        outcome.give(Metric::LossRatio, seen.lost as f64 / all as f64);
+    }
+    outcome.check(
+        "responses-belong",
+        seen.lost == 0,
+        format!(
+            "{} requests were given up; a response that came after that is taken for another's",
+            seen.lost
+        ),
+    );
+}

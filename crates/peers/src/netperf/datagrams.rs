@@ -1,0 +1,147 @@
+//! Request and response on UDP with a netserver, which answers without saying what.
+//!
+//! A response is taken for that of the oldest request in flight, as netperf does. One that does not come
+//! within the timeout is counted as lost, with all that are in flight: which one is missing cannot be told.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use latput_load::{Stop, Window, now};
+use latput_stats::Histogram;
+use latput_units::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::error::Error;
+
+/// The longest that a receive waits before it looks at the stop flag.
+const TICK: Nanos = Nanos::from_ms(20);
+/// Without any answer for so long the server is gone.
+const SILENCE: Nanos = Nanos::from_s(5);
+
+/// What came of the exchange in its window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exchanged {
+    pub(crate) transactions: u64,
+    pub(crate) latency: Histogram,
+    pub(crate) lost: u64,
+    pub(crate) cpu: Nanos,
+}
+
+/// What is exchanged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Bytes of a request.
+    pub(crate) request: usize,
+    /// Bytes of a response.
+    pub(crate) response: usize,
+    /// Requests under way.
+    pub(crate) in_flight: u32,
+    /// When a response counts as lost.
+    pub(crate) timeout: Nanos,
+}
+
+/// A UDP socket of the peer's family on any port.
+pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
+    let any = match peer.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    UdpSocket::bind((any, 0)).map_err(|source| Error::io("open a UDP socket", source))
+}
+
+/// Keeps `in_flight` requests under way until the end of `window`, then tells the server that it is over.
+pub(crate) fn exchange(
+    socket: &UdpSocket,
+    peer: SocketAddr,
+    plan: &Plan,
+    window: Window,
+    stop: &Stop,
+) -> Result<Exchanged, Error> {
+    let Plan { request, response, in_flight, timeout } = *plan;
+    let failed = |source| Error::io("exchange datagrams with the peer", source);
+    socket.connect(peer).map_err(failed)?;
+    socket.set_read_timeout(Some(timeout.min(TICK).as_duration())).map_err(failed)?;
+    let message = vec![0_u8; request];
+    let mut buffer = vec![0_u8; response + 1];
+    let mut sent: VecDeque<Nanos> = VecDeque::new();
+    let mut seen = Exchanged::default();
+    let mut last_answer = now();
+    let mut cpu = [None; 2];
+    loop {
+        let at = now();
+        for (mark, due) in cpu.iter_mut().zip([window.start(), window.end()]) {
+            if mark.is_none() && at >= due {
+                *mark = Some(thread_cpu());
+            }
+        }
+        if stop.is_raised() {
+            return Err(Error::Stopped);
+        }
+        if at >= window.end() {
+            break;
+        }
+        while sent.len() < in_flight as usize {
+            sent.push_back(now());
+            match socket.send(&message) {
+                Ok(_) => {}
+                Err(error) if is_refused(&error) => return Err(gone(peer)),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        match socket.recv(&mut buffer) {
+            // Datagrams without content end a test; the server sends them with its last breath.
+            Ok(0) => return Err(gone(peer)),
+            Ok(_) => {
+                let at = now();
+                last_answer = at;
+                let Some(start) = sent.pop_front() else { continue };
+                if at >= window.start() && at < window.end() {
+                    seen.transactions += 1;
+                    seen.latency.record(at.saturating_sub(start));
+                }
+            }
+            Err(error) if is_refused(&error) => return Err(gone(peer)),
+            Err(error) if is_timeout(&error) => {
+                let at = now();
+                if at.saturating_sub(last_answer) >= SILENCE.max(timeout.saturating_mul(2)) {
+                    return Err(gone(peer));
+                }
+                let oldest = sent.front().copied().unwrap_or(at);
+                if at.saturating_sub(oldest) >= timeout {
+                    seen.lost += if at >= window.start() { sent.len() as u64 } else { 0 };
+                    sent.clear();
+                }
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    for _ in 0..3 {
+        let _over = socket.send(&[]); // any one of them is enough
+    }
+    seen.cpu = match cpu {
+        [Some(start), Some(end)] => end.saturating_sub(start),
+        _ => Nanos::ZERO,
+    };
+    Ok(seen)
+}
+
+const fn gone(peer: SocketAddr) -> Error {
+    Error::PeerGone { peer, doing: "in the middle of the datagrams" }
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+fn thread_cpu() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Nanos::from_s(time.tv_sec.cast_unsigned()) + Nanos::from_ns(time.tv_nsec.cast_unsigned())
+}

@@ -1,0 +1,337 @@
+//! netperf's control messages: 164 words of 32 bits, the first ones big-endian and the rest raw bytes, as
+//! `src/netlib.h` and `src/nettest_bsd.h` of netperf 2.7.0 and later have them. Pure.
+
+/// Bytes of every message since 2.6.0; before that they had 256.
+pub const MESSAGE_BYTES: usize = 656;
+
+/// Asks for a test of any kind.
+const DO_OMNI: u32 = 97;
+/// The answer to it.
+const OMNI_RESPONSE: u32 = 98;
+/// The words before the raw bytes of a request.
+const REQUEST_WORDS: usize = 38;
+/// Let the server measure its host's CPU time.
+const MEASURE_CPU: u32 = 8;
+/// Set `TCP_NODELAY` on the server's data socket.
+const NO_DELAY: u32 = 1;
+/// "As the server's system has it", for sizes.
+const DEFAULT: u32 = u32::MAX;
+/// Of buffers, as stock netperf asks for by itself.
+const ALIGNMENT: u32 = 8;
+/// Address families of the protocol's own (`NF_INET`, `NF_INET6`).
+const FAMILY_IPV4: u32 = 4;
+const FAMILY_IPV6: u32 = 6;
+
+/// Which way data flows, from the server's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The server only sends.
+    Sends,
+    /// The server only receives.
+    Receives,
+    /// The server answers requests.
+    Answers,
+}
+
+/// A test, as the server is asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// UDP, or TCP.
+    pub udp: bool,
+    /// Which way data flows.
+    pub flow: Flow,
+    /// Size of a request; of bulk 0.
+    pub request_bytes: u32,
+    /// Size of a response; of bulk 0.
+    pub response_bytes: u32,
+    /// Size of one send of bulk by the server.
+    pub send_bytes: u32,
+    /// Seconds until the server's own timer ends the test.
+    pub length_s: u32,
+    /// `TCP_NODELAY`.
+    pub nodelay: bool,
+    /// `SO_SNDBUF` and `SO_RCVBUF` of the server's data socket.
+    pub send_buffer: Option<u32>,
+    /// The same of receiving.
+    pub receive_buffer: Option<u32>,
+    /// Congestion control of the server's data socket.
+    pub congestion: &'a str,
+    /// The one CPU that the server binds itself to.
+    pub cpu: Option<u32>,
+    /// Whether the data flows over IPv6.
+    pub ipv6: bool,
+    /// Our UDP port; the address is that of our first datagram.
+    pub our_port: u16,
+}
+
+impl Request<'_> {
+    /// The message.
+    pub fn encode(&self) -> [u8; MESSAGE_BYTES] {
+        let mut words = [0_u32; 2 + REQUEST_WORDS];
+        words[0] = DO_OMNI;
+        words[1] = self.cpu.unwrap_or(u32::MAX);
+        let flags = if self.nodelay { MEASURE_CPU | NO_DELAY } else { MEASURE_CPU };
+        let direction = match self.flow {
+            Flow::Sends => 2,
+            Flow::Receives => 4,
+            Flow::Answers => 6,
+        };
+        let data = &mut words[2..];
+        data[0] = self.send_buffer.unwrap_or(DEFAULT);
+        data[1] = if self.send_bytes == 0 { DEFAULT } else { self.send_bytes };
+        data[2] = ALIGNMENT;
+        data[5] = self.request_bytes;
+        data[6] = self.receive_buffer.unwrap_or(DEFAULT);
+        data[7] = DEFAULT;
+        data[8] = ALIGNMENT;
+        data[11] = self.response_bytes;
+        data[12] = flags;
+        data[14] = self.length_s;
+        data[21] = if self.ipv6 { FAMILY_IPV6 } else { FAMILY_IPV4 };
+        (data[22], data[23]) = if self.udp { (2, 17) } else { (1, 6) }; // socket type, IPPROTO
+        data[24] = direction;
+        data[25] = self.our_port.into();
+        let mut bytes = [0; MESSAGE_BYTES];
+        for (word, place) in words.iter().zip(bytes.as_chunks_mut::<4>().0) {
+            *place = word.to_be_bytes();
+        }
+        let name = self.congestion.as_bytes();
+        let at = words.len() * 4;
+        let length = name.len().min(15); // 16 with the NUL
+        bytes[at..at + length].copy_from_slice(&name[..length]);
+        bytes
+    }
+}
+
+/// The server is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Where its data socket listens.
+    pub data_port: u16,
+    /// Whether it measures its host's CPU time.
+    pub measures_cpu: bool,
+}
+
+/// Why a message is no answer to ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// The server could not do it; the system's error number.
+    Errno(u32),
+    /// It is not of this protocol.
+    Foreign(String),
+}
+
+impl Ready {
+    /// Reads the answer to a request.
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, Wrong> {
+        let kind = word(bytes, 0);
+        if kind != OMNI_RESPONSE {
+            return Err(Wrong::Foreign(format!(
+                "a message of kind {kind} came instead of {OMNI_RESPONSE}"
+            )));
+        }
+        errno(bytes)?;
+        let port = word(bytes, 2 + 11);
+        let data_port = u16::try_from(port).ok().filter(|port| *port != 0);
+        let data_port =
+            data_port.ok_or_else(|| Wrong::Foreign(format!("{port} came as the port for data")))?;
+        Ok(Self { data_port, measures_cpu: word(bytes, 2 + 6) & MEASURE_CPU != 0 })
+    }
+}
+
+/// What the server counted, from its answer until the data connection ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Results {
+    /// Bytes that it received.
+    pub bytes_received: u64,
+    /// Bytes that it sent.
+    pub bytes_sent: u64,
+    /// Requests that it answered.
+    pub transactions: u32,
+    /// Seconds.
+    pub elapsed_s: f64,
+    /// Its host's CPU time; `None` if it did not measure.
+    pub cpu: Option<HostCpu>,
+    /// Segments that it sent again; `None` where its kernel does not tell.
+    pub retransmits: Option<u32>,
+}
+
+/// CPU time of a whole host as netserver takes it from `/proc/stat`, in percent of all CPUs. Waiting for
+/// a disk counts as busy (`src/netcpu_procstat.c`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostCpu {
+    /// Busy.
+    pub util: f64,
+    /// User code.
+    pub user: f64,
+    /// Kernel code.
+    pub system: f64,
+    /// Waiting for a disk.
+    pub iowait: f64,
+    /// Hardware interrupts.
+    pub irq: f64,
+    /// Soft interrupts.
+    pub softirq: f64,
+    /// CPUs of the host.
+    pub cpus: u32,
+    /// The busiest CPU, and how busy it was.
+    pub peak: Option<(u32, f64)>,
+}
+
+impl Results {
+    /// Reads the message after the data. Its kind is not looked at: servers send it with its bytes
+    /// swapped twice.
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Result<Self, Wrong> {
+        errno(bytes)?;
+        let data = |idx: usize| word(bytes, 2 + idx);
+        let long = |idx: usize| u64::from(data(idx)) << 32 | u64::from(data(idx + 1));
+        let elapsed_s = f64::from(f32::from_bits(data(10)));
+        if !(elapsed_s.is_finite() && (0.0..=1e7).contains(&elapsed_s)) {
+            return Err(Wrong::Foreign(format!("{elapsed_s} came as the seconds of the test")));
+        }
+        let percent = |idx: usize| {
+            let value = f64::from(f32::from_bits(data(idx)));
+            // A little more than all is clock ticks.
+            (value.is_finite() && (0.0..=110.0).contains(&value)).then_some(value)
+        };
+        let part = |idx| percent(idx).unwrap_or(0.0);
+        let cpus = data(19);
+        let method_is_known = data(18) != 0;
+        let cpu = percent(11).filter(|_| method_is_known && (1..=65_536).contains(&cpus));
+        Ok(Self {
+            bytes_received: long(0),
+            bytes_sent: long(4),
+            transactions: data(9),
+            elapsed_s,
+            cpu: cpu.map(|util| HostCpu {
+                util,
+                user: part(12),
+                system: part(13),
+                iowait: part(14),
+                irq: part(15),
+                softirq: part(16),
+                cpus,
+                peak: percent(21).filter(|_| data(20) < cpus).map(|util| (data(20), util)),
+            }),
+            retransmits: Some(data(26)).filter(|count| count.cast_signed() >= 0),
+        })
+    }
+}
+
+impl HostCpu {
+    /// netperf's service demand (`calc_service_demand_internal`, `src/netlib.c`): utilisation in percent
+    /// x 10000 / units per second x CPUs; microseconds of CPU time for each unit. `None` without units.
+    pub fn service_demand_us(&self, units: f64, elapsed_s: f64) -> Option<f64> {
+        let per_s = units / elapsed_s;
+        (per_s.is_finite() && per_s > 0.0)
+            .then(|| self.util * 10_000.0 / per_s * f64::from(self.cpus))
+    }
+}
+
+fn errno(bytes: &[u8; MESSAGE_BYTES]) -> Result<(), Wrong> {
+    match word(bytes, 1) {
+        0 => Ok(()),
+        errno => Err(Wrong::Errno(errno)),
+    }
+}
+
+fn word(bytes: &[u8; MESSAGE_BYTES], idx: usize) -> u32 {
+    u32::from_be_bytes(bytes.as_chunks::<4>().0[idx])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_its_words_where_the_server_looks() {
+        let request = Request {
+            udp: true,
+            flow: Flow::Answers,
+            request_bytes: 1,
+            response_bytes: 200,
+            send_bytes: 0,
+            length_s: 3,
+            nodelay: true,
+            send_buffer: None,
+            receive_buffer: Some(65_536),
+            congestion: "cubic",
+            cpu: None,
+            ipv6: false,
+            our_port: 4242,
+        };
+        let bytes = request.encode();
+        let words: Vec<u32> = (0..40).map(|idx| word(&bytes, idx)).collect();
+        assert_eq!(words[..3], [97, u32::MAX, u32::MAX]);
+        assert_eq!((words[7], words[8], words[13]), (1, 65_536, 200));
+        assert_eq!((words[14], words[16]), (9, 3), "flags and length");
+        assert_eq!(words[23..28], [4, 2, 17, 6, 4242]);
+        assert_eq!(&bytes[160..166], b"cubic\0");
+        let long = Request { congestion: "a name that is far too long", ..request };
+        assert_eq!(long.encode()[175], 0, "a NUL stands behind the name");
+    }
+
+    #[test]
+    fn a_ready_server_names_its_port() {
+        check_ready(|_| {}, Ok(Ready { data_port: 40_000, measures_cpu: true }));
+        check_ready(|words| words[8] = 0, Ok(Ready { data_port: 40_000, measures_cpu: false }));
+        check_ready(|words| words[1] = 98, Err(Wrong::Errno(98)));
+        check_ready(
+            |words| words[13] = 0,
+            Err(Wrong::Foreign("0 came as the port for data".into())),
+        );
+        check_ready(
+            |words| words[13] = 70_000,
+            Err(Wrong::Foreign("70000 came as the port for data".into())),
+        );
+        let other = "a message of kind 7 came instead of 98";
+        check_ready(|words| words[0] = 7, Err(Wrong::Foreign(other.into())));
+    }
+
+    #[test]
+    fn results_are_read_and_hostile_ones_are_refused_or_left_out() {
+        let results = Results::parse(&results_message(|_| {})).unwrap();
+        assert_eq!((results.bytes_received, results.transactions), (1 << 32 | 5, 1000));
+        assert_eq!(results.retransmits, None, "-1 is unknown");
+        let cpu = results.cpu.unwrap();
+        assert_eq!((cpu.cpus, cpu.peak), (4, Some((1, 50.0))));
+        // 25 % of 4 CPUs for 2 s are 2 s of CPU time, over 1000 transactions 2000 us each.
+        assert_eq!(cpu.service_demand_us(1000.0, results.elapsed_s), Some(2000.0));
+        assert_eq!(cpu.service_demand_us(0.0, 1.0), None);
+
+        let with = |change: fn(&mut [u32])| Results::parse(&results_message(change));
+        assert_eq!(with(|words| words[13] = f32::NAN.to_bits()).unwrap().cpu, None);
+        assert_eq!(with(|words| words[21] = 0).unwrap().cpu, None, "no CPUs");
+        assert_eq!(with(|words| words[20] = 0).unwrap().cpu, None, "not measured");
+        assert!(with(|words| words[12] = f32::NEG_INFINITY.to_bits()).is_err());
+        assert_eq!(with(|words| words[1] = 32), Err(Wrong::Errno(32)));
+        drop(with(|words| words.fill(u32::MAX)));
+    }
+
+    fn message(words: &[u32]) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        for (word, place) in words.iter().zip(bytes.as_chunks_mut::<4>().0) {
+            *place = word.to_be_bytes();
+        }
+        bytes
+    }
+
+    #[track_caller]
+    fn check_ready(change: impl FnOnce(&mut [u32]), expected: Result<Ready, Wrong>) {
+        let mut words = [0; 20];
+        (words[0], words[8], words[13]) = (98, MEASURE_CPU, 40_000);
+        change(&mut words);
+        assert_eq!(Ready::parse(&message(&words)), expected);
+    }
+
+    fn results_message(change: impl FnOnce(&mut [u32])) -> [u8; MESSAGE_BYTES] {
+        let mut words = [0; 29];
+        (words[2], words[3], words[11]) = (1, 5, 1000);
+        words[12] = 2.0_f32.to_bits();
+        words[13] = 25.0_f32.to_bits();
+        (words[20], words[21], words[22], words[23]) = (12, 4, 1, 50.0_f32.to_bits());
+        words[28] = u32::MAX;
+        change(&mut words);
+        message(&words)
+    }
+}

@@ -1,0 +1,187 @@
+//! Which stock program is where, and one trial with it.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use latput_load::{Stop, Window};
+use latput_trial::Workload;
+use latput_units::Nanos;
+
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::{iperf3, netperf, support};
+
+/// A stock program that waits for tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    program: Program,
+    host: String,
+    port: u16,
+}
+
+/// The programs that latput can measure against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// An unmodified `iperf3 -s`.
+    Iperf3,
+    /// An unmodified `netserver`, 2.7.0 or later.
+    Netperf,
+}
+
+impl Program {
+    /// As in URLs and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iperf3 => "iperf3",
+            Self::Netperf => "netperf",
+        }
+    }
+
+    const fn default_port(self) -> u16 {
+        match self {
+            Self::Iperf3 => iperf3::PORT,
+            Self::Netperf => netperf::PORT,
+        }
+    }
+}
+
+impl Peer {
+    /// Reads `iperf3://HOST[:PORT]` or `netperf://HOST[:PORT]`; `None` if it is neither.
+    pub fn parse(text: &str) -> Option<Result<Self, Error>> {
+        let programs = [Program::Iperf3, Program::Netperf];
+        let (program, rest) = programs.into_iter().find_map(|program| {
+            Some((program, text.strip_prefix(program.name())?.strip_prefix("://")?))
+        })?;
+        let wrong = |problem| Error::Url { text: text.to_owned(), problem };
+        let parsed = split_port(rest.strip_suffix('/').unwrap_or(rest)).map_err(wrong).map(
+            |(host, port)| Self { program, host, port: port.unwrap_or(program.default_port()) },
+        );
+        Some(parsed)
+    }
+
+    /// Which program it is.
+    pub const fn program(&self) -> Program {
+        self.program
+    }
+
+    /// Refuses a workload that the program cannot do.
+    pub fn check(&self, workload: &Workload) -> Result<(), Error> {
+        support::check(self.program, workload)
+    }
+
+    /// The first address of the host.
+    pub fn resolve(&self) -> Result<SocketAddr, Error> {
+        let failed = |source| Error::Resolve { host: self.host.clone(), source };
+        let mut found =
+            (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| failed(Some(e)))?;
+        found.next().ok_or_else(|| failed(None))
+    }
+
+    /// Agrees with the program at `address` on a trial and opens its connections: all but the traffic.
+    pub fn open(
+        &self,
+        address: SocketAddr,
+        workload: &Workload,
+        warmup: Nanos,
+        duration: Nanos,
+        stop: &Stop,
+    ) -> Result<Session, Error> {
+        self.check(workload)?;
+        Ok(match self.program {
+            Program::Iperf3 => {
+                Session::Iperf3(iperf3::Session::open(address, workload, warmup, duration, stop)?)
+            }
+            Program::Netperf => {
+                Session::Netperf(netperf::Session::open(address, workload, warmup, duration, stop)?)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
+        write!(f, "{}://{open}{}{close}:{}", self.program.name(), self.host, self.port)
+    }
+}
+
+/// A trial that the peer waits for.
+#[derive(Debug)]
+pub enum Session {
+    /// With an iperf3 server.
+    Iperf3(iperf3::Session),
+    /// With a netserver.
+    Netperf(netperf::Session),
+}
+
+impl Session {
+    /// How long the traffic goes before the window; the program may know whole seconds only.
+    pub const fn warmup(&self) -> Nanos {
+        match self {
+            Self::Iperf3(session) => session.warmup(),
+            Self::Netperf(session) => session.warmup(),
+        }
+    }
+
+    /// Lets the traffic flow until the end of `window` and asks the peer for its part.
+    pub fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
+        match self {
+            Self::Iperf3(session) => session.run(window, stop),
+            Self::Netperf(session) => session.run(window, stop),
+        }
+    }
+}
+
+fn split_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
+    const PORT: &str = "the port must be a number from 1 to 65535";
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or("the `]` is missing")?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(PORT)?) })
+        }
+        None if text.matches(':').count() > 1 => return Err("an IPv6 address needs `[` and `]`"),
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() || host.len() > 255 || host.contains(['/', '@', '?', '#', ' ']) {
+        return Err("a host must follow `://`");
+    }
+    let port = port.map(|port| port.parse().ok().filter(|port| *port != 0).ok_or(PORT));
+    Ok((host.to_owned(), port.transpose()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_a_program_a_host_and_a_port() {
+        check("iperf3://sut", Ok("iperf3://sut:5201"));
+        check("netperf://192.0.2.7", Ok("netperf://192.0.2.7:12865"));
+        check("netperf://192.0.2.7:99/", Ok("netperf://192.0.2.7:99"));
+        check("iperf3://[2001:db8::7]:7", Ok("iperf3://[2001:db8::7]:7"));
+        check("iperf3://[::1]", Ok("iperf3://[::1]:5201"));
+    }
+
+    #[test]
+    fn what_is_no_peer_is_left_to_others_and_a_broken_one_is_refused() {
+        for other in ["lab", "rack.toml", "iperf3", "iperf://host", "sim:x", "http://host"] {
+            assert!(Peer::parse(other).is_none(), "{other}");
+        }
+        check("iperf3://", Err("a host must follow"));
+        check("iperf3://a/b", Err("a host must follow"));
+        check("iperf3://host:0", Err("from 1 to 65535"));
+        check("iperf3://host:70000", Err("from 1 to 65535"));
+        check("iperf3://[::1", Err("`]` is missing"));
+        check("iperf3://[::1]x", Err("from 1 to 65535"));
+        check("iperf3://::1", Err("needs `[`"));
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<&str, &str>) {
+        match (Peer::parse(text).unwrap(), expected) {
+            (Ok(peer), Ok(shown)) => assert_eq!(peer.to_string(), shown),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (peer, _) => panic!("{text}: {peer:?}"),
+        }
+    }
+}

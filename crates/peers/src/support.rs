@@ -1,0 +1,106 @@
+//! Which workloads a stock program can do, and with which options; anything else is refused with the
+//! mend before a connection is opened.
+
+use latput_trial::{Traffic, Workload};
+use latput_units::CpuSet;
+
+use crate::error::Error;
+use crate::peer::Program;
+
+/// iperf3 takes so many streams at most (`MAX_STREAMS` in `src/iperf.h`).
+const IPERF3_STREAMS: u32 = 128;
+/// netserver forks a process for each connection.
+const NETSERVER_PROCESSES: u32 = 64;
+/// A header of two times and a 64-bit number stands in each datagram of iperf3.
+const IPERF3_DATAGRAM: u64 = 16;
+/// Threads at this end.
+const THREADS: u32 = 64;
+
+/// Refuses what the program cannot do.
+pub(crate) fn check(program: Program, workload: &Workload) -> Result<(), Error> {
+    let refused = |problem: String| Err(Error::Unsupported { program: program.name(), problem });
+    if let Err(problem) = traffic(program, &workload.traffic) {
+        return refused(problem);
+    }
+    if workload.probe.is_some() {
+        return refused("no probe goes beside it: leave out probe_hz".to_owned());
+    }
+    if workload.count.is_some() {
+        return refused("it is ended by time and not by a count: use --duration".to_owned());
+    }
+    let sockets = &workload.sockets;
+    if sockets.busy_poll.is_some() || sockets.prefer_busy_poll {
+        return refused("it has no busy polling: leave out busy_poll".to_owned());
+    }
+    if program == Program::Iperf3 && sockets.send_buffer != sockets.receive_buffer {
+        let problem = "it has one size for both socket buffers: give send_buffer_bytes and receive_buffer_bytes the same value";
+        return refused(problem.to_owned());
+    }
+    if sockets.congestion.as_ref().is_some_and(|name| name.is_empty() || name.len() > 15) {
+        return refused("the name of a congestion control has 1 to 15 bytes".to_owned());
+    }
+    let several = |cpus: &CpuSet| cpus.iter().count() != 1;
+    if workload.binding.sut.as_ref().is_some_and(several) {
+        return refused("it can be bound to one CPU only".to_owned());
+    }
+    Ok(())
+}
+
+fn traffic(program: Program, traffic: &Traffic) -> Result<(), String> {
+    match (program, *traffic) {
+        (Program::Iperf3, Traffic::TcpBulk { connections, threads, rate, .. }) => {
+            if rate.is_some() {
+                return Err("a TCP rate is not kept by it: leave out rate".to_owned());
+            }
+            counts(connections, IPERF3_STREAMS, threads)
+        }
+        (Program::Iperf3, Traffic::UdpStream { datagram_bytes, connections, threads, .. }) => {
+            if datagram_bytes.get() < IPERF3_DATAGRAM {
+                return Err(format!("a datagram has at least {IPERF3_DATAGRAM} byte"));
+            }
+            counts(connections, IPERF3_STREAMS, threads)
+        }
+        (Program::Netperf, Traffic::TcpRr { connections, threads, arrivals: None, .. }) => {
+            counts(connections, NETSERVER_PROCESSES, threads)
+        }
+        (
+            Program::Netperf,
+            Traffic::TcpBulk {
+                direction:
+                    latput_trial::workload::Direction::ToSut
+                    | latput_trial::workload::Direction::FromSut,
+                connections,
+                threads,
+                rate: None,
+                ..
+            },
+        ) => counts(connections, NETSERVER_PROCESSES, threads),
+        (Program::Netperf, Traffic::UdpRr { connections: 1, threads: 1, arrivals: None, .. }) => {
+            Ok(())
+        }
+        (Program::Netperf, Traffic::UdpRr { .. }) => Err(
+            "udp_rr has one socket and a closed loop there: leave out connections, threads and \
+                 arrivals"
+                .to_owned(),
+        ),
+        (Program::Iperf3, _) => Err(format!(
+            "it has no {}: it does tcp_stream, tcp_maerts, tcp_bidir (without rate) and udp_stream",
+            traffic.kind()
+        )),
+        (Program::Netperf, _) => Err(format!(
+            "no such {} is made with it: tcp_rr and udp_rr (closed loop), tcp_stream and tcp_maerts \
+             (without rate) are",
+            traffic.kind()
+        )),
+    }
+}
+
+fn counts(connections: u32, limit: u32, threads: u32) -> Result<(), String> {
+    if !(1..=limit).contains(&connections) {
+        return Err(format!("connections must be from 1 to {limit}, not {connections}"));
+    }
+    if !(1..=THREADS.min(connections)).contains(&threads) {
+        return Err(format!("threads must be from 1 to the number of connections, not {threads}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Peers that close, stay silent, lie about lengths or are something else.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use latput_load::Stop;
+use latput_peers::{Error, Peer};
+use latput_units::Nanos;
+
+use crate::{WINDOW, free_port, load, measure};
+
+#[test]
+fn what_is_no_iperf3_server_is_named() {
+    check("iperf3", drop, |error| matches!(error, Error::PeerGone { .. }));
+    check(
+        "iperf3",
+        |line| say(line, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("0x48")),
+    );
+    check(
+        "iperf3",
+        |line| say(line, &[1]),
+        |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("TestStart")),
+    );
+}
+
+#[test]
+fn a_servers_own_words_are_told() {
+    let refusal = [0xfe, 0, 0, 0, 142, 0, 0, 0, 0];
+    check(
+        "iperf3",
+        move |line| say(line, &refusal),
+        |error| matches!(error, Error::Refusal { text, .. } if text.contains("user name")),
+    );
+    check(
+        "iperf3",
+        move |line| say(line, &refusal[..5]),
+        |error| matches!(error, Error::Refusal { text, .. } if text.ends_with("(iperf3 error 142)")),
+    );
+    check("iperf3", |line| say(line, &[0xff]), |error| matches!(error, Error::Busy { .. }));
+    check("iperf3", |line| say(line, &[11]), |error| matches!(error, Error::Terminated { .. }));
+}
+
+#[test]
+fn nobody_and_silence_are_told_apart() {
+    let error = Peer::parse(&format!("iperf3://127.0.0.1:{}", free_port()))
+        .unwrap()
+        .and_then(|peer| {
+            peer.open(peer.resolve()?, &load("tcp_stream"), Nanos::ZERO, WINDOW, &Stop::new())
+        })
+        .unwrap_err();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    let silent = |line: TcpStream| {
+        thread::sleep(Duration::from_secs(8));
+        drop(line);
+    };
+    check("iperf3", silent, |error| matches!(error, Error::NoAnswer { .. }));
+}
+
+#[test]
+fn lengths_and_documents_of_a_lying_server_are_refused() {
+    check_results(
+        1,
+        &u32::MAX.to_be_bytes(),
+        |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("4294967295 byte")),
+    );
+    check_results(
+        1,
+        &framed("{\"streams\":7}"),
+        |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("no streams")),
+    );
+    check_results(1, &framed(&" ".repeat(100))[..50], |error| {
+        matches!(error, Error::PeerGone { .. })
+    });
+    check_results(1, &framed("{\"streams\":[]}"), |error| matches!(error, Error::TooOld { .. }));
+}
+
+#[test]
+fn what_is_no_netserver_is_named() {
+    check("netperf", drop, |error| matches!(error, Error::PeerGone { .. }));
+    check(
+        "netperf",
+        |line| say(line, &[0; 656]),
+        |error| matches!(error, Error::Malformed { problem, .. } if problem.contains("kind 0")),
+    );
+    check("netperf", |line| say(line, &[0; 256]), |error| matches!(error, Error::TooOld { .. }));
+    let mut failed = [0; 656];
+    (failed[3], failed[7]) = (98, 98);
+    check(
+        "netperf",
+        move |line| say(line, &failed),
+        |error| matches!(error, Error::Refusal { text, .. } if text.contains("in use")),
+    );
+}
+
+/// Answers as if at random: whatever comes, it ends with an error and not with a panic or a hang.
+#[test]
+fn noise_ends_with_an_error() {
+    for seed in 0..20_u64 {
+        let noise: Vec<u8> = (0..2000_u64)
+            .map(|idx| (seed * 7919 + idx * 104_729).to_le_bytes()[(idx % 3) as usize])
+            .collect();
+        for program in ["iperf3", "netperf"] {
+            let noise = noise.clone();
+            check(program, move |line| say(line, &noise), |_| true);
+        }
+    }
+}
+
+/// Hears the client out and says `bytes`.
+fn say(mut line: TcpStream, bytes: &[u8]) {
+    let mut scrap = [0; 1024];
+    let _heard = line.read(&mut scrap).and_then(|_| line.write_all(bytes));
+    let _closed = line.shutdown(std::net::Shutdown::Write);
+    while matches!(line.read(&mut scrap), Ok(1..)) {}
+}
+
+fn framed(text: &str) -> Vec<u8> {
+    let length = u32::try_from(text.len()).unwrap();
+    [&length.to_be_bytes(), text.as_bytes()].concat()
+}
+
+/// What comes of the default workload of `program` with `answer` at the far end.
+#[track_caller]
+fn check(
+    program: &str,
+    answer: impl FnOnce(TcpStream) + Send + 'static,
+    expected: impl FnOnce(&Error) -> bool,
+) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || answer(listener.accept().unwrap().0));
+    let text = if program == "iperf3" { "tcp_stream" } else { "tcp_rr" };
+    let peer = Peer::parse(&format!("{program}://127.0.0.1:{port}")).unwrap().unwrap();
+    let address = peer.resolve().unwrap();
+    let error = peer.open(address, &load(text), Nanos::ZERO, WINDOW, &Stop::new()).unwrap_err();
+    assert!(expected(&error), "{error}");
+}
+
+/// A server that does all as it should until its results.
+#[track_caller]
+fn check_results(streams: usize, results: &[u8], expected: impl FnOnce(&Error) -> bool) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("iperf3://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let results = results.to_owned();
+    thread::spawn(move || {
+        let mut line = listener.accept().unwrap().0;
+        let mut cookie = [0; 37];
+        line.read_exact(&mut cookie).unwrap();
+        line.write_all(&[9]).unwrap();
+        read_document(&mut line);
+        line.write_all(&[10]).unwrap();
+        for _ in 0..streams {
+            let mut data = listener.accept().unwrap().0;
+            thread::spawn(move || while matches!(data.read(&mut [0; 8192]), Ok(1..)) {});
+        }
+        line.write_all(&[1, 2]).unwrap();
+        line.read_exact(&mut [0]).unwrap();
+        line.write_all(&[13]).unwrap();
+        read_document(&mut line);
+        line.write_all(&results).unwrap();
+        line.write_all(&[14]).unwrap();
+    });
+    let error = measure(&url, "tcp_stream").unwrap_err();
+    assert!(expected(&error), "{error}");
+}
+
+fn read_document(line: &mut TcpStream) {
+    let mut length = [0; 4];
+    line.read_exact(&mut length).unwrap();
+    let mut text = vec![0; u32::from_be_bytes(length) as usize];
+    line.read_exact(&mut text).unwrap();
+}

@@ -1,0 +1,105 @@
+//! An unmodified iperf3 server.
+
+use latput_load::{Stop, Window};
+use latput_peers::Error;
+use latput_trial::Metric;
+use latput_trial::observation::CpuMethod;
+use latput_units::Nanos;
+
+use crate::{AHEAD, Server, WINDOW, free_port, has, load, measure, open};
+
+#[test]
+fn every_direction_protocol_and_number_of_streams_is_measured() {
+    let Some((_server, url)) = server() else { return };
+    for text in [
+        "tcp_stream",
+        "tcp_stream connections=4 threads=2 message_bytes=16384",
+        "tcp_maerts connections=2",
+        "tcp_bidir connections=2",
+        "tcp_stream send_buffer_bytes=65536 receive_buffer_bytes=65536",
+        "udp_stream rate=20Mbps",
+        "udp_stream rate=20Mbps connections=3 threads=2 datagram_bytes=500",
+    ] {
+        let outcome = measure(&url, text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let traffic = load(text).traffic;
+        let observation = latput_trial::Observation {
+            traffic: outcome.traffic.clone(),
+            given: outcome.given.clone(),
+            ..Default::default()
+        };
+        let goodput = Metric::ThroughputBps.value(&traffic, &observation).unwrap();
+        assert!(goodput > 1e6, "{text}: {goodput} bit/s");
+        let [cpu] = outcome.programs.as_slice() else { panic!("{text}: {:?}", outcome.programs) };
+        assert_eq!(cpu.method, CpuMethod::Process);
+        assert_eq!(outcome.traffic.datagrams, None, "its counts are not ours");
+        if traffic.is_datagram_stream() {
+            assert!(goodput < 40e6, "{text}: {goodput} bit/s of 20 Mbit/s");
+            assert!(outcome.given[&Metric::LossRatio] <= 1.0, "{outcome:?}");
+            assert!(outcome.given.contains_key(&Metric::JitterNs), "{outcome:?}");
+        } else {
+            assert!(outcome.traffic.retransmits.is_some(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_warm_up_is_rounded_up_to_whole_seconds_and_left_out() {
+    let Some((_server, url)) = server() else { return };
+    let stop = Stop::new();
+    let session = open(&url, &load("tcp_stream"), Nanos::from_ms(200), &stop).unwrap();
+    assert_eq!(session.warmup(), Nanos::from_s(1));
+    let window = Window::starting_in(session.warmup() + AHEAD, WINDOW).unwrap();
+    let outcome = session.run(window, &stop).unwrap();
+    let seconds = outcome.traffic.receiver_window.as_secs_f64();
+    assert!(seconds < 1.5, "the server counted {seconds} s, the warm-up too");
+}
+
+#[test]
+fn a_busy_server_says_so_and_is_free_after_a_test_that_was_given_up() {
+    let Some((_server, url)) = server() else { return };
+    let stop = Stop::new();
+    let session = open(&url, &load("tcp_maerts"), Nanos::ZERO, &stop).unwrap();
+    let peer = latput_peers::Peer::parse(&url).unwrap().unwrap();
+    let address = peer.resolve().unwrap();
+    let second = peer.open(address, &load("tcp_stream"), Nanos::ZERO, WINDOW, &stop);
+    assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
+
+    let raised = Stop::new();
+    raised.raise();
+    let window = Window::starting_in(Nanos::ZERO, WINDOW).unwrap();
+    let ended = session.run(window, &raised);
+    assert!(matches!(ended, Err(Error::Stopped)), "{ended:?}");
+    measure(&url, "tcp_stream").unwrap();
+}
+
+#[test]
+fn a_server_that_goes_away_in_the_middle_is_an_error() {
+    for text in ["tcp_stream", "tcp_maerts", "udp_stream rate=5Mbps"] {
+        let Some((mut server, url)) = server() else { return };
+        let stop = Stop::new();
+        let session = open(&url, &load(text), Nanos::ZERO, &stop).unwrap();
+        let window = Window::starting_in(Nanos::from_ms(200), Nanos::from_s(2)).unwrap();
+        let running = std::thread::spawn(move || session.run(window, &stop));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        server.end();
+        let error = running.join().unwrap().unwrap_err();
+        let told = matches!(error, Error::PeerGone { .. } | Error::Terminated { .. });
+        assert!(told, "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_the_server_refuses_is_said_in_words() {
+    let Some((_server, url)) = server() else { return };
+    let error = measure(&url, "tcp_stream sut_cpus=1000").unwrap_err();
+    assert!(matches!(error, Error::Refusal { .. } | Error::PeerGone { .. }), "{error}");
+}
+
+fn server() -> Option<(Server, String)> {
+    if !has("iperf3", "--version") {
+        return None;
+    }
+    let port = free_port().to_string();
+    let server = Server::start("iperf3", &["-s", "-B", "127.0.0.1", "-p", &port]);
+    Some((server, format!("iperf3://127.0.0.1:{port}")))
+}

@@ -1,0 +1,347 @@
+//! flent's data files (version 4), one for each setting under each workload, that flent tabulates and
+//! plots.
+//!
+//! flent draws by the name of its own test and the names of that test's series, so both are those of the
+//! nearest test that it has. A run is one point of the time axis; the round trips of a run, which latput
+//! keeps as a histogram without their times, stand as equally likely values at the run's start.
+
+use latput_stats::Histogram;
+use latput_trial::workload::Direction;
+use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
+use serde_json::{Map, Value, json};
+
+/// Round trips of one run that stand for all of them.
+const VALUES: u64 = 1000;
+const PING: &str = "Ping (ms) ICMP";
+
+/// One data file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlentFile {
+    /// The setting and the workload, for people.
+    pub title: String,
+    /// JSON; flent wants it packed with gzip in a file whose name ends in `.flent.gz`.
+    pub text: String,
+}
+
+/// The data files, or why a workload has none.
+pub fn flent(results: &Results) -> Result<Vec<FlentFile>, String> {
+    let mut files = Vec::new();
+    for (workload_idx, workload) in results.workloads.iter().enumerate() {
+        for (setting_idx, setting) in results.settings.iter().enumerate() {
+            let rows: Vec<&Row> = results
+                .rows
+                .iter()
+                .filter(|row| (row.workload, row.setting) == (workload_idx, setting_idx))
+                .collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let title = format!("{}, {}", workload.name, setting.label);
+            let text = file(results, workload, &title, &rows)?;
+            files.push(FlentFile { title, text });
+        }
+    }
+    Ok(files)
+}
+
+/// flent's test, its series of goodput with the sum that its plots want, and what it must be told.
+struct Shape {
+    test: &'static str,
+    goodput: &'static [&'static str],
+    streams: Option<&'static str>,
+    note: String,
+}
+
+fn shape(workload: &Workload) -> Result<Shape, String> {
+    let flows = |connections: u32| match connections {
+        1 => "one connection".to_owned(),
+        count => format!("the series is the sum of {count} connections"),
+    };
+    let bulk = |test, goodput, streams, connections| Shape {
+        test,
+        goodput,
+        streams: Some(streams),
+        note: flows(connections),
+    };
+    Ok(match workload.traffic {
+        Traffic::TcpBulk { direction: Direction::ToSut, connections, .. } => {
+            bulk("tcp_nup", &["TCP upload::1", "TCP upload sum"], "upload_streams", connections)
+        }
+        Traffic::TcpBulk { direction: Direction::FromSut, connections, .. }
+        | Traffic::Fetch { connections, .. } => {
+            let series = &["TCP download::1", "TCP download sum"];
+            bulk("tcp_ndown", series, "download_streams", connections)
+        }
+        Traffic::UdpStream { connections, .. } => Shape {
+            test: "udp_flood",
+            goodput: &["UDP upload"],
+            streams: None,
+            note: flows(connections),
+        },
+        Traffic::TcpBulk { direction: Direction::Both, .. } => {
+            let name = &workload.name;
+            return Err(format!(
+                "`{name}` has no goodput of each direction, which flent's tests in both directions \
+                 have: export runs of tcp_stream and tcp_maerts"
+            ));
+        }
+        Traffic::Ping { .. } => {
+            Shape { test: "ping", goodput: &[], streams: None, note: "ICMP echo".to_owned() }
+        }
+        _ => Shape {
+            test: "ping",
+            goodput: &[],
+            streams: None,
+            note: format!(
+                "the series `{PING}` holds the round trips of {}: flent has no test with such a series",
+                workload.traffic.kind()
+            ),
+        },
+    })
+}
+
+fn file(
+    results: &Results,
+    workload: &Workload,
+    title: &str,
+    rows: &[&Row],
+) -> Result<String, String> {
+    let shape = shape(workload)?;
+    let began = rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
+    // Imported runs may have no times: they then stand a second apart, in their order.
+    let is_timed = rows.iter().all(|row| row.started_unix_ms > 0);
+    let offset_s = |idx: usize, row: &Row| {
+        if is_timed { (row.started_unix_ms - began) as f64 / 1e3 } else { idx as f64 }
+    };
+    let times: Vec<f64> = rows.iter().enumerate().map(|(idx, row)| offset_s(idx, row)).collect();
+    let length =
+        rows.iter().map(|row| seconds(&row.observation)).fold(0.0, f64::max).ceil().max(1.0);
+
+    let mut series = Series { times, began_s: began as f64 / 1e3, ..Series::default() };
+    for name in shape.goodput {
+        let goodput = |row: &&Row| {
+            let bps = Metric::ThroughputBps.value(&workload.traffic, &row.observation)?;
+            Some(bps / 1e6).filter(|mbps| mbps.is_finite())
+        };
+        let is_sum = name.ends_with("sum");
+        series.add(name, "Mbits/s", is_sum, &rows.iter().map(goodput).collect::<Vec<_>>());
+    }
+    let of_load = shape.test == "ping";
+    series.add_pings(rows, |row| {
+        let flow = row.observation.traffic.latency.as_ref().filter(|_| of_load);
+        flow.or_else(|| row.observation.probe.as_ref().map(|probe| &probe.rtt))
+    });
+    let total = series.times.iter().copied().fold(0.0, f64::max) + length;
+    let time = utc(began);
+    let parameters = shape.streams.map_or_else(|| json!({}), |name| json!({ name: "1" }));
+    let metadata = json!({
+        "NAME": shape.test,
+        "TITLE": title,
+        "NOTE": format!("{}; written by latput {}", shape.note, results.latput_version),
+        "HOST": results.testbed,
+        "HOSTS": [results.testbed],
+        "LOCAL_HOST": results.hosts.first().map_or("", |host| host.host.as_str()),
+        "TIME": time,
+        "T0": time,
+        "LENGTH": length,
+        "TOTAL_LENGTH": total,
+        "STEP_SIZE": length,
+        "TEST_PARAMETERS": parameters,
+        "IP_VERSION": null,
+        "DATA_FILENAME": null,
+        "BATCH_NAME": null,
+        "BATCH_TIME": null,
+        "BATCH_TITLE": null,
+        "BATCH_UUID": null,
+        "SERIES_META": series.meta,
+    });
+    let document = json!({
+        "version": 4,
+        "metadata": metadata,
+        "x_values": series.times,
+        "results": series.results,
+        "raw_values": series.raw,
+    });
+    Ok(document.to_string())
+}
+
+/// The parts of a file that are kept by series.
+#[derive(Default)]
+struct Series {
+    /// Start of each run, seconds since the first.
+    times: Vec<f64>,
+    /// Start of the first, seconds since 1970.
+    began_s: f64,
+    results: Map<String, Value>,
+    raw: Map<String, Value>,
+    meta: Map<String, Value>,
+}
+
+impl Series {
+    /// One value for each run; `None` is absent. flent computes sums itself and keeps no raw values.
+    fn add(&mut self, name: &str, units: &str, is_computed: bool, values: &[Option<f64>]) {
+        let points = self.times.iter().zip(values);
+        let raw = points
+            .filter_map(|(t, value)| Some(json!({ "t": self.began_s + t, "val": (*value)? })));
+        let raw: Vec<Value> = raw.collect();
+        if raw.is_empty() {
+            return;
+        }
+        let known: Vec<f64> = values.iter().copied().flatten().collect();
+        let mean = known.iter().sum::<f64>() / known.len() as f64;
+        self.results.insert(name.to_owned(), json!(values));
+        self.meta.insert(
+            name.to_owned(),
+            json!({ "UNITS": units, "MEAN_VALUE": mean, "RUNNER": "latput" }),
+        );
+        if !is_computed {
+            self.raw.insert(name.to_owned(), Value::Array(raw));
+        }
+    }
+
+    /// Round trips: the mean of each run, and values that stand for all of them.
+    fn add_pings<'a>(&mut self, rows: &[&'a Row], rtt: impl Fn(&'a Row) -> Option<&'a Histogram>) {
+        let ms = |ns: f64| ns / 1e6;
+        let means: Vec<Option<f64>> = rows.iter().map(|row| rtt(row)?.mean_ns().map(ms)).collect();
+        self.add(PING, "ms", false, &means);
+        if !self.raw.contains_key(PING) {
+            return;
+        }
+        let mut raw = Vec::new();
+        for (t, row) in self.times.iter().zip(rows) {
+            let Some(rtt) = rtt(row) else { continue };
+            let values = rtt.count().min(VALUES);
+            for idx in 0..values {
+                let quantile = (idx as f64 + 0.5) / values as f64;
+                if let Some(time) = rtt.quantile(quantile) {
+                    raw.push(json!({ "t": self.began_s + t, "val": time.as_ms_f64() }));
+                }
+            }
+        }
+        self.raw.insert(PING.to_owned(), Value::Array(raw));
+    }
+}
+
+fn seconds(observation: &Observation) -> f64 {
+    let flow = &observation.traffic;
+    flow.sender_window.max(flow.receiver_window).as_secs_f64()
+}
+
+/// `2026-11-21T23:34:29.000000Z`.
+fn utc(unix_ms: u64) -> String {
+    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
+    // From days since 1970 to a date, in eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    let year = era * 400 + year;
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, micros) = (ms / 1000 % 60, ms % 1000 * 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use latput_trial::observation::{ProbeObservation, TrafficObservation};
+    use latput_trial::results::LabelledSetting;
+    use latput_units::{Bytes, Nanos};
+
+    use super::*;
+
+    #[test]
+    fn a_stream_with_a_probe_is_flents_upload_with_its_ping() {
+        let files = flent(&results(Traffic::tcp_stream(Bytes::new(1000), 2))).unwrap();
+        let [file] = files.as_slice() else { panic!("{files:?}") };
+        let value: Value = serde_json::from_str(&file.text).unwrap();
+        assert_eq!((&value["version"], &value["metadata"]["NAME"]), (&json!(4), &json!("tcp_nup")));
+        assert_eq!(value["x_values"], json!([0.0, 2.5]));
+        assert_eq!(value["results"]["TCP upload::1"], json!([8.0, null]), "absent is not zero");
+        assert_eq!(value["raw_values"]["TCP upload::1"], json!([{ "t": 1000.0, "val": 8.0 }]));
+        assert_eq!(value["raw_values"].get("TCP upload sum"), None);
+        let pings = value["raw_values"][PING].as_array().unwrap();
+        assert_eq!(pings.len(), 3, "of the run that has any");
+        assert_eq!(value["metadata"]["TIME"], "1970-01-01T00:16:40.000000Z");
+        assert!(value["metadata"]["NOTE"].as_str().unwrap().contains("sum of 2 connections"));
+    }
+
+    #[test]
+    fn round_trips_of_a_load_say_whose_they_are() {
+        let mut results = results(Traffic::tcp_rr(0));
+        for row in &mut results.rows {
+            row.observation.traffic.latency = row.observation.probe.take().map(|probe| probe.rtt);
+        }
+        let value: Value = serde_json::from_str(&flent(&results).unwrap()[0].text).unwrap();
+        assert_eq!(value["metadata"]["NAME"], "ping");
+        assert!(value["metadata"]["NOTE"].as_str().unwrap().contains("round trips of tcp_rr"));
+        assert_eq!(value["raw_values"][PING].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn both_directions_are_refused_and_nothing_is_no_file() {
+        let mut results = results(Traffic::TcpBulk {
+            direction: Direction::Both,
+            message_bytes: Bytes::new(1),
+            connections: 1,
+            threads: 1,
+            rate: None,
+        });
+        assert!(flent(&results).unwrap_err().contains("each direction"));
+        results.rows.clear();
+        assert_eq!(flent(&results), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn dates_are_right() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(utc(1_709_208_000_123), "2024-02-29T12:00:00.123000Z");
+        assert_eq!(utc(1_795_304_069_000), "2026-11-21T23:34:29.000000Z");
+        assert!(utc(u64::MAX).ends_with('Z'), "a damaged file may hold any time");
+    }
+
+    /// Two runs, the second without any figure.
+    fn results(traffic: Traffic) -> Results {
+        let mut rtt = Histogram::new();
+        rtt.record_n(Nanos::from_ms(1), 3);
+        let observation = Observation {
+            traffic: TrafficObservation {
+                received_bytes: 1_000_000,
+                receiver_window: Nanos::from_s(1),
+                ..TrafficObservation::default()
+            },
+            probe: Some(ProbeObservation { sent: 3, received: 3, rtt }),
+            ..Observation::default()
+        };
+        let row = |block, started_unix_ms, observation| Row {
+            block,
+            setting: 0,
+            workload: 0,
+            started_unix_ms,
+            observation,
+        };
+        Results {
+            name: "test".to_owned(),
+            goal: None,
+            confidence: 0.99,
+            half_width: 0.025,
+            testbed: "lab".to_owned(),
+            latput_version: "0".to_owned(),
+            seed: 0,
+            hosts: Vec::new(),
+            settings: vec![LabelledSetting {
+                label: "as it is".to_owned(),
+                by_role: BTreeMap::new(),
+            }],
+            workloads: vec![Workload::plain("load", traffic)],
+            rows: vec![row(0, 1_000_000, observation), row(1, 1_002_500, Observation::default())],
+            planned_trials: 2,
+            confirmed_from: None,
+            notes: Vec::new(),
+        }
+    }
+}
