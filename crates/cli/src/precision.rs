@@ -43,7 +43,7 @@ impl Precision {
             ("half-width", &self.half_width),
         ];
         let given = flags.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        given.map(|(name, value)| format!("# --{name} {value}\n")).collect()
+        given.fold(String::new(), |lines, (name, value)| lines + &format!("# --{name} {value}\n"))
     }
 }
 

@@ -98,11 +98,9 @@ fn interval_line(interval: &Interval) -> String {
         |bits_per_s| scaled(bits_per_s, "bit/s"),
     );
     let hosts = interval.packets_per_s.iter();
-    let hosts: String = hosts
-        .map(|(host, rx, tx)| {
-            format!(" | {host}: {} in, {} out", scaled(*rx, "p/s"), scaled(*tx, "p/s"))
-        })
-        .collect();
+    let hosts = hosts.fold(String::new(), |text, (host, rx, tx)| {
+        text + &format!(" | {host}: {} in, {} out", scaled(*rx, "p/s"), scaled(*tx, "p/s"))
+    });
     format!("{:>7.1} s  {rate:>11}{hosts}", interval.end.as_secs_f64())
 }
 

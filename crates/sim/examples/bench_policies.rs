@@ -40,7 +40,7 @@ fn main() {
                 .iter()
                 .filter(|(_, f)| f.rate >= 0.985 * best_rate)
                 .min_by(|a, b| a.1.cpu.total_cmp(&b.1.cpu))
-                .unwrap();
+                .expect("the best rate is one of them");
             show(&name, &format!("best {}", oracle.0), &oracle.1);
             for (label, policy) in policies() {
                 show(&name, label, &figures(&loads, gbps, &policy));
