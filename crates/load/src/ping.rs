@@ -27,6 +27,8 @@ pub(crate) fn ask(
         Err(Error::Stopped) => return Err(link.closed(None).err().unwrap_or(Error::Stopped)),
         probe => probe?,
     };
+    // The last answer may be there before the window is over; the far end would take that for a loss.
+    sleep_until(link.window.end());
     meter.phase(now());
     let exchange = DatagramsExchanged {
         sent: probe.sent,

@@ -39,6 +39,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "build", about: "the released binary", run: build },
     Step { name: "vm", about: "what the guest of the vm testbed needs", run: vm::build },
     Step { name: "test", about: "every test of every crate", run: test },
+    Step { name: "guest", about: "the tests of the vm testbed, in a guest", run: guest },
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
@@ -75,7 +76,14 @@ fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
 /// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let line = "test --locked --workspace --no-fail-fast -- --show-output";
+    let line = "test --locked --workspace --no-fail-fast -- --show-output \
+                --skip vm_knobs:: --skip vm_runs::";
+    tally.run(&mut cargo_line(workspace, line))
+}
+
+/// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
+fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let line = "test --locked --package latput --test it vm_ -- --test-threads=1 --show-output";
     tally.run(&mut cargo_line(workspace, line))
 }
 

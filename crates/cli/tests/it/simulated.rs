@@ -210,7 +210,7 @@ fn what_cannot_be_simulated_is_refused_by_name_before_anything_is_written() {
     let endless = PLAN.replace("duration = \"50ms\"", "duration = \"3500s\"");
     let endless = endless.replace("rate = \"20Mbps\"", "rate = \"900Gbps\"\ndatagram_bytes = 64");
     check(&endless, "server-10g", &["packets", "shorten"]);
-    check(PLAN, "nosuch", &["no such system", "bl25p-tg3, rx1620-e1000, server-10g"]);
+    check(PLAN, "nosuch", &["no such system", "bl25p-tg3", "rx1620-e1000", "server-10g"]);
     check(PLAN, "", &["no such system"]);
     check(PLAN, "./nosuch.toml", &["./nosuch.toml", "No such file"]);
     check(PLAN, "plan.toml", &["plan.toml", "unknown field `factors`"]);
