@@ -68,7 +68,10 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
         "echo 'ssh: Could not resolve hostname far' >&2; exit 255",
         &["host `far`", "exit status: 255", "it said: ssh: Could not resolve hostname far"],
     );
-    check_agent(r#"exec 3>&1; printf '{"answer"'; exec cat >/dev/null"#, &["host `far`", "within 15 s"]);
+    check_agent(
+        r#"exec 3>&1; printf '{"answer"'; exec cat >/dev/null"#,
+        &["host `far`", "within 15 s"],
+    );
 }
 
 #[test]
