@@ -45,7 +45,9 @@ fn a_flood_is_accounted_for_whether_the_kernel_cuts_it_or_not() {
         assert!(theirs.received > 1000 && theirs.received <= ours.sent, "{ours:?} {theirs:?}");
         assert_eq!((theirs.duplicates, theirs.reordered, theirs.foreign), (0, 0, 0));
         let lost = ours.sent - theirs.received;
-        assert!(lost <= theirs.dropped_by_kernel.unwrap() * ours.cut, "{ours:?} {theirs:?}");
+        // The kernel's count is read a moment before and after the window.
+        let told = theirs.dropped_by_kernel.unwrap() * ours.cut + 20 * ours.group;
+        assert!(lost <= told, "{ours:?} {theirs:?}");
     }
 }
 
