@@ -18,10 +18,11 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::outcome::{ScheduleKept, SenderOutcome};
+use crate::poll;
 use crate::schedule::{Schedule, Share};
 use crate::supervise::Link;
 use crate::udp::sharpen_sleep;
-use crate::wait::{Waiter, number};
+use crate::wait::Waiter;
 
 /// Largest read.
 const READ_BYTES: usize = 128 * 1024;
@@ -94,7 +95,7 @@ pub(crate) fn ask(
     loop {
         let until = if client.all_blocked() { now() + LONGEST_WAIT } else { schedule.next() };
         let mut ready = waiter.wait(until.min(now() + LONGEST_WAIT))?;
-        let ended = ready.try_for_each(|event| client.turn(number(&event), event.flags, meter));
+        let ended = ready.try_for_each(|event| client.turn(poll::id(&event), event.flags, meter));
         drop(ready);
         let now = now();
         let phase = meter.phase(now);
@@ -253,7 +254,7 @@ impl Client<'_> {
             let connection = &mut self.connections[idx];
             if connection.blocked != connection.watched {
                 connection.watched = connection.blocked;
-                waiter.set_writing(connection.socket, idx as u64, connection.blocked)?;
+                waiter.set_writing(connection.socket, idx, connection.blocked)?;
             }
         }
         Ok(())

@@ -19,11 +19,12 @@ use crate::error::Error;
 use crate::limits;
 use crate::meter::{Meter, Phase};
 use crate::outcome::{DatagramsExchanged, ScheduleKept, SenderOutcome};
+use crate::poll;
 use crate::schedule::{Schedule, Share};
 use crate::supervise::Link;
 use crate::udp::batch::{Incoming, Outgoing};
 use crate::udp::{Flow, sharpen_sleep};
-use crate::wait::{Waiter, number};
+use crate::wait::Waiter;
 
 /// Datagrams handed to or taken from the kernel at once.
 const BATCH: usize = 32;
@@ -196,7 +197,7 @@ impl<'a> Client<'a> {
         }
         let Some(mut waiter) = self.waiter.take() else { return Ok(()) };
         for event in waiter.wait(until)? {
-            self.receive(number(&event), false, meter)?;
+            self.receive(poll::id(&event), false, meter)?;
         }
         self.waiter = Some(waiter);
         Ok(())

@@ -8,10 +8,11 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::outcome::ReceiverOutcome;
+use crate::poll;
 use crate::supervise::Link;
 use crate::udp::Flow;
 use crate::udp::batch::{Incoming, Outgoing};
-use crate::wait::{Waiter, number};
+use crate::wait::Waiter;
 
 /// Answers on `flows` until the other end closes.
 pub(crate) fn answer(
@@ -39,7 +40,7 @@ pub(crate) fn answer(
             None => server.turn(0, true, meter)?,
             Some(waiter) => {
                 for event in waiter.wait(now() + LONGEST_WAIT)? {
-                    server.turn(number(&event), false, meter)?;
+                    server.turn(poll::id(&event), false, meter)?;
                 }
             }
         }
