@@ -232,20 +232,17 @@ impl Archive {
 
     /// Keeps what changed of the results beside their trials: a search adds settings as it goes.
     pub fn update(&self, run: i64, header: &Results) -> Result<(), Error> {
-        let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
-        self.sql(
-            self.db.execute("UPDATE run SET header = ?2 WHERE id = ?1", params![run, header]),
-        )?;
-        Ok(())
+        self.keep_header("UPDATE run SET header = ?2 WHERE id = ?1", run, header)
     }
 
     /// Marks a run as ended by its own rules, with the remarks that belong to it.
     pub fn finish(&self, run: i64, header: &Results) -> Result<(), Error> {
+        self.keep_header("UPDATE run SET finished = 1, header = ?2 WHERE id = ?1", run, header)
+    }
+
+    fn keep_header(&self, statement: &str, run: i64, header: &Results) -> Result<(), Error> {
         let header = self.to_json(&Results { rows: Vec::new(), ..header.clone() })?;
-        self.sql(self.db.execute(
-            "UPDATE run SET finished = 1, header = ?2 WHERE id = ?1",
-            params![run, header],
-        ))?;
+        self.sql(self.db.execute(statement, params![run, header]))?;
         Ok(())
     }
 
