@@ -295,10 +295,16 @@ impl<'a> View<'a> {
     /// The settings that promise most, `room` of them, no two too much alike.
     fn block(&self, leader: usize, room: usize, rng: &mut Rng) -> Vec<usize> {
         let space = &self.search.space;
+        let best = self.cost.belief(leader).mean;
+        let is_within = self.keeps(leader) >= 0.5;
+        let promise = |setting| {
+            let worth = self.promise(setting, best, is_within);
+            if self.disrupts(setting, leader) { worth / DISRUPTION } else { worth }
+        };
         let mut promises: Vec<(f64, usize)> = self
             .candidates(leader, rng)
             .into_iter()
-            .map(|setting| (self.promise(setting, leader), setting))
+            .map(|setting| (promise(setting), setting))
             .collect();
         let mut block: Vec<usize> = Vec::with_capacity(room);
         while block.len() < room {
@@ -317,18 +323,17 @@ impl<'a> View<'a> {
         block
     }
 
-    fn promise(&self, setting: usize, leader: usize) -> f64 {
+    /// What a run of `setting` promises, where the leader's cost is `best` and it is, or is not,
+    /// within the limits.
+    fn promise(&self, setting: usize, best: f64, is_within: bool) -> f64 {
         let Belief { mean, deviation } = self.cost.belief(setting);
-        let best = self.cost.belief(leader).mean;
         let deviation = deviation.max(1e-9);
         let z = (best - mean) / deviation;
         let improvement = deviation * (z * normal::cdf(z) + normal::pdf(z));
         let noise = self.cost.noise();
         let news = 1.0 - noise / (deviation.powi(2) + noise.powi(2)).sqrt();
         let keeps = self.keeps(setting);
-        let worth =
-            if self.keeps(leader) >= 0.5 { improvement * news * keeps } else { keeps * news };
-        if self.disrupts(setting, leader) { worth / DISRUPTION } else { worth }
+        if is_within { improvement * news * keeps } else { keeps * news }
     }
 
     fn disrupts(&self, setting: usize, leader: usize) -> bool {

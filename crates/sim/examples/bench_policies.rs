@@ -125,11 +125,9 @@ fn figures(loads: &[Load], gbps: u64, policy: &Policy) -> Figures {
     let seeds = 3;
     for seed in 0..seeds {
         let out = latput_sim::run(&scenario(loads, gbps, policy, seed)).expect("a sound scenario");
-        let load = out.loads.last().expect("a load");
         let first = out.loads.first().expect("a load");
         let rate: f64 =
             out.loads.iter().map(|l| out.per_second(l.received_bytes.max(l.received))).sum();
-        let _ = load;
         sum.rate += rate / seeds as f64;
         sum.p99 += first.latency.quantile(0.99).map_or(0.0, Nanos::as_us_f64) / seeds as f64;
         let cpu = out.hosts[1].cpu();
