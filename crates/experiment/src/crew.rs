@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::host::chain;
 use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, Part, Request};
-use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
 use crate::share;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
@@ -26,6 +26,9 @@ const TRIAL_SLACK: Duration = Duration::from_secs(15);
 /// Hosts are told an instant to start at, so far ahead that all get word of it in time, beside the
 /// longest round trip of a control line.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
+
+/// How often a trial is tried whose traffic breaks.
+const ATTEMPTS: u32 = 3;
 
 impl TrialRunner for Crew {
     fn hosts(&self) -> Vec<HostFacts> {
@@ -57,10 +60,7 @@ impl TrialRunner for Crew {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
-            let started_unix_ms = unix_ms();
-            set_hosts(self, &trial.set, stop)?;
-            let observation = observe(self, &trial.load, method, stop, tell)?;
-            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+            run_trial(self, trial, method, stop, tell)?;
         }
         Ok(())
     }
@@ -72,6 +72,31 @@ impl TrialRunner for Crew {
     fn abandon(self: Box<Self>) -> Result<(), Error> {
         Self::abandon(*self)
     }
+}
+
+/// One trial, tried again while its traffic breaks.
+fn run_trial(
+    crew: &mut Crew,
+    trial: Trial,
+    method: &Method,
+    stop: &Stop,
+    tell: &mut dyn FnMut(News) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for attempt in 1..=ATTEMPTS {
+        let started_unix_ms = unix_ms();
+        set_hosts(crew, &trial.set, stop)?;
+        match observe(crew, &trial.load, method, stop, tell) {
+            Ok(observation) => {
+                return tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })));
+            }
+            Err(error) if error.is_passing() => {
+                let given_up = attempt == ATTEMPTS;
+                tell(News::Lost(Lost { trial: trial.clone(), error, given_up }))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Brings every host to its part of a setting.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::interval::HostInterval;
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 /// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
@@ -195,6 +195,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// Nothing was changed.
     Failed,
+    /// The traffic broke, and the host is ready for another trial.
+    Lost,
     /// The agent may not.
     Permission,
     /// It was changed and put back.
