@@ -309,7 +309,7 @@ mod tests {
     fn another_version_is_told_from_garbage_whatever_else_it_says() {
         check("{\"request\":\"open\",\"schema\":9,\"version\":\"9.1\",\"new\":[]}\n", "schema 9");
         check("{\"schema\":9,\"version\":\"9.1\"}\n", "schema 9");
-        check("{\"schema\":2,\"version\":\"9.1\"}\n", "malformed");
+        check(&format!("{{\"schema\":{SCHEMA},\"version\":\"9.1\"}}\n"), "malformed");
         check("{\"schema\":-1,\"version\":\"9.1\"}\n", "malformed");
     }
 
