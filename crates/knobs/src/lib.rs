@@ -24,7 +24,7 @@ pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
-    Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored, Session,
-    apply, commit, plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Change, ConfirmError, ErrorKind, Leftover, RestoreError, Restored,
+    Session, apply, await_confirmation, commit, confirm, plan, plan_restore, restore,
 };
 pub use value::{Named, Place, Setting, State, Value};

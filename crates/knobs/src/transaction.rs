@@ -4,10 +4,12 @@
 //! write the old values, read those back too, and say so if that failed as well. What a change resets
 //! (toggling GRO recreates the NAPIs) is part of the same transaction, wanted or not.
 
+mod confirm;
 mod outcome;
 mod session;
 mod steps;
 
+pub use confirm::{ConfirmError, await_confirmation, confirm};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored,
 };
@@ -21,8 +23,9 @@ use outcome::{PutBack, how_to_finish};
 /// Moves `interface` to `desired`.
 ///
 /// On success the store still holds the checkpoint, so that a change nobody confirms can be undone
-/// even after a crash: end with [`commit`] to stay or with [`restore`] to go back. `latput set`
-/// commits, at once or when the change is confirmed. On failure everything is as it was and the
+/// even after a crash: end with [`commit`] to stay, with [`restore`] to go back, or with
+/// [`await_confirmation`] to let it stand for a while. `latput set` commits, at once or when the change
+/// is confirmed. On failure everything is as it was and the
 /// checkpoint is forgotten, except after [`ApplyError::Stranded`], which keeps it.
 pub fn apply(
     kernel: &mut dyn KernelWrite,

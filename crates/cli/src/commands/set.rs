@@ -1,16 +1,22 @@
 //! `latput set`: a setting as a transaction.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change};
 use latput_knobs::{Setting, parse_assignment};
-use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_units::Nanos;
 
+use crate::commands::watcher::Watcher;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
+
+/// The times that a change may wait for its confirmation.
+const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(24 * 3600);
 
 /// Set knobs of an interface, all or none, each read back.
 #[derive(Debug, clap::Args)]
@@ -20,10 +26,12 @@ Examples:
   latput set eth0 mtu=9000 --dry-run
   latput set eth0 rps-cpus=0-3 tso=off
   latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32
+  latput set eth0 mtu=9000 --confirm-within 60s
+      goes back after a minute unless `latput confirm eth0` comes, from a new ssh session best
   latput set eth0 qdisc=\"fq_codel limit=10240 target=5ms\" smp-affinity=hint rx-ring=max
 
 `latput show IFACE` lists the knobs and their ranges. On any error everything is put back; after a
-kill -9, `latput restore` does that.")]
+kill -9, `latput restore` does that, or with --confirm-within what watches the time.")]
 pub(crate) struct Args {
     /// The interface.
     #[arg(value_name = "IFACE")]
@@ -34,6 +42,10 @@ pub(crate) struct Args {
     /// Print the exact writes and do none of them.
     #[arg(long)]
     dry_run: bool,
+    /// Put everything back after this time, 1s to 24h, unless `latput confirm` comes; also if latput is
+    /// killed or the ssh session that carries it dies.
+    #[arg(long, value_name = "TIME")]
+    confirm_within: Option<Nanos>,
 }
 
 impl Args {
@@ -46,6 +58,9 @@ impl Args {
                 return Err(Failure::usage(format!("`{knob}` is given twice")));
             }
         }
+        if self.confirm_within.is_some_and(|time| !CONFIRM_WITHIN.contains(&time)) {
+            return Err(Failure::usage("--confirm-within must be 1s to 24h"));
+        }
         let mut kernel = LinuxKernel::open()?;
         if self.dry_run {
             let changes = transaction::plan(&kernel, &self.interface, &setting)?;
@@ -53,16 +68,37 @@ impl Args {
         }
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
+        let watcher = match self.confirm_within {
+            Some(_) => Some(Watcher::start(&origin, &self.interface)?),
+            None => None,
+        };
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
         if context.stop.is_raised() {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
             return Err(Failure::new(Code::RolledBack, "interrupted: everything is as it was"));
         }
-        transaction::commit(&mut store, &applied.undo)
-            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        let waits = self.confirm_within.filter(|_| !applied.changes.is_empty());
+        if let Some(within) = waits {
+            let by = process::since_boot() + within;
+            if let Err(error) = transaction::await_confirmation(&mut store, &applied.undo, by) {
+                transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
+                return Err(Failure { code: Code::RolledBack, error: error.into() });
+            }
+        } else {
+            transaction::commit(&mut store, &applied.undo)
+                .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        }
+        // Before anything is printed: a terminal that is gone must not keep the change from going back.
+        drop((store, watcher));
         for Change { knob, place, from, to } in &applied.rounded {
             output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
+        }
+        if let Some(within) = waits {
+            let interface = &self.interface;
+            output::remark(&format!(
+                "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
+            ));
         }
         tell(context, &self.interface, &applied.changes, "changed")
     }

@@ -50,8 +50,22 @@ fn how_well_figures_are_to_be_known_is_checked() {
     with("--confidence", "99.99").expect(2, &["--confidence", "99.99"]);
     with("--repetitions", "5..3").expect(2, &["--repetitions", "MIN <= MAX"]);
     with("--interval", "5ms").expect(2, &["at least 100ms"]);
+    for time in ["0s", "999ms", "25h"] {
+        place
+            .run(&["set", "lo", "mtu=9000", "--confirm-within", time])
+            .expect(2, &["--confirm-within", "1s to 24h"]);
+    }
+    place.run(&["set", "lo", "mtu=9000", "--confirm-within", "60"]).expect(2, &["unit", "2s"]);
     place.run(&["report", "--smallest-effect", "2%", "kept.db"]).expect(2, &["--compare"]);
     place.run(&["report", "--compare", "one.db"]).expect(2, &["--compare"]);
+}
+
+#[test]
+fn a_confirmation_of_nothing_says_so() {
+    let place = Place::new();
+    place.run(&["confirm"]).expect(1, &["no change waits to be confirmed"]);
+    place.run(&["confirm", "lo"]).expect(1, &["no change of lo waits"]);
+    place.run(&["confirm", "../../etc"]).expect(1, &["no change of ../../etc waits"]);
 }
 
 #[test]

@@ -197,6 +197,17 @@ pub enum ApplyError {
         /// What that change left.
         checkpoint: Box<Checkpoint>,
     },
+    /// An earlier change of this interface waits to be confirmed. Nothing was touched.
+    #[error(
+        "{interface}: a change by process {} waits to be confirmed: `latput confirm {interface}` keeps it, \
+         `latput restore` puts it back",
+        checkpoint.pid,
+        interface = checkpoint.interface
+    )]
+    Unconfirmed {
+        /// What that change left.
+        checkpoint: Box<Checkpoint>,
+    },
     /// The checkpoint could not be kept. Nothing was touched.
     #[error("the checkpoint cannot be kept, so nothing was changed")]
     Checkpoint(#[source] StoreError),
@@ -341,11 +352,21 @@ impl ApplyError {
             | Self::Overruled { .. }
             | Self::Unread(_)
             | Self::Unfinished { .. }
+            | Self::Unconfirmed { .. }
             | Self::Checkpoint(_)
             | Self::Refused { .. }
             | Self::InterfaceGone { .. } => ErrorKind::Unchanged,
             Self::RolledBack { .. } => ErrorKind::RolledBack,
             Self::Stranded { .. } => ErrorKind::Stranded,
+        }
+    }
+
+    /// The error of a change that an earlier one stands in the way of.
+    pub(super) fn left_by(checkpoint: Checkpoint) -> Self {
+        let checkpoint = Box::new(checkpoint);
+        match checkpoint.confirm_by {
+            Some(_) => Self::Unconfirmed { checkpoint },
+            None => Self::Unfinished { checkpoint },
         }
     }
 

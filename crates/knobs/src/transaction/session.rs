@@ -53,7 +53,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         check_name(interface)?;
         let left = store.claim(context.namespace, interface).map_err(ApplyError::Checkpoint)?;
         if let Some(checkpoint) = left {
-            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+            return Err(ApplyError::left_by(checkpoint));
         }
         let checkpoint = Checkpoint::new(context, interface);
         Ok(Self { kernel, store, checkpoint, stage: Stage::Claimed, holds_host: false })
@@ -144,7 +144,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host();
-                Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) })
+                Err(ApplyError::left_by(checkpoint))
             }
             None => Ok(()),
         }
