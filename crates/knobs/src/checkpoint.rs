@@ -72,7 +72,7 @@ impl Checkpoint {
     }
 }
 
-/// Who changes what, when: the facts of the world that a checkpoint records.
+/// Who changes what, when: the facts of the world that a checkpoint records, and what a change may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// This boot, as in [`Checkpoint::boot_id`].
@@ -83,6 +83,20 @@ pub struct Context {
     pub pid: u32,
     /// Now, in milliseconds since 1970 (UTC).
     pub now_unix_ms: u64,
+    /// What changes may do to the link. Going back may always take it down.
+    pub link_resets: LinkResets,
+}
+
+/// Whether a change may take the link of its interface down and up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkResets {
+    /// Nobody has said so.
+    #[default]
+    Refused,
+    /// Nobody has named the interface, which carries the connection that latput is led through.
+    RefusedOnControl,
+    /// It may.
+    Allowed,
 }
 
 /// Where checkpoints are kept.
@@ -214,8 +228,13 @@ mod tests {
     }
 
     fn sample() -> Checkpoint {
-        let context =
-            Context { boot_id: "b".into(), namespace: 4_026_531_840, pid: 7, now_unix_ms: 1 };
+        let context = Context {
+            boot_id: "b".into(),
+            namespace: 4_026_531_840,
+            pid: 7,
+            now_unix_ms: 1,
+            link_resets: LinkResets::Allowed,
+        };
         let mut checkpoint = Checkpoint::new(&context, "eth0");
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(1500));
         checkpoint.undo.0.insert((Knob::Gro, Place::Device), Value::Switch(true));

@@ -16,7 +16,7 @@ pub mod transaction;
 pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
-pub use checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;

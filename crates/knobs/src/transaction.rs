@@ -15,7 +15,8 @@ pub use outcome::{
 };
 pub use session::Session;
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, StoreError};
+use crate::catalogue::Knob;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::value::{Setting, State};
 use outcome::{PutBack, how_to_finish};
@@ -61,6 +62,29 @@ pub fn plan(
 ) -> Result<Vec<Change>, ApplyError> {
     session::check_name(interface)?;
     Ok(steps::plan(kernel, interface, desired, &State::default())?.changes)
+}
+
+/// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to
+/// what was there before always is. [`apply`] asks this too.
+pub fn check_link_resets(
+    kernel: &dyn KernelRead,
+    allowed: LinkResets,
+    interface: &str,
+    desired: &Setting,
+    changes: &[Change],
+) -> Result<(), ApplyError> {
+    let on_control = match allowed {
+        LinkResets::Allowed => return Ok(()),
+        LinkResets::Refused => false,
+        LinkResets::RefusedOnControl => true,
+    };
+    let mut knobs: Vec<Knob> = changes.iter().map(|change| change.knob).collect();
+    knobs.retain(|knob| desired.contains_key(knob) && kernel.resets_link(interface, *knob));
+    knobs.dedup();
+    if knobs.is_empty() {
+        return Ok(());
+    }
+    Err(ApplyError::LinkReset { interface: interface.to_owned(), knobs, on_control })
 }
 
 /// Stays with a change that [`apply`] made: its checkpoint is forgotten.

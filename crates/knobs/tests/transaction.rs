@@ -2,8 +2,9 @@
 
 use latput_knobs::{
     Applied, ApplyError, Cause, Checkpoint, CheckpointStore, Context, ErrorKind, KernelErrorKind,
-    KernelWrite, Knob, Place, RestoreError, Restored, Setting, State, StoreError, Value, apply,
-    await_confirmation, commit, confirm, parse_assignment, plan, plan_restore, restore,
+    KernelWrite, Knob, LinkResets, Place, RestoreError, Restored, Setting, State, StoreError,
+    Value, apply, await_confirmation, commit, confirm, parse_assignment, plan, plan_restore,
+    restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::Nanos;
@@ -42,6 +43,42 @@ fn a_change_that_waits_is_put_back_by_restore_and_ended_by_a_boot() {
     restore(&mut world.kernel, &mut world.store, &context(), &undo).unwrap();
     assert_eq!(world.kernel.state("eth0"), before);
     assert!(world.store.is_clear());
+}
+
+#[test]
+fn what_takes_the_link_down_is_refused_until_it_is_allowed() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let before = world.kernel.state("eth0");
+    for (link_resets, expected) in [
+        (
+            LinkResets::Refused,
+            "eth0: a change of rx-ring, mtu takes the link down and up: allow that with \
+             `--allow-link-reset` (in a plan: `allow_link_reset = true` under [method])",
+        ),
+        (
+            LinkResets::RefusedOnControl,
+            "name it twice to allow that, with `--allow-link-reset=eth0`",
+        ),
+    ] {
+        let context = Context { link_resets, ..context() };
+        let World { kernel, store, .. } = &mut world;
+        let mut set = |desired: &str| apply(kernel, store, &context, "eth0", &setting(desired));
+        let error = set("mtu=9000 rx-ring=512 gro-flush-timeout=50us").unwrap_err();
+        assert!(full(&error).contains(expected), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unchanged);
+        assert!(
+            matches!(set("mtu=1500"), Ok(Applied { .. })),
+            "nothing changes, and nothing resets"
+        );
+        world.store.next_process();
+        assert_eq!(world.kernel.state("eth0"), before);
+        assert!(world.store.is_clear());
+    }
+    // Going back needs nobody's word.
+    let undo = world.apply("mtu=9000").unwrap().undo;
+    let context = Context { link_resets: LinkResets::Refused, ..context() };
+    restore(&mut world.kernel, &mut world.store, &context, &undo).unwrap();
+    assert_eq!(world.kernel.state("eth0"), before);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::{Checkpoint, CheckpointStore, Context, StoreError};
+use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -232,7 +232,8 @@ impl CheckpointStore for FileCheckpoints {
     }
 }
 
-/// The facts that checkpoints made now, in the calling thread's namespace, are to record.
+/// The facts that checkpoints made now, in the calling thread's namespace, are to record. Link resets
+/// are refused.
 pub fn context() -> Result<Context, Error> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Context {
@@ -240,6 +241,7 @@ pub fn context() -> Result<Context, Error> {
         namespace: Namespace::current()?.inode()?,
         pid: std::process::id(),
         now_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+        link_resets: LinkResets::Refused,
     })
 }
 
@@ -358,6 +360,7 @@ mod tests {
             namespace,
             pid: 1,
             now_unix_ms: 1,
+            link_resets: LinkResets::Refused,
         };
         assert_eq!(store.told_late(&context("b", 7)), []);
         store.claim(7, "eth0").unwrap();
@@ -394,7 +397,13 @@ mod tests {
     }
 
     fn sample(interface: &str, mtu: u64) -> Checkpoint {
-        let context = Context { boot_id: "b".to_owned(), namespace: 7, pid: 1, now_unix_ms: 1 };
+        let context = Context {
+            boot_id: "b".to_owned(),
+            namespace: 7,
+            pid: 1,
+            now_unix_ms: 1,
+            link_resets: LinkResets::Refused,
+        };
         let mut checkpoint = Checkpoint::new(&context, interface);
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(mtu));
         checkpoint

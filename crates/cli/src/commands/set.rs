@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change};
-use latput_knobs::{Setting, parse_assignment};
-use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_knobs::{self as knobs, LinkResets, Setting, parse_assignment};
+use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
 use crate::commands::watcher::Watcher;
@@ -28,6 +28,9 @@ Examples:
   latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32
   latput set eth0 mtu=9000 --confirm-within 60s
       goes back after a minute unless `latput confirm eth0` comes, from a new ssh session best
+  latput set eth1 rx-ring=4096 --allow-link-reset
+  latput set eth0 rx-ring=4096 --allow-link-reset=eth0 --confirm-within 60s
+      eth0 carries your ssh connection: only named twice may its link go down and up
   latput set eth0 qdisc=\"fq_codel limit=10240 target=5ms\" smp-affinity=hint rx-ring=max
 
 `latput show IFACE` lists the knobs and their ranges. On any error everything is put back; after a
@@ -46,6 +49,11 @@ pub(crate) struct Args {
     /// killed or the ssh session that carries it dies.
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Nanos>,
+    /// Allow what takes the link down and up; with the interface's name also where that carries the
+    /// connection to you.
+    #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "absent, without a name, and with one")]
+    allow_link_reset: Option<Option<String>>,
 }
 
 impl Args {
@@ -61,13 +69,17 @@ impl Args {
         if self.confirm_within.is_some_and(|time| !CONFIRM_WITHIN.contains(&time)) {
             return Err(Failure::usage("--confirm-within must be 1s to 24h"));
         }
+        let link_resets = self.link_resets()?;
         let mut kernel = LinuxKernel::open()?;
         if self.dry_run {
             let changes = transaction::plan(&kernel, &self.interface, &setting)?;
-            return tell(context, &self.interface, &changes, "would change");
+            let told = tell(context, &self.interface, &changes, "would change")?;
+            let (interface, setting) = (&self.interface, &setting);
+            transaction::check_link_resets(&kernel, link_resets, interface, setting, &changes)?;
+            return Ok(told);
         }
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
-        let origin = checkpoint::context()?;
+        let origin = knobs::Context { link_resets, ..checkpoint::context()? };
         let watcher = match self.confirm_within {
             Some(_) => Some(Watcher::start(&origin, &self.interface)?),
             None => None,
@@ -101,6 +113,24 @@ impl Args {
             ));
         }
         tell(context, &self.interface, &applied.changes, "changed")
+    }
+}
+
+impl Args {
+    /// What the command line allows. Who names the interface twice knows what he cuts off.
+    fn link_resets(&self) -> Result<LinkResets, Failure> {
+        match &self.allow_link_reset {
+            Some(Some(named)) if *named == self.interface => Ok(LinkResets::Allowed),
+            Some(Some(named)) => Err(Failure::usage(format!(
+                "--allow-link-reset={named} must repeat the interface, which is {}",
+                self.interface
+            ))),
+            _ if Control::find()?.interfaces.contains(&self.interface) => {
+                Ok(LinkResets::RefusedOnControl)
+            }
+            Some(None) => Ok(LinkResets::Allowed),
+            None => Ok(LinkResets::Refused),
+        }
     }
 }
 

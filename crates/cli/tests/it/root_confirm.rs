@@ -28,7 +28,7 @@ fn what_is_confirmed_in_time_stays() {
     let before = lab.knobs();
     lab.b(&["confirm"]).expect(1, &["no change waits"]);
     lab.b(&[&LONG[..], &["--dry-run"]].concat()).expect(0, &["would change lat0 mtu"]);
-    assert_eq!(watchers(&place), [], "a dry run starts nothing");
+    assert!(watchers(&place).is_empty(), "a dry run starts nothing");
     lab.b(&LONG).expect(0, &["changed lat0 mtu", "goes back in 600s", "latput confirm lat0"]);
     let changed = lab.knobs();
     assert_ne!(changed, before);
