@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod calibrate;
+pub(crate) mod confirm;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
@@ -14,6 +15,7 @@ pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod tune;
 pub(crate) mod vm;
+pub(crate) mod watcher;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,7 @@ pub(crate) enum Command {
     Measure(measure::Args),
     Show(show::Args),
     Set(set::Args),
+    Confirm(confirm::Args),
     Restore(restore::Args),
     Report(report::Args),
     Reproduce(reproduce::Args),
@@ -38,6 +41,8 @@ pub(crate) enum Command {
     Sim(sim::Args),
     Vm(vm::Args),
     Agent(agent::Args),
+    #[command(hide = true)]
+    Watcher(watcher::Args),
 }
 
 impl Command {
@@ -48,6 +53,7 @@ impl Command {
             Self::Measure(args) => args.run(context),
             Self::Show(args) => args.run(context),
             Self::Set(args) => args.run(context),
+            Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
@@ -57,6 +63,7 @@ impl Command {
             Self::Sim(args) => args.run(context),
             Self::Vm(args) => args.run(context),
             Self::Agent(args) => args.run(context),
+            Self::Watcher(args) => args.run(context),
         }
     }
 }

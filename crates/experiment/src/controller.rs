@@ -219,6 +219,7 @@ impl Agent {
             cpus: spec.cpus.clone(),
             binds_napi_threads: spec.binds_napi_threads,
             will_set,
+            link_reset: spec.link_reset,
         });
         line.send(&open)?;
         match line.receive(ANSWER_WITHIN, stop)? {

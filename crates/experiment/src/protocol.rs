@@ -105,6 +105,21 @@ pub struct Open {
     pub binds_napi_threads: bool,
     /// Whether knobs will be set: only then are privileges and the checkpoint needed.
     pub will_set: bool,
+    /// Whether settings may take the interface's link down and up.
+    pub link_reset: LinkReset,
+}
+
+/// Whether settings may take a link down and up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkReset {
+    /// No.
+    #[default]
+    Refused,
+    /// Yes, unless it carries the connection that the agent is led through.
+    Allowed,
+    /// Also then.
+    AllowedOnControl,
 }
 
 /// Agent to controller.

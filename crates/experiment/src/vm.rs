@@ -11,6 +11,7 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::protocol::LinkReset;
 use crate::runner::{News, Trial, TrialRunner};
 use crate::testbed::HostSpec;
 
@@ -76,6 +77,8 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             cpus: Some(cpus),
             // Needs the kernel's netdev family, which Debian 12's does not have.
             binds_napi_threads: false,
+            link_reset: LinkReset::AllowedOnControl,
+            is_named_twice: false,
         }
     });
     hosts.collect()

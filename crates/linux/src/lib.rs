@@ -10,6 +10,7 @@
 
 pub mod bpf;
 pub mod checkpoint;
+pub mod control;
 pub mod counters;
 pub mod ethtool;
 pub mod facts;
@@ -28,6 +29,7 @@ mod sysfs;
 
 pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
+pub use control::Control;
 pub use counters::{Glance, Sample, Sampler};
 pub use error::Error;
 pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};

@@ -10,6 +10,7 @@ mod json;
 mod loopback;
 mod peers;
 mod reproduce;
+mod root_confirm;
 mod root_hosts;
 mod root_runs;
 mod root_settings;

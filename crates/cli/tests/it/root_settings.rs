@@ -19,12 +19,12 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs latput as host `b`.
-    fn b(&self, args: &[&str]) -> Ran {
+    pub(crate) fn b(&self, args: &[&str]) -> Ran {
         self.b_behind(&[], args)
     }
 
     /// The same behind another program.
-    fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
+    pub(crate) fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
         let mut words = vec!["lab", "exec", "b", "--"];
         words.extend(before);
         words.push(env!("CARGO_BIN_EXE_latput"));

@@ -67,6 +67,8 @@ struct MethodFile {
     half_width: Option<Spanned<f64>>,
     seed: Option<Spanned<u64>>,
     budget: Option<Spanned<String>>,
+    #[serde(default)]
+    allow_link_reset: bool,
 }
 
 #[derive(Deserialize)]
@@ -373,6 +375,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         half_width: share(&written.half_width, defaults.half_width, "half_width", 0.001, 0.5)?,
         seed: written.seed.as_ref().map(|seed| *seed.get_ref()),
         budget,
+        allow_link_reset: written.allow_link_reset,
     })
 }
 
@@ -389,6 +392,7 @@ impl Default for Method {
             half_width: 0.025,
             seed: None,
             budget: None,
+            allow_link_reset: false,
         }
     }
 }
