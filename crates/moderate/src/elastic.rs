@@ -16,12 +16,9 @@
 
 use latput_units::Nanos;
 
+use crate::ladder::{Bounds, RUNGS};
 use crate::{Decision, Moderation, Observation};
 
-/// The ladder's second rung; the first is no delay.
-const FIRST_STEP: Nanos = Nanos::from_us(4);
-/// Rungs at most: the last is 4 us x 2^10, about 4 ms.
-const RUNGS: usize = 12;
 /// A slot has at least this many polls...
 const SLOT_POLLS: u32 = 24;
 /// ...and lasts at least this long, so that a few interrupts of a burst do not decide,
@@ -36,6 +33,8 @@ const LONGER: f64 = 8.0;
 const IDLE: Nanos = Nanos::from_ms(40);
 /// Polls after a change that belong to the old delay.
 const SETTLING_POLLS: u32 = 3;
+/// A sample of this many polls is the new delay's, whatever few at its start are not.
+const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
 const JUMP: f64 = 0.18;
 /// Slots that a sequential test may take. What it cannot decide is accepted: a closed loop tells in two
@@ -46,30 +45,14 @@ const NEWEST: f64 = 1.0 / 12.0;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
 const REST: [u32; 2] = [12, 400];
 
-/// What the policy must keep.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// The longest delay, whatever the load.
-    pub most: Nanos,
-    /// The share of the best rate that may be given up for fewer interrupts.
-    pub loss_ratio: f64,
-    /// Receive descriptors of the queue; half of them must hold what comes during the delay.
-    pub ring: u32,
-}
-
-impl Default for Bounds {
-    /// 100 us, 2 %, 256 descriptors.
-    fn default() -> Self {
-        Self { most: Nanos::from_us(100), loss_ratio: 0.02, ring: 256 }
-    }
-}
-
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Elastic {
     bounds: Bounds,
     rung: usize,
     slot: Slot,
+    /// When the previous step was.
+    last: Option<Nanos>,
     /// What each rung was seen to do under this load.
     rungs: [Rung; RUNGS],
     /// Scatter of a slot's rate, as a logarithm.
@@ -117,6 +100,7 @@ impl Elastic {
             bounds,
             rung: 0,
             slot: Slot { settling: SETTLING_POLLS, ..Slot::default() },
+            last: None,
             rungs: [Rung::default(); RUNGS],
             scatter: 0.03,
             strange: None,
@@ -129,34 +113,37 @@ impl Elastic {
 
     /// The delay of the rung that holds.
     pub fn current(&self) -> Moderation {
-        Moderation::delay(delay(self.rung).min(self.bounds.most))
+        Moderation::delay(self.bounds.delay(self.rung))
     }
 
-    /// One completed poll.
+    /// One completed poll, or a sample of many: `interrupts` says of how many.
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
+        let before = self.last.replace(now).unwrap_or(now);
+        let polls = observation.interrupts.max(1);
         if self.slot.settling > 0 {
-            self.slot.settling -= 1;
-            if self.slot.settling == 0 {
-                self.slot = Slot { start: Some(now), ..Slot::default() };
+            if polls < COARSE_POLLS {
+                self.slot.settling = self.slot.settling.saturating_sub(polls);
+                if self.slot.settling == 0 {
+                    self.slot = Slot { start: Some(now), ..Slot::default() };
+                }
+                return Decision::Keep;
             }
-            return Decision::Keep;
+            self.slot = Slot { start: Some(before), ..Slot::default() };
         }
-        let start = self.slot.start.unwrap_or(now);
-        let elapsed = now.saturating_sub(start);
-        self.slot.polls += 1;
+        let elapsed = now.saturating_sub(self.slot.start.unwrap_or(now));
+        self.slot.polls = self.slot.polls.saturating_add(polls);
         self.slot.bytes += u64::from(observation.rx.bytes) + u64::from(observation.tx.bytes);
         self.slot.packets += u64::from(observation.rx.packets);
-        if elapsed > IDLE {
+        let gap = now.saturating_sub(before);
+        let longer = (self.scatter / STEADY).powi(2).clamp(1.0, LONGER);
+        let enough = f64::from(self.slot.polls) >= f64::from(SLOT_POLLS) * longer;
+        let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
+        let is_full = (enough && elapsed >= SLOT_LEAST) || (late && self.slot.polls >= 6);
+        if (gap > IDLE && polls < SLOT_POLLS) || (elapsed > IDLE && !is_full) {
             return self.forget("idle: back to the safe side");
         }
-        let longer = (self.scatter / STEADY).powi(2).clamp(1.0, LONGER);
-        let is_full =
-            f64::from(self.slot.polls) >= f64::from(SLOT_POLLS) * longer && elapsed >= SLOT_LEAST;
-        if !is_full
-            && (elapsed.as_secs_f64() < SLOT_MOST.as_secs_f64() * longer.sqrt()
-                || self.slot.polls < 6)
-        {
+        if !is_full {
             return Decision::Keep;
         }
         let seconds = elapsed.as_secs_f64();
@@ -263,13 +250,7 @@ impl Elastic {
 
     /// The highest rung that the bounds allow.
     fn highest(&self) -> usize {
-        let ring = f64::from(self.bounds.ring) / 2.0;
-        let absorbed = if self.peak_pps > 0.0 { ring / self.peak_pps } else { f64::INFINITY };
-        let allowed = |rung: &usize| {
-            let within = *rung == 0 || delay(rung - 1) < self.bounds.most;
-            within && delay(*rung).min(self.bounds.most).as_secs_f64() <= absorbed
-        };
-        (0..RUNGS).take_while(allowed).last().unwrap_or(0)
+        self.bounds.highest(self.peak_pps)
     }
 
     fn go(&mut self, rung: usize, reason: &'static str) -> Decision {
@@ -284,17 +265,9 @@ impl Elastic {
     /// Another load: nothing learnt holds.
     fn forget(&mut self, reason: &'static str) -> Decision {
         let before = self.rung;
-        *self = Self { scatter: self.scatter, ..Self::new(self.bounds) };
+        *self = Self { scatter: self.scatter, last: self.last, ..Self::new(self.bounds) };
         self.rung = before;
         self.go(0, reason)
-    }
-}
-
-/// 0, 4 us, 8 us, ...
-fn delay(rung: usize) -> Nanos {
-    match rung {
-        0 => Nanos::ZERO,
-        _ => FIRST_STEP.saturating_mul(1 << (rung - 1)),
     }
 }
 
@@ -352,6 +325,41 @@ mod tests {
         let decision = (0..4).map(|_| policy.step(&late)).find(|d| *d != Decision::Keep);
         let Some(Decision::Change { target, .. }) = decision else { panic!("{decision:?}") };
         assert_eq!(target.delay, Nanos::ZERO);
+    }
+
+    #[test]
+    fn samples_of_fifty_milliseconds_are_enough() {
+        // As a daemon sees a queue: each sample a slot of hundreds of polls.
+        for (closed, expected) in [(true, 0), (false, 100)] {
+            let mut policy = policy();
+            let mut now = Nanos::ZERO;
+            let mut right = 0;
+            for sample in 0..100 {
+                now = now + Nanos::from_ms(50);
+                let delay = policy.current().delay.as_secs_f64();
+                let rate = if closed { 1.0 / (100e-6 + delay) } else { 50_000.0 };
+                let packets = u32::try_from(Nanos::from_secs_f64(rate * 50e-12).as_ns()).unwrap();
+                policy.step(&Observation {
+                    now,
+                    rx: Counts { packets, bytes: packets * 100 },
+                    interrupts: 500,
+                    ..Observation::default()
+                });
+                let is_right = policy.current().delay == Nanos::from_us(expected);
+                right += u32::from(sample >= 40 && is_right);
+            }
+            // The rest are looks at the neighbouring delay.
+            assert!(right >= 45, "closed {closed}: right in {right} of 60");
+        }
+    }
+
+    #[test]
+    fn samples_without_traffic_change_nothing() {
+        let mut policy = policy();
+        for at in 1..100 {
+            let now = Nanos::from_ms(50 * at);
+            assert_eq!(policy.step(&Observation { now, ..Observation::default() }), Decision::Keep);
+        }
     }
 
     fn policy() -> Elastic {

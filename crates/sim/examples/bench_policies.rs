@@ -2,8 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark talks to whoever runs it")]
 
 use latput_moderate::e1000::Mode;
-use latput_moderate::elastic::Bounds;
-use latput_moderate::{Aim, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
+use latput_moderate::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
 use latput_sim::machine::{Costs, Machine};
 use latput_sim::scenario::{Host, Load, Network, Scenario, Spacing, Traffic, Transport};
 use latput_sim::vector::{Coalescing, Throttle};
