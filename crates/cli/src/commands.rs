@@ -5,6 +5,7 @@ pub(crate) mod calibrate;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod moderate;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     Show(show::Args),
     Set(set::Args),
     Restore(restore::Args),
+    Moderate(moderate::Args),
     Report(report::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
@@ -49,6 +51,7 @@ impl Command {
             Self::Show(args) => args.run(context),
             Self::Set(args) => args.run(context),
             Self::Restore(args) => args.run(context),
+            Self::Moderate(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),

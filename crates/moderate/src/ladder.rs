@@ -5,6 +5,9 @@ use latput_units::Nanos;
 /// Rungs at most: no delay, and ten doublings of the least.
 pub(crate) const RUNGS: usize = 12;
 
+/// The longest delay that is ever worth trying: what is held back longer is a timeout.
+pub const GREATEST: Nanos = Nanos::from_us(4096);
+
 /// What a policy must keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
