@@ -65,6 +65,17 @@ pub enum Error {
         /// The last error, in words.
         last: String,
     },
+    /// Another latput has its lock.
+    #[error(
+        "{interface}: another latput (pid {pid}) holds it: ask how it is with `latput moderate {interface} --status`, \
+         or end it first"
+    )]
+    Locked {
+        /// The interface.
+        interface: String,
+        /// The other process.
+        pid: u32,
+    },
     /// Another latput is watching or holding it.
     #[error(
         "{interface}: another latput already answers at {path}: ask it with --status, or end it first"

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use latput_knobs::{ApplyError, Restored, Session, Setting, transaction};
+use latput_knobs::{ApplyError, Restored, Session, Setting, StoreError, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::error::Error;
@@ -30,6 +30,9 @@ impl Hand {
                 tracing::warn!(interface, pid, "put back what an earlier latput left unfinished");
                 drop(store);
                 open(folder, interface)
+            }
+            Err(Error::Apply(ApplyError::Checkpoint(StoreError::Locked { pid, .. }))) => {
+                Err(Error::Locked { interface: interface.to_owned(), pid })
             }
             other => other,
         }

@@ -34,15 +34,7 @@ pub struct Budget {
 impl Budget {
     /// Starts without a delay.
     pub fn new(bounds: Bounds, budget_ratio: f64) -> Self {
-        Self {
-            bounds,
-            budget_ratio,
-            rung: 0,
-            seen: [None; RUNGS],
-            over: 0,
-            under: 0,
-            is_met: true,
-        }
+        Self { bounds, budget_ratio, rung: 0, seen: [None; RUNGS], over: 0, under: 0, is_met: true }
     }
 
     /// The delay of the rung that holds.

@@ -8,11 +8,13 @@
 //! interrupts took the CPU that the work needed.
 //!
 //! The policy walks a ladder of delays, each twice the one below. It starts at the bottom, the safe side
-//! for a load it does not know; a rung is accepted while its rate is not more than a given share below
-//! the best seen, by a sequential test on slots of a few milliseconds that alternate between the two
-//! rungs. A rate that jumps is a new load: everything learnt is forgotten and the walk starts from the
-//! bottom, within two slots. Two bounds hold whatever the rates say: the longest delay that the owner
-//! allows, and what half of the ring absorbs at the packet rate seen.
+//! for a load it does not know. A rung is compared with the highest that is known to be good, by a
+//! sequential test on slots of a few milliseconds that alternate between the two. What the scatter of
+//! the load hides at one rung is looked for at a higher one: a load that waits for each delay loses more
+//! there, so that contrast is had instead of patience. What is never seen is accepted. A rate that
+//! jumps is a new load: everything learnt is forgotten and the walk starts from the bottom, within two
+//! slots. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
+//! half of the ring absorbs at the packet rate seen.
 
 use latput_units::Nanos;
 
@@ -37,9 +39,12 @@ const SETTLING_POLLS: u32 = 3;
 const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
 const JUMP: f64 = 0.18;
-/// Slots that a sequential test may take. What it cannot decide is accepted: a closed loop tells in two
-/// slots, and what scatters more does not wait for each delay.
+/// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
+/// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
 const LONGEST_TEST: u32 = 6;
+const TEST_LEAST: Nanos = Nanos::from_ms(12);
+/// Rungs that a walk climbs at once, while none was found to be too high.
+const STRIDE: usize = 3;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
@@ -71,10 +76,27 @@ pub struct Elastic {
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
-    /// Is `high` as good as `low`? Slots alternate between them.
-    Test { low: usize, high: usize, slots: u32 },
+    /// Is `high` as good as `low`, which is good? Slots alternate between them.
+    Test(Test),
     /// `rung` holds for so many more slots; then the one above (or below) is looked at.
     Rest { rung: usize, slots: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    low: usize,
+    high: usize,
+    /// The lowest rung that is known to be too high.
+    ceiling: usize,
+    slots: u32,
+    /// When its first slot began.
+    start: Option<Nanos>,
+}
+
+impl Test {
+    fn new(low: usize, high: usize, ceiling: usize) -> Self {
+        Self { low, high, ceiling, slots: 0, start: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -105,7 +127,7 @@ impl Elastic {
             scatter: 0.03,
             strange: None,
             peak_pps: 0.0,
-            walk: Walk::Test { low: 0, high: 1, slots: 0 },
+            walk: Walk::Test(Test::new(0, 1, RUNGS)),
             rest: REST[0],
             up: false,
         }
@@ -137,7 +159,8 @@ impl Elastic {
         self.slot.packets += u64::from(observation.rx.packets);
         let gap = now.saturating_sub(before);
         let longer = (self.scatter / STEADY).powi(2).clamp(1.0, LONGER);
-        let enough = f64::from(self.slot.polls) >= f64::from(SLOT_POLLS) * longer;
+        let units = (self.slot.packets as f64).max(f64::from(self.slot.polls));
+        let enough = self.slot.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
         let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
         let is_full = (enough && elapsed >= SLOT_LEAST) || (late && self.slot.polls >= 6);
         if (gap > IDLE && polls < SLOT_POLLS) || (elapsed > IDLE && !is_full) {
@@ -154,11 +177,11 @@ impl Elastic {
             return Decision::Keep;
         }
         self.peak_pps = self.peak_pps.max(packets);
-        self.learn(bytes.ln())
+        self.learn(bytes.ln(), polls >= 4 * SLOT_POLLS, now)
     }
 
-    /// Takes in one slot's rate.
-    fn learn(&mut self, rate_log: f64) -> Decision {
+    /// Takes in one slot's rate; that of a `coarse` sample needs no second one to be believed.
+    fn learn(&mut self, rate_log: f64, coarse: bool, now: Nanos) -> Decision {
         let rung = &mut self.rungs[self.rung];
         if rung.slots > 0 {
             let off = (rate_log - rung.rate_log).abs();
@@ -166,7 +189,7 @@ impl Elastic {
             if off > limit {
                 // Two that agree are another load; two that do not are unrest.
                 let agree = self.strange.is_some_and(|last| (last - rate_log).abs() < 0.5 * off);
-                if agree {
+                if agree || (coarse && off > 2.0 * limit) {
                     return self.forget("the rate jumped: another load");
                 }
                 self.scatter += (off.min(0.5) - self.scatter) * 0.2;
@@ -180,12 +203,12 @@ impl Elastic {
         rung.slots = rung.slots.saturating_add(1);
         let weight = NEWEST.max(1.0 / f64::from(rung.slots));
         rung.rate_log += (rate_log - rung.rate_log) * weight;
-        self.walk_on()
+        self.walk_on(now)
     }
 
-    fn walk_on(&mut self) -> Decision {
+    fn walk_on(&mut self, now: Nanos) -> Decision {
         match self.walk {
-            Walk::Test { low, high, slots } => self.test(low, high, slots + 1),
+            Walk::Test(test) => self.test(test, now),
             Walk::Rest { rung, slots: 0 } => self.look_around(rung),
             Walk::Rest { rung, slots } => {
                 self.walk = Walk::Rest { rung, slots: slots - 1 };
@@ -209,15 +232,23 @@ impl Elastic {
         };
         // What was seen there long ago counts for little.
         self.rungs[other].slots = self.rungs[other].slots.min(2);
-        self.walk = Walk::Test { low: rung.min(other), high: rung.max(other), slots: 0 };
+        let ceiling = if other > rung { RUNGS } else { rung + 1 };
+        self.walk = Walk::Test(Test::new(rung.min(other), rung.max(other), ceiling));
         self.go(other, "a look at a neighbouring delay")
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
-    fn test(&mut self, low: usize, high: usize, slots: u32) -> Decision {
-        self.walk = Walk::Test { low, high, slots };
-        if high > self.highest() {
-            return self.settle(low.min(self.highest()), "the longest delay allowed");
+    fn test(&mut self, mut test: Test, now: Nanos) -> Decision {
+        test.slots += 1;
+        let start = *test.start.get_or_insert(now);
+        self.walk = Walk::Test(test);
+        let Test { low, high, ceiling, slots, .. } = test;
+        let highest = self.highest();
+        if high > highest {
+            if low >= highest {
+                return self.settle(highest, "the longest delay allowed");
+            }
+            return self.look(low, highest, ceiling, "the longest delay allowed");
         }
         let (a, b) = (self.rungs[low], self.rungs[high]);
         if a.slots == 0 || b.slots == 0 {
@@ -227,18 +258,43 @@ impl Elastic {
         let loss = a.rate_log - b.rate_log;
         let error = self.scatter * (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
         let allowed = self.bounds.loss_ratio;
-        let is_over = slots >= LONGEST_TEST;
-        if loss + error < allowed || (is_over && loss <= allowed + error) {
-            if high < self.highest() && self.rungs[high + 1].slots == 0 {
-                self.walk = Walk::Test { low: high, high: high + 1, slots: 0 };
-                return self.go(high + 1, "the rate did not fall: a longer delay");
-            }
-            return self.settle(high, "the rate does not fall with this delay");
+        let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
+        if loss + error < allowed || (is_over && loss <= allowed + 1.5 * error) {
+            return self.accept(high, ceiling);
         }
         if loss - 2.0 * error > allowed || is_over {
-            return self.settle(low, "the rate falls with more delay");
+            if high == low + 1 {
+                self.rest = if ceiling == high + 1 { REST[0] } else { self.rest };
+                return self.settle(low, "the rate falls with more delay");
+            }
+            let middle = usize::midpoint(low, high);
+            return self.look(low, middle, high, "the rate falls: a shorter delay");
+        }
+        let is_free = ceiling == RUNGS && high < highest && loss <= allowed + error;
+        if is_free && slots >= 2 {
+            let higher = (high + STRIDE).min(highest);
+            return self.look(low, higher, ceiling, "the rate scatters: a longer delay tells more");
         }
         self.go(if self.rung == low { high } else { low }, "a look at a neighbouring delay")
+    }
+
+    /// `rung` is good: higher, if there may be something better.
+    fn accept(&mut self, rung: usize, ceiling: usize) -> Decision {
+        let highest = self.highest();
+        let next = if ceiling == RUNGS {
+            (rung + STRIDE).min(highest)
+        } else {
+            usize::midpoint(rung, ceiling)
+        };
+        if next <= rung || next > highest || next >= ceiling {
+            return self.settle(rung, "the rate does not fall with this delay");
+        }
+        self.look(rung, next, ceiling, "the rate did not fall: a longer delay")
+    }
+
+    fn look(&mut self, low: usize, high: usize, ceiling: usize, reason: &'static str) -> Decision {
+        self.walk = Walk::Test(Test::new(low, high, ceiling));
+        self.go(high, reason)
     }
 
     /// Rests at `rung`: longer each time, so that looking around costs less and less.

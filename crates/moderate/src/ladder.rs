@@ -25,12 +25,7 @@ pub struct Bounds {
 impl Default for Bounds {
     /// 4 us to 100 us, 2 %, 256 descriptors.
     fn default() -> Self {
-        Self {
-            least: Nanos::from_us(4),
-            most: Nanos::from_us(100),
-            loss_ratio: 0.02,
-            ring: 256,
-        }
+        Self { least: Nanos::from_us(4), most: Nanos::from_us(100), loss_ratio: 0.02, ring: 256 }
     }
 }
 

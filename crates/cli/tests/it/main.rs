@@ -11,6 +11,7 @@ mod loopback;
 mod peers;
 mod reproduce;
 mod root_hosts;
+mod root_moderate;
 mod root_runs;
 mod root_settings;
 mod simulated;

@@ -19,7 +19,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs latput as host `b`.
-    fn b(&self, args: &[&str]) -> Ran {
+    pub(crate) fn b(&self, args: &[&str]) -> Ran {
         self.b_behind(&[], args)
     }
 
