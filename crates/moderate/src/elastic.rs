@@ -37,8 +37,14 @@ const IDLE: Nanos = Nanos::from_ms(40);
 const SETTLING_POLLS: u32 = 3;
 /// A sample of this many polls is the new delay's, whatever few at its start are not.
 const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
+/// The scatter that a load has until it shows its own.
+const SCATTER_AT_FIRST: f64 = 0.03;
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
 const JUMP: f64 = 0.18;
+/// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
+const EARLY_JUMP: f64 = 0.6;
+const EARLY_POLLS: u32 = 8;
+const EARLY_LEAST: Nanos = Nanos::from_us(300);
 /// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
 /// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
 const LONGEST_TEST: u32 = 6;
@@ -124,7 +130,7 @@ impl Elastic {
             slot: Slot { settling: SETTLING_POLLS, ..Slot::default() },
             last: None,
             rungs: [Rung::default(); RUNGS],
-            scatter: 0.03,
+            scatter: SCATTER_AT_FIRST,
             strange: None,
             peak_pps: 0.0,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
@@ -166,7 +172,7 @@ impl Elastic {
         if (gap > IDLE && polls < SLOT_POLLS) || (elapsed > IDLE && !is_full) {
             return self.forget("idle: back to the safe side");
         }
-        if !is_full {
+        if !is_full && !self.is_far_off(elapsed) {
             return Decision::Keep;
         }
         let seconds = elapsed.as_secs_f64();
@@ -178,6 +184,16 @@ impl Elastic {
         }
         self.peak_pps = self.peak_pps.max(packets);
         self.learn(bytes.ln(), polls >= 4 * SLOT_POLLS, now)
+    }
+
+    /// Whether a slot that is not full yet already shows another load: the sooner the better.
+    fn is_far_off(&self, elapsed: Nanos) -> bool {
+        let rung = &self.rungs[self.rung];
+        if rung.slots == 0 || self.slot.polls < EARLY_POLLS || elapsed < EARLY_LEAST {
+            return false;
+        }
+        let rate_log = (self.slot.bytes as f64 / elapsed.as_secs_f64()).max(1.0).ln();
+        (rate_log - rung.rate_log).abs() > EARLY_JUMP.max(10.0 * self.scatter)
     }
 
     /// Takes in one slot's rate; that of a `coarse` sample needs no second one to be believed.
@@ -321,7 +337,7 @@ impl Elastic {
     /// Another load: nothing learnt holds.
     fn forget(&mut self, reason: &'static str) -> Decision {
         let before = self.rung;
-        *self = Self { scatter: self.scatter, last: self.last, ..Self::new(self.bounds) };
+        *self = Self { last: self.last, ..Self::new(self.bounds) };
         self.rung = before;
         self.go(0, reason)
     }

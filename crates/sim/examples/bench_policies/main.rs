@@ -1,6 +1,10 @@
 //! Moderation policies side by side on simulated loads, the same seeds for all, and beside them the best
 //! fixed delay of each phase (the oracle), found by search.
-#![allow(clippy::print_stdout, reason = "a benchmark talks to whoever runs it")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark talks to whoever runs it"
+)]
 
 mod cases;
 
@@ -11,8 +15,8 @@ use latput_moderate::e1000::Mode;
 use latput_moderate::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
 use latput_units::Nanos;
 
-/// The fixed delays that the oracle chooses from: those that our bounds allow.
-const LADDER_US: [u64; 8] = [0, 4, 8, 16, 32, 64, 80, 100];
+/// The fixed delays that the oracle chooses from, up to the longest of DIM's, which bounds ours too.
+const LADDER_US: [u64; 10] = [0, 4, 8, 16, 32, 64, 100, 128, 200, 256];
 /// What counts as a difference between two policies.
 const NOISE: f64 = 0.02;
 
@@ -38,6 +42,7 @@ fn main() {
                     let next = queue.lock().expect("no worker panics with it").next();
                     let Some(case) = next else { return };
                     let row = measure(&case, seeds);
+                    eprintln!("{}", row.label);
                     rows.lock().expect("no worker panics with it").push(row);
                 }
             });
@@ -112,13 +117,15 @@ fn fixed(us: u64) -> Policy {
 }
 
 fn policies() -> Vec<(&'static str, Policy)> {
+    let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
+    let bounds = Bounds { most, ..Bounds::default() };
     vec![
         ("e1000 1", Policy::E1000(E1000::new(Mode::Dynamic))),
         ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
         ("aim", Policy::Aim(Aim::new(latput_moderate::aim::Flavour::IgbConservative))),
         ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_moderate::ixgbe::Version::Mainline))),
         ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
-        ("elastic", Policy::Elastic(Box::new(Elastic::new(Bounds::default())))),
+        ("elastic", Policy::Elastic(Box::new(Elastic::new(bounds)))),
     ]
 }
 
