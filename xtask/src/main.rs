@@ -6,6 +6,7 @@
 
 mod ci;
 mod peers;
+mod policies;
 mod sim_peers;
 mod tidy;
 mod vm;
@@ -29,6 +30,8 @@ enum Task {
     BenchPeers(peers::Options),
     /// Measure the simulator's speed, and ns-3's on the same packets.
     BenchSim(sim_peers::Options),
+    /// Compare moderation policies on simulated loads, worst for ours first.
+    BenchPolicies(policies::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchPolicies(options) => {
+            policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {

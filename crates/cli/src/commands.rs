@@ -6,6 +6,7 @@ pub(crate) mod confirm;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod moderate;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Set(set::Args),
     Confirm(confirm::Args),
     Restore(restore::Args),
+    Moderate(moderate::Args),
     Report(report::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
@@ -55,6 +57,7 @@ impl Command {
             Self::Set(args) => args.run(context),
             Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),
+            Self::Moderate(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),

@@ -30,7 +30,7 @@ mod sysfs;
 pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
-pub use counters::{Glance, Sample, Sampler};
+pub use counters::{CpuMeter, Glance, Sample, Sampler};
 pub use error::Error;
 pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};

@@ -12,6 +12,7 @@ mod peers;
 mod reproduce;
 mod root_confirm;
 mod root_hosts;
+mod root_moderate;
 mod root_runs;
 mod root_settings;
 mod simulated;

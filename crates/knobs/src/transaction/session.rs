@@ -105,6 +105,39 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         Ok(Applied { changes: planned.changes, rounded, undo: self.checkpoint.clone() })
     }
 
+    /// Lets go of knobs that somebody else has set meanwhile: what they hold now stays, whatever is
+    /// applied later and however the session ends.
+    pub fn release(&mut self, knobs: &[Knob]) -> Result<(), StoreError> {
+        let mut reduced = self.checkpoint.clone();
+        reduced.undo.0.retain(|(knob, _), _| !knobs.contains(knob));
+        if self.stage == Stage::Saved {
+            self.store.save(&reduced)?;
+        }
+        self.checkpoint = reduced;
+        Ok(())
+    }
+
+    /// Follows the interface to its new name. When that fails, the session is as before.
+    pub fn rename(&mut self, interface: &str) -> Result<(), ApplyError> {
+        check_name(interface)?;
+        let old = self.checkpoint.interface.clone();
+        if old == interface {
+            return Ok(());
+        }
+        let namespace = self.checkpoint.namespace;
+        let left = self.store.claim(namespace, interface).map_err(ApplyError::Checkpoint)?;
+        if let Some(checkpoint) = left {
+            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+        }
+        let mut moved = self.checkpoint.clone();
+        interface.clone_into(&mut moved.interface);
+        if self.stage == Stage::Saved {
+            self.store.save(&moved).map_err(ApplyError::Checkpoint)?;
+        }
+        self.checkpoint = moved;
+        self.store.remove(namespace, &old).map_err(ApplyError::Checkpoint)
+    }
+
     /// Puts the interface back to where it was when the session was opened.
     pub fn close(mut self) -> Result<Restored, RestoreError> {
         let touched = self.stage == Stage::Saved;
