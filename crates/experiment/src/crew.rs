@@ -18,7 +18,7 @@ use crate::host::chain;
 use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, Part, Request};
 use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
-use crate::share;
+use latput_trial::share;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
