@@ -210,6 +210,7 @@ pub struct Bql {
 /// The network stack's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of a host")]
 pub struct Stack {
     /// Most packets of one poll (`NAPI_POLL_WEIGHT`).
     pub napi_weight: u32,

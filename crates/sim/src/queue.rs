@@ -38,6 +38,7 @@ pub(crate) struct Wire {
 
 /// A receive ring, a transmit ring, and what speaks for them.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "who polls and how far, each by itself")]
 pub(crate) struct Queue {
     pub(crate) host: usize,
     /// The port whose wire ends here and brings packets for this queue alone: arrivals that change

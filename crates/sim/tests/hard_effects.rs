@@ -362,6 +362,7 @@ fn a_process_that_prefers_to_poll_suspends_interrupts_until_it_sleeps() {
         let stack = &mut scenario.hosts[1].stack;
         stack.busy_poll = Nanos::from_us(50);
         stack.prefer_busy_poll = true;
+        stack.delivery_batch = 8;
         stack.defer_hard_irqs = 2;
         stack.gro_flush_timeout = Nanos::from_us(20);
         stack.irq_suspend_timeout = suspend;
