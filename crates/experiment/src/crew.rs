@@ -6,7 +6,7 @@ use latput_load::{Key, ReceiverOutcome, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Check, Observation, Traffic, Workload};
+use latput_trial::{Check, Observation, Traffic, Workload, share};
 use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
@@ -18,7 +18,6 @@ use crate::host::chain;
 use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, Part, Request};
 use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
-use crate::share;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);

@@ -17,7 +17,6 @@ pub mod host;
 pub mod interval;
 pub mod protocol;
 pub mod runner;
-mod share;
 pub mod simulator;
 mod stock;
 pub mod testbed;
