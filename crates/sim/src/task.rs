@@ -124,8 +124,8 @@ pub(crate) struct Task {
     pub(crate) spin_until: Time,
     /// It starts nothing new from then on.
     pub(crate) stop: Time,
-    /// It slept: its next item includes waking up.
-    pub(crate) woke: bool,
+    /// It slept, and this core woke it: its next item includes waking up.
+    pub(crate) woken_by: Option<u32>,
     /// Its sockets with something to do.
     pub(crate) ready: Fifo<u32>,
     pub(crate) item: Item,
@@ -161,7 +161,7 @@ impl Task {
             spin_queue: 0,
             spin_until: 0,
             stop: NEVER,
-            woke: false,
+            woken_by: None,
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
             slot: None,

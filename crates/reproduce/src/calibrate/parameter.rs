@@ -27,6 +27,8 @@ pub enum Parameter {
     TxPacket,
     /// Putting a process on a core.
     Wake,
+    /// More for a process that another core woke.
+    WakeRemote,
     /// More per transaction away from the interrupts' core.
     CrossCore,
     /// Copying 1024 bytes.
@@ -47,6 +49,7 @@ impl Parameter {
             Self::App => "app",
             Self::TxPacket => "tx_packet",
             Self::Wake => "wake",
+            Self::WakeRemote => "wake_remote",
             Self::CrossCore => "cross_core",
             Self::Copy => "copy",
             Self::Latency => "latency",
@@ -74,6 +77,7 @@ impl Parameter {
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
             Self::TxPacket => ns(costs.tx_packet),
             Self::Wake => ns(costs.wake),
+            Self::WakeRemote => ns(costs.wake_remote),
             Self::CrossCore => ns(costs.cross_core),
             Self::Copy => ns(costs.copy_per_kib),
             Self::Latency => ns(profile.network.latency),
@@ -101,6 +105,7 @@ impl Parameter {
                 costs.ack = nanos(value * ACK_SHARE);
             }
             Self::Wake => costs.wake = nanos(value),
+            Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
             Self::Copy => costs.copy_per_kib = nanos(value),
             Self::Latency | Self::Generator => {}
@@ -138,6 +143,7 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
         user: times(costs.user),
         copy_per_kib: times(costs.copy_per_kib),
         wake: times(costs.wake),
+        wake_remote: times(costs.wake_remote),
         cross_core: times(costs.cross_core),
         preempted: times(costs.preempted),
         timer: times(costs.timer),

@@ -100,10 +100,12 @@ impl World {
             Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
             Program::Writer { message } => self.begin_write(core, task, message)?,
         };
-        let wake = if std::mem::take(&mut self.tasks[task].woke) {
-            self.hosts[self.tasks[task].host].costs.wake
-        } else {
-            0
+        let this = &mut self.tasks[task];
+        let costs = &self.hosts[this.host].costs;
+        let wake = match this.woken_by.take() {
+            Some(by) if by as usize == core => costs.wake,
+            Some(_) => costs.wake + costs.wake_remote,
+            None => 0,
         };
         self.tasks[task].item = item;
         Some((cost + wake, user))
