@@ -31,6 +31,9 @@ pub struct Costs {
     /// One transmit completion.
     #[serde(rename = "tx_completion_ns")]
     pub tx_completion: Nanos,
+    /// More per message sent, on the interrupts' core, when the process runs on another: what it sent is freed there.
+    #[serde(rename = "tx_remote_ns")]
+    pub tx_remote: Nanos,
     /// One packet (with TSO one chunk) from the socket to the NIC.
     #[serde(rename = "tx_packet_ns")]
     pub tx_packet: Nanos,

@@ -255,7 +255,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
 
 impl Costs {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 18] {
+    pub fn named(&self) -> [(&'static str, Nanos); 19] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -263,6 +263,7 @@ impl Costs {
             ("rx_merged_ns", self.rx_merged),
             ("rx_remote_ns", self.rx_remote),
             ("tx_completion_ns", self.tx_completion),
+            ("tx_remote_ns", self.tx_remote),
             ("tx_packet_ns", self.tx_packet),
             ("ack_ns", self.ack),
             ("syscall_ns", self.syscall),

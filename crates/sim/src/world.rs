@@ -59,6 +59,7 @@ struct Costs {
     rx_merged: Time,
     rx_remote: Time,
     tx_completion: Time,
+    tx_remote: Time,
     tx_packet: Time,
     ack: Time,
     syscall: Time,

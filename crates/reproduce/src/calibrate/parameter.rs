@@ -21,6 +21,8 @@ pub enum Parameter {
     RxPacket,
     /// More per received packet when its process last ran elsewhere.
     RxRemote,
+    /// More per message sent from another core, on the interrupts' core.
+    TxRemote,
     /// One transaction in the process: two system calls and user code.
     App,
     /// One sent packet; acknowledgements follow it.
@@ -46,6 +48,7 @@ impl Parameter {
             Self::Interrupt => "interrupt",
             Self::RxPacket => "rx_packet",
             Self::RxRemote => "rx_remote",
+            Self::TxRemote => "tx_remote",
             Self::App => "app",
             Self::TxPacket => "tx_packet",
             Self::Wake => "wake",
@@ -74,6 +77,7 @@ impl Parameter {
             Self::Interrupt => ns(costs.interrupt),
             Self::RxPacket => ns(costs.rx_packet),
             Self::RxRemote => ns(costs.rx_remote),
+            Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
             Self::TxPacket => ns(costs.tx_packet),
             Self::Wake => ns(costs.wake),
@@ -96,6 +100,7 @@ impl Parameter {
                 costs.tx_completion = nanos(value * COMPLETION_SHARE);
             }
             Self::RxRemote => costs.rx_remote = nanos(value),
+            Self::TxRemote => costs.tx_remote = nanos(value),
             Self::App => {
                 costs.syscall = nanos(value * 0.43);
                 costs.user = nanos(value * 0.14);
@@ -137,6 +142,7 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
         rx_merged: times(costs.rx_merged),
         rx_remote: times(costs.rx_remote),
         tx_completion: times(costs.tx_completion),
+        tx_remote: times(costs.tx_remote),
         tx_packet: times(costs.tx_packet),
         ack: times(costs.ack),
         syscall: times(costs.syscall),

@@ -490,6 +490,7 @@ fn plain(costs: &machine::Costs) -> Costs {
         rx_merged: costs.rx_merged.as_ns(),
         rx_remote: costs.rx_remote.as_ns(),
         tx_completion: costs.tx_completion.as_ns(),
+        tx_remote: costs.tx_remote.as_ns(),
         tx_packet: costs.tx_packet.as_ns(),
         ack: costs.ack.as_ns(),
         syscall: costs.syscall.as_ns(),

@@ -126,6 +126,7 @@ fn random_host(rng: &mut Rng) -> Host {
         rx_merged: cost(500),
         rx_remote: cost(300),
         tx_completion: cost(300),
+        tx_remote: cost(300),
         tx_packet: cost(1_000),
         ack: cost(500),
         syscall: cost(1_000),
