@@ -2,6 +2,8 @@
 
 pub(crate) mod agent;
 pub(crate) mod calibrate;
+pub(crate) mod effect;
+pub(crate) mod export_settings;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
@@ -30,6 +32,7 @@ pub(crate) enum Command {
     Show(show::Args),
     Set(set::Args),
     Restore(restore::Args),
+    ExportSettings(export_settings::Args),
     Report(report::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
@@ -49,6 +52,7 @@ impl Command {
             Self::Show(args) => args.run(context),
             Self::Set(args) => args.run(context),
             Self::Restore(args) => args.run(context),
+            Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),

@@ -11,10 +11,12 @@
 pub mod bpf;
 pub mod checkpoint;
 pub mod counters;
+pub mod effect;
 pub mod ethtool;
 pub mod facts;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod identity;
 pub mod lab;
 pub mod namespace;
 pub mod netdev;
@@ -30,6 +32,7 @@ pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
 pub use counters::{Glance, Sample, Sampler};
 pub use error::Error;
+pub use identity::Identity;
 pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;

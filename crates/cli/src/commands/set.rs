@@ -8,6 +8,7 @@ use latput_knobs::transaction::{self, Change};
 use latput_knobs::{Setting, parse_assignment};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
+use crate::commands::effect;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -19,7 +20,7 @@ Examples:
   latput set eth0 gro-flush-timeout=50us napi-defer-hard-irqs=100
   latput set eth0 mtu=9000 --dry-run
   latput set eth0 rps-cpus=0-3 tso=off
-  latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32
+  latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32 --verify-effect
   latput set eth0 qdisc=\"fq_codel limit=10240 target=5ms\" smp-affinity=hint rx-ring=max
 
 `latput show IFACE` lists the knobs and their ranges. On any error everything is put back; after a
@@ -34,6 +35,11 @@ pub(crate) struct Args {
     /// Print the exact writes and do none of them.
     #[arg(long)]
     dry_run: bool,
+    /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a
+    /// second: put everything back if the device ignores the setting, and say so if there is too
+    /// little traffic to tell.
+    #[arg(long, conflicts_with = "dry_run")]
+    verify_effect: bool,
 }
 
 impl Args {
@@ -55,6 +61,13 @@ impl Args {
         let origin = checkpoint::context()?;
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
+        let is_ignored =
+            self.verify_effect && effect::verify(context, &self.interface).is_ignored();
+        if is_ignored {
+            transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
+            let message = "the device ignores the setting: everything is as it was";
+            return Err(Failure::new(Code::RolledBack, message));
+        }
         if context.stop.is_raised() {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
             return Err(Failure::new(Code::RolledBack, "interrupted: everything is as it was"));

@@ -6,10 +6,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod export_settings;
 mod json;
 mod loopback;
 mod peers;
 mod reproduce;
+mod root_effect;
 mod root_hosts;
 mod root_runs;
 mod root_settings;
