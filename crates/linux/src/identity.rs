@@ -38,11 +38,11 @@ impl Identity {
         let is_permanent = line("addr_assign_type").as_deref() == Some(PERMANENT);
         let is_ethernet = |mac: &String| mac.len() == 17 && mac != "00:00:00:00:00:00";
         let device = fs::canonicalize(folder.join("device")).unwrap_or_default();
-        let slots = device.iter().filter_map(|part| part.to_str());
+        let mut slots = device.iter().filter_map(|part| part.to_str());
         let driver = fs::read_link(folder.join("device/driver")).ok();
         Some(Self {
             permanent_mac: line("address").filter(|mac| is_permanent && is_ethernet(mac)),
-            path: slots.filter(|part| is_pci_slot(part)).last().map(|slot| format!("pci-{slot}")),
+            path: slots.rfind(|part| is_pci_slot(part)).map(|slot| format!("pci-{slot}")),
             driver: driver.and_then(|path| Some(path.file_name()?.to_str()?.to_owned())),
         })
     }

@@ -29,7 +29,7 @@ fn a_recommendation_is_written_for_each_system_and_what_it_lacks_is_told_twice()
     };
     for format in ["systemd-link", "networkmanager", "netplan"] {
         let ran = export(&["--format", format]);
-        ran.expect(0, &["gro-flush-timeout=0us of kept.db"]);
+        ran.expect(0, &["gro-flush-timeout=0us` of kept.db"]);
         assert!(ran.out.contains(RULE) && ran.err.contains(RULE), "{ran:#?}");
     }
     let script = export(&["--format", "ethtool"]);

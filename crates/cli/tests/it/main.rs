@@ -16,6 +16,7 @@ mod root_hosts;
 mod root_runs;
 mod root_settings;
 mod simulated;
+mod vm_effects;
 mod vm_knobs;
 mod vm_runs;
 
@@ -133,6 +134,11 @@ pub(crate) fn needs_program(name: &str) -> bool {
         let _ = writeln!(std::io::stderr(), "skipped: needs {name}");
     }
     !is_there
+}
+
+/// What was measured, which is worth reading also where the test passes.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// One guest at a time, since each takes as many CPUs as it gets. `None` when the calling test must

@@ -58,24 +58,12 @@ pub(super) fn command(knob: Knob, value: &Value) -> Command {
         (_, Value::Cpus(cpus)) => {
             Command::Files { pattern: pattern(knob), content: cpus.to_hex_mask() }
         }
-        (_, Value::Count(count)) if module_parameter(knob).is_some() => {
-            Command::LoadTime { name: module_parameter(knob).unwrap_or_default(), number: *count }
-        }
-        _ => number(knob, value).map_or(Command::Unknown("its value has another kind"), |number| {
-            of_number(knob, number)
-        }),
+        _ => match (knob.module_parameter(), number(knob, value)) {
+            (Some(name), Some(number)) => Command::LoadTime { name, number },
+            (None, Some(number)) => of_number(knob, number),
+            (_, None) => Command::Unknown("its value has another kind"),
+        },
     }
-}
-
-const fn module_parameter(knob: Knob) -> Option<&'static str> {
-    Some(match knob {
-        Knob::InterruptThrottleRate => "InterruptThrottleRate",
-        Knob::RxIntDelay => "RxIntDelay",
-        Knob::RxAbsIntDelay => "RxAbsIntDelay",
-        Knob::TxIntDelay => "TxIntDelay",
-        Knob::TxAbsIntDelay => "TxAbsIntDelay",
-        _ => return None,
-    })
 }
 
 fn of_number(knob: Knob, number: u64) -> Command {
