@@ -3,6 +3,8 @@
 pub(crate) mod agent;
 pub(crate) mod calibrate;
 pub(crate) mod confirm;
+pub(crate) mod effect;
+pub(crate) mod export_settings;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
@@ -35,6 +37,7 @@ pub(crate) enum Command {
     Confirm(confirm::Args),
     Restore(restore::Args),
     Moderate(moderate::Args),
+    ExportSettings(export_settings::Args),
     Report(report::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
@@ -58,6 +61,7 @@ impl Command {
             Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),
             Self::Moderate(args) => args.run(context),
+            Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),

@@ -6,6 +6,8 @@
 
 pub mod catalogue;
 pub mod checkpoint;
+pub mod effect;
+pub mod export;
 pub mod kernel;
 pub mod parse;
 pub mod profile;
@@ -17,6 +19,7 @@ pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
 pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
+pub use export::{Exported, export};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;

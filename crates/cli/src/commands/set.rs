@@ -10,6 +10,7 @@ use latput_knobs::{self as knobs, LinkResets, Setting, parse_assignment};
 use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_units::Nanos;
 
+use crate::commands::effect;
 use crate::commands::watcher::Watcher;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
@@ -25,7 +26,7 @@ Examples:
   latput set eth0 gro-flush-timeout=50us napi-defer-hard-irqs=100
   latput set eth0 mtu=9000 --dry-run
   latput set eth0 rps-cpus=0-3 tso=off
-  latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32
+  latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32 --verify-effect
   latput set eth0 mtu=9000 --confirm-within 60s
       goes back after a minute unless `latput confirm eth0` comes, from a new ssh session best
   latput set eth1 rx-ring=4096 --allow-link-reset
@@ -54,6 +55,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]
     #[expect(clippy::option_option, reason = "absent, without a name, and with one")]
     allow_link_reset: Option<Option<String>>,
+    /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a
+    /// second: put everything back if the device ignores the setting, and say so if there is too
+    /// little traffic to tell.
+    #[arg(long, conflicts_with = "dry_run")]
+    verify_effect: bool,
 }
 
 impl Args {
@@ -86,6 +92,13 @@ impl Args {
         };
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
+        let is_ignored =
+            self.verify_effect && effect::verify(context, &self.interface).is_ignored();
+        if is_ignored {
+            transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
+            let message = "the device ignores the setting: everything is as it was";
+            return Err(Failure::new(Code::RolledBack, message));
+        }
         if context.stop.is_raised() {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
             return Err(Failure::new(Code::RolledBack, "interrupted: everything is as it was"));

@@ -1,7 +1,6 @@
 //! Every knob against the real drivers of a guest: set, read back, put back, also after a crash.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use latput_knobs::{Setting, parse_assignment};
 use latput_trial::observation::Role;
 use latput_vm::{Ended, Guest, GuestSpec, HOSTS, Line, Output, Said};
 
-use crate::guest_turn;
+use crate::{guest_turn, tell};
 
 /// So many times an agent is killed, at points spread over the time that its writes take.
 const KILLS: u32 = 10;
@@ -142,12 +141,7 @@ fn packets_moved_to_cpu_0(guest: &Guest) -> u64 {
     count() - before
 }
 
-/// What the kernel refused is worth reading also where the test passes.
-fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-fn start(driver: &str) -> Guest {
+pub(crate) fn start(driver: &str) -> Guest {
     Guest::start(driver.parse::<GuestSpec>().unwrap(), &|| false).unwrap()
 }
 
@@ -266,7 +260,7 @@ fn other_values(value: &str) -> Vec<String> {
     }
 }
 
-fn latput(guest: &Guest, arguments: &[&str]) -> Output {
+pub(crate) fn latput(guest: &Guest, arguments: &[&str]) -> Output {
     let words = arguments.iter().map(|&word| word.to_owned());
     let words = HOSTS[0].exec_words().into_iter().chain(["latput".to_owned()]).chain(words);
     let words: Vec<String> = words.collect();
