@@ -5,6 +5,7 @@ pub(crate) mod calibrate;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod model;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Set(set::Args),
     Restore(restore::Args),
     Report(report::Args),
+    Model(model::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
     Import(import::Args),
@@ -50,6 +52,7 @@ impl Command {
             Self::Set(args) => args.run(context),
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Model(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
             Self::Import(args) => args.run(context),

@@ -1,5 +1,7 @@
-//! The JSON of `latput show`. The documents of `tune`, `run`, `measure` and `report` are in
+//! The JSON of `latput show` and, in a file of its own, of `latput model`. The documents of `tune`, `run`, `measure` and `report` are in
 //! `latput-report`; `docs/schema/` has the schema of each.
+
+pub(crate) mod model;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -83,6 +85,7 @@ mod tests {
     #[test]
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
         check("results", latput_report::Document::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }

@@ -8,6 +8,7 @@
 mod bad_input;
 mod json;
 mod loopback;
+mod model;
 mod peers;
 mod reproduce;
 mod root_hosts;
