@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod calibrate;
+pub(crate) mod explain;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Restore(restore::Args),
     Report(report::Args),
     Model(model::Args),
+    Explain(explain::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
     Import(import::Args),
@@ -53,6 +55,7 @@ impl Command {
             Self::Restore(args) => args.run(context),
             Self::Report(args) => args.run(context),
             Self::Model(args) => args.run(context),
+            Self::Explain(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
             Self::Import(args) => args.run(context),

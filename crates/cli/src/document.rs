@@ -86,6 +86,8 @@ mod tests {
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
         check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
+        let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
+        check("explain", explain);
         check("results", latput_report::Document::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }

@@ -11,6 +11,7 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::lacking::Wanted;
 use crate::runner::{News, Trial, TrialRunner};
 use crate::testbed::HostSpec;
 
@@ -127,6 +128,15 @@ impl TrialRunner for Emulated {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.crew.trials(todo, method, stop, tell).map_err(|error| self.explained(error))
+    }
+
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error> {
+        self.crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
     fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {

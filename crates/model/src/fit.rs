@@ -13,7 +13,7 @@ use latput_knobs::Knob;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 
-use self::cells::CellFigures;
+pub(crate) use self::cells::CellFigures;
 
 /// One kind of thing that costs a host CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +62,16 @@ impl Term {
         match self {
             Self::Background => "second",
             other => other.name(),
+        }
+    }
+
+    /// What moves how many there are, in words; `None` where nothing that one would set does.
+    pub const fn moved_by(self) -> Option<&'static str> {
+        match self {
+            Self::Byte | Self::Background => None,
+            Self::Packet => Some("a larger `mtu`, larger messages"),
+            Self::Interrupt => Some("a longer `rx-usecs` or its like"),
+            Self::Poll => Some("a longer `gro-flush-timeout` with `napi-defer-hard-irqs`"),
         }
     }
 
@@ -191,7 +201,7 @@ pub fn fit(
     let model = |((host, role), cells): (&(String, Role), &Vec<CellFigures>)| {
         let fitted = solve::fitted(cells, confidence);
         let refusal =
-            |why: Why, term| Refusal { why, vary: vary::factor(term, why, results, role) };
+            |why: Why, term| Refusal { why, vary: vary::factor(term, why, results, *role) };
         CostModel {
             host: host.clone(),
             role: *role,
@@ -210,6 +220,12 @@ pub fn fit(
         }
     };
     Ok(hosts.iter().map(model).collect())
+}
+
+/// What the hosts of a role counted in each cell, as rates; with several hosts those of the first.
+pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
+    let hosts = cells::of(results, |_| true);
+    hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
 }
 
 /// The knobs that more than one setting of a plan sets, and not all alike.

@@ -4,6 +4,7 @@
 //! Pure: no I/O, no clock, no threads.
 
 pub mod compare;
+pub mod explain;
 pub mod fit;
 pub mod goal;
 pub mod labels;
@@ -18,6 +19,7 @@ mod warning;
 mod words;
 
 pub use compare::{Comparison, compare};
+pub use explain::{Explanation, explain};
 pub use fit::{CostModel, Term, fit};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;

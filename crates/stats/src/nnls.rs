@@ -87,7 +87,9 @@ impl Products {
             let Some(best) = linear::solve(&gram, &right) else { return false };
             let targets = || active.iter().zip(&best);
             if best.iter().all(|value| *value > 0.0) {
-                targets().for_each(|(j, value)| x[*j] = *value);
+                for (j, value) in targets() {
+                    x[*j] = *value;
+                }
                 return true;
             }
             let blocked = targets().filter(|(_, value)| **value <= 0.0);
@@ -98,7 +100,9 @@ impl Products {
             for (j, value) in active.iter().zip(&best) {
                 x[*j] += step * (value - x[*j]);
             }
-            leaving.iter().for_each(|j| x[*j] = 0.0);
+            for j in &leaving {
+                x[*j] = 0.0;
+            }
             active.retain(|j| !leaving.contains(j));
         }
         true

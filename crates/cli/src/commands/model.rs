@@ -1,6 +1,6 @@
 //! `latput model`: models of a host from its results.
 
-mod fit;
+pub(crate) mod fit;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,9 @@
-//! The JSON of `latput model fit`.
+//! The JSON of `latput model fit` and `latput explain`.
 
+use latput_model::explain::{Amount, Explanation};
 use latput_model::fit::{CostModel, FittedTerm, Why};
 use latput_trial::Results;
+use latput_trial::observation::Role;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -147,4 +149,113 @@ const fn word(why: Why) -> &'static str {
         Why::MovesWith(_) => "moves_with",
         Why::Uncertain => "uncertain",
     }
+}
+
+/// Where time and CPU go under each setting of a run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainDocument {
+    /// Version of this document's shape: 1.
+    pub(crate) schema: u32,
+    /// The plan's name.
+    pub(crate) name: String,
+    /// Where it ran.
+    pub(crate) testbed: String,
+    /// The cost model of the system under test; null if its CPU time was not counted.
+    pub(crate) model: Option<HostModel>,
+    /// Each setting under each workload.
+    pub(crate) cells: Vec<ExplainedCell>,
+}
+
+/// One setting under one workload, taken apart.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainedCell {
+    /// The setting's label.
+    pub(crate) setting: String,
+    /// The workload's name.
+    pub(crate) workload: String,
+    /// Mean round trip; null where the workload has none.
+    pub(crate) round_trip_ns: Option<f64>,
+    /// What it is made of: `timer`, `queueing`, `cpu`, `rest`; empty without one.
+    pub(crate) time: Vec<ExplainedPart>,
+    /// CPU time of the system under test per second.
+    pub(crate) busy_ns_per_s: f64,
+    /// Its busiest CPU.
+    pub(crate) busiest_cpu_ratio: Option<f64>,
+    /// What the CPU time is made of, in nanoseconds per second, by term.
+    pub(crate) cpu: Vec<ExplainedPart>,
+    /// The part of the CPU time that no known cost explains.
+    pub(crate) unexplained_ratio: f64,
+}
+
+/// A part, or why it is not known.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainedPart {
+    /// Which.
+    pub(crate) part: String,
+    /// How much; null where it is not known.
+    pub(crate) amount_ns: Option<f64>,
+    /// Lower end of its interval.
+    pub(crate) amount_ns_low: Option<f64>,
+    /// Upper end.
+    pub(crate) amount_ns_high: Option<f64>,
+    /// The confidence that the interval has.
+    pub(crate) confidence: Option<f64>,
+    /// Why there is nothing, or why it is not known and what the plan lacks.
+    pub(crate) why: Option<String>,
+}
+
+impl ExplainDocument {
+    pub(crate) fn of(results: &Results, models: &[CostModel], cells: &[Explanation]) -> Self {
+        let sut = models.iter().find(|model| model.role == Role::Sut);
+        Self {
+            schema: 1,
+            name: results.name.clone(),
+            testbed: results.testbed.clone(),
+            model: sut.map(|model| HostModel::of(results, model)),
+            cells: cells.iter().map(|cell| ExplainedCell::of(results, cell)).collect(),
+        }
+    }
+}
+
+impl ExplainedCell {
+    fn of(results: &Results, cell: &Explanation) -> Self {
+        Self {
+            setting: results.settings[cell.setting].label.clone(),
+            workload: results.workloads[cell.workload].name.clone(),
+            round_trip_ns: cell.round_trip_ns,
+            time: cell.time.iter().map(|(stage, amount)| part(stage.name(), amount)).collect(),
+            busy_ns_per_s: cell.busy_ns_per_s,
+            busiest_cpu_ratio: cell.busiest_cpu_ratio,
+            cpu: cell.cpu.iter().map(|(term, amount)| part(term.name(), amount)).collect(),
+            unexplained_ratio: cell.unexplained_ratio,
+        }
+    }
+}
+
+fn part(name: &str, amount: &Amount) -> ExplainedPart {
+    let mut part = ExplainedPart {
+        part: name.to_owned(),
+        amount_ns: None,
+        amount_ns_low: None,
+        amount_ns_high: None,
+        confidence: None,
+        why: None,
+    };
+    match amount {
+        Amount::Known { ns, ns_low, ns_high, confidence } => {
+            part.amount_ns = Some(*ns);
+            part.amount_ns_low = Some(*ns_low);
+            part.amount_ns_high = Some(*ns_high);
+            part.confidence = Some(*confidence);
+        }
+        Amount::None(why) => {
+            part.amount_ns = Some(0.0);
+            part.why = Some((*why).to_owned());
+        }
+        Amount::Unknown(why) => part.why = Some((*why).to_owned()),
+    }
+    part
 }

@@ -30,7 +30,7 @@ rate = "1Gbps"
 [method]
 repetitions = { min = 2, max = 2 }
 warmup = "5ms"
-duration = "40ms"
+duration = "50ms"
 seed = 7
 "#;
 
@@ -75,7 +75,7 @@ fn what_has_no_costs_is_refused_by_name() {
     place.run(&["model", "fit", "absent.db"]).expect(1, &["absent.db"]);
     place.write("text.db", "no database");
     place.run(&["model", "fit", "text.db"]).expect(1, &["text.db"]);
-    let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "20ms"];
+    let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
     place.run(&[&measure[..], &["-o", "kept.db"]].concat()).expect(0, &[]);
     let no_such = ["model", "fit", "kept.db", "--workload", "udp"];
     place.run(&no_such).expect(2, &["udp", "there are tcp_rr"]);
@@ -102,4 +102,34 @@ fn check(host: &Value, term: &str, wanted: f64) {
     let found = terms.iter().find(|found| found["term"] == term).unwrap();
     let Some(cost) = found["cost_ns"].as_f64() else { panic!("{found}") };
     assert!((cost / wanted - 1.0).abs() < 0.15, "{term}: {cost} instead of {wanted}");
+}
+
+#[test]
+fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
+    let place = Place::new();
+    let loads = "[[workload]]\nkind = \"tcp_rr\"\nburst = [0, 16]\n";
+    let (head, rest) = COSTS.split_once("[[workload]]").unwrap();
+    let (_, tail) = rest.split_once("[method]").unwrap();
+    let plan = format!("{head}{loads}[method]{tail}").replace("\"10us\"", "\"0us\"");
+    place.write("plan.toml", &plan);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let args = ["explain", "kept.db", "--setting", "mtu=1500 rx-usecs=300us"];
+    place.run(&args).expect(
+        0,
+        &["waiting for the timer", "behind other requests", "CPU of both ends", "If a knob moved"],
+    );
+    let text = place.run(&[&args[..], &["--json"]].concat()).expect(0, &[]).out.clone();
+    crate::json::check(include_str!("../../../../docs/schema/explain.json"), &text);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let cells = document["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2, "{text}");
+    let many = cells.iter().find(|cell| cell["workload"] == "tcp_rr burst=16").unwrap();
+    let parts = many["time"].as_array().unwrap();
+    let sum: f64 = parts.iter().map(|part| part["amount_ns"].as_f64().unwrap()).sum();
+    // The parts are medians of differences over two runs, and the whole one of the means.
+    let whole = many["round_trip_ns"].as_f64().unwrap();
+    assert!((sum / whole - 1.0).abs() < 0.05, "{sum} {whole}");
+    // A 300 us hold-off at both ends is most of it.
+    assert!(parts[0]["amount_ns"].as_f64().unwrap() > 0.5 * whole, "{text}");
+    place.run(&["explain", "kept.db", "--setting", "5us"]).expect(2, &["--setting", "there are"]);
 }

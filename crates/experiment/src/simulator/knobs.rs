@@ -144,7 +144,9 @@ fn qdisc(qdisc: Qdisc) -> latput_knobs::qdisc::Qdisc {
         }
     };
     let mut named = latput_knobs::qdisc::Qdisc::of_kind(kind);
-    parameters.into_iter().for_each(|(name, value)| named.set(name, value));
+    for (name, value) in parameters {
+        named.set(name, value);
+    }
     named
 }
 

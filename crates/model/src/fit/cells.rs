@@ -25,7 +25,7 @@ pub(crate) fn of(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
 ) -> BTreeMap<(String, Role), Vec<CellFigures>> {
-    let mut runs: BTreeMap<(String, Role), BTreeMap<(usize, usize), Vec<Run>>> = BTreeMap::new();
+    let mut runs: BTreeMap<(String, Role), RunsOfHost> = BTreeMap::new();
     let known = |setting, workload| {
         setting < results.settings.len() && workload < results.workloads.len() && wanted(workload)
     };
@@ -36,7 +36,7 @@ pub(crate) fn of(
             cells.entry((row.setting, row.workload)).or_default().push(run);
         }
     }
-    let cells = |of_host: BTreeMap<(usize, usize), Vec<Run>>| {
+    let cells = |of_host: RunsOfHost| {
         of_host.into_iter().map(|((setting, workload), runs)| CellFigures {
             setting,
             workload,
@@ -51,6 +51,9 @@ pub(crate) fn of(
     let hosts = runs.into_iter().map(|(host, of_host)| (host, cells(of_host).collect()));
     hosts.collect()
 }
+
+/// The runs of each setting under each workload.
+type RunsOfHost = BTreeMap<(usize, usize), Vec<Run>>;
 
 /// One host in one run, per second.
 struct Run {

@@ -10,18 +10,18 @@ use super::{Term, Why, varied};
 const OF_INTERRUPTS: [Knob; 3] = [Knob::RxUsecs, Knob::InterruptThrottleRate, Knob::RxAbsIntDelay];
 
 /// In words that follow "vary"; empty where no plan helps.
-pub(super) fn factor(term: Term, why: Why, results: &Results, role: &Role) -> String {
+pub(super) fn factor(term: Term, why: Why, results: &Results, role: Role) -> String {
     if matches!(why, Why::NotCounted) {
         return String::new();
     }
-    let is_varied = varied(results, *role);
+    let is_varied = varied(results, role);
     let (knobs, words) = match term {
         Term::Byte | Term::Packet => {
             (vec![Knob::Mtu], "`mtu`, or the sizes of messages or datagrams")
         }
         Term::Interrupt => {
             let mut knobs = OF_INTERRUPTS.to_vec();
-            let has = |knob: &Knob| has(results, *role, *knob);
+            let has = |knob: &Knob| has(results, role, *knob);
             if knobs.iter().any(has) || has(&Knob::GroFlushTimeout) {
                 knobs.retain(has);
             } else {

@@ -166,6 +166,13 @@ fn told(fitted: &FittedTerm) -> String {
     }
 }
 
+/// A time with the unit that suits its size; of a difference perhaps below zero.
+pub(crate) fn quantity(ns: f64) -> String {
+    let (unit, scale) = scale(ns.abs());
+    let sign = if ns < 0.0 { "-" } else { "" };
+    format!("{sign}{} {unit}", significant(ns.abs() / scale))
+}
+
 /// The unit that suits a time, and its nanoseconds.
 fn scale(ns: f64) -> (&'static str, f64) {
     match ns {
