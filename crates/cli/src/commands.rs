@@ -4,10 +4,12 @@ pub(crate) mod agent;
 pub(crate) mod calibrate;
 pub(crate) mod confirm;
 pub(crate) mod effect;
+pub(crate) mod explain;
 pub(crate) mod export_settings;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod model;
 pub(crate) mod moderate;
 pub(crate) mod report;
 pub(crate) mod reproduce;
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Moderate(moderate::Args),
     ExportSettings(export_settings::Args),
     Report(report::Args),
+    Model(model::Args),
+    Explain(explain::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
     Import(import::Args),
@@ -63,6 +67,8 @@ impl Command {
             Self::Moderate(args) => args.run(context),
             Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Model(args) => args.run(context),
+            Self::Explain(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
             Self::Import(args) => args.run(context),

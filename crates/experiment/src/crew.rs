@@ -1,7 +1,9 @@
 //! Trials on real hosts: the agents set the knobs, let the traffic flow and tell what they saw.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use latput_knobs::Setting;
 use latput_load::{Key, ReceiverOutcome, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::plan::Method;
@@ -16,7 +18,8 @@ use crate::controller::{ANSWER_WITHIN, Agent, Crew};
 use crate::error::Error;
 use crate::host::chain;
 use crate::interval::Joiner;
-use crate::protocol::{Answer, Finished, Part, Request};
+use crate::lacking::Wanted;
+use crate::protocol::{Answer, FailureKind, Finished, Part, Request};
 use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
@@ -64,6 +67,31 @@ impl TrialRunner for Crew {
         Ok(())
     }
 
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        _: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error> {
+        let load = match wanted {
+            Wanted::Setting(by_role) => return not_taken(self, by_role, stop),
+            Wanted::Load(load) => load,
+        };
+        let binding = &load.binding;
+        for (role, wanted) in [(Role::Sut, &binding.sut), (Role::Generator, &binding.generator)] {
+            let of_role = self.opened().filter(|opened| opened.facts.role == role);
+            for opened in of_role {
+                let beyond = |cpu: &latput_units::CpuId| !opened.cpus.contains(*cpu);
+                if let Some(cpu) = wanted.iter().flat_map(latput_units::CpuSet::iter).find(beyond) {
+                    let (host, cpus) = (&opened.facts.host, &opened.cpus);
+                    let why = format!("CPU {cpu} is not among host `{host}`'s, which are {cpus}");
+                    return Ok(Some(why));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
         Self::close(*self, stop)
     }
@@ -108,6 +136,23 @@ fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<
         }
     }
     Ok(())
+}
+
+/// Why some host does not take a setting; `None`: all took it. A host that it could not be taken back from is
+/// an error.
+fn not_taken(
+    crew: &mut Crew,
+    by_role: &BTreeMap<Role, Setting>,
+    stop: &Stop,
+) -> Result<Option<String>, Error> {
+    let setting = LabelledSetting { label: String::new(), by_role: by_role.clone() };
+    match set_hosts(crew, &setting, stop) {
+        Ok(()) => Ok(None),
+        Err(Error::Host { host, message, kind: FailureKind::Failed | FailureKind::RolledBack }) => {
+            Ok(Some(format!("host `{host}`: {message}")))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// Lets the traffic flow once and joins what the hosts saw.

@@ -18,6 +18,12 @@ pub enum Error {
         /// What it lacks, or has too much of.
         problem: String,
     },
+    /// The testbed has nothing of what the plan asks for.
+    #[error("{problem}")]
+    Lacking {
+        /// What it lacks.
+        problem: String,
+    },
     /// The testbed file cannot be used.
     #[error("{file}: {problem}")]
     TestbedFile {
@@ -129,6 +135,7 @@ impl Error {
         match self {
             Self::Plan(_)
             | Self::Search { .. }
+            | Self::Lacking { .. }
             | Self::TestbedFile { .. }
             | Self::Simulator { .. } => ErrorKind::Usage,
             Self::Peer(error) => match error.kind() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
-use latput_trial::plan::{Design, Method};
+use latput_trial::plan::{Design, Lacking, Method};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Results, Row, Workload};
 use latput_units::{Nanos, Rng};
@@ -12,6 +12,7 @@ use latput_units::{Nanos, Rng};
 use crate::archive::Archive;
 use crate::error::Error;
 use crate::interval::Interval;
+use crate::lacking::{self, Wanted};
 use crate::testbed::Testbed;
 
 /// What a trial on hosts takes beyond its traffic, about.
@@ -43,6 +44,14 @@ pub trait TrialRunner {
         stop: &Stop,
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error>;
+
+    /// Whether this testbed does not have a part of a plan, and why. A knob may be left as it was tried.
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error>;
 
     /// Puts everything back after the last trial.
     fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error>;
@@ -160,13 +169,28 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Ended, Error> {
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
+    let mut plan = run.plan.clone();
+    let mut left_out = Vec::new();
+    if plan.method.lacking == Lacking::LeaveOut {
+        (plan, left_out) = match lacking::without_lacking(run.plan, &mut *runner, run.stop) {
+            Ok(found) => found,
+            Err(cause) => return Err(runner.abandon().err().unwrap_or(cause)),
+        };
+        runner.close(run.stop)?; // puts back what was tried
+        for note in &left_out {
+            progress.remark(note);
+        }
+        runner = run.testbed.open(&plan, run.interval, run.stop)?;
+    }
+    let run = &Run { plan: &plan, ..*run };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
         (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {
-        let header = header(run, &*runner);
+        let mut header = header(run, &*runner);
+        header.notes.append(&mut left_out);
         (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let mut session = Session {

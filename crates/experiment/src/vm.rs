@@ -16,6 +16,7 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::lacking::Wanted;
 use crate::protocol::LinkReset;
 use crate::runner::{News, Trial, TrialRunner};
 use crate::testbed::HostSpec;
@@ -184,6 +185,15 @@ impl TrialRunner for Emulated {
             crew.trials(vec![trial], method, stop, tell).map_err(|error| self.explained(error))?;
         }
         Ok(())
+    }
+
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error> {
+        self.crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
     fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {

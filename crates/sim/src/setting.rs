@@ -60,6 +60,9 @@ impl HostProfile {
                 };
                 *(if knob == Knob::BqlLimitMin { &mut bql.least } else { &mut bql.most }) = bytes;
             }
+            Knob::SmpAffinity => {
+                nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();
+            }
             Knob::CombinedChannels => nic.queues = small(knob, value)?,
             Knob::RxRing => nic.rx_ring = small(knob, value)?,
             Knob::TxRing => nic.tx_ring = small(knob, value)?,
@@ -110,7 +113,11 @@ impl Coalescing {
                 if [1, 3].map(Nanos::from_us).contains(&interval) {
                     return Err(wrong(knob, value, "0us, 2us or from 4us: it means a mode"));
                 }
-                self.throttle = self.throttle.with_interval(interval);
+                self.throttle = match self.throttle {
+                    // A clock without a period does not tick: nothing is held back.
+                    Throttle::Gate { .. } if interval == Nanos::ZERO => Throttle::None,
+                    throttle => throttle.with_interval(interval),
+                };
                 Ok(())
             }
             Knob::RxFrames
