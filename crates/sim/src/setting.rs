@@ -165,7 +165,7 @@ fn qdisc(value: &Value, current: Qdisc) -> Result<Qdisc, Invalid> {
         ("pfifo" | "pfifo_fast", _, Qdisc::Pfifo { limit_packets }) => {
             let length = match current {
                 Qdisc::Pfifo { limit_packets } => limit_packets,
-                Qdisc::FqCodel { .. } => limit_packets,
+                Qdisc::Bfifo { .. } | Qdisc::FqCodel { .. } => limit_packets,
             };
             Ok(Qdisc::Pfifo { limit_packets: limit(length)? })
         }

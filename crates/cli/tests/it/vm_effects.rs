@@ -192,7 +192,10 @@ fn check_throttled(testbed: &str) {
             "{testbed} {mtu}: {least:.0} transactions/s at least unthrottled, {most:.0} at most at 100"
         ));
         assert!(most <= 110.0, "{most} transactions/s through 100 interrupts/s");
-        assert!(least > 2.0 * most, "{least} transactions/s unthrottled, {most} at 100 interrupts/s");
+        assert!(
+            least > 2.0 * most,
+            "{least} transactions/s unthrottled, {most} at 100 interrupts/s"
+        );
     }
 }
 

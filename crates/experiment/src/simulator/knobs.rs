@@ -181,6 +181,11 @@ fn qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
             qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
             qdisc
         }
+        Qdisc::Bfifo { limit_bytes } => {
+            let mut qdisc = latput_knobs::Qdisc::of_kind("bfifo");
+            qdisc.set("limit", Parameter::Count(limit_bytes.get()));
+            qdisc
+        }
         Qdisc::FqCodel { limit_packets, target, interval } => {
             let mut qdisc = latput_knobs::Qdisc::of_kind("fq_codel");
             qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
