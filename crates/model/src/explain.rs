@@ -387,8 +387,9 @@ mod tests {
         let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
         let made = results(&["as it is"], &loads, 3, |_, _| figures);
         let explained = explain(&made, &[]);
-        [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest]
-            .map(|stage| check(&explained[0], stage, None));
+        for stage in [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest] {
+            check(&explained[0], stage, None);
+        }
         assert!(explained[0].cpu.is_empty());
     }
 
