@@ -13,7 +13,7 @@ use latput_trial::observation::Role;
 use latput_trial::{Metric, Results, Traffic};
 use latput_units::Nanos;
 
-use crate::fit::{CellFigures, CostModel, Term, counts_of};
+use crate::fit::{CellFigures, CostModel, FitError, Term, Why, counts_of, fit};
 use crate::runs::Runs;
 
 /// The knobs that hold packets back, and what belongs to them.
@@ -51,6 +51,8 @@ pub struct Explanation {
     /// What the CPU time of the system under test is made of, in nanoseconds per second: a part for each term
     /// whose cost is known.
     pub cpu: Vec<(Term, Amount)>,
+    /// Terms whose costs are in what is unexplained, since the plan does not tell them apart.
+    pub not_told_apart: Vec<Term>,
     /// The part of the CPU time, 0 to 1, that no known cost explains.
     pub unexplained_ratio: f64,
 }
@@ -120,16 +122,35 @@ impl Amount {
     }
 }
 
-/// Takes every cell of `results` apart with the cost model of the system under test.
-pub fn explain(results: &Results, models: &[CostModel]) -> Vec<Explanation> {
+/// The cost models of the system under test, one for each kind of workload: a packet of a one-byte request
+/// has other work with it than one of a stream.
+pub fn models(
+    results: &Results,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<BTreeMap<&'static str, CostModel>, FitError> {
+    let kind = |load: usize| results.workloads[load].traffic.kind();
+    let mut models = BTreeMap::new();
+    for of in (0..results.workloads.len()).filter(|load| wanted(*load)).map(kind) {
+        let fitted = fit(results, |load| wanted(load) && kind(load) == of, results.confidence);
+        let of_sut = match fitted {
+            Err(FitError::NoHosts) => None, // a kind without rows yet
+            fitted => fitted?.into_iter().find(|model| model.role == Role::Sut),
+        };
+        models.extend(of_sut.map(|model| (of, model)));
+    }
+    if models.is_empty() { Err(FitError::NoHosts) } else { Ok(models) }
+}
+
+/// Takes every cell of `results` apart with the cost models of the system under test.
+pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
     let runs = Runs::of(results);
-    let model = models.iter().find(|model| model.role == Role::Sut);
     let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
         .into_iter()
         .map(|cell| ((cell.setting, cell.workload), cell))
         .collect();
     let explained = |(setting, workload): (usize, usize)| {
         let figures = figures.get(&(setting, workload));
+        let model = models.get(results.workloads[workload].traffic.kind());
         let cpu = cpu(model, figures);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
         let known: f64 = cpu.iter().filter_map(|(_, amount)| amount.value()).sum();
@@ -141,6 +162,7 @@ pub fn explain(results: &Results, models: &[CostModel]) -> Vec<Explanation> {
             time: cell.time(),
             busy_ns_per_s,
             busiest_cpu_ratio: busiest(results, setting, workload),
+            not_told_apart: model.map_or_else(Vec::new, not_told_apart),
             unexplained_ratio: if busy_ns_per_s > 0.0 { 1.0 - known / busy_ns_per_s } else { 0.0 },
             cpu,
         }
@@ -157,6 +179,15 @@ fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, A
         Some((term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence }))
     };
     Term::ALL.into_iter().filter_map(part).collect()
+}
+
+fn not_told_apart(model: &CostModel) -> Vec<Term> {
+    let refused = model.terms.iter().filter(|fitted| {
+        let why = fitted.finding.as_ref().err().map(|refusal| refusal.why);
+        !fitted.term.is_extra()
+            && matches!(why, Some(Why::MovesWith(_) | Why::Uncertain | Why::TooFewCells))
+    });
+    refused.map(|fitted| fitted.term).collect()
 }
 
 fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
@@ -208,10 +239,9 @@ impl Cell<'_> {
     }
 
     fn timer(&self, least: Option<usize>) -> Amount {
-        let held = |setting: usize| delay(&self.results.settings[setting].by_role);
-        match (least, held(self.setting)) {
+        match (least, self.delay(self.setting)) {
             (_, Some(Nanos::ZERO)) => Amount::None("the setting holds nothing back"),
-            (Some(least), Some(_)) if least != self.setting => {
+            (Some(least), held @ Some(_)) if self.delay(least) < held => {
                 self.difference((self.setting, self.workload), (least, self.workload))
             }
             _ => Amount::Unknown(
@@ -231,8 +261,20 @@ impl Cell<'_> {
         };
         let alike =
             (0..self.results.settings.len()).filter(|it| others(*it) == others(self.setting));
-        let timed = alike.filter_map(|it| Some((delay(&self.results.settings[it].by_role)?, it)));
+        let timed = alike.filter_map(|it| Some((self.delay(it)?, it)));
         timed.min().map(|(_, setting)| setting)
+    }
+
+    /// How long packets are held back at most under a setting, at whichever host that is longest: by what is
+    /// set and by what the hosts had beside it. `None` where neither says.
+    fn delay(&self, setting: usize) -> Option<Nanos> {
+        let set = &self.results.settings[setting].by_role;
+        let row = self.results.rows.iter().find(|row| row.setting == setting);
+        let found = row.into_iter().flat_map(|row| &row.observation.hosts).filter_map(|host| {
+            let values = host.state.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
+            delay_of(&values.collect())
+        });
+        set.values().filter_map(delay_of).chain(found).max()
     }
 
     /// The workload that is like this one but for a single request in flight.
@@ -323,12 +365,7 @@ fn alone(traffic: Traffic) -> Option<Traffic> {
     }
 }
 
-/// How long a setting holds packets back at most, at whichever host does so longest; `None` where it sets
-/// nothing of the kind.
-fn delay(by_role: &BTreeMap<Role, Setting>) -> Option<Nanos> {
-    by_role.values().filter_map(delay_of).max()
-}
-
+/// How long a setting holds packets back at most; `None` where it sets nothing of the kind.
 fn delay_of(setting: &Setting) -> Option<Nanos> {
     let deferred = setting.get(&Knob::NapiDeferHardIrqs) != Some(&Value::Count(0));
     let delays = setting.iter().filter_map(|(knob, value)| match (knob, value) {
@@ -370,7 +407,7 @@ mod tests {
             let value = Value::Time(Nanos::from_us(50 * idx as u64));
             set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
         }
-        let explained = explain(&made, &[]);
+        let explained = explain(&made, &BTreeMap::new());
         let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
         check(many, Stage::Timer, Some(50_000.0));
         check(many, Stage::Queueing, Some(30_000.0));
@@ -386,7 +423,7 @@ mod tests {
         let loads = [Workload::plain("many", Traffic::tcp_rr(16))];
         let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
         let made = results(&["as it is"], &loads, 3, |_, _| figures);
-        let explained = explain(&made, &[]);
+        let explained = explain(&made, &BTreeMap::new());
         for stage in [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest] {
             check(&explained[0], stage, None);
         }

@@ -76,7 +76,7 @@ impl Term {
     }
 
     /// Whether the formula holds without it: then its cost is part of what it moves with.
-    const fn is_extra(self) -> bool {
+    pub(crate) const fn is_extra(self) -> bool {
         matches!(self, Self::Poll | Self::Background)
     }
 }

@@ -19,7 +19,6 @@ mod warning;
 mod words;
 
 pub use compare::{Comparison, compare};
-pub use explain::{Explanation, explain};
 pub use fit::{CostModel, Term, fit};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;

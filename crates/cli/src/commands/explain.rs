@@ -1,14 +1,14 @@
 //! `latput explain`: where time and CPU go under each setting.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::Archive;
-use latput_model::explain::{Amount, Explanation, explain};
-use latput_model::fit::{CostModel, fit};
+use latput_model::explain::{self, Amount, Explanation};
+use latput_model::fit::CostModel;
 use latput_trial::Results;
-use latput_trial::observation::Role;
 
 use crate::commands::model::fit::{quantity, wanted};
 use crate::context::Context;
@@ -57,9 +57,9 @@ impl Args {
                 there.join(", ")
             )));
         }
-        let models = fit(&results, |load| loads[load], results.confidence)
+        let models = explain::models(&results, |load| loads[load])
             .map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
-        let mut explained = explain(&results, &models);
+        let mut explained = explain::explain(&results, &models);
         explained.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
         if context.json {
             output::print_json(&ExplainDocument::of(&results, &models, &explained))?;
@@ -70,7 +70,10 @@ impl Args {
     }
 }
 
-fn in_words(results: &Results, models: &[CostModel], explained: &[Explanation]) -> String {
+/// The cost model of each kind of workload.
+type Models = BTreeMap<&'static str, CostModel>;
+
+fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> String {
     let mut text = String::new();
     for it in explained {
         let (load, set) = (&results.workloads[it.workload], &results.settings[it.setting]);
@@ -84,7 +87,12 @@ fn in_words(results: &Results, models: &[CostModel], explained: &[Explanation]) 
         cpu(&mut text, it);
         text.push('\n');
     }
-    text.push_str(&moves(models));
+    for (kind, model) in models {
+        text.push_str(&moves(kind, model));
+    }
+    text.push_str(
+        "Wake-ups are not counted: their cost is in that of the packets and interrupts that they come with.\n",
+    );
     text
 }
 
@@ -108,8 +116,12 @@ fn cpu(text: &mut String, it: &Explanation) {
     }
     if it.unexplained_ratio.abs() > 0.01 {
         let percent = 100.0 * it.unexplained_ratio;
-        let name =
-            if percent > 0.0 { "what no known cost explains" } else { "less than the costs say" };
+        let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
+        let name = match (percent > 0.0, plurals.as_slice()) {
+            (false, _) => "less than the costs say".to_owned(),
+            (true, []) => "what no known cost explains".to_owned(),
+            (true, plurals) => format!("for its {}, not told apart", plurals.join(" and ")),
+        };
         let _ = writeln!(text, "    {name:<28} {:.0} %", percent.abs());
     }
 }
@@ -136,10 +148,10 @@ fn part(amount: &Amount, whole_ns: f64) -> String {
 }
 
 /// What would change if a knob moved, from the costs.
-fn moves(models: &[CostModel]) -> String {
+fn moves(kind: &str, model: &CostModel) -> String {
     let mut text =
-        String::from("If a knob moved, in a cell of middling shares of the system under test:\n");
-    for fitted in models.iter().filter(|model| model.role == Role::Sut).flat_map(|it| &it.terms) {
+        format!("If a knob moved, on the system under test, in a middling cell of {kind}:\n");
+    for fitted in &model.terms {
         let Some(knob) = fitted.term.moved_by() else { continue };
         let plural = fitted.term.plural();
         match &fitted.finding {
@@ -162,8 +174,5 @@ fn moves(models: &[CostModel]) -> String {
             }
         }
     }
-    text.push_str(
-        "Wake-ups are not counted: their cost is in that of the packets and interrupts that they come with.\n",
-    );
     text
 }

@@ -1,9 +1,10 @@
 //! The JSON of `latput model fit` and `latput explain`.
 
+use std::collections::BTreeMap;
+
 use latput_model::explain::{Amount, Explanation};
 use latput_model::fit::{CostModel, FittedTerm, Why};
 use latput_trial::Results;
-use latput_trial::observation::Role;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -161,10 +162,20 @@ pub(crate) struct ExplainDocument {
     pub(crate) name: String,
     /// Where it ran.
     pub(crate) testbed: String,
-    /// The cost model of the system under test; null if its CPU time was not counted.
-    pub(crate) model: Option<HostModel>,
+    /// The cost model of the system under test under each kind of workload.
+    pub(crate) models: Vec<KindModel>,
     /// Each setting under each workload.
     pub(crate) cells: Vec<ExplainedCell>,
+}
+
+/// The cost model of the system under test under one kind of workload.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KindModel {
+    /// `tcp_rr`, `tcp_stream`.
+    pub(crate) kind: String,
+    /// The model.
+    pub(crate) model: HostModel,
 }
 
 /// One setting under one workload, taken apart.
@@ -185,6 +196,8 @@ pub(crate) struct ExplainedCell {
     pub(crate) busiest_cpu_ratio: Option<f64>,
     /// What the CPU time is made of, in nanoseconds per second, by term.
     pub(crate) cpu: Vec<ExplainedPart>,
+    /// Terms whose costs are in what is unexplained, since the plan does not tell them apart.
+    pub(crate) not_told_apart: Vec<String>,
     /// The part of the CPU time that no known cost explains.
     pub(crate) unexplained_ratio: f64,
 }
@@ -208,13 +221,20 @@ pub(crate) struct ExplainedPart {
 }
 
 impl ExplainDocument {
-    pub(crate) fn of(results: &Results, models: &[CostModel], cells: &[Explanation]) -> Self {
-        let sut = models.iter().find(|model| model.role == Role::Sut);
+    pub(crate) fn of(
+        results: &Results,
+        models: &BTreeMap<&str, CostModel>,
+        cells: &[Explanation],
+    ) -> Self {
+        let model = |(kind, model): (&&str, &CostModel)| KindModel {
+            kind: (*kind).to_owned(),
+            model: HostModel::of(results, model),
+        };
         Self {
             schema: 1,
             name: results.name.clone(),
             testbed: results.testbed.clone(),
-            model: sut.map(|model| HostModel::of(results, model)),
+            models: models.iter().map(model).collect(),
             cells: cells.iter().map(|cell| ExplainedCell::of(results, cell)).collect(),
         }
     }
@@ -230,6 +250,7 @@ impl ExplainedCell {
             busy_ns_per_s: cell.busy_ns_per_s,
             busiest_cpu_ratio: cell.busiest_cpu_ratio,
             cpu: cell.cpu.iter().map(|(term, amount)| part(term.name(), amount)).collect(),
+            not_told_apart: cell.not_told_apart.iter().map(|term| term.name().to_owned()).collect(),
             unexplained_ratio: cell.unexplained_ratio,
         }
     }

@@ -11,10 +11,13 @@ fn every_published_plan_runs_on_the_lab_without_what_a_veth_pair_lacks() {
         return;
     }
     let _turn = lab_turn();
-    for (name, plan) in plans() {
+    // Longer than TCP's shortest retransmission timeout: one lost packet is no standstill.
+    for (name, plan) in plans("500ms") {
         let place = Place::new();
-        place.write("plan.toml", &plan);
-        let ran = place.run(&["run", "plan.toml", "--on", "lab", "-o", "kept.db"]);
+        place.write("plan.toml", &ends(&plan));
+        let run = || place.run(&["run", "plan.toml", "--on", "lab", "-o", "kept.db"]);
+        // On a machine with much else to do a window may pass with nothing through: the run is gone on with.
+        let ran = (0..4).map(|_| run()).find(|ran| ran.code != Some(6)).unwrap();
         ran.expect(0, &[]);
         assert!(place.trials("kept.db") > 0, "{name}");
         for (of, lacking) in [
@@ -26,4 +29,15 @@ fn every_published_plan_runs_on_the_lab_without_what_a_veth_pair_lacks() {
             assert_eq!(name.starts_with(of), ran.err.contains(lacking), "{name}: {}", ran.err);
         }
     }
+}
+
+/// The first and the last level of what has many, since the lab's time is real.
+fn ends(plan: &str) -> String {
+    let is_middle = |line: &&str| {
+        let inner = ["20us", "40us", "80us", "160us", "320us", "33us", "50us", "100us"];
+        inner.iter().any(|level| line.trim_start().starts_with(&format!("[\"{level}\"")))
+    };
+    let kept = plan.lines().filter(|line| !is_middle(line)).collect::<Vec<_>>().join("\n");
+    kept.replace("[1500, 3000, 4500, 6000]", "[1500, 6000]")
+        .replace("[0, 1, 2, 4, 8, 16, 32, 64, 128]", "[0, 16]")
 }

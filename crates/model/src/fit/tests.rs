@@ -91,7 +91,9 @@ fn bytes_and_packets_of_one_size_are_refused_and_the_interrupt_is_not() {
 #[test]
 fn polls_that_come_with_every_interrupt_are_part_of_it() {
     let mut cells = varied_cells();
-    cells.iter_mut().for_each(|cell| cell.polls = Some(cell.interrupts));
+    for cell in &mut cells {
+        cell.polls = Some(cell.interrupts);
+    }
     let model = &fitted(&cells, COSTS, 0.005)[0];
     let interrupt = model.cost(Term::Interrupt).unwrap();
     assert!((interrupt.ns / 4_700.0 - 1.0).abs() < 0.1, "{interrupt:?}");
@@ -103,7 +105,9 @@ fn polls_that_come_with_every_interrupt_are_part_of_it() {
 #[test]
 fn a_host_without_interrupts_still_has_its_other_costs() {
     let mut cells = varied_cells();
-    cells.iter_mut().for_each(|cell| cell.interrupts = 0);
+    for cell in &mut cells {
+        cell.interrupts = 0;
+    }
     let model = &fitted(&cells, COSTS, 0.005)[0];
     let interrupt = model.terms[Term::Interrupt as usize].finding.clone().unwrap_err();
     assert_eq!(interrupt.why, Why::NeverHappened);
