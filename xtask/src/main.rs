@@ -5,6 +5,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what a module offers to the others")]
 
 mod ci;
+mod hold;
 mod peers;
 mod policies;
 mod profiles;
@@ -33,6 +34,8 @@ enum Task {
     Profiles(profiles::Options),
     /// Measure the simulator's speed, and ns-3's on the same packets.
     BenchSim(sim_peers::Options),
+    /// Run the daemon on the lab through phases of load, beside fixed delays (by hand: needs root and time).
+    BenchHold(hold::Options),
     /// Compare moderation policies on simulated loads, worst for ours first.
     BenchPolicies(policies::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Profiles(options) => profiles::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchHold(options) => hold::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchPolicies(options) => {
             policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }

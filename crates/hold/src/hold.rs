@@ -253,7 +253,10 @@ impl Hold {
                     let (times, last) = (self.failures_in_row, error.to_string());
                     return Err(Error::KeepsFailing { interface, times, last });
                 }
-                // The next look finds out what has become of the interface.
+                // It is as before, and the policy must not think otherwise.
+                let read = self.lever.read(self.hand.kernel(), &interface);
+                self.written = read.unwrap_or_else(|_| std::mem::take(&mut self.written));
+                self.governor = self.new_governor();
                 return Ok(());
             }
         }
@@ -266,6 +269,11 @@ impl Hold {
         self.status.delay_ns = to.as_ns();
         self.rebase()?;
         Ok(())
+    }
+
+    /// A policy that knows nothing yet.
+    fn new_governor(&self) -> Governor {
+        Governor::new(&self.options.goal, self.lever.least(), self.status.ring)
     }
 
     /// What another delay did before the change is no part of the next sample.
@@ -283,7 +291,7 @@ impl Hold {
         let (interface, knob) = (&self.status.interface, self.lever.main().name());
         tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
         self.record(self.delay, to, reason);
-        self.governor = Governor::new(&self.options.goal, self.lever.least(), self.status.ring);
+        self.governor = self.new_governor();
     }
 
     fn record(&mut self, from: Nanos, to: Nanos, reason: &str) {
@@ -407,7 +415,7 @@ impl Hold {
         tracing::info!(interface, "the interface came up or has other queues: starting over");
         let read = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
         let theirs: Vec<_> = differing(&self.written, &read)
-            .filter(|(key, value)| !is_fresh(value) && !self.is_original(*key, value))
+            .filter(|(key, value)| !is_fresh(value) && !self.is_known(*key, value))
             .map(|((knob, _), _)| knob)
             .collect();
         if !theirs.is_empty() {
@@ -418,18 +426,21 @@ impl Hold {
         let hand = std::mem::replace(&mut self.hand, Hand::look()?);
         hand.close()?;
         self.hand = Hand::claim(&self.options.folder.join("checkpoints"), &interface)?;
-        self.governor = Governor::new(&self.options.goal, self.lever.least(), self.status.ring);
         self.status.ring = lever::ring(self.hand.kernel(), &interface);
+        self.governor = self.new_governor();
         self.status.state = State::Holding;
         self.change(self.governor.delay(), "started over")
     }
 
-    /// Whether a place holds what it held before latput.
-    fn is_original(&self, key: (Knob, Place), value: &Value) -> bool {
-        match &self.hand {
+    /// Whether a place holds what it held before latput, or what latput wrote: a new NAPI takes over the
+    /// device's value.
+    fn is_known(&self, key: (Knob, Place), value: &Value) -> bool {
+        let is_ours = |((knob, _), ours): (&(Knob, Place), &Value)| *knob == key.0 && ours == value;
+        let is_original = match &self.hand {
             Hand::Holds(session) => session.checkpoint().undo.0.get(&key) == Some(value),
             Hand::Looks(_) => false,
-        }
+        };
+        is_original || self.written.0.iter().any(is_ours)
     }
 
     /// The knobs that do not hold any more what was written; `None` if all do.

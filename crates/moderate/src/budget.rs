@@ -22,7 +22,7 @@ const NEWEST: f64 = 0.4;
 pub struct Budget {
     bounds: Bounds,
     /// The share of the host's CPU time that may be used.
-    budget_ratio: f64,
+    allowed_ratio: f64,
     rung: usize,
     /// CPU share and packets per second that each rung was last seen with.
     seen: [Option<(f64, f64)>; RUNGS],
@@ -33,8 +33,16 @@ pub struct Budget {
 
 impl Budget {
     /// Starts without a delay.
-    pub fn new(bounds: Bounds, budget_ratio: f64) -> Self {
-        Self { bounds, budget_ratio, rung: 0, seen: [None; RUNGS], over: 0, under: 0, is_met: true }
+    pub fn new(bounds: Bounds, allowed_ratio: f64) -> Self {
+        Self {
+            bounds,
+            allowed_ratio,
+            rung: 0,
+            seen: [None; RUNGS],
+            over: 0,
+            under: 0,
+            is_met: true,
+        }
     }
 
     /// The delay of the rung that holds.
@@ -69,7 +77,7 @@ impl Budget {
         let (cpu, packets) = self.seen[self.rung].unwrap_or((busy_ratio, pps));
         let seen = (cpu + (busy_ratio - cpu) * NEWEST, packets + (pps - packets) * NEWEST);
         self.seen[self.rung] = Some(seen);
-        self.is_met = busy_ratio <= self.budget_ratio;
+        self.is_met = busy_ratio <= self.allowed_ratio;
         self.over = if self.is_met { 0 } else { self.over + 1 };
         let highest = self.bounds.highest(pps);
         if self.rung > highest {
@@ -88,7 +96,7 @@ impl Budget {
 
     /// Whether a rung would stay within the budget at this rate.
     fn promises(&self, rung: usize, pps: f64) -> bool {
-        let allowed = PROMISE * self.budget_ratio;
+        let allowed = PROMISE * self.allowed_ratio;
         match self.seen[rung] {
             Some((cpu, packets)) if packets > 0.0 => cpu * (pps / packets).min(1.0) <= allowed,
             Some((cpu, _)) => cpu <= allowed,
