@@ -1,5 +1,7 @@
-//! The JSON of `latput show` and `latput sim trace`. The documents of `tune`, `run`, `measure` and `report` are in
+//! The JSON of `latput show`, of `latput sim trace` and, in a file of its own, of `latput model`. The documents of `tune`, `run`, `measure` and `report` are in
 //! `latput-report`; `docs/schema/` has the schema of each.
+
+pub(crate) mod model;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -110,6 +112,9 @@ mod tests {
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
         check("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
+        check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
+        let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
+        check("explain", explain);
         check("results", latput_report::Document::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }

@@ -15,6 +15,7 @@ mod crew;
 pub mod error;
 pub mod host;
 pub mod interval;
+mod lacking;
 pub mod protocol;
 pub mod runner;
 pub mod simulator;

@@ -22,6 +22,7 @@ use latput_units::Bytes;
 
 use crate::checks;
 use crate::error::Error;
+use crate::lacking::Wanted;
 use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 
 mod knobs;
@@ -29,6 +30,9 @@ mod system;
 
 /// In commands that a report prints: there is no interface whose setting was measured.
 const INTERFACE: &str = "IFACE";
+
+/// Any workload shows whether a setting can be.
+const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };
 
 /// How often a wait looks at the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -186,6 +190,28 @@ impl TrialRunner for Simulator {
         }
         drop(to);
         in_order(&from, block.trials.len(), stop, tell)
+    }
+
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        _: &Stop,
+    ) -> Result<Option<String>, Error> {
+        let as_it_is =
+            LabelledSetting { label: String::from("as it is"), by_role: BTreeMap::new() };
+        let found = match wanted {
+            Wanted::Setting(by_role) => {
+                let set = LabelledSetting { by_role: by_role.clone(), ..as_it_is };
+                self.scenario(&set, &Workload::plain("ping", PING), method, 0)
+            }
+            Wanted::Load(load) => self.scenario(&as_it_is, load, method, 0),
+        };
+        match found {
+            Ok(_) => Ok(None),
+            Err(Error::Simulator { problem, .. }) => Ok(Some(problem)),
+            Err(other) => Err(other),
+        }
     }
 
     fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {

@@ -24,12 +24,16 @@ pub struct Costs {
     /// One packet handed to the stack, after GRO has merged what it can.
     #[serde(rename = "rx_merged_ns")]
     pub rx_merged: Nanos,
-    /// More per received packet when the receiving process last ran on another core.
+    /// More per received packet when the receiving process last ran on another core; acknowledgements without
+    /// data touch nothing of the process's.
     #[serde(rename = "rx_remote_ns")]
     pub rx_remote: Nanos,
     /// One transmit completion.
     #[serde(rename = "tx_completion_ns")]
     pub tx_completion: Nanos,
+    /// More per message sent, on the interrupts' core, when the process runs on another: what it sent is freed there.
+    #[serde(rename = "tx_remote_ns")]
+    pub tx_remote: Nanos,
     /// One packet (with TSO one chunk) from the socket to the NIC.
     #[serde(rename = "tx_packet_ns")]
     pub tx_packet: Nanos,
@@ -48,6 +52,9 @@ pub struct Costs {
     /// Putting a sleeping process on a core.
     #[serde(rename = "wake_ns")]
     pub wake: Nanos,
+    /// More when another core than the process's own woke it: the interrupt between them, an idle core's start.
+    #[serde(rename = "wake_remote_ns")]
+    pub wake_remote: Nanos,
     /// More per message when the process runs on another core than the one that takes its interrupts.
     #[serde(rename = "cross_core_ns")]
     pub cross_core: Nanos,
@@ -94,6 +101,10 @@ pub struct Machine {
     pub time_slice: Nanos,
     /// Where processes wake up.
     pub placement: Placement,
+    /// How long the interrupts' core must have been occupied, or a process have waited for it, before that process
+    /// goes to a free core instead; at 0 a free core is taken at once.
+    #[serde(rename = "spill_ns")]
+    pub spill: Nanos,
     /// The NIC's clock against true time, parts per million.
     pub clock_ppm: i32,
 }
@@ -106,6 +117,7 @@ impl Default for Machine {
             idle_exit: Nanos::ZERO,
             time_slice: Nanos::from_ms(3),
             placement: Placement::default(),
+            spill: Nanos::ZERO,
             clock_ppm: 0,
         }
     }
@@ -193,6 +205,11 @@ pub enum Qdisc {
     Pfifo {
         /// Most packets (`txqueuelen`).
         limit_packets: u32,
+    },
+    /// First in, first out, limited by bytes (bfifo).
+    Bfifo {
+        /// Most bytes.
+        limit_bytes: Bytes,
     },
     /// Fair queues with controlled delay (RFC 8290).
     FqCodel {

@@ -77,6 +77,9 @@ impl HostProfile {
                 }
                 *flag = is_on;
             }
+            Knob::SmpAffinity => {
+                nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();
+            }
             Knob::CombinedChannels => nic.queues = small(knob, value)?,
             Knob::RxRing => nic.rx_ring = small(knob, value)?,
             Knob::TxRing => nic.tx_ring = small(knob, value)?,
@@ -127,7 +130,11 @@ impl Coalescing {
                 if [1, 3].map(Nanos::from_us).contains(&interval) {
                     return Err(wrong(knob, value, "0us, 2us or from 4us: it means a mode"));
                 }
-                self.throttle = self.throttle.with_interval(interval);
+                self.throttle = match self.throttle {
+                    // A clock without a period does not tick: nothing is held back.
+                    Throttle::Gate { .. } if interval == Nanos::ZERO => Throttle::None,
+                    throttle => throttle.with_interval(interval),
+                };
                 Ok(())
             }
             Knob::RxFrames
@@ -175,7 +182,7 @@ fn qdisc(value: &Value, current: Qdisc) -> Result<Qdisc, Invalid> {
         ("pfifo" | "pfifo_fast", _, Qdisc::Pfifo { limit_packets }) => {
             let length = match current {
                 Qdisc::Pfifo { limit_packets } => limit_packets,
-                Qdisc::FqCodel { .. } => limit_packets,
+                Qdisc::Bfifo { .. } | Qdisc::FqCodel { .. } => limit_packets,
             };
             Ok(Qdisc::Pfifo { limit_packets: limit(length)? })
         }

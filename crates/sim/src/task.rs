@@ -126,8 +126,8 @@ pub(crate) struct Task {
     pub(crate) spins: bool,
     /// It starts nothing new from then on.
     pub(crate) stop: Time,
-    /// It slept: its next item includes waking up.
-    pub(crate) woke: bool,
+    /// It slept, and this core woke it: its next item includes waking up.
+    pub(crate) woken_by: Option<u32>,
     /// Its sockets with something to do.
     pub(crate) ready: Fifo<u32>,
     pub(crate) item: Item,
@@ -164,7 +164,7 @@ impl Task {
             spin_until: 0,
             spins: false,
             stop: NEVER,
-            woke: false,
+            woken_by: None,
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
             slot: None,

@@ -262,6 +262,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
     within(&format!("{key}.idle_exit_ns"), machine.idle_exit, Nanos::ZERO..=Nanos::from_s(1))?;
     let slice = Nanos::from_ns(1)..=Nanos::from_s(10);
     within(&format!("{key}.time_slice_ns"), machine.time_slice, slice)?;
+    within(&format!("{key}.spill_ns"), machine.spill, Nanos::ZERO..=Nanos::from_s(10))?;
     within(&format!("{key}.clock_ppm"), machine.clock_ppm, -100_000..=100_000)?;
     let costs = &machine.costs;
     within(&format!("{key}.costs.jitter_ratio"), costs.jitter_ratio, 0.0..=1.0)?;
@@ -273,7 +274,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
 
 impl Costs {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 17] {
+    pub fn named(&self) -> [(&'static str, Nanos); 19] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -281,12 +282,14 @@ impl Costs {
             ("rx_merged_ns", self.rx_merged),
             ("rx_remote_ns", self.rx_remote),
             ("tx_completion_ns", self.tx_completion),
+            ("tx_remote_ns", self.tx_remote),
             ("tx_packet_ns", self.tx_packet),
             ("ack_ns", self.ack),
             ("syscall_ns", self.syscall),
             ("user_ns", self.user),
             ("copy_ns_per_kib", self.copy_per_kib),
             ("wake_ns", self.wake),
+            ("wake_remote_ns", self.wake_remote),
             ("cross_core_ns", self.cross_core),
             ("preempted_ns", self.preempted),
             ("timer_ns", self.timer),

@@ -133,6 +133,13 @@ pub(super) fn state(host: &Host, network: &Network) -> State {
 fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
     let stack = &host.stack;
     let mut values = Vec::new();
+    if host.nic.driver != Driver::Polling {
+        // One CPU each, of those that a mask allows.
+        let cores = &host.nic.irq_cores;
+        let core = cores.get(queue as usize % cores.len().max(1)).copied().unwrap_or(0);
+        let cpu = Value::Cpus([CpuId(core)].into_iter().collect());
+        values.push(((Knob::SmpAffinity, Place::Interrupt(queue)), cpu));
+    }
     if let Some(bql) = stack.bql {
         let place = Place::TxQueue(queue);
         values.push(((Knob::BqlLimitMin, place), Value::Count(bql.least.get())));
@@ -180,6 +187,11 @@ fn qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
             qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
             qdisc
         }
+        Qdisc::Bfifo { limit_bytes } => {
+            let mut qdisc = latput_knobs::Qdisc::of_kind("bfifo");
+            qdisc.set("limit", Parameter::Count(limit_bytes.get()));
+            qdisc
+        }
         Qdisc::FqCodel { limit_packets, target, interval } => {
             let mut qdisc = latput_knobs::Qdisc::of_kind("fq_codel");
             qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
@@ -215,6 +227,10 @@ mod tests {
                 let read = state.0.iter().find(|((read, _), _)| read == knob).unwrap();
                 match (read.1, &value) {
                     (Value::Qdisc(read), Value::Qdisc(value)) => assert!(read.same(value)),
+                    // A mask allows several CPUs, and an interrupt takes one of them.
+                    (Value::Cpus(one), Value::Cpus(of)) if *knob == Knob::SmpAffinity => {
+                        assert!(one.iter().all(|cpu| of.contains(cpu)), "{one} of {of}");
+                    }
                     (read, value) => assert_eq!(read, value, "{knob}"),
                 }
             }

@@ -180,6 +180,7 @@ fn moderation(nic: &Nic) -> String {
 fn stack_in_words(stack: &Stack) -> String {
     let qdisc = match stack.qdisc {
         Qdisc::Pfifo { limit_packets } => format!("pfifo of {limit_packets} packets"),
+        Qdisc::Bfifo { limit_bytes } => format!("bfifo of {limit_bytes}"),
         Qdisc::FqCodel { limit_packets, target, interval } => {
             format!("fq_codel of {limit_packets} packets, target {target}, interval {interval}")
         }

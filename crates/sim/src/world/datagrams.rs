@@ -34,7 +34,7 @@ impl World {
                 self.agenda.set(slot, at);
                 return None;
             }
-            self.tasks[task].woke = true;
+            self.tasks[task].woken_by = Some(id(core));
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
         let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);

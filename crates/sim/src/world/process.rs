@@ -112,10 +112,12 @@ impl World {
             Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
             Program::Writer { message } => self.begin_write(core, task, message)?,
         };
-        let wake = if std::mem::take(&mut self.tasks[task].woke) {
-            self.hosts[self.tasks[task].host].costs.wake
-        } else {
-            0
+        let this = &mut self.tasks[task];
+        let costs = &self.hosts[this.host].costs;
+        let wake = match this.woken_by.take() {
+            Some(by) if by as usize == core => costs.wake,
+            Some(_) => costs.wake + costs.wake_remote,
+            None => 0,
         };
         self.tasks[task].item = item;
         Some((cost + wake, user))
@@ -174,8 +176,30 @@ impl World {
         }
     }
 
+    /// A message sent away from the interrupts' core costs that core more, with the next work it does.
+    fn charge_remote_send(&mut self, core: usize, task: usize, item: Item) {
+        // What is received whole is answered with the same item, unless the answer has its own time.
+        let answers = match self.tasks[task].program {
+            Program::Client { .. } => self.tasks[task].schedule.is_none(),
+            Program::Server { think, .. } => think.mean == 0,
+            _ => false,
+        };
+        let end = match item {
+            Item::Start { end, .. } | Item::Answer { end } | Item::Write { end, .. } => end,
+            Item::Receive { end, completes: true, .. } if answers => end,
+            _ => return,
+        };
+        let socket = &self.ends[end as usize];
+        let cost = self.hosts[socket.host].costs.tx_remote;
+        let irq_core = self.queues[socket.queue].core;
+        if cost > 0 && irq_core != core {
+            self.cores[irq_core].softirq_debt += cost;
+        }
+    }
+
     /// An item is done: its effects, and what they cost on top.
     pub(super) fn finish_item(&mut self, core: usize, task: usize, item: Item) -> Time {
+        self.charge_remote_send(core, task, item);
         match item {
             Item::Nothing | Item::Kernel(_) => 0,
             Item::Spin(work) => self.finish_spin(core, work),

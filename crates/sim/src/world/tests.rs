@@ -180,12 +180,14 @@ fn random_host(rng: &mut Rng) -> Host {
         rx_merged: cost(500),
         rx_remote: cost(300),
         tx_completion: cost(300),
+        tx_remote: cost(300),
         tx_packet: cost(1_000),
         ack: cost(500),
         syscall: cost(1_000),
         user: cost(1_000),
         copy_per_kib: cost(100),
         wake: cost(2_000),
+        wake_remote: cost(1_000),
         cross_core: cost(1_000),
         preempted: cost(1_000),
         timer: cost(1_000),
@@ -195,6 +197,7 @@ fn random_host(rng: &mut Rng) -> Host {
     };
     host.machine.cores = 1 + rng.below(3) as u32;
     host.machine.idle_exit = Nanos::from_ns(rng.below(3) as u64 * 5_000);
+    host.machine.spill = Nanos::from_ns(rng.below(3) as u64 * 200_000);
     host.machine.clock_ppm = rng.below(200) as i32 - 100;
     host.machine.placement =
         [Placement::InterruptCoreFirst, Placement::LastCoreFirst][rng.below(2)];
