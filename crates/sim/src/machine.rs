@@ -136,6 +136,20 @@ pub enum Driver {
     Polling,
 }
 
+/// The adaptive moderation of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adaptation {
+    /// Linux's library for NICs with a delay of each direction.
+    Dim,
+    /// The classes of e1000 and e1000e (`InterruptThrottleRate` 3, their default).
+    E1000,
+    /// By mean frame size, as igb does.
+    Igb,
+    /// The per-ring sampling of ixgbe's own driver.
+    Ixgbe,
+}
+
 /// The NIC and its driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -150,6 +164,12 @@ pub struct Nic {
     pub tx_ring: u32,
     /// The moderation of every vector.
     pub coalescing: Coalescing,
+    /// The adaptive moderation that the driver has.
+    pub adaptation: Option<Adaptation>,
+    /// It moves the receive side, or the vector's throttle (`adaptive-rx`).
+    pub adaptive_rx: bool,
+    /// It moves the transmit side (`adaptive-tx`; only DIM).
+    pub adaptive_tx: bool,
     /// The core of each queue's interrupt; shorter lists repeat, an empty one is core 0.
     pub irq_cores: Vec<u32>,
     /// Buffer in the NIC before the ring, for when no descriptor is free.
@@ -167,6 +187,9 @@ impl Default for Nic {
             rx_ring: 256,
             tx_ring: 256,
             coalescing: Coalescing::default(),
+            adaptation: None,
+            adaptive_rx: false,
+            adaptive_tx: false,
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,

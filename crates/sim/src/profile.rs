@@ -3,12 +3,13 @@
 //! Reading files is for the edges; here are the structs that a file fills, with every unknown key
 //! refused, and the step from a profile and a workload to a scenario.
 
+use latput_moderate::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, e1000, ixgbe};
 use latput_trial::observation::Role;
 use latput_trial::workload::Workload;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Machine, Nic, Stack};
+use crate::machine::{Adaptation, Machine, Nic, Stack};
 use crate::scenario::{Adaptive, Host, Network, Scenario};
 use crate::validate::Invalid;
 use crate::workload;
@@ -161,6 +162,29 @@ fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
         machine: profile.machine,
         nic: profile.nic.clone(),
         stack: profile.stack.clone(),
-        adaptive: Adaptive::default(),
+        adaptive: adaptive(&profile.nic),
     }
+}
+
+/// DIM's worker takes this long to run.
+const DIM_LATENCY: Nanos = Nanos::from_us(50);
+
+/// What moves the moderation of a NIC whose driver is told to.
+fn adaptive(nic: &Nic) -> Adaptive {
+    let dim = |is_on: bool, profile| is_on.then(|| Policy::Dim(Dim::new(profile)));
+    let throttle = match nic.adaptation {
+        Some(Adaptation::Dim) => {
+            return Adaptive {
+                rx: dim(nic.adaptive_rx, dim::Profile::RxEqe),
+                tx: dim(nic.adaptive_tx, dim::Profile::TxEqe),
+                latency: DIM_LATENCY,
+                ..Adaptive::default()
+            };
+        }
+        Some(Adaptation::E1000) => Policy::E1000(E1000::new(e1000::Mode::Conservative)),
+        Some(Adaptation::Igb) => Policy::Aim(Aim::new(aim::Flavour::IgbConservative)),
+        Some(Adaptation::Ixgbe) => Policy::Ixgbe(Ixgbe::new(ixgbe::Version::OutOfTree)),
+        None => return Adaptive::default(),
+    };
+    Adaptive { throttle: Some(throttle).filter(|_| nic.adaptive_rx), ..Adaptive::default() }
 }

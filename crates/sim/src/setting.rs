@@ -5,7 +5,7 @@ use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::machine::Qdisc;
+use crate::machine::{Adaptation, Qdisc};
 use crate::profile::{HostProfile, Profile};
 use crate::validate::Invalid;
 use crate::vector::{Coalescing, Throttle};
@@ -59,6 +59,23 @@ impl HostProfile {
                     return Err(wrong(knob, value, "left out: the profile's driver has no BQL"));
                 };
                 *(if knob == Knob::BqlLimitMin { &mut bql.least } else { &mut bql.most }) = bytes;
+            }
+            Knob::AdaptiveRx | Knob::AdaptiveTx => {
+                let is_on = switch(knob, value)?;
+                let (wanted, flag) = if knob == Knob::AdaptiveRx {
+                    ("left out: the profile's driver has none", &mut nic.adaptive_rx)
+                } else {
+                    ("left out: the profile's driver has no DIM", &mut nic.adaptive_tx)
+                };
+                let has_it = match nic.adaptation {
+                    Some(Adaptation::Dim) => true,
+                    Some(_) => knob == Knob::AdaptiveRx,
+                    None => false,
+                };
+                if !has_it {
+                    return Err(wrong(knob, value, wanted));
+                }
+                *flag = is_on;
             }
             Knob::SmpAffinity => {
                 nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();

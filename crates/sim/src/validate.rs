@@ -7,7 +7,7 @@ use latput_units::Nanos;
 
 use crate::agenda::{FARTHEST_AHEAD, LONGEST, MOST_SLOTS};
 use crate::frame::{Kind, most_payload};
-use crate::machine::{Costs, Machine, Nic, Stack};
+use crate::machine::{Adaptation, Costs, Machine, Nic, Stack};
 use crate::scenario::{Host, Load, Network, Scenario, Traffic};
 use crate::vector::Coalescing;
 
@@ -306,6 +306,20 @@ fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
     within(&format!("{key}.fifo_bytes"), nic.fifo.get(), 0..=1 << 30)?;
     for core in &nic.irq_cores {
         within(&format!("{key}.irq_cores"), *core, 0..=cores - 1)?;
+    }
+    let has_throttle = nic.coalescing.is_throttled();
+    match nic.adaptation {
+        Some(Adaptation::Dim) if has_throttle => {
+            invalid(&format!("{key}.adaptation"), "dim", "left out: the NIC has a throttle")?;
+        }
+        Some(Adaptation::E1000 | Adaptation::Igb | Adaptation::Ixgbe) if !has_throttle => {
+            let wanted = "dim or left out: the NIC has no throttle";
+            invalid(&format!("{key}.adaptation"), "of a throttle", wanted)?;
+        }
+        None if nic.adaptive_rx || nic.adaptive_tx => {
+            invalid(&format!("{key}.adaptation"), "absent", "set, since it is switched on")?;
+        }
+        _ => {}
     }
     check_coalescing(&format!("{key}.coalescing"), &nic.coalescing)
 }

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use latput_sim::Profile;
+use latput_sim::machine::Adaptation;
 use latput_sim::outcome::Outcome;
 use latput_sim::profile::{HostProfile, NetworkProfile};
 use latput_sim::scenario::Scenario;
+use latput_sim::vector::Throttle;
 use latput_trial::Workload;
 use latput_trial::workload::from_fields;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -169,6 +171,28 @@ fn several_generators_share_a_workload_and_the_observer_sends_its_probe() {
     let (scenario, outcome) = both("kind=ping rate_hz=1000", rack);
     assert_eq!((scenario.loads.len(), scenario.loads[0].from), (1, 4));
     assert!(outcome.loads[0].received > 0);
+}
+
+#[test]
+fn a_driver_that_adapts_moves_the_moderation_that_a_profile_starts_with() {
+    let interrupts = |adaptation, is_on, throttle| {
+        let outcome = run("kind=tcp_stream", |profile| {
+            let nic = &mut profile.sut.nic;
+            nic.coalescing.throttle = throttle;
+            (nic.adaptation, nic.adaptive_rx) = (Some(adaptation), is_on);
+        });
+        outcome.per_second(outcome.hosts[1].nic().interrupts)
+    };
+    let interval = Nanos::from_us(500);
+    for (adaptation, throttle) in [
+        (Adaptation::E1000, Throttle::HoldOff { interval }),
+        (Adaptation::Igb, Throttle::HoldOff { interval }),
+        (Adaptation::Ixgbe, Throttle::HoldOff { interval }),
+        (Adaptation::Dim, Throttle::None),
+    ] {
+        let [on, off] = [true, false].map(|is_on| interrupts(adaptation, is_on, throttle));
+        assert!((on - off).abs() > 0.2 * off, "{adaptation:?}: {on} and {off}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Place, Setting, State, Value};
 use latput_sim::Profile;
-use latput_sim::machine::{Driver, Qdisc};
+use latput_sim::machine::{Adaptation, Driver, Qdisc};
 use latput_sim::profile::HostProfile;
 use latput_sim::scenario::{Host, Network};
 use latput_sim::vector::Coalescing;
@@ -113,6 +113,12 @@ pub(super) fn state(host: &Host, network: &Network) -> State {
         values.insert(Knob::PauseTx, Value::Switch(nic.pause));
     }
     values.extend(moderation(&nic.coalescing));
+    if let Some(adaptation) = nic.adaptation {
+        values.insert(Knob::AdaptiveRx, Value::Switch(nic.adaptive_rx));
+        if adaptation == Adaptation::Dim {
+            values.insert(Knob::AdaptiveTx, Value::Switch(nic.adaptive_tx));
+        }
+    }
     if nic.driver == Driver::Napi {
         values.insert(Knob::BusyRead, Value::Time(stack.busy_poll));
     }
@@ -230,7 +236,14 @@ mod tests {
             }
         }
         let simulated = [Knob::Mtu, Knob::Gro, Knob::Tso, Knob::RpsCpus, Knob::GroFlushTimeout];
-        let delays = [Knob::RxUsecs, Knob::TxFrames, Knob::RxUsecsIrq, Knob::IrqSuspendTimeout];
+        let delays = [
+            Knob::AdaptiveRx,
+            Knob::AdaptiveTx,
+            Knob::RxUsecs,
+            Knob::TxFrames,
+            Knob::RxUsecsIrq,
+            Knob::IrqSuspendTimeout,
+        ];
         assert!(delays.iter().all(|knob| !refused.contains(knob)), "{refused:?}");
         assert!(simulated.iter().all(|knob| !refused.contains(knob)), "{refused:?}");
         assert!(refused.contains(&Knob::Gso) && refused.contains(&Knob::InterruptThrottleRate));
@@ -267,7 +280,11 @@ mod tests {
     fn a_nic_with_one_interval_has_no_delay_of_each_direction() {
         let throttled = |host: &mut HostProfile| {
             host.nic.coalescing.throttle = Throttle::HoldOff { interval: Nanos::from_us(50) };
+            host.nic.adaptation = Some(Adaptation::Ixgbe);
         };
+        check((Knob::AdaptiveTx, Value::Switch(true)), "no DIM", throttled);
+        let plain = |host: &mut HostProfile| host.nic.adaptation = None;
+        check((Knob::AdaptiveRx, Value::Switch(true)), "has none", plain);
         for knob in [Knob::TxUsecs, Knob::RxUsecsIrq] {
             check((knob, Value::Time(Nanos::from_us(20))), "`rx-usecs` for both", throttled);
         }
@@ -306,8 +323,10 @@ mod tests {
     /// One with a pfifo, and a NIC that delays each direction.
     fn profile() -> Profile {
         let mut profile = super::super::system::profile("rx1620-e1000").unwrap();
-        profile.sut.nic.coalescing.throttle = Throttle::None;
-        profile.generator.as_mut().unwrap().nic.coalescing.throttle = Throttle::None;
+        for nic in [&mut profile.sut.nic, &mut profile.generator.as_mut().unwrap().nic] {
+            nic.coalescing.throttle = Throttle::None;
+            nic.adaptation = Some(Adaptation::Dim);
+        }
         profile.sut.machine.cores = 4;
         profile.generator.as_mut().unwrap().machine.cores = 4;
         profile
