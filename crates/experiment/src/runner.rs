@@ -41,8 +41,8 @@ pub trait TrialRunner {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// Puts everything back after the last trial.
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error>;
+    /// Puts everything back after the last trial; gives what a person should know of that.
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error>;
 
     /// Puts everything back whatever state the trials are in.
     fn abandon(self: Box<Self>) -> Result<(), Error>;
@@ -72,6 +72,8 @@ pub enum News {
     Done(Box<Done>),
     /// What the running trial did in an interval; in no result.
     Interval(Interval),
+    /// Something a person should know.
+    Remark(String),
 }
 
 /// A trial that was run.
@@ -325,6 +327,10 @@ impl Session<'_> {
                 self.progress.interval(&interval);
                 Ok(())
             }
+            News::Remark(text) => {
+                self.progress.remark(&text);
+                Ok(())
+            }
         })
     }
 
@@ -383,7 +389,15 @@ impl Session<'_> {
     fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
         let cause = match cause {
-            None => runner.close(self.run.stop).err(),
+            None => match runner.close(self.run.stop) {
+                Ok(remarks) => {
+                    for remark in &remarks {
+                        self.progress.remark(remark);
+                    }
+                    None
+                }
+                Err(error) => Some(error),
+            },
             // Some agent may be busy or gone. One that could not put its host back is worse than
             // what ended the run.
             Some(cause) => Some(runner.abandon().err().unwrap_or(cause)),

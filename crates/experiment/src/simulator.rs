@@ -166,8 +166,8 @@ impl TrialRunner for Simulator {
         in_order(&from, block.trials.len(), stop, tell)
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
-        Ok(())
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {

@@ -132,7 +132,7 @@ impl TrialRunner for Emulated {
         self.crew.trials(todo, method, stop, tell).map_err(|error| self.explained(error))
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
         self.crew.close(stop)
     }
 
