@@ -183,17 +183,22 @@ impl Crew {
         worst
     }
 
-    /// Puts every host back and ends every agent. All are closed even if one fails; the worst is
-    /// returned.
-    pub fn close(self, stop: &Stop) -> Result<(), Error> {
-        let mut worst = Ok(());
+    /// Puts every host back and ends every agent; gives what was left to somebody else. All are closed
+    /// even if one fails; the first error is returned.
+    pub fn close(self, stop: &Stop) -> Result<Vec<String>, Error> {
+        let mut told = Ok(Vec::new());
         for mut agent in self.agents {
-            let closed = agent.call(&Request::Close, ANSWER_WITHIN, stop).map(drop);
-            if worst.is_ok() {
-                worst = closed;
+            let closed = agent.call(&Request::Close, ANSWER_WITHIN, stop);
+            match (&mut told, closed) {
+                (Ok(remarks), Ok(Answer::Closed { left })) => {
+                    let host = &agent.spec.name;
+                    remarks.extend(left.iter().map(|left| format!("latput: {host}: {left}")));
+                }
+                (Ok(_), Err(error)) => told = Err(error),
+                _ => {}
             }
         }
-        worst
+        told
     }
 }
 

@@ -92,7 +92,7 @@ impl TrialRunner for Crew {
         Ok(None)
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
         Self::close(*self, stop)
     }
 
@@ -180,7 +180,12 @@ fn observe(
         }
     };
     let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
-    let finished = crew.finished(within, stop, &mut heard)?;
+    let mut finished = crew.finished(within, stop, &mut heard)?;
+    for part in &mut finished {
+        for left in std::mem::take(&mut part.left) {
+            tell(News::Remark(format!("latput: {}: {left}", part.host.host)))?;
+        }
+    }
     let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
     let joined = Joined { workload, method, parts, clocks, boot_ids };
     joined.observation(finished)

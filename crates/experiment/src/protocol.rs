@@ -150,8 +150,12 @@ pub enum Answer {
     Finished(Box<Finished>),
     /// To [`Request::Abort`].
     Aborted,
-    /// To [`Request::Close`]: everything is as it was.
-    Closed,
+    /// To [`Request::Close`]: everything is as it was, or as somebody else wants it.
+    Closed {
+        /// Knobs that were left to somebody else since this was last told, in sentences.
+        #[serde(default)]
+        left: Vec<String>,
+    },
     /// The request was not done.
     Failed(Failure),
 }
@@ -192,6 +196,8 @@ pub struct Finished {
     pub late: Nanos,
     /// Knobs that changed during the trial, in sentences.
     pub drift: Vec<String>,
+    /// Knobs that were left to somebody else since this was last told, in sentences.
+    pub left: Vec<String>,
 }
 
 /// Why a request was not done.

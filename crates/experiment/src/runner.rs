@@ -53,8 +53,8 @@ pub trait TrialRunner {
         stop: &Stop,
     ) -> Result<Option<String>, Error>;
 
-    /// Puts everything back after the last trial.
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error>;
+    /// Puts everything back after the last trial; gives what a person should know of that.
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error>;
 
     /// Puts everything back whatever state the trials are in.
     fn abandon(self: Box<Self>) -> Result<(), Error>;
@@ -86,6 +86,8 @@ pub enum News {
     Lost(Lost),
     /// What the running trial did in an interval; in no result.
     Interval(Interval),
+    /// Something a person should know.
+    Remark(String),
 }
 
 /// A trial that was run.
@@ -372,6 +374,10 @@ impl Session<'_> {
                 self.progress.interval(&interval);
                 Ok(())
             }
+            News::Remark(text) => {
+                self.progress.remark(&text);
+                Ok(())
+            }
         })
     }
 
@@ -452,10 +458,15 @@ impl Session<'_> {
     fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
         let cause = match cause {
-            None => {
-                let lost = self.lost.map(|(trials, why)| Error::TrialsLost { trials, why });
-                runner.close(self.run.stop).err().or(lost)
-            }
+            None => match runner.close(self.run.stop) {
+                Ok(remarks) => {
+                    for remark in &remarks {
+                        self.progress.remark(remark);
+                    }
+                    self.lost.map(|(trials, why)| Error::TrialsLost { trials, why })
+                }
+                Err(error) => Some(error),
+            },
             // Some agent may be busy or gone. One that could not put its host back is worse than
             // what ended the run.
             Some(cause) => Some(runner.abandon().err().unwrap_or(cause)),

@@ -214,8 +214,8 @@ impl TrialRunner for Simulator {
         }
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
-        Ok(())
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {

@@ -187,8 +187,8 @@ impl TrialRunner for Stock {
         Ok(None)
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
-        Ok(())
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {

@@ -214,8 +214,8 @@ impl TrialRunner for Emulated {
         crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
-        self.crew.map_or(Ok(()), |crew| crew.close(stop))
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
+        self.crew.map_or(Ok(Vec::new()), |crew| crew.close(stop))
     }
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.

@@ -571,7 +571,7 @@ fn check_untouched(
 #[track_caller]
 fn check_confirm(world: &mut World, now_s: u64, expected: &str) {
     let now = Nanos::from_s(now_s);
-    let error = confirm(&mut world.store, &context(), "eth0", now).unwrap_err();
+    let error = confirm(&mut world.store, &context(), "eth0", now).expect_err(expected);
     assert!(full(&error).contains(expected), "{error}");
     world.store.next_process();
 }

@@ -24,6 +24,7 @@ pub mod netdev;
 pub mod netlink;
 pub mod process;
 pub mod route;
+pub mod watch;
 
 mod error;
 mod kernel;
@@ -39,3 +40,4 @@ pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;
 pub use process::{Capability, OsClock};
+pub use watch::Watch;

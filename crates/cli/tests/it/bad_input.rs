@@ -22,6 +22,10 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
          repetitions = { min = 5, max = 1000000000 }",
         &["1000000000 trials", "fewer"],
     );
+    check_plan(
+        "[[workload]]\nkind = \"tcp_rr\"\n[method]\nallow_link_reset = \"eth0\"",
+        &["plan.toml:6:", "boolean"],
+    );
     check_plan("goal = \"minimize latncy\"\n[[workload]]\nkind = \"tcp_rr\"", &["latncy"]);
     check_plan(
         "goal = \"minimize latency_ns_p99 of udp_rr\"\n[[workload]]\nkind = \"tcp_rr\"",

@@ -251,6 +251,40 @@ fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
     report.expect(0, &["was lost and tried again"]);
 }
 
+/// Two of them somebody changes: one that the plan sets, and one that nobody has a say in but him.
+#[test]
+fn the_administrator_wins_over_a_run_and_is_told_once() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let plan = PLAN.replace("[factors]", "[factors]\ntxqueuelen = [500]");
+    place.write("plan.toml", &plan);
+    let lab = Lab::up(&place);
+    let somebody = |words: &[&str]| {
+        let ran = place.run(&[&["lab", "exec", "b", "--"], words].concat());
+        ran.expect(0, &[]);
+    };
+    let mut child = place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 2);
+    somebody(&["ip", "link", "set", "lat0", "txqueuelen", "77", "mtu", "1499"]);
+    wait_until("the end", || child.try_wait().unwrap().is_some());
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    let told = "b: txqueuelen (device) was changed from 500 to 77 by somebody else";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
+    let now = lab.knobs().to_string();
+    assert!(now.contains("\"1499\"") && now.contains("\"77\""), "{now}");
+    assert!(!now.contains("20ms"), "the rest is put back: {now}");
+    // The trial in which it happened and all after it are marked.
+    let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
+    let marked =
+        "SELECT count(*) FROM trial WHERE observation LIKE '%txqueuelen is somebody else%'";
+    let marked: i64 = db.query_row(marked, [], |row| row.get(0)).unwrap();
+    assert!((TRIALS / 2..TRIALS).contains(&marked), "{marked} of {TRIALS}");
+}
+
 #[test]
 fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
     if needs_root() {

@@ -1,5 +1,6 @@
 //! Many changes of one interface in a row, with one way back to where it was before the first.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
@@ -29,6 +30,8 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     /// Whether the lock of the host's own knobs is held too.
     holds_host: bool,
     link_resets: LinkResets,
+    /// Knobs that somebody else has taken over.
+    given_up: BTreeSet<Knob>,
 }
 
 /// How far a session is.
@@ -64,6 +67,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             stage: Stage::Claimed,
             holds_host: false,
             link_resets: context.link_resets,
+            given_up: BTreeSet::new(),
         })
     }
 
@@ -77,9 +81,30 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         &self.checkpoint
     }
 
+    /// Leaves a knob to somebody else, who has changed it meanwhile: it is neither set by later settings
+    /// nor put back. Where a later change of ours would lose the other's value, that is what is written
+    /// again.
+    pub fn give_up(&mut self, knob: Knob) -> Result<(), StoreError> {
+        self.given_up.insert(knob);
+        let mut reduced = self.checkpoint.clone();
+        reduced.undo.0.retain(|(kept, _), _| *kept != knob);
+        if reduced.undo != self.checkpoint.undo {
+            self.store.save(&reduced)?;
+            self.checkpoint = reduced;
+        }
+        Ok(())
+    }
+
+    /// The knobs that were left to somebody else.
+    pub fn given_up(&self) -> &BTreeSet<Knob> {
+        &self.given_up
+    }
+
     /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
-    /// name back to its first value. When that fails, everything is as before this call.
+    /// name back to its first value. When that fails, everything is as before this call. Knobs that were
+    /// [given up](Self::give_up) stay as they are.
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
+        let desired = &self.without_given_up(desired);
         let interface = self.checkpoint.interface.clone();
         let mut rounded = Vec::new();
         self.claim_host(desired)?;
@@ -200,6 +225,12 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
     }
 
+    fn without_given_up(&self, desired: &Setting) -> Setting {
+        let mut desired = desired.clone();
+        desired.retain(|knob, _| !self.given_up.contains(knob));
+        desired
+    }
+
     /// Adds to the checkpoint what is not in it yet, and keeps it durably before it is needed.
     fn remember(&mut self, values: &State) -> Result<(), StoreError> {
         let mut extended = self.checkpoint.clone();
@@ -229,7 +260,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         let target = Target { desired, undo: &self.checkpoint.undo };
-        steps::verify(&self.kernel, self.interface(), target)
+        steps::verify(&self.kernel, self.interface(), target, planned)
     }
 
     fn write_knob(
