@@ -6,6 +6,7 @@
 
 mod ci;
 mod peers;
+mod policies;
 mod profiles;
 mod sim_peers;
 mod tidy;
@@ -32,6 +33,8 @@ enum Task {
     Profiles(profiles::Options),
     /// Measure the simulator's speed, and ns-3's on the same packets.
     BenchSim(sim_peers::Options),
+    /// Compare moderation policies on simulated loads, worst for ours first.
+    BenchPolicies(policies::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -44,6 +47,9 @@ fn main() -> ExitCode {
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Profiles(options) => profiles::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchPolicies(options) => {
+            policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {

@@ -316,6 +316,7 @@ fn joined<T>(
 fn traffic_failed(error: &latput_load::Error) -> Failure {
     let kind = match error.kind() {
         latput_load::ErrorKind::Permission => FailureKind::Permission,
+        _ if error.is_passing() => FailureKind::Lost,
         _ => FailureKind::Failed,
     };
     Failure { kind, message: chain(error) }

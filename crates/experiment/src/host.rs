@@ -5,15 +5,17 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
-use latput_knobs::{Knob, Setting, State};
-use latput_linux::{FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process};
+use latput_knobs::{Knob, LinkResets, Setting, State};
+use latput_linux::{
+    Control, FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process,
+};
 use latput_load::{Progress, Stop, Window};
 use latput_trial::observation::HostObservation;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
 use crate::agent::failed;
-use crate::protocol::{Failure, FailureKind, Open, Opened, SCHEMA};
+use crate::protocol::{Failure, FailureKind, LinkReset, Open, Opened, SCHEMA};
 
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
@@ -69,7 +71,7 @@ impl Host {
             interface: open.interface.clone(),
             facts: latput_linux::facts::collect(&open.interface),
         };
-        let session = if open.will_set { Some(claim(&open.interface)?) } else { None };
+        let session = if open.will_set { Some(claim(&open)?) } else { None };
         let boot_id = process::boot_id().map_err(broken)?;
         let opened = Opened {
             schema: SCHEMA,
@@ -168,12 +170,20 @@ impl Host {
     }
 }
 
-fn claim(interface: &str) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
+fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
     let broken = |error: latput_linux::Error| failed(chain(&error));
     let kernel = LinuxKernel::open().map_err(broken)?;
     let store = FileCheckpoints::new(&checkpoints_dir());
-    let origin = checkpoint::context().map_err(broken)?;
-    Session::open(kernel, store, &origin, interface)
+    let mut origin = checkpoint::context().map_err(broken)?;
+    origin.link_resets = match open.link_reset {
+        LinkReset::AllowedOnControl => LinkResets::Allowed,
+        _ if Control::find().map_err(broken)?.interfaces.contains(&open.interface) => {
+            LinkResets::RefusedOnControl
+        }
+        LinkReset::Allowed => LinkResets::Allowed,
+        LinkReset::Refused => LinkResets::Refused,
+    };
+    Session::open(kernel, store, &origin, &open.interface)
         .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })
 }
 

@@ -27,6 +27,40 @@ fn close_goes_back_to_the_first_state() {
 }
 
 #[test]
+fn what_is_let_go_stays_as_somebody_else_set_it() {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("txqueuelen=777 mtu=9000")).unwrap();
+    session.release(&[Knob::Txqueuelen]).unwrap();
+    session.apply(&Setting::new()).unwrap();
+    let read = |session: &BorrowingSession<'_>, knob| {
+        session.kernel().read("eth0", knob).unwrap().remove(0).1
+    };
+    assert_eq!(read(&session, Knob::Txqueuelen), Value::Count(777));
+    assert_eq!(read(&session, Knob::Mtu), Value::Count(1500), "the rest goes back");
+    session.close().unwrap();
+    let now = kernel.state("eth0");
+    assert_eq!(now.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(777));
+    assert!(store.is_clear());
+}
+
+#[test]
+fn a_session_follows_an_interface_to_its_new_name() {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.rename("eth7").unwrap();
+    session.rename("eth7").unwrap();
+    assert_eq!(session.checkpoint().interface, "eth7");
+    let error = session.rename("a/b").unwrap_err();
+    assert!(matches!(error, ApplyError::InvalidName { .. }), "{error:?}");
+    // The fake has no interface of that name: it counts as gone, and nothing is left behind.
+    let restored = session.close().unwrap();
+    assert!(matches!(restored, Restored::InterfaceGone { .. }), "{restored:?}");
+    assert!(store.is_clear());
+}
+
+#[test]
 fn a_setting_does_not_depend_on_the_ones_before_it() {
     let settings = ["mtu=9000", "gro-flush-timeout=50us gro=off", "threaded=on", ""];
     let alone: Vec<_> = settings.iter().map(|text| state_after(&[text])).collect();

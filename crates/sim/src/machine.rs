@@ -222,6 +222,7 @@ pub struct Bql {
 /// The network stack's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of a host")]
 pub struct Stack {
     /// Most packets of one poll (`NAPI_POLL_WEIGHT`).
     pub napi_weight: u32,
@@ -241,6 +242,12 @@ pub struct Stack {
     /// `gro-flush-timeout`.
     #[serde(rename = "gro_flush_timeout_ns")]
     pub gro_flush_timeout: Nanos,
+    /// `irq-suspend-timeout`: how long a process that prefers to poll keeps interrupts off after it found
+    /// packets; 0 is off.
+    #[serde(rename = "irq_suspend_timeout_ns")]
+    pub irq_suspend_timeout: Nanos,
+    /// Processes that poll their queue themselves have deferral on their side (`SO_PREFER_BUSY_POLL`).
+    pub prefer_busy_poll: bool,
     /// `threaded`: polls run in a kernel thread per queue.
     pub threaded: bool,
     /// How long a process without work polls its queue itself before it sleeps (`SO_BUSY_POLL`); 0 is
@@ -279,6 +286,14 @@ pub enum Congestion {
     Cubic,
 }
 
+impl Stack {
+    /// Whether a process that prefers to poll has a timer that takes over where it stops.
+    pub(crate) fn prefers_with_timer(&self) -> bool {
+        let defers = self.defer_hard_irqs > 0 && self.gro_flush_timeout > Nanos::ZERO;
+        self.prefer_busy_poll && (defers || self.irq_suspend_timeout > Nanos::ZERO)
+    }
+}
+
 impl Default for Stack {
     fn default() -> Self {
         Self {
@@ -290,6 +305,8 @@ impl Default for Stack {
             tso: false,
             defer_hard_irqs: 0,
             gro_flush_timeout: Nanos::ZERO,
+            irq_suspend_timeout: Nanos::ZERO,
+            prefer_busy_poll: false,
             threaded: false,
             busy_poll: Nanos::ZERO,
             rps_cores: Vec::new(),

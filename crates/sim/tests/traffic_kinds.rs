@@ -150,6 +150,28 @@ fn a_count_ends_the_window() {
 }
 
 #[test]
+fn several_generators_share_a_workload_and_the_observer_sends_its_probe() {
+    let rack = |profile: &mut Profile| {
+        profile.generators = 3;
+        profile.observer = Some(HostProfile::default());
+        profile.network.switch_buffer = Some(Bytes::new(1 << 20));
+    };
+    let (scenario, outcome) = both("kind=tcp_bidir connections=8 probe_hz=1000", rack);
+    let from: Vec<_> = scenario.loads.iter().map(|load| (load.from, load.to)).collect();
+    assert_eq!(from, [(0, 1), (1, 0), (2, 1), (1, 2), (3, 1), (1, 3), (4, 1)]);
+    let seen = outcome.observation(&scenario, 0);
+    assert_eq!(seen.hosts.len(), 5);
+    assert!(seen.probe.unwrap().received > 0);
+    let back = seen.traffic.reverse.unwrap().received_bytes;
+    let sut = outcome.hosts[1].nic();
+    near(back as f64 / sut.tx_bytes as f64, 0.95, 0.05);
+    near(seen.traffic.received_bytes as f64 / sut.rx_bytes as f64, 0.95, 0.05);
+    let (scenario, outcome) = both("kind=ping rate_hz=1000", rack);
+    assert_eq!((scenario.loads.len(), scenario.loads[0].from), (1, 4));
+    assert!(outcome.loads[0].received > 0);
+}
+
+#[test]
 fn socket_options_and_bindings_reach_the_hosts() {
     let (scenario, _) = both(
         "name=bound kind=tcp_stream connections=3 threads=3 congestion=reno receive_buffer_bytes=65536 \
@@ -168,7 +190,6 @@ fn socket_options_and_bindings_reach_the_hosts() {
 #[test]
 fn what_is_not_simulated_is_refused_by_name() {
     check("kind=tcp_stream congestion=bbr", "congestion is bbr, must be `reno` or `cubic`");
-    check("kind=tcp_rr busy_poll=20us prefer_busy_poll=true", "prefer_busy_poll");
     check("kind=tcp_rr sut_cpus=9", "load.0.to_core is 9");
     check("kind=udp_stream datagram_bytes=9000 rate=1Gbps", "load.0.size is 9000");
 }
@@ -207,11 +228,14 @@ fn profile() -> Profile {
         source: String::from("nothing costs anything"),
         sut: HostProfile::default(),
         generator: None,
+        generators: 1,
+        observer: None,
         network: NetworkProfile {
             rate: BitsPerSecond::new(10_000_000_000),
             latency: LATENCY,
             latency_jitter_ratio: 0.0,
             mtu: Bytes::new(1_500),
+            switch_buffer: None,
         },
     }
 }

@@ -31,6 +31,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the layout of Rust files", run: fmt },
     Step { name: "tidy", about: "rules that no compiler checks", run: tidy },
     Step { name: "clippy", about: "lints, warnings are errors", run: clippy },
+    Step { name: "fuzz", about: "the fuzz targets compile", run: fuzz },
     Step { name: "doc", about: "documentation builds, warnings are errors", run: doc },
     Step {
         name: "deny",
@@ -62,6 +63,12 @@ fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let line = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
     tally.run(&mut cargo_line(workspace, line))
+}
+
+/// They are a workspace of their own; the folder for what is built is shared.
+fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let mut command = cargo_line(workspace, "check --locked --manifest-path fuzz/Cargo.toml");
+    tally.run(command.arg("--target-dir").arg(&workspace.target))
 }
 
 fn doc(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use latput_testkit::needs_root;
 
 use crate::root_settings::Lab;
-use crate::{Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, wait_until};
+use crate::{
+    Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, needs_program, wait_until,
+};
 
 const PLAN: &str = r#"
 schema = 1
@@ -220,6 +222,35 @@ fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
     assert_eq!(lab.knobs(), before);
 }
 
+/// The far end's link is down for a second from the moment it is told to start its first trial.
+#[test]
+fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let (latput, marker) = (env!("CARGO_BIN_EXE_latput"), place.path("pulled"));
+    let script = format!(
+        "#!/bin/sh\nwhile IFS= read -r line; do\ncase \"$line\" in *'\"request\":\"go\"'*)\n\
+         if [ ! -e '{marker}' ]; then touch '{marker}'; ip link set lat0 down; \
+         (sleep 1; ip link set lat0 up) & fi;;\nesac\nprintf '%s\\n' \"$line\"\n\
+         done | '{latput}' \"$@\"\n",
+        marker = marker.display()
+    );
+    place.write("agent.sh", &script);
+    write_testbed(&place, "/bin/sh", &place.path("agent.sh").display().to_string());
+    let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    ran.expect(0, &["in block 0 was lost and tried again: host `", "in the whole window"]);
+    assert!(marker.exists());
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(lab.knobs(), before);
+    let report = place.run(&["report", "kept.db"]);
+    report.expect(0, &["was lost and tried again"]);
+}
+
 #[test]
 fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
     if needs_root() {
@@ -241,16 +272,25 @@ fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
 /// A place with the plan, and with a testbed file of the lab that is up.
 fn place_with_testbed() -> Place {
     let place = place();
+    write_testbed(&place, "/usr/bin/env", env!("CARGO_BIN_EXE_latput"));
+    place
+}
+
+/// A testbed file of the lab, whose far end is what `before` makes of `program`.
+fn write_testbed(place: &Place, before: &str, program: &str) {
     let latput = env!("CARGO_BIN_EXE_latput");
-    let host = |name: &str, role: &str, address: &str| {
+    let host = |name: &str, role: &str, address: &str, before: &str, program: &str| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
-             latput = \"{latput}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n"
+             latput = \"{program}\"\n\
+             via = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\", \"{before}\"]\n"
         )
     };
-    let hosts = [host("a", "generator", "198.18.0.1"), host("b", "sut", "198.18.0.2")];
+    let hosts = [
+        host("a", "generator", "198.18.0.1", "/usr/bin/env", latput),
+        host("b", "sut", "198.18.0.2", before, program),
+    ];
     place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
-    place
 }
 
 fn place() -> Place {

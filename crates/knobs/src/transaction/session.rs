@@ -5,7 +5,7 @@ use std::fmt;
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
 use super::steps::{self, Target, Turn};
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, StoreError};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
 use crate::kernel::KernelWrite;
 use crate::spec::Scope;
 use crate::value::{Setting, State};
@@ -28,6 +28,7 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     stage: Stage,
     /// Whether the lock of the host's own knobs is held too.
     holds_host: bool,
+    link_resets: LinkResets,
 }
 
 /// How far a session is.
@@ -53,10 +54,17 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         check_name(interface)?;
         let left = store.claim(context.namespace, interface).map_err(ApplyError::Checkpoint)?;
         if let Some(checkpoint) = left {
-            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+            return Err(ApplyError::left_by(checkpoint));
         }
         let checkpoint = Checkpoint::new(context, interface);
-        Ok(Self { kernel, store, checkpoint, stage: Stage::Claimed, holds_host: false })
+        Ok(Self {
+            kernel,
+            store,
+            checkpoint,
+            stage: Stage::Claimed,
+            holds_host: false,
+            link_resets: context.link_resets,
+        })
     }
 
     /// The kernel, to read with.
@@ -76,6 +84,8 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let mut rounded = Vec::new();
         self.claim_host(desired)?;
         let planned = steps::plan(&self.kernel, &interface, desired, &self.checkpoint.undo)?;
+        let allowed = self.link_resets;
+        super::check_link_resets(&self.kernel, allowed, &interface, desired, &planned.changes)?;
         if !planned.changes.is_empty() {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
@@ -93,6 +103,39 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         Ok(Applied { changes: planned.changes, rounded, undo: self.checkpoint.clone() })
+    }
+
+    /// Lets go of knobs that somebody else has set meanwhile: what they hold now stays, whatever is
+    /// applied later and however the session ends.
+    pub fn release(&mut self, knobs: &[Knob]) -> Result<(), StoreError> {
+        let mut reduced = self.checkpoint.clone();
+        reduced.undo.0.retain(|(knob, _), _| !knobs.contains(knob));
+        if self.stage == Stage::Saved {
+            self.store.save(&reduced)?;
+        }
+        self.checkpoint = reduced;
+        Ok(())
+    }
+
+    /// Follows the interface to its new name. When that fails, the session is as before.
+    pub fn rename(&mut self, interface: &str) -> Result<(), ApplyError> {
+        check_name(interface)?;
+        let old = self.checkpoint.interface.clone();
+        if old == interface {
+            return Ok(());
+        }
+        let namespace = self.checkpoint.namespace;
+        let left = self.store.claim(namespace, interface).map_err(ApplyError::Checkpoint)?;
+        if let Some(checkpoint) = left {
+            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+        }
+        let mut moved = self.checkpoint.clone();
+        interface.clone_into(&mut moved.interface);
+        if self.stage == Stage::Saved {
+            self.store.save(&moved).map_err(ApplyError::Checkpoint)?;
+        }
+        self.checkpoint = moved;
+        self.store.remove(namespace, &old).map_err(ApplyError::Checkpoint)
     }
 
     /// Puts the interface back to where it was when the session was opened.
@@ -144,7 +187,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host();
-                Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) })
+                Err(ApplyError::left_by(checkpoint))
             }
             None => Ok(()),
         }

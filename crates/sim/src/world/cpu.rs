@@ -155,7 +155,12 @@ impl World {
             self.tasks[task].state = State::Asleep;
             self.cores[core].task = None;
         }
-        self.cores[core].level = Level::Idle;
+        // A process that went to sleep may have left its queue to the soft interrupt.
+        let this = &mut self.cores[core];
+        if !this.polls.is_empty() && !this.ksoftirqd {
+            return self.dispatch(core);
+        }
+        this.level = Level::Idle;
         self.agenda.set(self.core_slots + core, NEVER);
     }
 

@@ -32,8 +32,13 @@ impl World {
         let this = &self.tasks[task];
         let (queue, core) = (this.spin_queue, this.last_core);
         if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
+            if this.spins && self.queues[queue].suspended {
+                self.resume_interrupts(queue);
+            }
+            self.tasks[task].spins = false;
             return None;
         }
+        self.tasks[task].spins = true;
         let mut spin = (Work::Nothing, 0);
         if !self.queues[queue].scheduled {
             self.queues[queue].scheduled = true;
@@ -44,18 +49,25 @@ impl World {
         Some((spin.1.max(SHORTEST_SPIN), 0))
     }
 
-    /// What the process found it has now; the rest of the ring is the soft interrupt's.
+    /// What the process found it has now; the rest of the ring is the soft interrupt's, at once or, for a
+    /// process that prefers to poll, when its timer says so.
     fn finish_spin(&mut self, core: usize, work: Work) -> Time {
         let cost = self.finish_work(core, work);
         if let Work::Queue { queue, .. } = work {
-            let ring = &mut self.queues[queue as usize];
-            if std::mem::take(&mut ring.by_process) && ring.scheduled {
-                ring.scheduled = false;
+            let queue = queue as usize;
+            let ring = &mut self.queues[queue];
+            if ring.by_process && ring.scheduled {
                 ring.in_poll = false;
-                let irq_core = ring.core;
-                self.schedule_poll(queue as usize);
-                self.kick(irq_core);
+                let (irq_core, host) = (ring.core, ring.host);
+                if self.hosts[host].stack.prefers_with_timer() {
+                    self.complete(queue, true);
+                } else {
+                    (ring.scheduled, ring.by_process) = (false, false);
+                    self.schedule_poll(queue);
+                    self.kick(irq_core);
+                }
             }
+            self.queues[queue].by_process = false;
         }
         cost
     }
@@ -234,7 +246,7 @@ impl World {
             schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);
         }
         let socket = &mut self.ends[end];
-        self.tallies[socket.load].handed_over(socket.host, u64::from(bytes));
+        self.tallies[socket.load].handed_over(socket.is_generator, u64::from(bytes));
         if let Protocol::Tcp(tcp) = &mut socket.protocol {
             tcp.write(u64::from(bytes));
         }

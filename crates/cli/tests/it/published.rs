@@ -1,0 +1,37 @@
+//! The plans of the published experiments, in a quick form, in the simulator.
+
+use crate::Place;
+
+/// One run of every trial, too short for a figure.
+const QUICK: &str = "repetitions = { min = 1, max = 1 }\nwarmup = \"20ms\"\nduration = \"50ms\"\n";
+
+#[test]
+fn every_published_plan_runs_in_the_simulator() {
+    for (name, plan) in plans() {
+        let place = Place::new();
+        place.write("plan.toml", &plan);
+        let ran = place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]);
+        ran.expect(0, &[]);
+        assert!(place.trials("kept.db") > 0, "{name}");
+        // The simulator has CPUs, a mask, RPS and BQL, and no hint of a driver's.
+        let left_out = ran.err.matches("left out").count();
+        assert_eq!(left_out, usize::from(name.starts_with("affinity")), "{name}: {}", ran.err);
+    }
+}
+
+/// Every published plan by its file's name, with the quick method.
+pub(crate) fn plans() -> Vec<(String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/published");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let plans = files.map(|path| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (head, method) = text.split_once("[method]\n").unwrap();
+        let lacking = method.lines().find(|line| line.starts_with("lacking")).unwrap_or_default();
+        (name, format!("{head}[method]\n{lacking}\n{QUICK}"))
+    });
+    let mut plans: Vec<(String, String)> = plans.collect();
+    plans.sort();
+    assert!(plans.len() >= 10, "{plans:?}");
+    plans
+}
