@@ -102,8 +102,6 @@ pub(crate) struct Core {
     pub(crate) task: Option<u32>,
     /// Whether the item at the process level is soft interrupt work (kernel threads).
     pub(crate) in_kernel_poll: bool,
-    /// Since when it has had processes without a break.
-    pub(crate) occupied_since: Time,
     /// Processes that wait for this core, and since when.
     pub(crate) run_queue: Fifo<(u32, Time)>,
     /// What the process item was charged.
@@ -138,7 +136,6 @@ impl Core {
             ksoftirqd: false,
             task: None,
             in_kernel_poll: false,
-            occupied_since: 0,
             run_queue: Fifo::with_capacity(16),
             item_cost: 0,
             softirq_debt: 0,

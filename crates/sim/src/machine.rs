@@ -101,10 +101,6 @@ pub struct Machine {
     pub time_slice: Nanos,
     /// Where processes wake up.
     pub placement: Placement,
-    /// How long the interrupts' core must have been occupied, or a process have waited for it, before that process
-    /// goes to a free core instead; at 0 a free core is taken at once.
-    #[serde(rename = "spill_ns")]
-    pub spill: Nanos,
     /// The NIC's clock against true time, parts per million.
     pub clock_ppm: i32,
 }
@@ -117,7 +113,6 @@ impl Default for Machine {
             idle_exit: Nanos::ZERO,
             time_slice: Nanos::from_ms(3),
             placement: Placement::default(),
-            spill: Nanos::ZERO,
             clock_ppm: 0,
         }
     }

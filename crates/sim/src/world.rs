@@ -90,7 +90,6 @@ struct HostState {
     placement: Placement,
     idle_exit: Time,
     time_slice: Time,
-    spill: Time,
     fifo_bytes: u64,
     pause: bool,
     paused_peer: bool,

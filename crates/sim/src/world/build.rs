@@ -120,7 +120,6 @@ impl<'a> Builder<'a> {
             placement: host.machine.placement,
             idle_exit: host.machine.idle_exit.as_ns(),
             time_slice: host.machine.time_slice.as_ns(),
-            spill: host.machine.spill.as_ns(),
             fifo_bytes: host.nic.fifo.get(),
             pause: host.nic.pause,
             paused_peer: false,

@@ -257,27 +257,12 @@ impl World {
             let queue = if is_bound { &mut this.run_queue } else { &mut *shared };
             queue.push((task, now));
         }
-        let next = if is_here { this.run_queue.pop() } else { shared.pop() };
-        let (task, _) = next.or_else(|| self.steal(core))?;
-        self.cores[core].task = Some(task);
+        let (task, _) = if is_here { this.run_queue.pop() } else { shared.pop() }?;
+        this.task = Some(task);
         let task = task as usize;
         self.tasks[task].state = State::Running;
         self.tasks[task].last_core = core;
         Some(task)
-    }
-
-    /// A core without work takes a process that has waited for another core for too long.
-    fn steal(&mut self, core: usize) -> Option<(u32, Time)> {
-        let host = &self.hosts[self.cores[core].host];
-        let spill = host.spill;
-        let mut others = host.first_core..host.first_core + host.cores;
-        let is_late = |other: &usize| {
-            self.cores[*other].run_queue.front().is_some_and(|(task, since)| {
-                *since + spill <= self.now && self.tasks[*task as usize].bound.is_none()
-            })
-        };
-        let late = if spill > 0 { others.find(is_late) } else { None };
-        self.cores[late?].run_queue.pop()
     }
 
     /// Makes a sleeping process runnable; `near` is the core that woke it.
@@ -295,9 +280,6 @@ impl World {
                     let slice = self.hosts[self.tasks[task].host].time_slice;
                     let floor = self.tasks[current as usize].runtime.saturating_sub(slice);
                     self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
-                }
-                if self.cores[core].task.is_none() && self.cores[core].run_queue.is_empty() {
-                    self.cores[core].occupied_since = self.now;
                 }
                 self.cores[core].run_queue.push(entry);
                 self.kick(core);
@@ -320,9 +302,6 @@ impl World {
             Placement::LastCoreFirst => [last, last],
         };
         let all = host.first_core..host.first_core + host.cores;
-        if !is_free(&near) && self.now < self.cores[near].occupied_since + host.spill {
-            return Some(near);
-        }
         preferred.into_iter().chain(all).find(is_free)
     }
 

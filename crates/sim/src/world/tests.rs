@@ -197,7 +197,6 @@ fn random_host(rng: &mut Rng) -> Host {
     };
     host.machine.cores = 1 + rng.below(3) as u32;
     host.machine.idle_exit = Nanos::from_ns(rng.below(3) as u64 * 5_000);
-    host.machine.spill = Nanos::from_ns(rng.below(3) as u64 * 200_000);
     host.machine.clock_ppm = rng.below(200) as i32 - 100;
     host.machine.placement =
         [Placement::InterruptCoreFirst, Placement::LastCoreFirst][rng.below(2)];
