@@ -38,7 +38,7 @@ fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    place.run(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]).expect(0, &[]);
+    run_to_its_end(&place);
     assert_eq!(place.trials("kept.db"), TRIALS);
     let report = place.run(&["report", "kept.db", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
@@ -83,6 +83,21 @@ fn interrupts_come_to_the_cpu_that_smp_affinity_names() {
         // One may be under way while the mask changes.
         assert!(counted[other] <= 1, "{assignment}: {counted:?}");
     }
+}
+
+/// Runs the plan in guests of e1000e. On a busy machine a guest may stand still for so long that a trial
+/// is given up, and the same command goes on with it.
+#[track_caller]
+fn run_to_its_end(place: &Place) {
+    let run = || place.run(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
+    let mut ran = run();
+    for _ in 0..4 {
+        if ran.code == Some(6) && ran.err.contains("run the same command again") {
+            crate::tell(&format!("going on after: {}", ran.err.lines().last().unwrap_or_default()));
+            ran = run();
+        }
+    }
+    ran.expect(0, &["vm:e1000e"]);
 }
 
 /// The least and the most of a metric over the trials of the setting whose label has both words.
@@ -143,8 +158,7 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", PARAMETERS);
-    let run = ["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"];
-    place.run(&run).expect(0, &["vm:e1000e"]);
+    run_to_its_end(&place);
     assert_eq!(place.trials("kept.db"), TRIALS);
     let report = place.run(&["report", "kept.db", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
