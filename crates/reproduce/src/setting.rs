@@ -102,7 +102,10 @@ impl Moderation {
                     let policy = Policy::E1000(start);
                     let interval = policy.initial().delay;
                     coalescing.throttle = Throttle::Gate { interval };
-                    host.adaptive.throttle = Some(policy);
+                    // Small packets never leave the class that handshakes lead to: four of them are less than
+                    // the 512 bytes that it takes.
+                    let is_settled = !is_bulk && mode != Mode::Simplified;
+                    host.adaptive.throttle = (!is_settled).then_some(policy);
                 }
             }
         }
