@@ -66,6 +66,7 @@ fn over_its_budget_it_delays_and_the_next_start_puts_back_what_a_kill_left() {
     kill(daemon.child.id());
     drop(daemon);
     traffic.end();
+    lab.b(&["restore", "eth9"]).expect(0, &["nothing to restore"]);
     lab.b(&["restore", "--dry-run"]).expect(0, &["would put back", "gro-flush-timeout"]);
     let mut daemon = Daemon::start(&place, &["--goal", "latency"]);
     assert!(daemon.said().contains("put back what an earlier latput left"), "{}", daemon.said());

@@ -152,7 +152,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let namespace = self.checkpoint.namespace;
         let left = self.store.claim(namespace, interface).map_err(ApplyError::Checkpoint)?;
         if let Some(checkpoint) = left {
-            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+            return Err(ApplyError::left_by(checkpoint));
         }
         let mut moved = self.checkpoint.clone();
         interface.clone_into(&mut moved.interface);
