@@ -11,6 +11,7 @@ pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod model;
 pub(crate) mod moderate;
+pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Explain(explain::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
+    Plan(plan::Args),
     Import(import::Args),
     Lab(lab::Args),
     Sim(sim::Args),
@@ -71,6 +73,7 @@ impl Command {
             Self::Explain(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
+            Self::Plan(args) => args.run(),
             Self::Import(args) => args.run(context),
             Self::Lab(args) => args.run(context),
             Self::Sim(args) => args.run(context),

@@ -133,3 +133,58 @@ fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
     assert!(parts[0]["amount_ns"].as_f64().unwrap() > 0.5 * whole, "{text}");
     place.run(&["explain", "kept.db", "--setting", "5us"]).expect(2, &["--setting", "there are"]);
 }
+
+/// Calibrated on four cells of a host with other costs than those that the search begins with.
+#[test]
+fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
+    let place = Place::new();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems/server-10g.toml");
+    let truth = std::fs::read_to_string(shipped)
+        .unwrap()
+        .replace("interrupt_ns = 800", "interrupt_ns = 1600")
+        .replace("rx_packet_ns = 250", "rx_packet_ns = 450")
+        .replace("latency_ns = 5000", "latency_ns = 8000")
+        .replace("throttle = { kind = \"hold_off\", interval_ns = 50000 }", "");
+    place.write("truth.toml", &truth);
+    let quick = |plan: &str| -> String {
+        let (head, _) = plan.split_once("[method]").unwrap();
+        let method = "repetitions = { min = 1, max = 1 }\nwarmup = \"10ms\"\nduration = \"50ms\"\nseed = 3\n";
+        format!("{head}[method]\n{method}")
+    };
+    place.write("twin.toml", &quick(&place.run(&["plan", "twin"]).expect(0, &[]).out));
+    place.write("built-in.toml", &quick(&place.run(&["plan", "built-in"]).expect(0, &[]).out));
+    let run = |plan: &str, on: &str, to: &str| {
+        place.run(&["run", plan, "--on", on, "-o", to]).expect(0, &[]);
+    };
+    run("twin.toml", "sim:./truth.toml", "twin.db");
+    let calibrate = ["model", "twin", "twin.db", "--name", "found", "-o", "found.toml"];
+    place.run(&calibrate).expect(0, &["interrupt", "90 %", "combinations", "sim:found.toml"]);
+    run("built-in.toml", "sim:./truth.toml", "truth.db");
+    run("built-in.toml", "sim:found.toml", "found.db");
+    let (truth, found) = (rates(&place, "truth.db"), rates(&place, "found.db"));
+    assert_eq!(truth.len(), 20);
+    let error = |(a, b): (&f64, &f64)| (b / a - 1.0).abs();
+    let mut errors: Vec<f64> = truth.iter().zip(&found).map(error).collect();
+    errors.sort_by(f64::total_cmp);
+    // The median and, as the nearest rank, the 90th percentile.
+    assert!(errors[9] < 0.15 && errors[17] < 0.35, "{errors:?}");
+}
+
+/// The rate of every cell in the order of workloads and settings.
+fn rates(place: &Place, file: &str) -> Vec<f64> {
+    let db = rusqlite::Connection::open(place.path(file)).unwrap();
+    let query = "SELECT figure.value FROM figure JOIN trial ON trial.id = figure.trial \
+                 WHERE metric IN ('transactions_per_s', 'throughput_bps') ORDER BY workload, setting";
+    let mut rows = db.prepare(query).unwrap();
+    rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn rows_that_are_too_few_for_a_twin_are_refused() {
+    let place = Place::new();
+    let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
+    place.run(&[&measure[..], &["-o", "kept.db"]].concat()).expect(0, &[]);
+    let args = ["model", "twin", "kept.db", "-o", "found.toml"];
+    place.run(&args).expect(2, &["needs at least 8", "latput plan twin"]);
+    assert!(!place.path("found.toml").exists());
+}
