@@ -6,6 +6,7 @@
 
 mod ci;
 mod peers;
+mod search_peers;
 mod sim_peers;
 mod tidy;
 mod vm;
@@ -29,6 +30,8 @@ enum Task {
     BenchPeers(peers::Options),
     /// Measure the simulator's speed, and ns-3's on the same packets.
     BenchSim(sim_peers::Options),
+    /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
+    BenchSearch(search_peers::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchSearch(options) => {
+            search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use latput_load::{Key, ReceiverOutcome, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Check, Observation, Traffic, Workload};
@@ -43,6 +44,10 @@ impl TrialRunner for Crew {
         };
         let of_agents = self.opened().flat_map(|o| of_host(&o.facts.host, &o.notes));
         of_agents.chain(self.clock_notes().iter().cloned()).collect()
+    }
+
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        self.opened().map(|opened| opened.receive.clone()).collect()
     }
 
     fn is_simulated(&self) -> bool {

@@ -18,6 +18,14 @@ pub enum Error {
         /// What it lacks, or has too much of.
         problem: String,
     },
+    /// A setting that would lose packets.
+    #[error("setting `{setting}` is refused: {problem}")]
+    Overrun {
+        /// Its label.
+        setting: String,
+        /// The arithmetic and the mend.
+        problem: String,
+    },
     /// The testbed file cannot be used.
     #[error("{file}: {problem}")]
     TestbedFile {
@@ -116,6 +124,7 @@ impl Error {
         match self {
             Self::Plan(_)
             | Self::Search { .. }
+            | Self::Overrun { .. }
             | Self::TestbedFile { .. }
             | Self::Simulator { .. } => ErrorKind::Usage,
             Self::Peer(error) => match error.kind() {

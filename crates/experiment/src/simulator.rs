@@ -14,6 +14,7 @@ use latput_load::Stop;
 pub use latput_sim::trace::Trace;
 use latput_sim::validate::Invalid;
 use latput_sim::{Profile, Scenario};
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::workload::Direction;
@@ -21,7 +22,7 @@ use latput_trial::{Observation, Plan, Traffic, Workload};
 
 use crate::checks;
 use crate::error::Error;
-use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, refusals, unix_ms};
 
 mod knobs;
 mod system;
@@ -62,7 +63,7 @@ impl Simulator {
                 self.scenario(&set, load, &plan.method, 0)?;
             }
         }
-        Ok(())
+        refusals(plan, &system::receive_sides(&self.profile)).map(drop)
     }
 
     /// One trial, described.
@@ -136,6 +137,10 @@ impl TrialRunner for Simulator {
             "simulated, no host was measured; the costs of {} are: {}",
             self.profile.name, self.profile.source
         )]
+    }
+
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        system::receive_sides(&self.profile)
     }
 
     fn is_simulated(&self) -> bool {

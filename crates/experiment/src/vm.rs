@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use latput_load::Stop;
 use latput_trial::observation::Role;
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_units::{CpuId, CpuSet, Nanos};
@@ -113,6 +114,10 @@ impl TrialRunner for Emulated {
         let mut notes = self.notes.clone();
         notes.extend(TrialRunner::notes(&self.crew));
         notes
+    }
+
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        self.crew.receive_sides()
     }
 
     fn is_simulated(&self) -> bool {

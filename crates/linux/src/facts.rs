@@ -4,6 +4,8 @@ use std::fs;
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
+use latput_units::BitsPerSecond;
+
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
 use crate::kernel::LinuxKernel;
@@ -62,6 +64,14 @@ pub fn collect(interface: &str) -> Vec<(String, String)> {
         shorten(value);
     }
     facts
+}
+
+/// The speed of an interface's link; `None` where it has none, or the driver does not tell
+/// (`/sys/class/net/IFACE/speed`, Mbit/s, -1 for unknown).
+pub fn link_speed(interface: &str) -> Option<BitsPerSecond> {
+    let path = Path::new("/sys/class/net").join(interface).join("speed");
+    let mbps: u64 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    mbps.checked_mul(1_000_000).map(BitsPerSecond::new)
 }
 
 fn interface_facts(interface: &str) -> Vec<(String, String)> {

@@ -332,6 +332,18 @@ mod tests {
     }
 
     #[test]
+    fn no_limit_is_called_kept_without_its_interval() {
+        let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 first";
+        let reason = |sd| recommend_for(goal, &trade_off(6, sd)).unwrap().reason.join(" ");
+        let text = reason(0.005);
+        assert!(text.contains("It keeps `throughput_bps >= 0.95 first` in `stream` ("), "{text}");
+        assert!(text.contains(" % of it)"), "{text}");
+        // With 6 % of noise six runs cannot tell 100 % from 95 %.
+        let text = reason(0.06);
+        assert!(text.contains("That it keeps") && text.contains("is not proven"), "{text}");
+    }
+
+    #[test]
     fn named_goals_choose_what_their_owners_mean() {
         let results = trade_off(8, 0.01);
         for (goal, label) in

@@ -59,7 +59,7 @@ fn a_budget_is_kept_and_the_leader_told() {
 fn runs_without_figures_are_left_out() {
     let mut search = Search::new(grid(&[4, 4]), 0, Vec::new(), options(1, 50));
     assert_eq!(search.leader(), None);
-    let Step::Try(first) = search.step() else { panic!() };
+    let Step::Try { settings: first, .. } = search.step() else { panic!() };
     search.record(first.iter().map(|&setting| Tried {
         setting,
         block: 0,
@@ -67,7 +67,7 @@ fn runs_without_figures_are_left_out() {
         figures_log: Vec::new(),
     }));
     assert_eq!(search.runs(), 0);
-    assert!(matches!(search.step(), Step::Try(_)));
+    assert!(matches!(search.step(), Step::Try { .. }));
 }
 
 fn bowl(x: &[f64]) -> f64 {
@@ -83,7 +83,8 @@ fn edge(x: &[f64]) -> f64 {
 }
 
 fn grid(levels: &[usize]) -> Space {
-    let axis = |&levels: &usize| Axis { levels, is_ordered: true, is_disruptive: false };
+    let axis =
+        |&levels: &usize| Axis { levels, is_ordered: true, apart: None, is_disruptive: false };
     Space::new(levels.iter().map(axis).collect(), BTreeSet::new()).unwrap()
 }
 
@@ -107,7 +108,7 @@ fn run(system: &System, limits: &[Limit], seed: u64, budget: usize) -> (Leader, 
     let mut search = Search::new(system.space.clone(), 0, limits.to_vec(), options(seed, budget));
     let mut rng = Rng::split(seed, 1);
     let mut block = 0;
-    while let Step::Try(settings) = search.step() {
+    while let Step::Try { settings, .. } = search.step() {
         let drift = 0.03 * rng.normal();
         let tried: Vec<Tried> = settings
             .into_iter()

@@ -111,7 +111,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         workloads: workloads(&source, &parsed.workload)?,
         method: method(&source, &parsed.method)?,
     };
-    if plan.method.design == Design::Search {
+    if plan.method.design == Some(Design::Search) {
         return searchable(&source, plan);
     }
     let trials = plan.trials_per_block().saturating_mul(u64::from(plan.method.repetitions_max));
@@ -349,8 +349,8 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     let design = match &written.design {
         None => defaults.design,
         Some(field) => match field.get_ref().as_str() {
-            "grid" => Design::Grid,
-            "search" => Design::Search,
+            "grid" => Some(Design::Grid),
+            "search" => Some(Design::Search),
             other => {
                 let problem = format!("`design` must be `grid` or `search`, not `{other}`");
                 return Err(source.error(field.span(), problem));
@@ -380,7 +380,7 @@ impl Default for Method {
     /// netperf's habit: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
     fn default() -> Self {
         Self {
-            design: Design::Grid,
+            design: None,
             repetitions_min: 5,
             repetitions_max: 30,
             warmup: Nanos::from_ms(200),
