@@ -333,13 +333,12 @@ mod tests {
 
     #[test]
     fn no_limit_is_called_kept_without_its_interval() {
-        let goal = "minimize latency_ns_p99 where throughput_bps >= 0.95 first";
-        let reason = |sd| recommend_for(goal, &trade_off(6, sd)).unwrap().reason.join(" ");
-        let text = reason(0.005);
-        assert!(text.contains("It keeps `throughput_bps >= 0.95 first` in `stream` ("), "{text}");
-        assert!(text.contains(" % of it)"), "{text}");
-        // With 6 % of noise six runs cannot tell 100 % from 95 %.
-        let text = reason(0.06);
+        let reason = |goal| recommend_for(goal, &trade_off(6, 0.06)).unwrap().reason.join(" ");
+        let text = reason("minimize latency_ns_p99 where throughput_bps >= 0.9 first");
+        let kept = "It keeps `throughput_bps >= 0.9 first` in `stream` (";
+        assert!(text.contains(kept) && text.contains(" % of it)"), "{text}");
+        // By its estimate it has 4 % more than the first, by its interval perhaps less.
+        let text = reason("minimize latency_ns_p99 where throughput_bps >= 1 first");
         assert!(text.contains("That it keeps") && text.contains("is not proven"), "{text}");
     }
 

@@ -28,6 +28,8 @@ mod surrogate;
 
 /// Settings whose promise is computed; of larger spaces a sample, and what is near the best.
 const CANDIDATES: usize = 1_500;
+/// Fewer runs of the leader are not enough to stop, whatever its neighbours say.
+const RUNS_OF_LEADER: usize = 3;
 /// Settings whose joint belief decides whether to stop.
 const RIVALS: usize = 40;
 /// Draws from that belief.
@@ -164,7 +166,7 @@ impl Search {
         let mut rng = self.rng.clone();
         let view = View::of(self);
         let leader = view.leader();
-        let is_sure = view.runs_of(leader) >= 2;
+        let is_sure = view.runs_of(leader) >= RUNS_OF_LEADER;
         if is_sure && view.doubt(leader, &mut rng).0 < self.options.doubt {
             return Step::Stop(Ending::Settled);
         }

@@ -282,3 +282,68 @@ fn regret(leader: &Leader) -> String {
         percent(high)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{Figures, results, rr};
+
+    const PLAN: &str = r#"
+        schema = 1
+        goal = "minimize latency_ns_p99"
+        [factors]
+        txqueuelen = [0, 10, 20, 30]
+        mtu = [1500, 9000]
+        [[workload]]
+        kind = "tcp_rr"
+        [method]
+        design = "search"
+        "#;
+
+    #[test]
+    fn while_a_winner_is_confirmed_nothing_is_fitted() {
+        let search = search(BTreeSet::new());
+        // Nothing but fresh rows: whoever fitted the explored ones would find none.
+        let mut fresh = made(&["mtu=1500", "mtu=9000"], 1);
+        fresh.confirmed_from = Some(0);
+        let Next::Confirm(settings) = search.next(&fresh, 10) else { panic!() };
+        assert_eq!(settings, fresh.settings);
+        let mut all = made(&["mtu=1500", "mtu=9000"], search.confirmations());
+        all.confirmed_from = Some(0);
+        assert!(matches!(search.next(&all, 10), Next::Done(_)));
+    }
+
+    #[test]
+    fn what_is_refused_is_never_tried() {
+        let plan = Plan::parse("test", PLAN).unwrap();
+        let refused = BTreeSet::from([3, 5]);
+        let settings = plan.settings();
+        let search = search(refused.clone());
+        let Next::Explore { settings: tried, leader: None } = search.next(&made(&[], 0), 8) else {
+            panic!()
+        };
+        assert!(tried.len() >= 4, "{tried:?}");
+        assert!(refused.iter().all(|idx| !tried.contains(&settings[*idx])), "{tried:?}");
+        let all_but_today = PlanSearch::new(&plan, (1..8).collect()).unwrap_err();
+        assert!(all_but_today.contains("7 of 8 settings are refused"), "{all_but_today}");
+    }
+
+    #[test]
+    fn a_delay_of_zero_stands_apart_from_the_others() {
+        let axes = search(BTreeSet::new()).space.axes().to_vec();
+        let queue = axes.iter().find(|axis| axis.levels == 4).unwrap();
+        assert_eq!((queue.apart, queue.is_ordered), (Some(0), true));
+        assert!(queue.gap(0, 1) > queue.gap(1, 2));
+        let mtu = axes.iter().find(|axis| axis.levels == 2).unwrap();
+        assert_eq!((mtu.apart, mtu.is_disruptive), (None, true));
+    }
+
+    fn search(refused: BTreeSet<usize>) -> PlanSearch {
+        PlanSearch::new(&Plan::parse("test", PLAN).unwrap(), refused).unwrap()
+    }
+
+    fn made(settings: &[&str], blocks: u32) -> Results {
+        let figures = Figures { rate: 1e5, p99_us: Some(20.0), service_demand_us: 2.0 };
+        results(settings, &[rr("tcp_rr")], blocks, |_, _| figures)
+    }
+}

@@ -276,7 +276,7 @@ impl Fit<'_> {
             + near(scales.together, spread * 0.7, 1.0)
             + near(scales.noise, USUAL_NOISE, 0.8)
             + near(scales.block, USUAL_NOISE, 1.0)
-            + scales.lengths.iter().map(|length| near(*length, 1.0, 1.2)).sum::<f64>()
+            + scales.lengths.iter().map(|length| near(*length, 0.8, 1.0)).sum::<f64>()
     }
 
     /// Lowers the weight of runs that are far from what the others say of them.

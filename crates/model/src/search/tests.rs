@@ -20,7 +20,8 @@ fn a_valley_in_three_knobs_is_found_in_a_seventh_of_the_grid() {
 #[test]
 fn a_narrow_valley_at_an_edge_is_found() {
     let system = System { space: grid(&[12, 10]), cost: edge, figure: |_| 0.0 };
-    check(&system, &[], 32);
+    // Three settings of 120 are within 3 %.
+    check(&system, &[], 36);
 }
 
 #[test]
@@ -37,6 +38,10 @@ fn a_limit_that_rules_out_the_cheapest_is_kept() {
         reference: Some(Reference::Best),
     };
     check(&system, &[limit], 30);
+    // What the limit is a share of is known as well, to be run beside the winner.
+    let (leader, _) = run(&system, &[limit], 3, 30);
+    let best = at(&system.space, leader.references[0]);
+    assert!(best[0] <= 0.25, "{best:?}");
 }
 
 #[test]
