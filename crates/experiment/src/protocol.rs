@@ -113,7 +113,7 @@ pub struct Open {
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// To [`Request::Open`].
-    Opened(Opened),
+    Opened(Box<Opened>),
     /// To [`Request::Set`]: every value was read back.
     Set,
     /// To [`Request::Clock`].

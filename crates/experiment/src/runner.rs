@@ -190,6 +190,9 @@ pub(crate) fn refusals(
     sides: &[ReceiveSide],
 ) -> Result<BTreeMap<usize, String>, Error> {
     let settings = plan.settings();
+    // What the system under test receives says more than what comes back.
+    let mut sides: Vec<&ReceiveSide> = sides.iter().collect();
+    sides.sort_by_key(|side| side.role);
     let overrun = |setting: &LabelledSetting| {
         sides.iter().find_map(|side| side.overrun(setting, &plan.workloads))
     };

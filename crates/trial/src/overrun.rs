@@ -80,7 +80,8 @@ impl ReceiveSide {
             let full = arriving.pps * delay.as_secs_f64();
             let held = arriving.in_flight.map_or(full, |most| full.min(most as f64));
             (held > ring as f64).then(|| {
-                let longest = Nanos::from_us((ring as f64 / arriving.pps * 1e6) as u64);
+                let fill = Nanos::from_secs_f64(ring as f64 / arriving.pps);
+                let longest = Nanos::from_us(fill.as_ns() / 1_000);
                 format!(
                     "`{knob}` of {delay} would overrun the receive ring of {}: `{}` can bring {:.0} \
                      packets/s of {} byte at {link}, {held:.0} of them in {delay}, and the ring holds \

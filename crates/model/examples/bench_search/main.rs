@@ -20,8 +20,8 @@ use serde_json::json;
 use table::Table;
 use trials::Case;
 
-/// Trials that every method gets, as a share of the grid.
-const BUDGET: f64 = 0.3;
+/// Trials that every method gets, in percent of the grid.
+const BUDGET_PERCENT: usize = 30;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -78,7 +78,7 @@ fn describe(tables: &[Table]) -> String {
 }
 
 fn budget(case: &Case<'_>) -> usize {
-    (case.settings.len() as f64 * BUDGET) as usize
+    case.settings.len() * BUDGET_PERCENT / 100
 }
 
 fn run(tables: &[Table], seeds: u64) {

@@ -246,8 +246,8 @@ impl Case<'_> {
         let today_keeps = self.truth.least_rate.is_none_or(|least| rate(0) >= least);
         let cheaper = self.truth.cost[setting] < self.truth.cost[0];
         let faster = rate(setting) > rate(0);
-        // Which of the two was claimed depends on whether today's seemed to keep the limit.
-        let is_wrong = if today_keeps { !cheaper && !faster } else { !faster && !cheaper };
+        // Where today's breaks it, but seemed to keep it, the claim was of the objective.
+        let is_wrong = if today_keeps { !cheaper } else { !faster && !cheaper };
         Some(Claim { is_wrong })
     }
 }

@@ -92,7 +92,9 @@ impl PlanSearch {
         }
         let rows = explored(results);
         let mut search = self.search(results, &rows, budget);
-        if results.confirmed_from.is_some() {
+        // A file that was cut may name a block that lies ahead.
+        let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
+        if results.confirmed_from.is_some_and(|from| blocks >= from) {
             return self.stopped(&search, Ending::Settled);
         }
         let attempts: BTreeSet<(u32, usize)> =
