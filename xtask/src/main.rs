@@ -9,6 +9,7 @@ mod hold;
 mod peers;
 mod policies;
 mod profiles;
+mod search_peers;
 mod sim_peers;
 mod tidy;
 mod vm;
@@ -38,6 +39,8 @@ enum Task {
     BenchHold(hold::Options),
     /// Compare moderation policies on simulated loads, worst for ours first.
     BenchPolicies(policies::Options),
+    /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
+    BenchSearch(search_peers::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -53,6 +56,9 @@ fn main() -> ExitCode {
         Task::BenchHold(options) => hold::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchPolicies(options) => {
             policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
+        Task::BenchSearch(options) => {
+            search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });

@@ -50,7 +50,7 @@ where
     };
     let mut service = match opened {
         Ok((host, opened)) => {
-            protocol::write_line(&mut output, &Answer::Opened(opened))?;
+            protocol::write_line(&mut output, &Answer::Opened(Box::new(opened)))?;
             Service { host, stop, prepared: Prepared::default() }
         }
         Err(failure) => return protocol::write_line(&mut output, &Answer::Failed(failure)),

@@ -228,7 +228,7 @@ impl Agent {
         });
         line.send(&open)?;
         match line.receive(ANSWER_WITHIN, stop)? {
-            Answer::Opened(opened) => Ok(Self { spec: spec.clone(), opened, line }),
+            Answer::Opened(opened) => Ok(Self { spec: spec.clone(), opened: *opened, line }),
             other => Err(line.unexpected(other)),
         }
     }

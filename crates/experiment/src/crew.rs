@@ -6,6 +6,7 @@ use std::time::Duration;
 use latput_knobs::Setting;
 use latput_load::{Key, ReceiverOutcome, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Check, Observation, Traffic, Workload, share};
@@ -48,6 +49,10 @@ impl TrialRunner for Crew {
         };
         let of_agents = self.opened().flat_map(|o| of_host(&o.facts.host, &o.notes));
         of_agents.chain(self.clock_notes().iter().cloned()).collect()
+    }
+
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        self.opened().map(|opened| opened.receive.clone()).collect()
     }
 
     fn is_simulated(&self) -> bool {
@@ -118,7 +123,7 @@ fn run_trial(
             }
             Err(error) if error.is_passing() => {
                 let given_up = attempt == ATTEMPTS;
-                tell(News::Lost(Lost { trial: trial.clone(), error, given_up }))?;
+                tell(News::Lost(Box::new(Lost { trial: trial.clone(), error, given_up })))?;
             }
             Err(error) => return Err(error),
         }

@@ -24,6 +24,14 @@ pub enum Error {
         /// What it lacks.
         problem: String,
     },
+    /// A setting that would lose packets.
+    #[error("setting `{setting}` is refused: {problem}")]
+    Overrun {
+        /// Its label.
+        setting: String,
+        /// The arithmetic and the mend.
+        problem: String,
+    },
     /// The testbed file cannot be used.
     #[error("{file}: {problem}")]
     TestbedFile {
@@ -136,6 +144,7 @@ impl Error {
             Self::Plan(_)
             | Self::Search { .. }
             | Self::Lacking { .. }
+            | Self::Overrun { .. }
             | Self::TestbedFile { .. }
             | Self::Simulator { .. } => ErrorKind::Usage,
             Self::Peer(error) => match error.kind() {

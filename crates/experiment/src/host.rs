@@ -12,6 +12,7 @@ use latput_linux::{
 };
 use latput_load::{Progress, Stop, Window};
 use latput_trial::observation::HostObservation;
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
@@ -79,6 +80,13 @@ impl Host {
         };
         let session = if open.will_set { Some(claim(&open)?) } else { None };
         let boot_id = process::boot_id().map_err(broken)?;
+        let kernel = LinuxKernel::open().map_err(broken)?;
+        let receive = ReceiveSide::new(
+            open.host.clone(),
+            open.role,
+            latput_linux::facts::link_speed(&open.interface),
+            &kernel.read_all(&open.interface),
+        );
         let opened = Opened {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,9 +94,9 @@ impl Host {
             boot_id,
             cpus: cpus.clone(),
             facts,
+            receive,
             notes,
         };
-        let kernel = LinuxKernel::open().map_err(broken)?;
         let watch = Watch::open(&open.interface, Nanos::ZERO).map_err(broken)?;
         let (wanted, left) = (BTreeSet::new(), Vec::new());
         Ok((Self { open, cpus, kernel, sampler, session, watch, wanted, left }, opened))

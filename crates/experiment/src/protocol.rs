@@ -6,6 +6,7 @@ use std::io::{self, BufRead, Write};
 use latput_knobs::Setting;
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome};
 use latput_trial::observation::{HostObservation, Role};
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
@@ -127,7 +128,7 @@ pub enum LinkReset {
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// To [`Request::Open`].
-    Opened(Opened),
+    Opened(Box<Opened>),
     /// To [`Request::Set`]: every value was read back.
     Set,
     /// To [`Request::Clock`].
@@ -176,6 +177,8 @@ pub struct Opened {
     pub cpus: CpuSet,
     /// For the report.
     pub facts: HostFacts,
+    /// What the interface can receive; before anything is set.
+    pub receive: ReceiveSide,
     /// What this agent cannot do here, in sentences: no NAPI tracing, no CPU binding.
     pub notes: Vec<String>,
 }

@@ -1,9 +1,13 @@
 //! Runs a plan on a testbed, trial by trial, each kept durably before the next begins.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use latput_knobs::{Knob, Tier, Value};
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_trial::observation::Role;
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::{Design, Lacking, Method};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Results, Row, Workload};
@@ -31,6 +35,11 @@ pub trait TrialRunner {
 
     /// Remarks that belong to every result of this runner.
     fn notes(&self) -> Vec<String>;
+
+    /// What is known of the hosts' receive sides; what is not known refuses nothing.
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        Vec::new()
+    }
 
     /// Whether time is simulated: it then passes as the method says, however long the trials take.
     fn is_simulated(&self) -> bool;
@@ -83,7 +92,7 @@ pub enum News {
     /// A trial is over.
     Done(Box<Done>),
     /// The traffic of a trial broke; nothing of it is kept.
-    Lost(Lost),
+    Lost(Box<Lost>),
     /// What the running trial did in an interval; in no result.
     Interval(Interval),
     /// Something a person should know.
@@ -185,6 +194,10 @@ pub fn run(
         runner = run.testbed.open(&plan, run.interval, run.stop)?;
     }
     let run = &Run { plan: &plan, ..*run };
+    let refused = match refusals(run.plan, &runner.receive_sides()) {
+        Ok(refused) => refused,
+        Err(error) => return Err(runner.abandon().err().unwrap_or(error)),
+    };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
@@ -207,17 +220,57 @@ pub fn run(
         lost: None,
         lost_in_a_row: 0,
     };
-    let cause = match run.plan.method.design {
+    let cause = match run.plan.method.design.unwrap_or_default() {
         Design::Grid => session.blocks(&mut *runner).err(),
-        Design::Search => session.search(&mut *runner).err(),
+        Design::Search => session.search(&mut *runner, &refused).err(),
     };
     session.end(runner, cause)
+}
+
+/// The settings that would overrun a receive ring, each with the arithmetic. A grid that has one is
+/// refused, since it names it; a search goes without.
+pub(crate) fn refusals(
+    plan: &Plan,
+    sides: &[ReceiveSide],
+) -> Result<BTreeMap<usize, String>, Error> {
+    let settings = plan.settings();
+    // What the system under test receives says more than what comes back.
+    let mut sides: Vec<&ReceiveSide> = sides.iter().collect();
+    sides.sort_by_key(|side| side.role);
+    let overrun = |setting: &LabelledSetting| {
+        sides.iter().find_map(|side| side.overrun(setting, &plan.workloads))
+    };
+    let refused: BTreeMap<usize, String> =
+        settings.iter().enumerate().filter_map(|(idx, set)| Some((idx, overrun(set)?))).collect();
+    let named = match plan.method.design.unwrap_or_default() {
+        Design::Grid => refused.first_key_value(),
+        // The setting that all others are compared to must be run.
+        Design::Search => refused.get_key_value(&0),
+    };
+    match named {
+        None if plan.method.design == Some(Design::Search) => {
+            plan_search(plan, &refused).map(|_| refused)
+        }
+        None => Ok(refused),
+        Some((idx, why)) => {
+            Err(Error::Overrun { setting: settings[*idx].label.clone(), problem: why.clone() })
+        }
+    }
+}
+
+/// The search of a plan without what is refused; where that leaves nothing to choose from, the first
+/// refusal says why.
+fn plan_search(plan: &Plan, refused: &BTreeMap<usize, String>) -> Result<PlanSearch, Error> {
+    PlanSearch::new(plan, refused.keys().copied().collect()).map_err(|problem| {
+        let first = refused.values().next().map(|why| format!("; the first: {why}"));
+        Error::Search { problem: problem + &first.unwrap_or_default() }
+    })
 }
 
 fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
     let method = &run.plan.method;
     let mut settings = run.plan.settings();
-    if method.design == Design::Search {
+    if method.design == Some(Design::Search) {
         settings.truncate(1); // the others come as they are tried
     }
     let mut notes = run.testbed.notes.clone();
@@ -289,13 +342,23 @@ impl Session<'_> {
     }
 
     /// Block by block what promises most, then the winner and today's setting afresh.
-    fn search(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
-        let search = PlanSearch::new(self.run.plan).map_err(|problem| Error::Search { problem })?;
+    fn search(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        refused: &BTreeMap<usize, String>,
+    ) -> Result<(), Error> {
+        let search = plan_search(self.run.plan, refused)?;
+        if let Some(why) = refused.values().next() {
+            self.remark(format!("{} settings are left out: {why}", refused.len()));
+        }
         let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
         let budget = self.search_budget(&search);
         let most = budget + 2 * search.confirmations() as usize;
         self.results.planned_trials = (most * workloads.len()) as u64;
         let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
+        let mut told = None;
+        // What of the stored header grows with a search.
+        let mut stored = (self.results.settings.len(), self.results.confirmed_from);
         for block in first.. {
             // Only whole blocks count: what an earlier session began of this one must not change it.
             let before = self.results.rows.partition_point(|row| row.block < block);
@@ -307,18 +370,36 @@ impl Session<'_> {
                     self.results.notes.push(note);
                     break;
                 }
-                Next::Explore(settings) => settings,
+                Next::Explore { settings, leader } => {
+                    if let Some(leader) = leader.filter(|now| told.as_ref() != Some(now)) {
+                        self.progress.remark(&format!("best so far: {}", leader.label));
+                        told = Some(leader);
+                    }
+                    settings
+                }
                 Next::Confirm(settings) => {
                     self.results.confirmed_from.get_or_insert(block);
-                    settings.to_vec()
+                    settings
                 }
             };
             let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
-            self.archive.update(self.id, &self.results)?;
+            let header = (self.results.settings.len(), self.results.confirmed_from);
+            if stored != header {
+                self.archive.update(self.id, &self.results)?;
+                stored = header;
+            }
             self.block(runner, block, &settings, &workloads)?;
         }
         self.results.planned_trials = self.results.rows.len() as u64;
         Ok(())
+    }
+
+    /// Tells, and keeps with the results once.
+    fn remark(&mut self, text: String) {
+        self.progress.remark(&text);
+        if !self.results.notes.contains(&text) {
+            self.results.notes.push(text);
+        }
     }
 
     /// How many runs of settings the plan's budget allows for exploring.
@@ -352,6 +433,9 @@ impl Session<'_> {
             .flat_map(|&setting| workloads.iter().map(move |workload| (setting, *workload)))
             .collect();
         Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
+        if self.run.plan.method.design == Some(Design::Search) {
+            group_disruptive(&mut order, &self.results.settings);
+        }
         let is_done = |(setting, workload): &(usize, usize)| {
             let of_trial = |row: &Row| (row.block, row.setting, row.workload);
             self.results.rows.iter().any(|row| of_trial(row) == (block, *setting, *workload))
@@ -369,7 +453,7 @@ impl Session<'_> {
         let Run { plan, stop, .. } = self.run;
         runner.trials(todo, &plan.method, stop, &mut |news| match news {
             News::Done(done) => self.keep(*done),
-            News::Lost(lost) => self.lose(lost),
+            News::Lost(lost) => self.lose(*lost),
             News::Interval(interval) => {
                 self.progress.interval(&interval);
                 Ok(())
@@ -481,6 +565,28 @@ impl Session<'_> {
     }
 }
 
+/// Brings trials together that agree in the knobs whose change disturbs traffic (MTU, rings, channels), so
+/// that those change as seldom as can be in a block; groups and what is in them stay in random order.
+fn group_disruptive(order: &mut [(usize, usize)], settings: &[LabelledSetting]) {
+    let disruptive = |setting: usize| -> Vec<(Role, Knob, &Value)> {
+        let of_role = settings[setting].by_role.iter();
+        let values =
+            of_role.flat_map(|(role, set)| set.iter().map(|(knob, value)| (*role, *knob, value)));
+        values.filter(|(_, knob, _)| knob.spec().tier > Tier::Brief).collect()
+    };
+    let mut groups: Vec<Vec<(Role, Knob, &Value)>> = Vec::new();
+    for (setting, _) in order.iter() {
+        let group = disruptive(*setting);
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    order.sort_by_cached_key(|(setting, _)| {
+        let group = disruptive(*setting);
+        groups.iter().position(|one| *one == group)
+    });
+}
+
 /// The same for the same place in the plan, whatever was run before.
 fn trial_seed(seed: u64, block: u32, setting: usize, workload: usize) -> u64 {
     [u64::from(block), setting as u64, workload as u64]
@@ -497,4 +603,36 @@ pub(crate) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disruptive_knob_changes_once_for_each_of_its_values_in_a_block() {
+        let setting = |mtu: u64, delay_us: u64| LabelledSetting {
+            label: String::new(),
+            by_role: BTreeMap::from([(
+                Role::Sut,
+                latput_knobs::Setting::from([
+                    (Knob::Mtu, Value::Count(mtu)),
+                    (Knob::GroFlushTimeout, Value::Time(Nanos::from_us(delay_us))),
+                ]),
+            )]),
+        };
+        let settings = [setting(1500, 0), setting(9000, 0), setting(1500, 20), setting(9000, 20)];
+        for seed in 0..20 {
+            let mut order: Vec<(usize, usize)> = (0..8).map(|at| (at % 4, at / 4)).collect();
+            Rng::from_seed(seed).shuffle(&mut order);
+            let shuffled = order.clone();
+            group_disruptive(&mut order, &settings);
+            let is_jumbo: Vec<bool> = order.iter().map(|(setting, _)| setting % 2 == 1).collect();
+            let changes = is_jumbo.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            assert_eq!(changes, 1, "{order:?}");
+            assert_eq!(order[0], shuffled[0], "the first stays the first");
+            order.sort_unstable();
+            assert!(order.windows(2).all(|pair| pair[0] != pair[1]) && order.len() == 8);
+        }
+    }
 }

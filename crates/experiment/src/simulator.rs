@@ -14,6 +14,7 @@ use latput_load::Stop;
 pub use latput_sim::trace::Trace;
 use latput_sim::validate::Invalid;
 use latput_sim::{Profile, Scenario};
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::workload::Direction;
@@ -23,7 +24,7 @@ use latput_units::Bytes;
 use crate::checks;
 use crate::error::Error;
 use crate::lacking::Wanted;
-use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, refusals, unix_ms};
 
 mod knobs;
 mod system;
@@ -70,7 +71,7 @@ impl Simulator {
                 self.fits(&scenario, load, free)?;
             }
         }
-        Ok(())
+        refusals(plan, &system::receive_sides(&self.profile)).map(drop)
     }
 
     /// Whether as many runs of this scenario as go on at once fit `free` memory.
@@ -163,6 +164,10 @@ impl TrialRunner for Simulator {
             "simulated, no host was measured; the costs of {} are: {}",
             self.profile.name, self.profile.source
         )]
+    }
+
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        system::receive_sides(&self.profile)
     }
 
     fn is_simulated(&self) -> bool {

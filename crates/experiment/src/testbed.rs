@@ -149,6 +149,12 @@ impl Testbed {
         Ok(Self { name: peer.to_string(), kind: Kind::Stock(peer), notes: Vec::new(), _lab: None })
     }
 
+    /// Whether this process may make a lab.
+    pub fn may_make_lab() -> bool {
+        let needed = [Capability::SysAdmin, Capability::NetAdmin];
+        needed.iter().all(|capability| capability.require("the lab").is_ok())
+    }
+
     /// The lab: two namespaces and a veth pair that exist only while this value does.
     pub fn lab() -> Result<Self, Error> {
         let permitted = Capability::SysAdmin

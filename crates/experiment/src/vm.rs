@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use latput_load::Stop;
 use latput_trial::observation::Role;
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
 use latput_units::{CpuId, CpuSet, Nanos};
@@ -165,6 +166,10 @@ impl TrialRunner for Emulated {
         let mut notes = self.notes.clone();
         notes.extend(self.crew.iter().flat_map(TrialRunner::notes));
         notes
+    }
+
+    fn receive_sides(&self) -> Vec<ReceiveSide> {
+        self.crew.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
     }
 
     fn is_simulated(&self) -> bool {

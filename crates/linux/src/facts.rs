@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
-use latput_units::Bytes;
+use latput_units::{BitsPerSecond, Bytes};
 
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
@@ -76,6 +76,14 @@ pub fn available_memory() -> Option<Bytes> {
 fn kib(text: &str) -> Option<Bytes> {
     let count: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
     count.checked_mul(1_024).map(Bytes::new)
+}
+
+/// The speed of an interface's link; `None` where it has none, or the driver does not tell
+/// (`/sys/class/net/IFACE/speed`, Mbit/s, -1 for unknown).
+pub fn link_speed(interface: &str) -> Option<BitsPerSecond> {
+    let path = Path::new("/sys/class/net").join(interface).join("speed");
+    let mbps: u64 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    mbps.checked_mul(1_000_000).map(BitsPerSecond::new)
 }
 
 fn interface_facts(interface: &str) -> Vec<(String, String)> {

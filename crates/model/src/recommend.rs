@@ -332,6 +332,17 @@ mod tests {
     }
 
     #[test]
+    fn no_limit_is_called_kept_without_its_interval() {
+        let reason = |goal| recommend_for(goal, &trade_off(6, 0.06)).unwrap().reason.join(" ");
+        let text = reason("minimize latency_ns_p99 where throughput_bps >= 0.9 first");
+        let kept = "It keeps `throughput_bps >= 0.9 first` in `stream` (";
+        assert!(text.contains(kept) && text.contains(" % of it)"), "{text}");
+        // By its estimate it has 4 % more than the first, by its interval perhaps less.
+        let text = reason("minimize latency_ns_p99 where throughput_bps >= 1 first");
+        assert!(text.contains("That it keeps") && text.contains("is not proven"), "{text}");
+    }
+
+    #[test]
     fn named_goals_choose_what_their_owners_mean() {
         let results = trade_off(8, 0.01);
         for (goal, label) in

@@ -19,7 +19,7 @@ use latput_stats::normal;
 use latput_units::Rng;
 
 use self::space::Space;
-use self::surrogate::{Belief, Sample, Scales, Surrogate};
+use self::surrogate::{Belief, Place, Sample, Scales, Surrogate};
 use crate::goal::{Bound, Reference};
 
 pub mod of_plan;
@@ -28,6 +28,8 @@ mod surrogate;
 
 /// Settings whose promise is computed; of larger spaces a sample, and what is near the best.
 const CANDIDATES: usize = 1_500;
+/// Fewer runs of the leader are not enough to stop, whatever its neighbours say.
+const RUNS_OF_LEADER: usize = 3;
 /// Settings whose joint belief decides whether to stop.
 const RIVALS: usize = 40;
 /// Draws from that belief.
@@ -77,8 +79,13 @@ pub struct Tried {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Run these settings, in any order, in one block.
-    Try(Vec<usize>),
+    /// Run these settings, in any order, in one block; `leader` is the best so far, where there is one.
+    Try {
+        /// The settings.
+        settings: Vec<usize>,
+        /// The best of those tried.
+        leader: Option<usize>,
+    },
     /// Enough is known.
     Stop(Ending),
 }
@@ -104,6 +111,8 @@ pub struct Leader {
     pub regret_log: [f64; 3],
     /// The chance that it keeps every limit.
     pub keeps_limits: f64,
+    /// Of each limit that is a share of the best figure: the setting believed to have it.
+    pub references: Vec<usize>,
 }
 
 /// A search under way.
@@ -148,7 +157,7 @@ impl Search {
         if self.tried.len() < start {
             let mut first = self.space.spread(self.today, start - 1, &mut self.rng);
             first.insert(0, self.today);
-            return Step::Try(first);
+            return Step::Try { settings: first, leader: None };
         }
         if self.tried.len() >= self.options.budget {
             return Step::Stop(Ending::Budget);
@@ -157,14 +166,14 @@ impl Search {
         let mut rng = self.rng.clone();
         let view = View::of(self);
         let leader = view.leader();
-        let is_sure = view.runs_of(leader) >= 2;
+        let is_sure = view.runs_of(leader) >= RUNS_OF_LEADER;
         if is_sure && view.doubt(leader, &mut rng).0 < self.options.doubt {
             return Step::Stop(Ending::Settled);
         }
-        let block = view.block(leader, room, &mut rng);
+        let settings = view.block(leader, room, &mut rng);
         let scales = view.scales();
         (self.rng, self.scales) = (rng, scales);
-        Step::Try(block)
+        Step::Try { settings, leader: Some(leader) }
     }
 
     /// The best setting so far; `None` before two runs.
@@ -175,14 +184,15 @@ impl Search {
         let view = View::of(self);
         let setting = view.leader();
         let (doubt, regret_log) = view.doubt(setting, &mut self.rng.clone());
-        Some(Leader { setting, doubt, regret_log, keeps_limits: view.keeps(setting) })
+        let keeps_limits = view.keeps(setting);
+        Some(Leader { setting, doubt, regret_log, keeps_limits, references: view.references() })
     }
 
     /// Enough to see each axis once, and the corners between them.
     fn start_size(&self) -> usize {
         let axes = self.space.axes().iter().filter(|axis| axis.levels > 1).count();
         let allowed = self.space.allowed().take(64).count();
-        (axes + 3).min(allowed).min(self.options.budget)
+        (axes + 2).min(allowed).min(self.options.budget)
     }
 }
 
@@ -235,6 +245,14 @@ impl<'a> View<'a> {
             normal::cdf(if limit.bound == Bound::AtLeast { above } else { -above })
         };
         self.limits.iter().zip(&self.search.limits).map(of_limit).product()
+    }
+
+    /// Of each limit that is a share of the best figure, the tried setting believed to have it.
+    fn references(&self) -> Vec<usize> {
+        let of_limit = |((fit, _), limit): (&(Surrogate<'_>, f64), &Limit)| {
+            (limit.reference == Some(Reference::Best)).then(|| best_of(limit, fit, &self.tried))?
+        };
+        self.limits.iter().zip(&self.search.limits).filter_map(of_limit).collect()
     }
 
     /// Of the settings tried, the one believed cheapest of those that probably keep the limits; where
@@ -292,48 +310,42 @@ impl<'a> View<'a> {
         (doubt, [at(50), at(5), at(95)])
     }
 
-    /// The settings that promise most, `room` of them, no two too much alike.
+    /// The settings that promise most, `room` of them, each counted as known once it is chosen.
     fn block(&self, leader: usize, room: usize, rng: &mut Rng) -> Vec<usize> {
-        let space = &self.search.space;
         let best = self.cost.belief(leader).mean;
         let is_within = self.keeps(leader) >= 0.5;
-        let promise = |setting| {
-            let worth = self.promise(setting, best, is_within);
-            if self.disrupts(setting, leader) { worth / DISRUPTION } else { worth }
-        };
-        let mut promises: Vec<(f64, usize)> = self
+        let mut left: Vec<Candidate> = self
             .candidates(leader, rng)
             .into_iter()
-            .map(|setting| (promise(setting), setting))
+            .map(|setting| Candidate {
+                setting,
+                place: self.cost.place(setting),
+                keeps: self.keeps(setting),
+                weight: if self.disrupts(setting, leader) { 1.0 / DISRUPTION } else { 1.0 },
+            })
             .collect();
+        let noise = self.cost.noise();
         let mut block: Vec<usize> = Vec::with_capacity(room);
         while block.len() < room {
-            let best = promises.iter().copied().max_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((_, chosen)) = best else { break };
-            block.push(chosen);
-            let levels = space.levels(chosen);
-            promises.retain(|(_, setting)| *setting != chosen);
-            for (promise, setting) in &mut promises {
-                // What the chosen one will tell need not be asked twice.
-                let near =
-                    space.gaps(&levels, &space.levels(*setting)).map(|gap| gap * gap).sum::<f64>();
-                *promise *= 1.0 - (-8.0 * near).exp();
-            }
+            let promise = |one: &Candidate| one.weight * one.promise(best, is_within, noise);
+            let promises = left.iter().map(promise).enumerate();
+            let Some((at, _)) = promises.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+            let chosen = left.swap_remove(at);
+            block.push(chosen.setting);
+            self.learn(&chosen, &mut left);
         }
         block
     }
 
-    /// What a run of `setting` promises, where the leader's cost is `best` and it is, or is not,
-    /// within the limits.
-    fn promise(&self, setting: usize, best: f64, is_within: bool) -> f64 {
-        let Belief { mean, deviation } = self.cost.belief(setting);
-        let deviation = deviation.max(1e-9);
-        let z = (best - mean) / deviation;
-        let improvement = deviation * (z * normal::cdf(z) + normal::pdf(z));
-        let noise = self.cost.noise();
-        let news = 1.0 - noise / (deviation.powi(2) + noise.powi(2)).sqrt();
-        let keeps = self.keeps(setting);
-        if is_within { improvement * news * keeps } else { keeps * news }
+    /// What a run of `chosen` will tell of the others need not be asked twice.
+    fn learn(&self, chosen: &Candidate, left: &mut [Candidate]) {
+        let variance = chosen.place.belief.deviation.powi(2) + self.cost.noise().powi(2);
+        for other in left {
+            let shared = self.cost.covariance(&chosen.place, &other.place);
+            let belief = &mut other.place.belief;
+            let known = belief.deviation.powi(2) - shared.powi(2) / variance.max(1e-12);
+            belief.deviation = known.max(0.0).sqrt();
+        }
     }
 
     fn disrupts(&self, setting: usize, leader: usize) -> bool {
@@ -355,6 +367,28 @@ impl<'a> View<'a> {
     }
 }
 
+/// A setting that may be in the next block.
+struct Candidate {
+    setting: usize,
+    place: Place,
+    /// The chance that it keeps the limits.
+    keeps: f64,
+    /// What its promise is multiplied by.
+    weight: f64,
+}
+
+impl Candidate {
+    /// What a run promises, where the leader's cost is `best` and it is, or is not, within the limits.
+    fn promise(&self, best: f64, is_within: bool, noise: f64) -> f64 {
+        let Belief { mean, deviation } = self.place.belief;
+        let deviation = deviation.max(1e-9);
+        let z = (best - mean) / deviation;
+        let improvement = deviation * (z * normal::cdf(z) + normal::pdf(z));
+        let news = 1.0 - noise / (deviation.powi(2) + noise.powi(2)).sqrt();
+        if is_within { improvement * news * self.keeps } else { self.keeps * news }
+    }
+}
+
 /// Where a limit lies on the logarithmic scale, by what is believed now.
 fn bound_log(
     limit: &Limit,
@@ -366,14 +400,17 @@ fn bound_log(
         None => 0.0,
         Some(Reference::First) => fit.belief(today).mean,
         Some(Reference::Best) => {
-            let means = tried.keys().map(|setting| fit.belief(*setting).mean);
-            match limit.bound {
-                Bound::AtLeast => means.fold(f64::NEG_INFINITY, f64::max),
-                Bound::AtMost => means.fold(f64::INFINITY, f64::min),
-            }
+            best_of(limit, fit, tried).map_or(0.0, |setting| fit.belief(setting).mean)
         }
     };
     limit.number_log + reference
+}
+
+/// The tried setting whose figure is believed to be the best on the side that the limit bounds.
+fn best_of(limit: &Limit, fit: &Surrogate<'_>, tried: &BTreeMap<usize, usize>) -> Option<usize> {
+    let towards_best = if limit.bound == Bound::AtLeast { 1.0 } else { -1.0 };
+    let means = tried.keys().map(|&setting| (towards_best * fit.belief(setting).mean, setting));
+    means.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, setting)| setting)
 }
 
 #[cfg(test)]

@@ -128,10 +128,9 @@ impl Summary {
             let goal = Goal::parse(text).map_err(|error| error.to_string());
             goal.and_then(|goal| match confirmation(results) {
                 None => recommend(results, &runs, &goal),
-                Some((fresh, winner)) => {
+                Some((fresh, settings)) => {
                     let judged = recommend(&fresh, &Runs::of(&fresh), &goal)?;
-                    let setting = if judged.setting == 0 { 0 } else { winner };
-                    Ok(Recommendation { setting, ..judged })
+                    Ok(Recommendation { setting: settings[judged.setting], ..judged })
                 }
             })
             .map_err(|why| warnings.push(format!("no recommendation: {why}")))
@@ -149,15 +148,19 @@ impl Summary {
     }
 }
 
-/// Of a search, today's setting and the winner with their fresh runs alone, and the winner's index.
-fn confirmation(results: &Results) -> Option<(Results, usize)> {
+/// Of a search, the settings that were run afresh with their fresh runs alone, today's first, and the
+/// place of each in the results.
+fn confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
     let from = results.confirmed_from?;
     let fresh = || results.rows.iter().filter(|row| row.block >= from);
-    let winner = fresh().map(|row| row.setting).find(|setting| *setting != 0)?;
-    let settings = [0, winner].map(|idx| results.settings.get(idx).cloned());
-    let settings = settings.into_iter().collect::<Option<Vec<_>>>()?;
-    let rows = fresh().cloned().map(|row| Row { setting: usize::from(row.setting != 0), ..row });
-    Some((Results { settings, rows: rows.collect(), ..results.clone() }, winner))
+    let mut indices: BTreeSet<usize> = fresh().map(|row| row.setting).collect();
+    indices.insert(0);
+    let indices: Vec<usize> = indices.into_iter().collect();
+    let settings = indices.iter().map(|idx| results.settings.get(*idx).cloned());
+    let settings = settings.collect::<Option<Vec<_>>>().filter(|settings| settings.len() > 1)?;
+    let place = |setting| indices.binary_search(&setting).ok();
+    let rows = fresh().filter_map(|row| Some(Row { setting: place(row.setting)?, ..row.clone() }));
+    Some((Results { settings, rows: rows.collect(), ..results.clone() }, indices))
 }
 
 /// The workloads with a setting that has a wider interval than was asked for, or none at all, by

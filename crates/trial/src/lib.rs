@@ -5,6 +5,7 @@
 
 pub mod metric;
 pub mod observation;
+pub mod overrun;
 pub mod plan;
 pub mod results;
 pub mod share;

@@ -76,8 +76,9 @@ pub enum Lacking {
 /// How often, how long and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Method {
-    /// Which settings are run.
-    pub design: Design,
+    /// Which settings are run; `None` where the plan leaves it open: a grid, unless `latput tune` finds
+    /// that too long.
+    pub design: Option<Design>,
     /// What becomes of what the testbed does not have.
     pub lacking: Lacking,
     /// Repetitions of everything before any stopping rule is looked at.
@@ -148,6 +149,12 @@ impl Plan {
     pub fn combinations(&self) -> u64 {
         let levels = self.factors.iter().map(|factor| factor.levels.len() as u64);
         levels.fold(1, u64::saturating_mul)
+    }
+
+    /// How long the traffic of a grid takes at its fewest repetitions.
+    pub fn shortest_grid(&self) -> Nanos {
+        let trials = self.trials_per_block().saturating_mul(u64::from(self.method.repetitions_min));
+        self.method.warmup.saturating_add(self.method.duration).saturating_mul(trials)
     }
 
     /// How many trials one repetition of the whole plan has.

@@ -3,13 +3,22 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_experiment::Testbed;
+use latput_experiment::simulator::Simulator;
 use latput_model::Summary;
-use latput_trial::plan;
+use latput_trial::Plan;
+use latput_trial::plan::{self, Design, MAX_SEARCHED};
+use latput_units::Nanos;
 
 use crate::commands::{report, run};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output;
+
+/// A plan with fewer settings than this is never searched: confirming a winner would take longer.
+const FEWEST_SEARCHED: u64 = 20;
+/// What a plan without a budget may take as a grid.
+const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 
 /// Measure the settings of a plan, recommend one, and write the report. Without PLAN: how long may
 /// the receive side of this machine's network stack wait before it polls?
@@ -20,7 +29,11 @@ Examples:
   latput tune --goal cpu                     the same trials, judged for least CPU
   latput tune --on sim:server-10g            the same in the simulator: needs no root, sets nothing
   latput tune plan.toml --on rack.toml       a plan of your own on hosts of your own
+  latput tune plan.toml --budget 20min       searches if all settings would take longer
 
+Without root and without --on the simulator runs the plan: a prediction for its profile, no measurement.
+A plan with a goal that says no `design` and would take longer than its budget (an hour if it has none) as
+a grid is searched: settings that promise most are tried, and the winner is confirmed on fresh runs.
 The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
 machine is touched. The setting is recommended, not applied: the command that applies it is printed.")]
 pub(crate) struct Args {
@@ -28,8 +41,12 @@ pub(crate) struct Args {
     plan: Option<PathBuf>,
     /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
     /// file that names hosts.
-    #[arg(long, default_value = "lab", value_name = "TESTBED")]
-    on: String,
+    /// Without it the lab, or without root a simulated server.
+    #[arg(long, value_name = "TESTBED")]
+    on: Option<String>,
+    /// How long trials may take, such as `20min`; in the place of the plan's `budget`.
+    #[arg(long, value_name = "TIME")]
+    budget: Option<Nanos>,
     /// What is wanted: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
     #[arg(long)]
@@ -48,14 +65,102 @@ impl Args {
             Some(path) => (path.display().to_string(), run::read_plan(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
-        let plan = run::checked_plan(&file, &text, self.goal)?;
-        let (testbed, mut archive) = run::open(&self.on, &plan, &self.output)?;
+        let mut plan = run::checked_plan(&file, &text, self.goal)?;
+        let text = match self.budget {
+            None => text,
+            Some(budget) => text + &format!("# --budget {budget}\n"), // as `run` keeps its flags
+        };
+        plan.method.budget = self.budget.or(plan.method.budget);
+        choose_design(&mut plan);
+        let (on, prediction) = testbed(self.on);
+        if let Some(prediction) = &prediction {
+            output::remark(prediction);
+        }
+        let (mut testbed, mut archive) = run::open(&on, &plan, &self.output)?;
+        testbed.notes.extend(prediction.clone());
         let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive, None)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;
         report::write_html(&self.report, &ended.results, &summary)?;
         output::remark(&format!("report: {}", self.report.display()));
+        if let Some(prediction) = &prediction {
+            output::remark(prediction);
+        }
         run::conclude(&ended, &self.output)
+    }
+}
+
+/// Where trials run, and what must be said if nobody chose that they are simulated.
+fn testbed(on: Option<String>) -> (String, Option<String>) {
+    match on {
+        Some(on) => (on, None),
+        None if Testbed::may_make_lab() => ("lab".to_owned(), None),
+        None => {
+            let profile = Simulator::EXAMPLE;
+            let prediction = format!(
+                "without root there is no lab: what follows is a prediction for the simulated profile \
+                 {profile}, not a measurement of this host (measure it as root, or name a testbed with \
+                 `--on`)"
+            );
+            (format!("{}{profile}", run::SIMULATED), Some(prediction))
+        }
+    }
+}
+
+/// A plan that leaves it open is searched where a grid would take longer than its budget.
+fn choose_design(plan: &mut Plan) {
+    let budget = plan.method.budget.unwrap_or(USUAL_BUDGET);
+    let settings = plan.combinations();
+    let is_open = plan.method.design.is_none() && plan.goal.is_some();
+    let can_be_searched = (FEWEST_SEARCHED..=MAX_SEARCHED).contains(&settings);
+    let grid = plan.shortest_grid();
+    if is_open && can_be_searched && grid > budget {
+        plan.method.design = Some(Design::Search);
+        plan.method.budget = Some(budget);
+        output::remark(&format!(
+            "all {settings} settings would take {:.0} min, more than the {:.0} min of the budget: searching \
+             among them (`design = \"grid\"` in the plan runs them all)",
+            grid.as_secs_f64() / 60.0,
+            budget.as_secs_f64() / 60.0
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = r#"
+        schema = 1
+        goal = "latency"
+        [factors]
+        txqueuelen = [10, 20, 30, 40, 50]
+        mtu = [1000, 1100, 1200, 1300, 1400]
+        [[workload]]
+        kind = "tcp_rr"
+        [method]
+        repetitions = { min = 5, max = 5 }
+        warmup = "0s"
+        duration = "2s"
+        "#; // 250 s as a grid
+
+    #[test]
+    fn a_plan_is_searched_only_where_a_grid_is_too_long_and_nothing_speaks_against_it() {
+        check(PLAN.to_owned(), None);
+        check(format!("{PLAN}budget = \"250s\""), None);
+        check(format!("{PLAN}budget = \"200s\""), Some(Design::Search));
+        check(format!("{PLAN}budget = \"200s\"\ndesign = \"grid\""), Some(Design::Grid));
+        check(format!("{PLAN}budget = \"200s\"").replace("goal = \"latency\"", ""), None);
+        check(format!("{PLAN}budget = \"200s\"").replace(", 1300, 1400]", "]"), None);
+        // Nothing said: an hour.
+        check(PLAN.replace("\"2s\"", "\"30s\""), Some(Design::Search));
+    }
+
+    #[track_caller]
+    fn check(text: String, expected: Option<Design>) {
+        let mut plan = Plan::parse("test", &text).unwrap();
+        choose_design(&mut plan);
+        assert_eq!(plan.method.design, expected);
     }
 }

@@ -118,6 +118,40 @@ fn tune_recommends_from_the_figures_that_a_lab_gives() {
 }
 
 #[test]
+fn without_root_tune_predicts_and_says_that_nothing_was_measured() {
+    let place = place();
+    let said = "a prediction for the simulated profile server-10g, not a measurement of this host";
+    place.run_without_root(&["tune", "plan.toml"]).expect(0, &["Recommended", said]);
+    let page = std::fs::read_to_string(place.path("latput-report.html")).unwrap();
+    assert!(page.contains(said));
+}
+
+#[test]
+fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_the_ring() {
+    let levels: String = (1..=9).map(|us| format!(", [\"{us}0us\", 100]")).collect();
+    let plan = PLAN
+        .replace(", [\"200us\", 100]]", &format!("{levels}, [\"5ms\", 100]]\nmtu = [1500, 9000]"));
+    let place = Place::new();
+    place.write("plan.toml", &plan);
+    // 22 settings x 3 workloads x 3 repetitions of 55 ms.
+    let args = ["tune", "plan.toml", "--on", "sim:server-10g", "--budget", "6s"];
+    place.run(&args).expect(
+        0,
+        &[
+            "searching among them",
+            "1 settings are left out: `gro-flush-timeout` of 5ms would overrun the receive ring of",
+            "the winner's regret is",
+        ],
+    );
+    place
+        .run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "grid.db"])
+        .expect(2, &["mtu=1500", "812744 packets/s", "the ring holds 1024", "take at most 1259us"]);
+    let only_today =
+        PLAN.replace("200us", "5ms").replace("[method]", "[method]\ndesign = \"search\"");
+    check(&only_today, "server-10g", &["1 of 2 settings are refused", "the ring holds 1024"]);
+}
+
+#[test]
 fn a_seed_gives_the_same_figures_to_the_last_digit() {
     let place = place();
     place.write("other.toml", &PLAN.replace("seed = 7", "seed = 8"));

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use latput_knobs::{Knob, Setting, Value};
 use latput_sim::Profile;
 use latput_sim::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
 use latput_sim::profile::HostProfile;
@@ -10,6 +11,7 @@ use latput_sim::scenario::Host;
 use latput_sim::validate::Invalid;
 use latput_sim::vector::{Delay, Throttle};
 use latput_trial::observation::Role;
+use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, Nanos};
@@ -114,6 +116,22 @@ pub(super) fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
 fn any_workload() -> Workload {
     let traffic = Traffic::udp_stream(Bytes::new(64), latput_units::BitsPerSecond::new(1_000));
     Workload::plain(String::new(), traffic)
+}
+
+/// What each host can receive, in the order of observations.
+pub(super) fn receive_sides(profile: &Profile) -> Vec<ReceiveSide> {
+    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+    let side = |(role, host): (Role, &HostProfile)| {
+        let today = Setting::from([
+            (Knob::RxRing, Value::Count(u64::from(host.nic.rx_ring))),
+            (Knob::Mtu, Value::Count(profile.network.mtu.get())),
+            (Knob::GroFlushTimeout, Value::Time(host.stack.gro_flush_timeout)),
+            (Knob::NapiDeferHardIrqs, Value::Count(u64::from(host.stack.defer_hard_irqs))),
+        ]);
+        let link = Some(profile.network.rate);
+        ReceiveSide { host: role.name().to_owned(), role, link, today }
+    };
+    [(Role::Generator, generator), (Role::Sut, &profile.sut)].map(side).to_vec()
 }
 
 fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, String)> {

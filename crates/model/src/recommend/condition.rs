@@ -23,6 +23,10 @@ pub(super) struct Kept<'a> {
     pub(super) met: bool,
     /// Whether its interval proves that.
     pub(super) proven: bool,
+    /// The interval that this rests on: of the figure's ratio to the reference's, or of the figure
+    /// where the limit stands for itself. `None` where there is no interval, or the setting is itself
+    /// the reference.
+    pub(super) interval: Option<Estimate>,
 }
 
 impl Kept<'_> {
@@ -92,13 +96,6 @@ impl<'a> Judge<'a> {
             Bound::AtLeast => figure >= limit,
             Bound::AtMost => figure <= limit,
         };
-        let interval_keeps = |estimate: &Estimate, limit: f64| {
-            let end = match condition.bound {
-                Bound::AtLeast => estimate.low,
-                Bound::AtMost => estimate.high,
-            };
-            estimate.method != Method::Single && keeps(end, limit)
-        };
         let number = condition.number;
         let value = estimate(setting).map(|estimate| estimate.value);
         let limit = match condition.reference {
@@ -106,15 +103,20 @@ impl<'a> Judge<'a> {
             Some(_) => reference.and_then(estimate).map(|reference| reference.value * number),
         };
         let met = value.zip(limit).is_some_and(|(value, limit)| keeps(value, limit));
-        let proven = met
-            && match reference {
-                Some(reference) if reference == setting => keeps(1.0, number),
-                Some(reference) => self
-                    .runs
-                    .ratio((reference, setting), workload, metric, self.results.confidence)
-                    .is_some_and(|ratio| interval_keeps(&ratio, number)),
-                None => estimate(setting).is_some_and(|estimate| interval_keeps(&estimate, number)),
-            };
-        Kept { condition, workload, metric, value, limit, met, proven }
+        let interval = match reference {
+            Some(reference) if reference == setting => None,
+            Some(reference) => {
+                self.runs.ratio((reference, setting), workload, metric, self.results.confidence)
+            }
+            None => estimate(setting),
+        };
+        let interval = interval.filter(|interval| interval.method != Method::Single);
+        let is_reference = reference == Some(setting);
+        let end_keeps = interval.as_ref().is_some_and(|interval| match condition.bound {
+            Bound::AtLeast => keeps(interval.low, number),
+            Bound::AtMost => keeps(interval.high, number),
+        });
+        let proven = met && if is_reference { keeps(1.0, number) } else { end_keeps };
+        Kept { condition, workload, metric, value, limit, met, proven, interval }
     }
 }

@@ -30,9 +30,15 @@ const DOUBT: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Every workload under these settings, in one block.
-    Explore(Vec<LabelledSetting>),
-    /// Every workload under today's setting and the winner, in one block.
-    Confirm([LabelledSetting; 2]),
+    Explore {
+        /// The settings.
+        settings: Vec<LabelledSetting>,
+        /// The best of those tried so far, where there is one.
+        leader: Option<LabelledSetting>,
+    },
+    /// Every workload under these, in one block: today's setting, the winner, and each other setting
+    /// whose figure a limit of the goal is a share of.
+    Confirm(Vec<LabelledSetting>),
     /// Nothing; why, for people.
     Done(String),
 }
@@ -48,12 +54,13 @@ pub struct PlanSearch {
 }
 
 impl PlanSearch {
-    /// Of every combination of the plan's levels, by its goal; the error says what it lacks.
-    pub fn new(plan: &Plan) -> Result<Self, String> {
+    /// Of every combination of the plan's levels but those `refused`, by its goal; the error says what it
+    /// lacks.
+    pub fn new(plan: &Plan, refused: BTreeSet<usize>) -> Result<Self, String> {
         let text = plan.goal.as_ref().ok_or("a search needs a goal")?;
         let goal = Goal::parse(text).map_err(|error| error.to_string())?;
         let axes = plan.factors.iter().map(axis).collect();
-        let space = Space::new(axes, BTreeSet::new()).map_err(|error| error.to_string())?;
+        let space = Space::new(axes, refused).map_err(|error| error.to_string())?;
         let settings = plan.settings();
         let by_label = (0..).zip(&settings).map(|(idx, set)| (set.label.clone(), idx)).collect();
         let confirmations = plan.method.repetitions_min.max(FEWEST_CONFIRMATIONS);
@@ -80,21 +87,15 @@ impl PlanSearch {
     /// What comes after the blocks in `results`, all of which must be complete; exploring takes at most
     /// `budget` runs of settings.
     pub fn next(&self, results: &Results, budget: usize) -> Next {
-        let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
-        let confirmed_from = results.confirmed_from.filter(|from| blocks >= *from);
-        let explored = |row: &&Row| confirmed_from.is_none_or(|from| row.block < from);
-        let rows: Vec<&Row> = results.rows.iter().filter(explored).collect();
+        if let Some(next) = self.confirming(results) {
+            return next;
+        }
+        let rows = explored(results);
         let mut search = self.search(results, &rows, budget);
-        if let Some(from) = confirmed_from {
-            let fresh: BTreeSet<u32> =
-                results.rows.iter().map(|row| row.block).filter(|block| *block >= from).collect();
-            let Some(leader) = search.leader() else {
-                return Next::Done("no run gave the goal's figures".to_owned());
-            };
-            if fresh.len() >= self.confirmations as usize {
-                return Next::Done(self.conclusion(&leader));
-            }
-            return Next::Confirm([self.today().clone(), self.settings[leader.setting].clone()]);
+        // A file that was cut may name a block that lies ahead.
+        let blocks = results.rows.iter().map(|row| row.block + 1).max().unwrap_or(0);
+        if results.confirmed_from.is_some_and(|from| blocks >= from) {
+            return self.stopped(&search, Ending::Settled);
         }
         let attempts: BTreeSet<(u32, usize)> =
             rows.iter().map(|row| (row.block, row.setting)).collect();
@@ -105,14 +106,39 @@ impl PlanSearch {
         };
         match step {
             // Trials that never give a figure must not be tried for ever.
-            Step::Try(_) if search.runs() == 0 && !rows.is_empty() => {
+            Step::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
                 Next::Done("no run gave the figures that the goal speaks of".to_owned())
             }
-            Step::Try(settings) => Next::Explore(
-                settings.into_iter().map(|setting| self.settings[setting].clone()).collect(),
-            ),
+            Step::Try { settings, leader } => {
+                let setting = |index: usize| self.settings[index].clone();
+                let settings = settings.into_iter().map(setting).collect();
+                Next::Explore { settings, leader: leader.map(setting) }
+            }
             Step::Stop(ending) => self.stopped(&search, ending),
         }
+    }
+
+    /// While a winner is confirmed the fresh rows themselves say which settings are run again, so
+    /// that nothing needs to be fitted before the last of them.
+    fn confirming(&self, results: &Results) -> Option<Next> {
+        let from = results.confirmed_from?;
+        let fresh = || results.rows.iter().filter(|row| row.block >= from);
+        let settings: BTreeSet<usize> = fresh().map(|row| row.setting).collect();
+        let blocks: BTreeSet<u32> = fresh().map(|row| row.block).collect();
+        if blocks.is_empty() {
+            return None;
+        }
+        if blocks.len() < self.confirmations as usize {
+            let settings = settings.iter().filter_map(|idx| results.settings.get(*idx).cloned());
+            return Some(Next::Confirm(settings.collect()));
+        }
+        let rows = explored(results);
+        let leader = self.search(results, &rows, usize::MAX).leader();
+        let conclusion = leader.map_or_else(
+            || "no run gave the goal's figures".to_owned(),
+            |leader| format!("searched {} settings; {}", self.space.size(), regret(&leader)),
+        );
+        Some(Next::Done(conclusion))
     }
 
     fn stopped(&self, search: &Search, ending: Ending) -> Next {
@@ -120,17 +146,20 @@ impl PlanSearch {
             return Next::Done("the budget is too small for a search".to_owned());
         };
         if leader.setting != 0 {
-            return Next::Confirm([self.today().clone(), self.settings[leader.setting].clone()]);
+            let mut fresh = vec![0, leader.setting];
+            for reference in &leader.references {
+                if !fresh.contains(reference) {
+                    fresh.push(*reference);
+                }
+            }
+            let setting = |index: usize| self.settings[index].clone();
+            return Next::Confirm(fresh.into_iter().map(setting).collect());
         }
         let why = match ending {
             Ending::Settled => "today's setting is the best found",
             Ending::Budget => "the budget is used up, and today's setting is the best found",
         };
         Next::Done(format!("{why}; {}", regret(&leader)))
-    }
-
-    fn conclusion(&self, leader: &Leader) -> String {
-        format!("searched {} settings; {}", self.space.size(), regret(leader))
     }
 
     fn search(&self, results: &Results, rows: &[&Row], budget: usize) -> Search {
@@ -211,14 +240,22 @@ impl PlanSearch {
     }
 }
 
+/// The rows before any that confirm.
+fn explored(results: &Results) -> Vec<&Row> {
+    let is_explored = |row: &&Row| results.confirmed_from.is_none_or(|from| row.block < from);
+    results.rows.iter().filter(is_explored).collect()
+}
+
 /// A factor's levels are in order where they are numbers that rise or fall.
 fn axis(factor: &Factor) -> Axis {
     let numbers: Option<Vec<u64>> =
         factor.levels.iter().map(|level| level.first().and_then(number)).collect();
     let is_ordered =
         numbers.is_some_and(|numbers| numbers.is_sorted() || numbers.iter().rev().is_sorted());
+    let is_zero = |level: &Vec<Value>| level.first().and_then(number) == Some(0);
+    let apart = factor.levels.iter().position(is_zero).filter(|_| is_ordered);
     let is_disruptive = factor.targets.iter().any(|target| target.knob.spec().tier > Tier::Brief);
-    Axis { levels: factor.levels.len(), is_ordered, is_disruptive }
+    Axis { levels: factor.levels.len(), is_ordered, apart, is_disruptive }
 }
 
 fn number(value: &Value) -> Option<u64> {
@@ -234,11 +271,81 @@ fn number(value: &Value) -> Option<u64> {
 fn regret(leader: &Leader) -> String {
     let percent = |log: f64| 100.0 * log.exp_m1();
     let [_, low, high] = leader.regret_log;
+    let kept = if leader.references.is_empty() && leader.keeps_limits >= 1.0 {
+        String::new()
+    } else {
+        format!(", it keeps the limits with a chance of {:.0} %", 100.0 * leader.keeps_limits)
+    };
     format!(
-        "a setting better by more than {:.0} % exists with a chance of {:.0} %; the winner's regret is {:.1} to {:.1} % (90 %)",
+        "a setting better by more than {:.0} % exists with a chance of {:.0} %; the winner's regret is {:.1} to {:.1} % (90 %){kept}",
         100.0 * SMALLEST_EFFECT,
         100.0 * leader.doubt,
         percent(low),
         percent(high)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{Figures, results, rr};
+
+    const PLAN: &str = r#"
+        schema = 1
+        goal = "minimize latency_ns_p99"
+        [factors]
+        txqueuelen = [0, 10, 20, 30]
+        mtu = [1500, 9000]
+        [[workload]]
+        kind = "tcp_rr"
+        [method]
+        design = "search"
+        "#;
+
+    #[test]
+    fn while_a_winner_is_confirmed_nothing_is_fitted() {
+        let search = search(BTreeSet::new());
+        // Nothing but fresh rows: whoever fitted the explored ones would find none.
+        let mut fresh = made(&["mtu=1500", "mtu=9000"], 1);
+        fresh.confirmed_from = Some(0);
+        let Next::Confirm(settings) = search.next(&fresh, 10) else { panic!() };
+        assert_eq!(settings, fresh.settings);
+        let mut all = made(&["mtu=1500", "mtu=9000"], search.confirmations());
+        all.confirmed_from = Some(0);
+        assert!(matches!(search.next(&all, 10), Next::Done(_)));
+    }
+
+    #[test]
+    fn what_is_refused_is_never_tried() {
+        let plan = Plan::parse("test", PLAN).unwrap();
+        let refused = BTreeSet::from([3, 5]);
+        let settings = plan.settings();
+        let search = search(refused.clone());
+        let Next::Explore { settings: tried, leader: None } = search.next(&made(&[], 0), 8) else {
+            panic!()
+        };
+        assert!(tried.len() >= 4, "{tried:?}");
+        assert!(refused.iter().all(|idx| !tried.contains(&settings[*idx])), "{tried:?}");
+        let all_but_today = PlanSearch::new(&plan, (1..8).collect()).unwrap_err();
+        assert!(all_but_today.contains("7 of 8 settings are refused"), "{all_but_today}");
+    }
+
+    #[test]
+    fn a_delay_of_zero_stands_apart_from_the_others() {
+        let axes = search(BTreeSet::new()).space.axes().to_vec();
+        let queue = axes.iter().find(|axis| axis.levels == 4).unwrap();
+        assert_eq!((queue.apart, queue.is_ordered), (Some(0), true));
+        assert!(queue.gap(0, 1) > queue.gap(1, 2));
+        let mtu = axes.iter().find(|axis| axis.levels == 2).unwrap();
+        assert_eq!((mtu.apart, mtu.is_disruptive), (None, true));
+    }
+
+    fn search(refused: BTreeSet<usize>) -> PlanSearch {
+        PlanSearch::new(&Plan::parse("test", PLAN).unwrap(), refused).unwrap()
+    }
+
+    fn made(settings: &[&str], blocks: u32) -> Results {
+        let figures = Figures { rate: 1e5, p99_us: Some(20.0), service_demand_us: 2.0 };
+        results(settings, &[rr("tcp_rr")], blocks, |_, _| figures)
+    }
 }

@@ -12,8 +12,24 @@ pub struct Axis {
     /// Whether neighbouring levels are alike (a time, a count) or each is a thing of its own (a queue
     /// discipline).
     pub is_ordered: bool,
+    /// The level that stands apart from the order, where there is one: a delay of 0 is not a short
+    /// delay, it leaves moderation to whoever does it then.
+    pub apart: Option<usize>,
     /// Whether a change of it disturbs traffic (MTU, rings, channels), so that it should change seldom.
     pub is_disruptive: bool,
+}
+
+impl Axis {
+    /// How far two levels are apart: 0 for the same, 1 from one end of an ordered axis to the other and
+    /// between any two levels that are not in order.
+    pub fn gap(&self, a: usize, b: usize) -> f64 {
+        let is_apart = [a, b].map(Some).contains(&self.apart);
+        match a.abs_diff(b) {
+            0 => 0.0,
+            _ if !self.is_ordered || is_apart => 1.0,
+            steps => steps as f64 / (self.levels - 1) as f64,
+        }
+    }
 }
 
 /// All combinations, less those that were refused. A setting is known by its index: the last axis
@@ -92,14 +108,10 @@ impl Space {
         self.axes.iter().zip(levels).fold(0, |index, (axis, level)| index * axis.levels + level)
     }
 
-    /// How far two settings are apart on each axis: 0 where they agree, 1 from one end of an ordered
-    /// axis to the other and between any two levels of an unordered one.
+    /// How far two settings are apart on each axis, see [`Axis::gap`].
     pub fn gaps(&self, a: &[usize], b: &[usize]) -> impl Iterator<Item = f64> {
-        self.axes.iter().zip(a.iter().zip(b)).map(|(axis, (a, b))| match a.abs_diff(*b) {
-            0 => 0.0,
-            _ if !axis.is_ordered => 1.0,
-            steps => steps as f64 / (axis.levels - 1) as f64,
-        })
+        let pairs = self.axes.iter().zip(a.iter().zip(b));
+        pairs.map(|(axis, (a, b))| axis.gap(*a, *b))
     }
 
     /// The settings that differ from `index` by one step of one axis (any other level of an unordered
@@ -186,7 +198,7 @@ mod tests {
     fn neighbours_are_one_step_away_and_allowed() {
         assert_eq!(space(&[3, 3]).neighbours(4), [1, 7, 3, 5]);
         assert_eq!(space(&[3, 3]).neighbours(0), [3, 1]);
-        let unordered = Axis { levels: 3, is_ordered: false, is_disruptive: false };
+        let unordered = Axis { levels: 3, is_ordered: false, apart: None, is_disruptive: false };
         let space = Space::new(vec![unordered], BTreeSet::from([1])).unwrap();
         assert_eq!(space.neighbours(0), [2]);
     }
@@ -218,7 +230,7 @@ mod tests {
     fn axes(levels: &[usize]) -> Vec<Axis> {
         levels
             .iter()
-            .map(|&levels| Axis { levels, is_ordered: true, is_disruptive: false })
+            .map(|&levels| Axis { levels, is_ordered: true, apart: None, is_disruptive: false })
             .collect()
     }
 

@@ -20,7 +20,8 @@ fn a_valley_in_three_knobs_is_found_in_a_seventh_of_the_grid() {
 #[test]
 fn a_narrow_valley_at_an_edge_is_found() {
     let system = System { space: grid(&[12, 10]), cost: edge, figure: |_| 0.0 };
-    check(&system, &[], 32);
+    // Three settings of 120 are within 3 %.
+    check(&system, &[], 36);
 }
 
 #[test]
@@ -37,6 +38,10 @@ fn a_limit_that_rules_out_the_cheapest_is_kept() {
         reference: Some(Reference::Best),
     };
     check(&system, &[limit], 30);
+    // What the limit is a share of is known as well, to be run beside the winner.
+    let (leader, _) = run(&system, &[limit], 3, 30);
+    let best = at(&system.space, leader.references[0]);
+    assert!(best[0] <= 0.25, "{best:?}");
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn a_budget_is_kept_and_the_leader_told() {
 fn runs_without_figures_are_left_out() {
     let mut search = Search::new(grid(&[4, 4]), 0, Vec::new(), options(1, 50));
     assert_eq!(search.leader(), None);
-    let Step::Try(first) = search.step() else { panic!() };
+    let Step::Try { settings: first, .. } = search.step() else { panic!() };
     search.record(first.iter().map(|&setting| Tried {
         setting,
         block: 0,
@@ -67,7 +72,7 @@ fn runs_without_figures_are_left_out() {
         figures_log: Vec::new(),
     }));
     assert_eq!(search.runs(), 0);
-    assert!(matches!(search.step(), Step::Try(_)));
+    assert!(matches!(search.step(), Step::Try { .. }));
 }
 
 fn bowl(x: &[f64]) -> f64 {
@@ -83,7 +88,8 @@ fn edge(x: &[f64]) -> f64 {
 }
 
 fn grid(levels: &[usize]) -> Space {
-    let axis = |&levels: &usize| Axis { levels, is_ordered: true, is_disruptive: false };
+    let axis =
+        |&levels: &usize| Axis { levels, is_ordered: true, apart: None, is_disruptive: false };
     Space::new(levels.iter().map(axis).collect(), BTreeSet::new()).unwrap()
 }
 
@@ -107,7 +113,7 @@ fn run(system: &System, limits: &[Limit], seed: u64, budget: usize) -> (Leader, 
     let mut search = Search::new(system.space.clone(), 0, limits.to_vec(), options(seed, budget));
     let mut rng = Rng::split(seed, 1);
     let mut block = 0;
-    while let Step::Try(settings) = search.step() {
+    while let Step::Try { settings, .. } = search.step() {
         let drift = 0.03 * rng.normal();
         let tried: Vec<Tried> = settings
             .into_iter()

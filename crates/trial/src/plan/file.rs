@@ -114,7 +114,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         workloads: workloads(&source, &parsed.workload)?,
         method: method(&source, &parsed.method)?,
     };
-    if plan.method.design == Design::Search {
+    if plan.method.design == Some(Design::Search) {
         return searchable(&source, plan);
     }
     let trials = plan.trials_per_block().saturating_mul(u64::from(plan.method.repetitions_max));
@@ -370,12 +370,15 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     })
 }
 
-fn design(source: &Source<'_>, written: Option<&Spanned<String>>) -> Result<Design, PlanError> {
+fn design(
+    source: &Source<'_>,
+    written: Option<&Spanned<String>>,
+) -> Result<Option<Design>, PlanError> {
     match written {
-        None => Ok(Design::default()),
+        None => Ok(None),
         Some(field) => match field.get_ref().as_str() {
-            "grid" => Ok(Design::Grid),
-            "search" => Ok(Design::Search),
+            "grid" => Ok(Some(Design::Grid)),
+            "search" => Ok(Some(Design::Search)),
             other => {
                 let problem = format!("`design` must be `grid` or `search`, not `{other}`");
                 Err(source.error(field.span(), problem))
@@ -402,7 +405,7 @@ impl Default for Method {
     /// netperf's habit: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
     fn default() -> Self {
         Self {
-            design: Design::Grid,
+            design: None,
             lacking: Lacking::Refuse,
             repetitions_min: 5,
             repetitions_max: 30,

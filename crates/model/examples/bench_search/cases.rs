@@ -1,0 +1,148 @@
+//! The simulated hosts, the traffic and the goals that searches are compared on.
+
+use latput_model::Goal;
+use latput_model::goal::Direction;
+use latput_trial::{Metric, Plan, Workload};
+
+/// Systems, each with the interrupt and RPS masks of its first and its other CPUs, and whether its
+/// stack has segmentation offloads today.
+pub(crate) const SYSTEMS: [System; 5] = [
+    System {
+        name: "server-10g",
+        text: include_str!("../../../../data/systems/server-10g.toml"),
+        rps: ["2", "1-3"],
+        gro: true,
+    },
+    System {
+        name: "hs22-ixgbe",
+        text: include_str!("../../../../data/systems/hs22-ixgbe.toml"),
+        rps: ["1", "1-15"],
+        gro: true,
+    },
+    System {
+        name: "bl25p-tg3",
+        text: include_str!("../../../../data/systems/bl25p-tg3.toml"),
+        rps: ["2", "0-3"],
+        gro: false,
+    },
+    System {
+        name: "rx1620-e1000",
+        text: include_str!("../../../../data/systems/rx1620-e1000.toml"),
+        rps: ["0", "0-1"],
+        gro: false,
+    },
+    System {
+        name: "rx1600-tg3-2.6.12",
+        text: include_str!("../../../../data/systems/rx1600-tg3-2.6.12.toml"),
+        rps: ["0", "0-1"],
+        gro: false,
+    },
+];
+
+/// One simulated host pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System {
+    pub(crate) name: &'static str,
+    /// Its profile.
+    pub(crate) text: &'static str,
+    /// Masks to try beside none.
+    rps: [&'static str; 2],
+    /// Whether GRO is on today.
+    gro: bool,
+}
+
+/// The traffic, one workload to a case.
+pub(crate) const WORKLOADS: [(&str, &str); 6] = [
+    ("rr", "kind = \"tcp_rr\""),
+    ("rr-burst", "kind = \"tcp_rr\"\nburst = 16"),
+    ("rr-many", "kind = \"tcp_rr\"\nrequest_bytes = 128\nresponse_bytes = 8192\nconnections = 8"),
+    ("stream", "kind = \"tcp_stream\"\nprobe_hz = 10000"),
+    ("udp", "kind = \"udp_stream\"\nrate = \"300Mbps\"\nprobe_hz = 10000"),
+    ("reads", "kind = \"rpc_read\"\noutstanding = 2"),
+];
+
+/// What is wanted: `TAIL` is the tail that the workload has.
+pub(crate) const GOALS: [(&str, &str); 3] = [
+    ("latency", "minimize TAIL"),
+    ("cpu", "minimize sut_service_demand_us where rate >= 0.95 first"),
+    ("balanced", "minimize TAIL * sut_service_demand_us where rate >= 0.95 best"),
+];
+
+/// The figures that a trial gives here, in the order of tables.
+pub(crate) const FIGURES: usize = 3;
+
+/// The rate, the tail and the CPU cost of a workload.
+pub(crate) fn figures(workload: &Workload) -> [Metric; FIGURES] {
+    if workload.traffic.is_transactional() {
+        return [Metric::TransactionsPerS, Metric::LatencyNsP99, Metric::SutServiceDemandUs];
+    }
+    let tail = if workload.probe.is_some() { Metric::ProbeNsP99 } else { Metric::LatencyNsP99 };
+    [Metric::ThroughputBps, tail, Metric::SutServiceDemandUs]
+}
+
+/// The plan of one case; the first level of each factor is today's.
+pub(crate) fn plan(system: &System, workload: &str, goal: Option<&str>) -> Plan {
+    let (gro, [one, all]) = (system.gro, system.rps);
+    let text = format!(
+        r#"
+        schema = 1
+        name = "{name}"
+        [factors]
+        "sut.gro-flush-timeout + sut.napi-defer-hard-irqs" = [
+            ["0us", 0], ["10us", 100], ["20us", 100], ["35us", 100], ["50us", 100], ["80us", 100],
+            ["125us", 100], ["250us", 100]]
+        mtu = [1500, 9000]
+        "sut.rps-cpus" = ["none", "{one}", "{all}"]
+        "sut.gro" = [{gro}, {other}]
+        "sut.threaded" = [false, true]
+        [[workload]]
+        {workload}
+        [method]
+        warmup = "20ms"
+        duration = "{window}"
+        "#,
+        name = system.name,
+        other = !gro,
+        // So many packets give a tail; more would only take longer.
+        window = if system.gro && !workload.contains("tcp_rr\"") { "60ms" } else { "200ms" },
+    );
+    let mut plan = Plan::parse("case", &text).expect("the cases are plans");
+    let tail = figures(&plan.workloads[0])[1].name();
+    plan.goal = goal.map(|goal| goal.replace("TAIL", tail));
+    plan.method.design = Some(latput_trial::plan::Design::Search);
+    plan
+}
+
+/// A goal in terms of [`FIGURES`]: which of them the cost is made of, and which is bounded.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    /// Figures whose logarithms add up to the cost.
+    pub(crate) cost: Vec<usize>,
+    /// The bound on the rate, as a share of its best or of today's.
+    pub(crate) limit: Option<Share>,
+}
+
+/// A bound from below on the rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) of_best: bool,
+    pub(crate) share: f64,
+}
+
+impl Wanted {
+    /// Of a case's plan.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let workload = &plan.workloads[0];
+        let goal = Goal::parse(plan.goal.as_ref().expect("a case has a goal")).expect("it reads");
+        assert_eq!(goal.direction, Direction::Minimize, "costs are minimised here");
+        let figures = figures(workload);
+        let index = |metric| figures.iter().position(|one| *one == metric).expect("a figure");
+        let cost = goal.objective.iter().map(|figure| index(figure.measure.of(&workload.traffic)));
+        let limit = goal.conditions.first().map(|condition| {
+            assert_eq!(index(condition.figure.measure.of(&workload.traffic)), 0, "of the rate");
+            let of_best = condition.reference == Some(latput_model::goal::Reference::Best);
+            Share { of_best, share: condition.number }
+        });
+        Self { cost: cost.collect(), limit }
+    }
+}

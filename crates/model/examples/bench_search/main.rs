@@ -1,0 +1,107 @@
+//! How few trials the search needs, on simulated hosts whose best setting is known.
+//!
+//! `cargo xtask bench-search` runs this and the peer that it is compared with. `tabulate FILE` computes
+//! what every host does under every setting; `cases FILE` prints them as the peer reads them; `run FILE
+//! SEEDS` searches, and prints one JSON line for each search.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark talks to whoever runs it"
+)]
+
+mod cases;
+mod table;
+mod trials;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cases::{GOALS, SYSTEMS, WORKLOADS, Wanted};
+use serde_json::json;
+use table::Table;
+use trials::Case;
+
+/// Trials that every method gets, in percent of the grid.
+const BUDGET_PERCENT: usize = 30;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["tabulate", file] => table::tabulate(file),
+        ["cases", file] => println!("{}", describe(&table::read(file))),
+        ["run", file, seeds] => run(&table::read(file), seeds.parse().expect("a number of seeds")),
+        _ => panic!("usage: bench_search tabulate FILE | cases FILE | run FILE SEEDS"),
+    }
+}
+
+/// Every host under every workload with every goal.
+fn all(tables: &[Table]) -> Vec<Case<'_>> {
+    let mut found = Vec::new();
+    for table in tables {
+        let system = SYSTEMS.iter().find(|one| one.name == table.system).expect("a known system");
+        let workload = WORKLOADS.iter().find(|one| one.0 == table.workload).expect("a known one");
+        for (name, goal) in GOALS {
+            let plan = cases::plan(system, workload.1, Some(goal));
+            let wanted = Wanted::of(&plan);
+            found.push(Case {
+                name: format!("{}/{}/{name}", table.system, table.workload),
+                table,
+                truth: table.truth(&wanted),
+                settings: plan.settings(),
+                cost: wanted.cost,
+                plan,
+            });
+        }
+    }
+    found
+}
+
+/// What a program that is not ours needs to know of the cases.
+fn describe(tables: &[Table]) -> String {
+    let cases = all(tables);
+    let described = cases.iter().map(|case| {
+        let ordered = |factor: &latput_trial::plan::Factor| {
+            let name = factor.targets[0].knob.name();
+            name != "rps-cpus"
+        };
+        let axes = case.plan.factors.iter();
+        let axes: Vec<_> =
+            axes.map(|factor| json!([factor.levels.len(), ordered(factor)])).collect();
+        json!({
+            "case": case.name, "axes": axes, "figures": case.table.figures, "cost": case.cost,
+            "least_rate": case.truth.least_rate, "near": case.truth.near,
+            "costs": case.truth.cost, "best": case.truth.best,
+            "budget": budget(case),
+        })
+    });
+    json!(described.collect::<Vec<_>>()).to_string()
+}
+
+fn budget(case: &Case<'_>) -> usize {
+    case.settings.len() * BUDGET_PERCENT / 100
+}
+
+fn run(tables: &[Table], seeds: u64) {
+    let cases = all(tables);
+    let todo: Vec<(usize, u64)> =
+        (0..cases.len()).flat_map(|case| (1..=seeds).map(move |seed| (case, seed))).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(|| {
+                while let Some(&(case, seed)) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let case = &cases[case];
+                    for ended in [case.search(seed, budget(case)), case.random(seed, budget(case))]
+                    {
+                        println!("{}", json!(ended));
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Cores of this machine.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,141 @@
+//! What each simulated host does under every setting, computed once.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use latput_sim::Profile;
+use latput_trial::Plan;
+use serde::{Deserialize, Serialize};
+
+use crate::cases::{self, FIGURES, SYSTEMS, WORKLOADS, Wanted};
+
+/// The cost of a setting may be so much above the best one's for it to count as found.
+pub(crate) const NEAR: f64 = 1.03;
+/// A limit that is missed by this share counts as kept: noise cannot tell it.
+const SLACK: f64 = 0.01;
+
+/// One system under one workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Table {
+    pub(crate) system: String,
+    pub(crate) workload: String,
+    /// Rate, tail and CPU cost of each setting, by the plan's order.
+    pub(crate) figures: Vec<[f64; FIGURES]>,
+}
+
+/// What a goal makes of a table.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Truth {
+    /// Of each setting.
+    pub(crate) cost: Vec<f64>,
+    /// What the rate must be, where it must.
+    pub(crate) least_rate: Option<f64>,
+    /// The least cost of a setting that keeps the limit.
+    pub(crate) best: f64,
+    /// Settings whose cost is within [`NEAR`] of the best one's that keeps the limit.
+    pub(crate) near: Vec<bool>,
+}
+
+impl Table {
+    /// The costs and the best of them by a goal.
+    pub(crate) fn truth(&self, wanted: &Wanted) -> Truth {
+        let cost: Vec<f64> = self
+            .figures
+            .iter()
+            .map(|figures| wanted.cost.iter().map(|at| figures[*at]).product())
+            .collect();
+        let best_rate = self.figures.iter().map(|figures| figures[0]).fold(0.0, f64::max);
+        let least_rate = wanted
+            .limit
+            .map(|limit| limit.share * if limit.of_best { best_rate } else { self.figures[0][0] });
+        let keeps = |setting: usize, slack: f64| {
+            least_rate.is_none_or(|least| self.figures[setting][0] >= least * (1.0 - slack))
+        };
+        let all = 0..cost.len();
+        let best = all.clone().filter(|at| keeps(*at, 0.0)).map(|at| cost[at]);
+        let best = best.fold(f64::INFINITY, f64::min);
+        let near = all.map(|at| keeps(at, SLACK) && cost[at] <= NEAR * best).collect();
+        Truth { cost, least_rate, best, near }
+    }
+}
+
+impl Truth {
+    /// The cost of a setting as a ratio to the best one's; `None` where it breaks the limit.
+    pub(crate) fn excess(&self, table: &Table, setting: usize) -> Option<f64> {
+        let least = self.least_rate.unwrap_or(0.0) * (1.0 - SLACK);
+        (table.figures[setting][0] >= least).then(|| self.cost[setting] / self.best)
+    }
+}
+
+/// Adds to `file` the tables that it lacks, one line each.
+pub(crate) fn tabulate(file: &str) {
+    let known = read(file);
+    for system in &SYSTEMS {
+        for (workload, text) in WORKLOADS {
+            if known.iter().any(|one| one.system == system.name && one.workload == workload) {
+                continue;
+            }
+            let table = Table {
+                system: system.name.to_owned(),
+                workload: workload.to_owned(),
+                figures: every_setting(system, text),
+            };
+            let line = serde_json::to_string(&table).expect("tables are plain figures");
+            let open = std::fs::File::options().create(true).append(true).open(file);
+            let mut open = open.expect("the tables can be written");
+            writeln!(open, "{line}").expect("the tables can be written");
+            eprintln!("tabulated {}/{workload}", system.name);
+        }
+    }
+}
+
+/// The tables that `file` has; a line that was cut short does not count.
+pub(crate) fn read(file: &str) -> Vec<Table> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn every_setting(system: &cases::System, workload: &str) -> Vec<[f64; FIGURES]> {
+    let plan = cases::plan(system, workload, None);
+    let count = plan.settings().len();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(vec![[f64::NAN; FIGURES]; count]);
+    std::thread::scope(|scope| {
+        for _ in 0..crate::threads() {
+            scope.spawn(|| {
+                loop {
+                    let setting = next.fetch_add(1, Ordering::Relaxed);
+                    if setting >= count {
+                        return;
+                    }
+                    let figures = simulate(system.text, &plan, setting);
+                    done.lock().expect("no thread panicked")[setting] = figures;
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no thread panicked")
+}
+
+fn simulate(profile: &str, plan: &Plan, setting: usize) -> [f64; FIGURES] {
+    let mut profile: Profile = toml::from_str(profile).expect("shipped profiles read");
+    let workload = &plan.workloads[0];
+    for (role, setting) in &plan.settings()[setting].by_role {
+        profile.set(*role, setting).expect("the cases' knobs are simulated");
+    }
+    let mut scenario =
+        profile.scenario(workload, 1, plan.method.duration).expect("the cases can be simulated");
+    scenario.warmup = plan.method.warmup;
+    let outcome = latput_sim::run(&scenario).expect("the cases can be simulated");
+    let mut observation = outcome.observation(&scenario, 0);
+    if workload.traffic.kind() != "rpc_read" {
+        observation.traffic.reverse = None;
+    }
+    cases::figures(workload).map(|metric| {
+        let value = metric.value(&workload.traffic, &observation);
+        value.filter(|value| *value > 0.0).unwrap_or_else(|| {
+            panic!("{}: {metric} of {} under setting {setting}", profile.name, workload.name)
+        })
+    })
+}

@@ -1,0 +1,180 @@
+//! The table of searches: trials to be near the best, by method, and the claims that were wrong.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+/// One search, as both programs print it.
+#[derive(Debug, Deserialize)]
+struct Ended {
+    case: String,
+    method: String,
+    found: Option<usize>,
+    tried: Option<usize>,
+    trials: usize,
+    ends_near: bool,
+    excess: Option<f64>,
+    claim: Option<Claim>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Claim {
+    is_wrong: bool,
+}
+
+/// What of a case the table needs.
+#[derive(Debug, Deserialize)]
+struct Described {
+    case: String,
+    near: Vec<bool>,
+}
+
+const METHODS: [&str; 3] = ["latput", "random", "tpe"];
+/// A search that never got near counts as so many times its grid.
+const NEVER: f64 = 1.0;
+
+/// The table and the four figures that are wanted.
+pub fn compare(lines: &str, described: &str) -> Result<String> {
+    let ended = lines.lines().map(serde_json::from_str);
+    let ended: Vec<Ended> = ended.collect::<Result<_, _>>().context("a search printed nonsense")?;
+    let described: Vec<Described> =
+        serde_json::from_str(described).context("the cases cannot be read")?;
+    let grids: BTreeMap<&str, &[bool]> =
+        described.iter().map(|one| (one.case.as_str(), one.near.as_slice())).collect();
+    let mut text = format!(
+        "{:<34} {:>5} {:>6}  {:>7} {:>7} {:>7}   within 3 % at the end\n",
+        "case (trials to lead within 3 %)", "grid", "near", "latput", "random", "tpe"
+    );
+    let mut hard = Tally::default();
+    let mut every = Tally::default();
+    for (case, near) in &grids {
+        let of = |method: &str| {
+            let own = ended.iter().filter(|one| one.case == *case && one.method == method);
+            own.collect::<Vec<&Ended>>()
+        };
+        let count = near.iter().filter(|near| **near).count();
+        let mut row = format!("{case:<34} {:>5} {count:>6} ", near.len());
+        let mut ends = String::new();
+        for method in METHODS {
+            let own = of(method);
+            let trials = |one: &&Ended| one.found.map_or(NEVER * near.len() as f64, |n| n as f64);
+            let median = median(own.iter().map(trials).collect());
+            let shown = median.map_or("-".to_owned(), |median| format!("{median:.0}"));
+            write!(row, " {shown:>7}")?;
+            let good = own.iter().filter(|one| one.ends_near).count();
+            if !own.is_empty() {
+                write!(ends, " {:>3.0} %", 100.0 * good as f64 / own.len() as f64)?;
+            }
+            every.add(method, &own, near.len());
+            if count * 10 <= near.len() && !near[0] {
+                hard.add(method, &own, near.len());
+            }
+        }
+        writeln!(text, "{row}  {ends}")?;
+    }
+    let names = [("all cases", &every), ("hard cases: at most a tenth near, today's not", &hard)];
+    for (name, tally) in names {
+        writeln!(text, "\n{name}: {} searches by latput", tally.count("latput"))?;
+        text += &tally.words()?;
+    }
+    let claims: Vec<&Claim> = ended.iter().filter_map(|one| one.claim.as_ref()).collect();
+    let wrong = claims.iter().filter(|claim| claim.is_wrong).count();
+    writeln!(
+        text,
+        "\n\"proven better\" was claimed {} times and wrong {wrong} times ({:.1} %; wanted: below 5 %)",
+        claims.len(),
+        100.0 * wrong as f64 / claims.len().max(1) as f64
+    )?;
+    Ok(text)
+}
+
+/// Searches of several cases.
+#[derive(Debug, Default)]
+struct Tally {
+    /// By method: trials to lead with something near, and to try something near, as shares of the
+    /// grid; trials in all; whether it ended near; whether it ended within 10 % and the limit.
+    shares: BTreeMap<String, Vec<[f64; 5]>>,
+}
+
+impl Tally {
+    fn add(&mut self, method: &str, own: &[&Ended], grid: usize) {
+        let share = |trials: Option<usize>| trials.map_or(NEVER, |n| n as f64 / grid as f64);
+        let all = self.shares.entry(method.to_owned()).or_default();
+        all.extend(own.iter().map(|one| {
+            let total = one.trials as f64 / grid as f64;
+            let is_good = one.excess.is_some_and(|excess| excess <= 1.1);
+            let ends = [one.ends_near, is_good].map(|yes| f64::from(u8::from(yes)));
+            [share(one.found), share(one.tried), total, ends[0], ends[1]]
+        }));
+    }
+
+    fn count(&self, method: &str) -> usize {
+        self.shares.get(method).map_or(0, Vec::len)
+    }
+
+    fn median(&self, method: &str, at: usize) -> Option<f64> {
+        median(self.shares.get(method)?.iter().map(|one| one[at]).collect())
+    }
+
+    fn words(&self) -> Result<String> {
+        let mut text = String::new();
+        let ours = self.median("latput", 0);
+        for method in METHODS {
+            let Some(lead) = self.median(method, 0) else { continue };
+            let tried = self.median(method, 1).unwrap_or(NEVER);
+            let total = self.median(method, 2).unwrap_or(NEVER);
+            let all = &self.shares[method];
+            let mean = |at: usize| all.iter().map(|one| one[at]).sum::<f64>() / all.len() as f64;
+            let ratio = ours.map_or(f64::NAN, |ours| ours / lead);
+            writeln!(
+                text,
+                "  {method:<7} leads within 3 % after {:5.1} % of the grid (median; latput takes {ratio:.2} \
+                 of it), first tried after {:5.1} %; ends after {:5.1} %, within 3 % in {:.0} %, \
+                 within 10 % in {:.0} %",
+                100.0 * lead,
+                100.0 * tried,
+                100.0 * total,
+                100.0 * mean(3),
+                100.0 * mean(4)
+            )?;
+        }
+        Ok(text)
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some(f64::midpoint(values[last / 2], values[last.div_ceil(2)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_ratios_and_wrong_claims_are_counted() {
+        let line = |method: &str, found: &str, claim: &str| {
+            format!(
+                "{{\"case\":\"a/b/c\",\"method\":\"{method}\",\"seed\":1,\"found\":{found},\"tried\":2,\
+                 \"trials\":20,\"ends_near\":true,\"excess\":1.02,\"claim\":{claim}}}\n"
+            )
+        };
+        let lines = [
+            line("latput", "10", "{\"is_wrong\":false}"),
+            line("latput", "12", "{\"is_wrong\":true}"),
+            line("random", "40", "null"),
+            line("random", "null", "null"),
+        ];
+        let near: Vec<bool> = (0..100).map(|at| at == 7).collect();
+        let described = format!("[{{\"case\":\"a/b/c\",\"near\":{near:?}}}]");
+        let text = compare(&lines.concat(), &described).unwrap();
+        assert!(text.contains("claimed 2 times and wrong 1 times (50.0 %"), "{text}");
+        assert!(text.contains("after  11.0 % of the grid"), "{text}");
+        // The one that never got near counts as the whole grid: (40 + 100) / 2.
+        assert!(text.contains("latput takes 0.16 of it"), "{text}");
+        assert!(compare("nonsense", &described).is_err());
+    }
+}
