@@ -163,8 +163,8 @@ mod tests {
         ) -> Result<(), Error> {
             Ok(())
         }
-        fn close(self: Box<Self>, _: &Stop) -> Result<(), Error> {
-            Ok(())
+        fn close(self: Box<Self>, _: &Stop) -> Result<Vec<String>, Error> {
+            Ok(Vec::new())
         }
         fn abandon(self: Box<Self>) -> Result<(), Error> {
             Ok(())

@@ -18,7 +18,6 @@ pub mod interval;
 mod lacking;
 pub mod protocol;
 pub mod runner;
-mod share;
 pub mod simulator;
 mod stock;
 pub mod testbed;

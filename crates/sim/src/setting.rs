@@ -5,10 +5,10 @@ use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::machine::{Bql, Nic, Qdisc};
+use crate::machine::{Adaptation, Qdisc};
 use crate::profile::{HostProfile, Profile};
 use crate::validate::Invalid;
-use crate::vector::Throttle;
+use crate::vector::{Coalescing, Throttle};
 
 impl Profile {
     /// Sets the knobs of the hosts with this role; refuses what this simulator does not model. Ranges
@@ -35,95 +35,164 @@ impl Profile {
 
 impl HostProfile {
     fn set(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
-        let (stack, nic) = (&mut self.stack, &mut self.nic);
+        let (nic, stack) = (&mut self.nic, &mut self.stack);
         match knob {
-            Knob::RxUsecs => nic.set_rx_delay(time(knob, value)?),
-            Knob::RxFrames => nic.coalescing.rx.frames = small(knob, value)?,
-            Knob::TxUsecs => nic.coalescing.tx.delay = time(knob, value)?,
-            Knob::TxFrames => nic.coalescing.tx.frames = small(knob, value)?,
-            Knob::RxRing => nic.rx_ring = small(knob, value)?,
-            Knob::TxRing => nic.tx_ring = small(knob, value)?,
-            Knob::SmpAffinity => {
-                nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();
-            }
-            Knob::Qdisc => stack.qdisc = qdisc(knob, value)?,
-            Knob::BqlLimitMax => {
-                let most = Bytes::new(count(knob, value)?);
-                let Some(Bql { least, .. }) = stack.bql else {
-                    return Err(wrong(knob, value, "left out: the profile's driver has no BQL"));
-                };
-                stack.bql = Some(Bql { least: least.min(most), most });
-            }
             Knob::Txqueuelen => {
                 let length = small(knob, value)?;
                 if let Qdisc::Pfifo { limit_packets } = &mut stack.qdisc {
                     *limit_packets = length;
                 }
             }
+            Knob::Qdisc => stack.qdisc = qdisc(value, stack.qdisc)?,
             Knob::Gro => stack.gro = switch(knob, value)?,
             Knob::Tso => stack.tso = switch(knob, value)?,
             Knob::Threaded => stack.threaded = switch(knob, value)?,
             Knob::RpsCpus => stack.rps_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect(),
             Knob::NapiDeferHardIrqs => stack.defer_hard_irqs = small(knob, value)?,
             Knob::GroFlushTimeout => stack.gro_flush_timeout = time(knob, value)?,
-            other => return Err(wrong(other, value, "left out: the simulator does not model it")),
+            Knob::IrqSuspendTimeout => stack.irq_suspend_timeout = time(knob, value)?,
+            Knob::NetdevMaxBacklog => stack.backlog_packets = small(knob, value)?,
+            Knob::BusyRead => stack.busy_poll = time(knob, value)?,
+            Knob::BqlLimitMin | Knob::BqlLimitMax => {
+                let bytes = Bytes::new(count(knob, value)?);
+                let Some(bql) = &mut stack.bql else {
+                    return Err(wrong(knob, value, "left out: the profile's driver has no BQL"));
+                };
+                *(if knob == Knob::BqlLimitMin { &mut bql.least } else { &mut bql.most }) = bytes;
+            }
+            Knob::AdaptiveRx | Knob::AdaptiveTx => {
+                let is_on = switch(knob, value)?;
+                let (wanted, flag) = if knob == Knob::AdaptiveRx {
+                    ("left out: the profile's driver has none", &mut nic.adaptive_rx)
+                } else {
+                    ("left out: the profile's driver has no DIM", &mut nic.adaptive_tx)
+                };
+                let has_it = match nic.adaptation {
+                    Some(Adaptation::Dim) => true,
+                    Some(_) => knob == Knob::AdaptiveRx,
+                    None => false,
+                };
+                if !has_it {
+                    return Err(wrong(knob, value, wanted));
+                }
+                *flag = is_on;
+            }
+            Knob::SmpAffinity => {
+                nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();
+            }
+            Knob::CombinedChannels => nic.queues = small(knob, value)?,
+            Knob::RxRing => nic.rx_ring = small(knob, value)?,
+            Knob::TxRing => nic.tx_ring = small(knob, value)?,
+            Knob::PauseTx if nic.fifo == Bytes::new(0) => {
+                return Err(wrong(
+                    knob,
+                    value,
+                    "left out: the profile's NIC has no buffer to fill",
+                ));
+            }
+            Knob::PauseTx => nic.pause = switch(knob, value)?,
+            _ => return nic.coalescing.set(knob, value),
         }
         Ok(())
     }
 }
 
-impl Nic {
-    /// `rx-usecs` as the driver takes it: the interval of the throttle where the NIC has one (Intel),
-    /// otherwise the delay from the first packet (tg3 and others).
-    fn set_rx_delay(&mut self, delay: Nanos) {
-        let coalescing = &mut self.coalescing;
-        match coalescing.throttle {
-            Throttle::None => coalescing.rx.delay = delay,
-            // A clock without a period does not tick: nothing is held back.
-            Throttle::Gate { .. } if delay == Nanos::ZERO => coalescing.throttle = Throttle::None,
-            throttle => coalescing.throttle = throttle.with_interval(delay),
-        }
+impl Coalescing {
+    /// Whether `rx-usecs` is the time between two interrupts, as on Intel's NICs, rather than a delay of
+    /// each direction.
+    pub fn is_throttled(&self) -> bool {
+        self.throttle != Throttle::None
     }
 
-    /// What `rx-usecs` is.
-    pub fn rx_delay(&self) -> Nanos {
-        match self.coalescing.throttle {
-            Throttle::None => self.coalescing.rx.delay,
-            throttle => throttle.interval(),
+    fn set(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
+        if self.is_throttled() {
+            return self.set_interval(knob, value);
+        }
+        match knob {
+            Knob::RxUsecs => self.rx.delay = time(knob, value)?,
+            Knob::RxFrames => self.rx.frames = small(knob, value)?,
+            Knob::RxUsecsIrq => self.rx.delay_irq = Some(time(knob, value)?),
+            Knob::RxFramesIrq => self.rx.frames_irq = Some(small(knob, value)?),
+            Knob::TxUsecs => self.tx.delay = time(knob, value)?,
+            Knob::TxFrames => self.tx.frames = small(knob, value)?,
+            Knob::TxUsecsIrq => self.tx.delay_irq = Some(time(knob, value)?),
+            Knob::TxFramesIrq => self.tx.frames_irq = Some(small(knob, value)?),
+            other => return Err(wrong(other, value, "left out: the simulator does not model it")),
+        }
+        Ok(())
+    }
+
+    fn set_interval(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
+        match knob {
+            Knob::RxUsecs => {
+                let interval = time(knob, value)?;
+                // Intel's drivers take 1 and 3 as words for their adaptive modes.
+                if [1, 3].map(Nanos::from_us).contains(&interval) {
+                    return Err(wrong(knob, value, "0us, 2us or from 4us: it means a mode"));
+                }
+                self.throttle = match self.throttle {
+                    // A clock without a period does not tick: nothing is held back.
+                    Throttle::Gate { .. } if interval == Nanos::ZERO => Throttle::None,
+                    throttle => throttle.with_interval(interval),
+                };
+                Ok(())
+            }
+            Knob::RxFrames
+            | Knob::RxUsecsIrq
+            | Knob::RxFramesIrq
+            | Knob::TxUsecs
+            | Knob::TxFrames
+            | Knob::TxUsecsIrq
+            | Knob::TxFramesIrq => {
+                let wanted = "left out: the profile's NIC has `rx-usecs` for both directions";
+                Err(wrong(knob, value, wanted))
+            }
+            other => Err(wrong(other, value, "left out: the simulator does not model it")),
         }
     }
 }
 
-/// A discipline that is modelled, with its parameters; what is not named is Linux's default.
-fn qdisc(knob: Knob, value: &Value) -> Result<Qdisc, Invalid> {
-    const MODELLED: &str = "pfifo_fast, pfifo limit=N, or fq_codel with limit, target and interval";
-    let Value::Qdisc(wanted) = value else { return Err(wrong(knob, value, MODELLED)) };
-    let limit = match wanted.parameter("limit") {
-        Some(Parameter::Count(limit)) => {
-            Some(u32::try_from(limit).map_err(|_| wrong(knob, value, "a limit to 4294967295"))?)
-        }
-        _ => None,
+/// A discipline of the simulator's: `pfifo`, `pfifo_fast` (as one band) or `fq_codel`.
+fn qdisc(value: &Value, current: Qdisc) -> Result<Qdisc, Invalid> {
+    let refused = |wanted: &str| wrong(Knob::Qdisc, value, wanted);
+    let Value::Qdisc(asked) = value else {
+        return Err(refused("a queue discipline"));
     };
-    let time = |name: &str, default: Nanos| match wanted.parameter(name) {
-        Some(Parameter::Time(time)) => time,
+    let known = ["limit", "target", "interval"];
+    let names = asked.names().filter(|name| !known.contains(name)).collect::<Vec<_>>();
+    if !names.is_empty() {
+        return Err(refused(&format!("simulated without {}", names.join(", "))));
+    }
+    let limit = |default: u32| match asked.parameter("limit") {
+        Some(Parameter::Count(count)) => {
+            u32::try_from(count).map_err(|_| refused("limited to at most 4294967295 packets"))
+        }
+        _ => Ok(default),
+    };
+    let span = |name: &str, default: Nanos| match asked.parameter(name) {
+        Some(Parameter::Time(span)) => span,
         _ => default,
     };
-    match (wanted.kind(), Qdisc::FQ_CODEL) {
-        ("pfifo_fast" | "pfifo", _) => {
-            Ok(limit.map_or(Qdisc::PFIFO_FAST, |limit_packets| Qdisc::Pfifo { limit_packets }))
-        }
-        ("fq_codel", Qdisc::FqCodel { limit_packets, target, interval }) => Ok(Qdisc::FqCodel {
-            limit_packets: limit.unwrap_or(limit_packets),
-            target: time("target", target),
-            interval: time("interval", interval),
+    match (asked.kind(), Qdisc::FQ_CODEL, Qdisc::PFIFO_FAST) {
+        ("fq_codel", Qdisc::FqCodel { limit_packets, target, interval }, _) => Ok(Qdisc::FqCodel {
+            limit_packets: limit(limit_packets)?,
+            target: span("target", target),
+            interval: span("interval", interval),
         }),
-        _ => Err(wrong(knob, value, MODELLED)),
+        ("pfifo" | "pfifo_fast", _, Qdisc::Pfifo { limit_packets }) => {
+            let length = match current {
+                Qdisc::Pfifo { limit_packets } => limit_packets,
+                Qdisc::Bfifo { .. } | Qdisc::FqCodel { .. } => limit_packets,
+            };
+            Ok(Qdisc::Pfifo { limit_packets: limit(length)? })
+        }
+        _ => Err(refused("`pfifo`, `pfifo_fast` or `fq_codel` in the simulator")),
     }
 }
 
 fn time(knob: Knob, value: &Value) -> Result<Nanos, Invalid> {
     match value {
-        Value::Time(time) => Ok(*time),
+        Value::Time(span) => Ok(*span),
         _ => Err(wrong(knob, value, "a duration")),
     }
 }
@@ -189,42 +258,6 @@ mod tests {
     }
 
     #[test]
-    fn rx_usecs_is_the_throttle_where_there_is_one_and_the_delay_elsewhere() {
-        let set = |throttle, us| {
-            let mut profile = profile();
-            profile.sut.nic.coalescing.throttle = throttle;
-            let value = Value::Time(Nanos::from_us(us));
-            profile.set(Role::Sut, &Setting::from([(Knob::RxUsecs, value)])).unwrap();
-            assert_eq!(profile.sut.nic.rx_delay(), Nanos::from_us(us));
-            profile.sut.nic.coalescing
-        };
-        let interval = |us| Nanos::from_us(us);
-        let gate = Throttle::Gate { interval: interval(125) };
-        let hold_off = Throttle::HoldOff { interval: interval(125) };
-        assert_eq!(set(Throttle::None, 20).rx.delay, interval(20));
-        assert_eq!(set(gate, 20).throttle, Throttle::Gate { interval: interval(20) });
-        assert_eq!(set(gate, 0).throttle, Throttle::None);
-        assert_eq!(set(hold_off, 20).throttle, Throttle::HoldOff { interval: interval(20) });
-    }
-
-    #[test]
-    fn what_leaves_the_host_is_queued_as_the_setting_says() {
-        let mut profile = profile();
-        let mut set = |knob: Knob, text: &str| {
-            let value = knob.parse_value(text).unwrap();
-            profile.set(Role::Sut, &Setting::from([(knob, value)])).map(|()| profile.sut.clone())
-        };
-        let fq_codel = set(Knob::Qdisc, "fq_codel target=1ms").unwrap().stack.qdisc;
-        let target = Nanos::from_ms(1);
-        let (limit_packets, interval) = (10_240, Nanos::from_ms(100));
-        assert_eq!(fq_codel, Qdisc::FqCodel { limit_packets, target, interval });
-        assert_eq!(set(Knob::Qdisc, "pfifo_fast").unwrap().stack.qdisc, Qdisc::PFIFO_FAST);
-        assert!(set(Knob::Qdisc, "fq").unwrap_err().to_string().contains("fq_codel with limit"));
-        assert!(set(Knob::BqlLimitMax, "3028").unwrap_err().to_string().contains("no BQL"));
-        assert_eq!(set(Knob::SmpAffinity, "0,2-3").unwrap().nic.irq_cores, [0, 2, 3]);
-    }
-
-    #[test]
     fn a_generator_that_was_like_the_system_under_test_gets_its_own_settings() {
         let mut profile = profile();
         profile.set(Role::Generator, &Setting::from([(Knob::Gro, Value::Switch(true))])).unwrap();
@@ -253,11 +286,14 @@ mod tests {
             source: String::from("none"),
             sut: HostProfile::default(),
             generator: None,
+            generators: 1,
+            observer: None,
             network: NetworkProfile {
                 rate: BitsPerSecond::new(1_000_000_000),
                 latency: Nanos::ZERO,
                 latency_jitter_ratio: 0.0,
                 mtu: Bytes::new(1_500),
+                switch_buffer: None,
             },
         }
     }

@@ -96,6 +96,8 @@ pub struct Method {
     pub seed: Option<u64>,
     /// No block beyond the smallest number of repetitions is begun that would end after this time.
     pub budget: Option<Nanos>,
+    /// Whether settings may take the link of a host's interface down and up.
+    pub allow_link_reset: bool,
 }
 
 /// A plan that cannot be run, and where it says so.

@@ -68,6 +68,8 @@ struct MethodFile {
     half_width: Option<Spanned<f64>>,
     seed: Option<Spanned<u64>>,
     budget: Option<Spanned<String>>,
+    #[serde(default)]
+    allow_link_reset: bool,
 }
 
 #[derive(Deserialize)]
@@ -364,6 +366,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         half_width: share(&written.half_width, defaults.half_width, "half_width", 0.001, 0.5)?,
         seed: written.seed.as_ref().map(|seed| *seed.get_ref()),
         budget,
+        allow_link_reset: written.allow_link_reset,
     })
 }
 
@@ -409,6 +412,7 @@ impl Default for Method {
             half_width: 0.025,
             seed: None,
             budget: None,
+            allow_link_reset: false,
         }
     }
 }
