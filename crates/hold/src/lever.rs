@@ -159,7 +159,11 @@ mod tests {
 
     #[test]
     fn an_interface_without_coalescing_is_held_by_the_timer_of_napi() {
-        let kernel = FakeKernel::with("eth0", FakeInterface::netlink_veth(1));
+        let whole = FakeInterface::netlink_veth(1);
+        let kernel = FakeKernel::with("eth0", whole.clone());
+        let both = Lever::find(&kernel, "eth0").unwrap();
+        assert!(matches!(both[..], [Lever::Coalescing { .. }, Lever::Deferral]), "{both:?}");
+        let kernel = FakeKernel::with("eth0", whole.without(Knob::RxUsecs));
         assert_eq!(Lever::find(&kernel, "eth0").unwrap(), [Lever::Deferral]);
         let error = Lever::find(&kernel, "eth9").unwrap_err().to_string();
         assert!(error.contains("rx-usecs") && error.contains("gro-flush-timeout"), "{error}");
