@@ -2,6 +2,7 @@
 
 mod phase_lock;
 
+use latput_knobs::effect::{self, Events, Seen, Verdict};
 use latput_trial::observation::{HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
@@ -47,6 +48,7 @@ pub fn of_trial(
         checks.push(steal(host));
         checks.push(sampling(host));
         checks.extend(other_work(part.traffic_cpu, host));
+        checks.extend(effects(host));
     }
     checks.extend(phase_lock::check(traffic, flow, hosts));
     checks.extend(hosts.iter().find(|host| host.role == Role::Generator).and_then(steady));
@@ -126,6 +128,26 @@ fn sampling(host: &HostObservation) -> Check {
         passed: share <= SAMPLING_LIMIT,
         detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
     }
+}
+
+/// Polls that a moderation knob should have held back: a device may accept a value and ignore it. Where
+/// nothing is decided there is no check.
+fn effects(host: &HostObservation) -> Vec<Check> {
+    let Some(napi) = host.napi else { return Vec::new() };
+    let seen = Seen {
+        window: host.window,
+        events: Events::Polls { polls: napi.polls, packets: napi.packets },
+        rx_packets: host.interface.rx_packets,
+        tx_packets: host.interface.tx_packets,
+    };
+    let decided = effect::judge(&host.state, seen).into_iter();
+    let decided = decided.filter(|found| found.verdict != Verdict::Undecided);
+    let check = |found: effect::Judgement| Check {
+        name: "knob-without-effect".to_owned(),
+        passed: found.verdict == Verdict::Agrees,
+        detail: format!("{}: {} {}: {}", host.host, found.knob, found.verdict, found.detail),
+    };
+    decided.map(check).collect()
 }
 
 /// Process time on the host's CPUs that neither the traffic's threads nor its NAPI threads used is
@@ -240,7 +262,7 @@ fn share(part: Nanos, whole: Nanos) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::observation::{CpuObservation, CpuTime, InterfaceCounters};
+    use latput_trial::observation::{CpuObservation, CpuTime, InterfaceCounters, NapiObservation};
     use latput_units::CpuId;
 
     use super::*;
@@ -291,6 +313,27 @@ mod tests {
         let mut growing = lab();
         growing[0].packets_per_interval = vec![10, 10, 10, 10, 20, 20, 20, 20];
         check("steady", &flow(), &growing, "+100.0 %");
+    }
+
+    #[test]
+    fn a_timer_that_holds_nothing_back_marks_the_trial() {
+        let deferred = |polls| {
+            let mut hosts = lab();
+            for (knob, value) in ["gro-flush-timeout=500us", "napi-defer-hard-irqs=100"]
+                .map(|text| latput_knobs::parse_assignment(text).unwrap())
+            {
+                hosts[1].state.0.insert((knob, latput_knobs::Place::Device), value);
+            }
+            hosts[1].interface.rx_packets = 50_000;
+            hosts[1].napi = Some(NapiObservation { polls, packets: 50_000, empty_polls: 0 });
+            hosts
+        };
+        let of_effect = |hosts: &[HostObservation]| {
+            checks(&flow(), hosts).into_iter().find(|check| check.name == "knob-without-effect")
+        };
+        assert!(of_effect(&deferred(2_000)).unwrap().passed);
+        check("knob-without-effect", &flow(), &deferred(40_000), "b: gro-flush-timeout ignored");
+        assert_eq!(of_effect(&lab()), None, "nothing is asked for");
     }
 
     #[test]

@@ -1,4 +1,9 @@
 //! The `vm` testbed: trials on the two hosts of a QEMU guest, which exists for as long as they run.
+//!
+//! Nobody but latput uses the guest's cards, so that their driver may be reloaded between two trials:
+//! the agents end, the driver comes back with other parameters, and new agents go on.
+
+mod parameters;
 
 use std::collections::BTreeSet;
 
@@ -12,16 +17,36 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::lacking::Wanted;
+use crate::protocol::LinkReset;
 use crate::runner::{News, Trial, TrialRunner};
 use crate::testbed::HostSpec;
 
 /// Agents in a guest.
 #[derive(Debug)]
 pub(crate) struct Emulated {
-    // Before the guest, so that agents end in order where they still can.
-    crew: Crew,
+    // Before the guest, so that agents end in order where they still can. None where a reload failed.
+    crew: Option<Crew>,
     guest: Guest,
     notes: Vec<String>,
+    /// What the driver was loaded with.
+    parameters: Vec<String>,
+    agents: Agents,
+}
+
+/// How agents are started.
+#[derive(Debug)]
+struct Agents {
+    program: String,
+    to_set: BTreeSet<Role>,
+    interval: Option<Nanos>,
+}
+
+impl Agents {
+    fn start(&self, guest: &Guest, stop: &Stop) -> Result<Crew, Error> {
+        let crew = Crew::start(&hosts(guest, &self.program), &self.to_set, stop)?;
+        Ok(crew.telling_every(self.interval))
+    }
 }
 
 impl Emulated {
@@ -42,8 +67,33 @@ impl Emulated {
             other => other.map_err(failed)?,
         };
         let notes = notes(&guest);
-        let crew = Crew::start(&hosts(&guest, program), to_set, stop)?.telling_every(interval);
-        Ok(Self { crew, guest, notes })
+        let agents = Agents { program: program.to_owned(), to_set: to_set.clone(), interval };
+        let crew = Some(agents.start(&guest, stop)?);
+        Ok(Self { crew, guest, notes, parameters: Vec::new(), agents })
+    }
+
+    /// Loads the driver with the parameters that a trial wants, unless it has them.
+    fn load(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Error> {
+        let testbed = format!("vm:{}", self.guest.spec());
+        let failed = |problem| Error::Guest { testbed: testbed.clone(), problem };
+        let wanted = parameters::of(&trial.set.by_role).map_err(failed)?;
+        if wanted == self.parameters {
+            return Ok(());
+        }
+        if !self.guest.spec().driver.has_parameters() {
+            let problem = format!("the driver has no parameter {}", wanted.join(" "));
+            return Err(Error::Guest { testbed, problem });
+        }
+        if let Some(crew) = self.crew.take() {
+            crew.close(stop)?;
+        }
+        tracing::info!(parameters = wanted.join(" "), "reloading the guest's driver");
+        self.guest
+            .reload(&wanted)
+            .map_err(|error| Error::Guest { testbed, problem: error.to_string() })?;
+        self.parameters = wanted;
+        self.crew = Some(self.agents.start(&self.guest, stop)?);
+        Ok(())
     }
 
     /// An agent's line breaks when the guest ends: that is what is told then.
@@ -77,6 +127,8 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             cpus: Some(cpus),
             // Needs the kernel's netdev family, which Debian 12's does not have.
             binds_napi_threads: false,
+            link_reset: LinkReset::AllowedOnControl,
+            is_named_twice: false,
         }
     });
     hosts.collect()
@@ -101,7 +153,7 @@ fn notes(guest: &Guest) -> Vec<String> {
 
 impl TrialRunner for Emulated {
     fn hosts(&self) -> Vec<HostFacts> {
-        self.crew.hosts()
+        self.crew.as_ref().map(TrialRunner::hosts).unwrap_or_default()
     }
 
     /// Every guest of a kind is the same machine, though each is another boot: a run goes on in the
@@ -112,12 +164,12 @@ impl TrialRunner for Emulated {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
-        notes.extend(TrialRunner::notes(&self.crew));
+        notes.extend(self.crew.iter().flat_map(TrialRunner::notes));
         notes
     }
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
-        self.crew.receive_sides()
+        self.crew.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
     }
 
     fn is_simulated(&self) -> bool {
@@ -131,11 +183,44 @@ impl TrialRunner for Emulated {
         stop: &Stop,
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.crew.trials(todo, method, stop, tell).map_err(|error| self.explained(error))
+        for mut trial in todo {
+            self.load(&trial, stop).map_err(|error| self.explained(error))?;
+            parameters::strip(&mut trial.set.by_role);
+            let crew = self.crew.as_mut().expect("loading ends with a crew, or with an error");
+            crew.trials(vec![trial], method, stop, tell).map_err(|error| self.explained(error))?;
+        }
+        Ok(())
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
-        self.crew.close(stop)
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error> {
+        let mut without;
+        let wanted = match wanted {
+            Wanted::Setting(by_role) => {
+                match parameters::of(by_role) {
+                    Ok(words) if words.is_empty() || self.guest.spec().driver.has_parameters() => {}
+                    Ok(words) => {
+                        let why = format!("the driver has no parameter {}", words.join(" "));
+                        return Ok(Some(why));
+                    }
+                    Err(why) => return Ok(Some(why)),
+                }
+                without = by_role.clone();
+                parameters::strip(&mut without);
+                Wanted::Setting(&without)
+            }
+            load @ Wanted::Load(_) => load,
+        };
+        let Some(crew) = self.crew.as_mut() else { return Ok(None) };
+        crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
+    }
+
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
+        self.crew.map_or(Ok(Vec::new()), |crew| crew.close(stop))
     }
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.

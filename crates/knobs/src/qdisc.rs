@@ -171,9 +171,20 @@ impl Qdisc {
         self.is_opaque
     }
 
+    /// The names of the parameters that it has.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parameters.keys().map(String::as_str)
+    }
+
     /// The value of a parameter.
     pub fn parameter(&self, name: &str) -> Option<Parameter> {
         self.parameters.get(name).copied()
+    }
+
+    /// The parameters that are named, in the order of the manual pages.
+    pub fn parameters(&self) -> impl Iterator<Item = (&'static str, Parameter)> + '_ {
+        let order = known(&self.kind).unwrap_or_default().iter().map(|(name, _)| *name);
+        order.filter_map(|name| Some((name, self.parameter(name)?)))
     }
 
     /// Adds a parameter; one that the discipline does not have is left out.
@@ -277,10 +288,7 @@ impl fmt::Display for Qdisc {
         } else if !self.kind.is_empty() {
             words.push(self.kind.to_string());
         }
-        // In the order of the table, which is that of the manual pages.
-        let order = known(&self.kind).unwrap_or_default().iter().map(|(name, _)| *name);
-        let named = order.filter_map(|name| Some((name, self.parameters.get(name)?)));
-        words.extend(named.map(|(name, value)| format!("{name}={value}")));
+        words.extend(self.parameters().map(|(name, value)| format!("{name}={value}")));
         f.pad(&words.join(" "))
     }
 }

@@ -198,6 +198,21 @@ impl Knob {
     }
 }
 
+impl Knob {
+    /// What the driver's module calls the parameter, of knobs that drivers read when they are loaded
+    /// (`drivers/net/ethernet/intel/e1000*/`).
+    pub const fn module_parameter(self) -> Option<&'static str> {
+        Some(match self {
+            Self::InterruptThrottleRate => "InterruptThrottleRate",
+            Self::RxIntDelay => "RxIntDelay",
+            Self::RxAbsIntDelay => "RxAbsIntDelay",
+            Self::TxIntDelay => "TxIntDelay",
+            Self::TxAbsIntDelay => "TxAbsIntDelay",
+            _ => return None,
+        })
+    }
+}
+
 impl KnobSpec {
     /// Whether both values mean the same, so that going from one to the other needs no write.
     pub fn same(&self, first: &Value, second: &Value) -> bool {

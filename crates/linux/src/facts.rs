@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
-use latput_units::BitsPerSecond;
+use latput_units::{BitsPerSecond, Bytes};
 
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
@@ -64,6 +64,18 @@ pub fn collect(interface: &str) -> Vec<(String, String)> {
         shorten(value);
     }
     facts
+}
+
+/// Memory that new work can have without swapping (`MemAvailable`); `None` where the kernel does not say.
+pub fn available_memory() -> Option<Bytes> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    kib(&field(&meminfo, "MemAvailable")?)
+}
+
+/// `123 kB`, as `/proc/meminfo` has it.
+fn kib(text: &str) -> Option<Bytes> {
+    let count: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
+    count.checked_mul(1_024).map(Bytes::new)
 }
 
 /// The speed of an interface's link; `None` where it has none, or the driver does not tell

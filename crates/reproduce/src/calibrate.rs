@@ -1,12 +1,10 @@
 //! Calibration: the few costs of a profile, fitted to published cells.
 //!
-//! A downhill simplex on the logarithms of the costs, from several starts; the residuals are logarithms of
-//! predicted over published, weighed by Huber's rule so that no odd cell pulls; weak priors keep what the
-//! cells do not say near its start.
+//! The residuals are logarithms of predicted over published; [`engine`] searches.
 
 use std::fmt::Write as _;
 
-mod linear;
+pub(crate) mod engine;
 mod parameter;
 mod simplex;
 
@@ -14,6 +12,7 @@ use latput_sim::Profile;
 pub use parameter::Parameter;
 use serde::Deserialize;
 
+use self::engine::{Engine, Weighed};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
 use crate::kind::{Kind, Scale};
@@ -22,16 +21,8 @@ use crate::setting::Moderation;
 use crate::system::Systems;
 use crate::table::Table;
 
-/// Residuals up to this count fully, larger ones linearly.
-const KNEE: f64 = 0.12;
 /// CPU figures count half as much as rates.
 const CPU_WEIGHT: f64 = 0.5;
-/// One standard deviation of the prior on each cost, as a logarithm: a factor of two and a half.
-const PRIOR: f64 = 0.9;
-/// What the prior weighs beside a cell.
-const PRIOR_WEIGHT: f64 = 0.02;
-/// The share of a prediction's simulated time that a step of a search takes.
-const EFFORT: f64 = 0.2;
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
 
@@ -384,9 +375,9 @@ pub fn calibrate(
     }
     let search = Search { systems, base: systems.named(&plan.profile), free: &plan.free, run_all };
     let found = search.best(cells, 45, 130, said);
-    let profile = search.profile(&found.at);
+    let profile = search.with_engine(cells, |engine| engine.profile(&found.at));
     let residuals = search.residuals(&profile, cells, 101, 1.0);
-    let (costs, combinations) = search.uncertainty(&found.at, cells, &residuals);
+    let (costs, combinations) = search.with_engine(cells, |engine| engine.uncertainty(&found.at));
     let mut fit = Fit {
         in_sample: by_group(cells, &residuals),
         objective: found.value,
@@ -423,21 +414,17 @@ pub fn calibrate(
 type Residuals = Vec<Vec<(Scale, f64, f64)>>;
 
 impl Search<'_> {
-    fn starts(&self) -> [Vec<f64>; 3] {
-        let middle: Vec<f64> = self.free.iter().map(|free| free.start.max(1e-3).ln()).collect();
-        let shifted = |sign: f64| {
-            let shift = |(idx, log): (usize, &f64)| log + sign * [0.25, -0.2, 0.15][idx % 3];
-            middle.iter().enumerate().map(shift).collect()
+    /// The search over the residuals of `cells`.
+    fn with_engine<R>(&self, cells: &Cells, run: impl FnOnce(&Engine<'_>) -> R) -> R {
+        let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<Weighed> {
+            let residuals = self.residuals(profile, cells, seed, effort);
+            residuals
+                .into_iter()
+                .flatten()
+                .map(|(_, weight, log)| Weighed { weight, log })
+                .collect()
         };
-        [middle.clone(), shifted(1.0), shifted(-1.0)]
-    }
-
-    fn profile(&self, logs: &[f64]) -> Profile {
-        let mut profile = self.base.clone();
-        let values: Vec<(Parameter, f64)> =
-            self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp())).collect();
-        parameter::set_all(&mut profile, &values);
-        profile
+        run(&Engine { base: self.base, free: self.free, residuals: &residuals })
     }
 
     fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {
@@ -458,7 +445,7 @@ impl Search<'_> {
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
                 let predicted =
                     figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
-                let log = (predicted.max(1e-9) / published).ln().clamp(-5.0, 5.0);
+                let Weighed { weight, log } = Weighed::of(predicted, published, weight);
                 (cell.kind.measured()[idx].scale, weight, log)
             };
             cell.published.iter().map(residual).collect()
@@ -466,21 +453,6 @@ impl Search<'_> {
         residuals.collect()
     }
 
-    fn objective(&self, logs: &[f64], cells: &Cells) -> f64 {
-        let residuals = self.residuals(&self.profile(logs), cells, 1, EFFORT);
-        let fit: f64 =
-            residuals.iter().flatten().map(|(_, weight, log)| weight * huber(*log)).sum();
-        let weights: f64 = residuals.iter().flatten().map(|(_, weight, _)| weight).sum();
-        let prior: f64 = self
-            .free
-            .iter()
-            .zip(logs)
-            .map(|(free, log)| ((log - free.start.max(1e-3).ln()) / PRIOR).powi(2))
-            .sum();
-        fit / weights + PRIOR_WEIGHT * prior / weights
-    }
-
-    /// The best of three starts, searched further.
     fn best(
         &self,
         cells: &Cells,
@@ -488,99 +460,15 @@ impl Search<'_> {
         last: usize,
         said: &mut dyn FnMut(String),
     ) -> simplex::Found {
-        let mut best: Option<simplex::Found> = None;
-        for (idx, start) in self.starts().iter().enumerate() {
-            let found = simplex::minimise(start, 0.3, first, |at| self.objective(at, cells));
-            said(format!("start {} of 3: objective {:.5}", idx + 1, found.value));
-            if best.as_ref().is_none_or(|best| found.value < best.value) {
-                best = Some(found);
-            }
-        }
-        let best = best.expect("there are three starts");
-        let found = simplex::minimise(&best.at, 0.15, last, |at| self.objective(at, cells));
-        said(format!("searched further: objective {:.5}", found.value));
-        found
+        self.with_engine(cells, |engine| engine.best(first, last, said))
     }
 
     /// Errors of the rates of `test` after a fit to `train`.
     fn test(&self, train: &Cells, test: &Cells, said: &mut dyn FnMut(String)) -> Vec<f64> {
         let found = self.best(train, 40, 80, said);
-        rate_errors(&self.residuals(&self.profile(&found.at), test, 101, 1.0))
+        let profile = self.with_engine(train, |engine| engine.profile(&found.at));
+        rate_errors(&self.residuals(&profile, test, 101, 1.0))
     }
-
-    /// Intervals from the curvature at the optimum, and which directions it fixes.
-    fn uncertainty(
-        &self,
-        at: &[f64],
-        cells: &Cells,
-        residuals: &Residuals,
-    ) -> (Vec<FittedCost>, Vec<Combination>) {
-        const STEP: f64 = 0.05;
-        let flat = |residuals: &Residuals| -> Vec<f64> {
-            residuals.iter().flatten().map(|(_, weight, log)| weight.sqrt() * log).collect()
-        };
-        let columns: Vec<Vec<f64>> = (0..at.len())
-            .map(|axis| {
-                let moved = |by: f64| {
-                    let mut at = at.to_vec();
-                    at[axis] += by;
-                    flat(&self.residuals(&self.profile(&at), cells, 101, 1.0))
-                };
-                let (up, down) = (moved(STEP), moved(-STEP));
-                up.iter().zip(&down).map(|(up, down)| (up - down) / (2.0 * STEP)).collect()
-            })
-            .collect();
-        let here = flat(residuals);
-        let spread = {
-            let mut absolute: Vec<f64> = here.iter().map(|r| r.abs()).collect();
-            absolute.sort_by(f64::total_cmp);
-            // The median of absolute deviations of a normal distribution is 0.6745 of its deviation.
-            (absolute[absolute.len() / 2] / 0.6745).max(0.01)
-        };
-        let n = at.len();
-        let mut information = vec![vec![0.0; n]; n];
-        for (a, row) in information.iter_mut().enumerate() {
-            for (b, entry) in row.iter_mut().enumerate() {
-                let dot: f64 = columns[a].iter().zip(&columns[b]).map(|(x, y)| x * y).sum();
-                *entry = dot / spread.powi(2);
-                if a == b {
-                    *entry += PRIOR.powi(-2);
-                }
-            }
-        }
-        let (values, vectors) = linear::eigen(&information);
-        let combinations = values
-            .iter()
-            .zip(&vectors)
-            .map(|(value, vector)| Combination {
-                deviation_ratio: 1.0 / value.max(1e-12).sqrt(),
-                weights: vector.clone(),
-            })
-            .collect();
-        let costs = (0..n)
-            .map(|axis| {
-                let variance: f64 = values
-                    .iter()
-                    .zip(&vectors)
-                    .map(|(value, vector)| vector[axis].powi(2) / value.max(1e-12))
-                    .sum();
-                let half = 1.645 * variance.sqrt();
-                let log = at[axis];
-                FittedCost {
-                    parameter: self.free[axis].parameter,
-                    value: log.exp(),
-                    low: (log - half).exp(),
-                    high: (log + half).exp(),
-                }
-            })
-            .collect();
-        (costs, combinations)
-    }
-}
-
-fn huber(residual: f64) -> f64 {
-    let size = residual.abs();
-    if size <= KNEE { size * size / 2.0 } else { KNEE * (size - KNEE / 2.0) }
 }
 
 fn rate_errors(residuals: &Residuals) -> Vec<f64> {

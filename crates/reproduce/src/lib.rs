@@ -16,6 +16,7 @@ pub mod setting;
 pub mod system;
 pub mod table;
 pub mod target;
+pub mod twin;
 
 pub use cells::CellFile;
 pub use experiment::Experiment;

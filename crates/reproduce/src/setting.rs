@@ -94,11 +94,18 @@ impl Moderation {
                     };
                 }
                 Throttling::Dynamic(mode) => {
-                    let start = if is_bulk { E1000::after_bulk(mode) } else { E1000::new(mode) };
+                    let start = if is_bulk {
+                        E1000::after_bulk(mode)
+                    } else {
+                        E1000::after_single_packets(mode)
+                    };
                     let policy = Policy::E1000(start);
                     let interval = policy.initial().delay;
                     coalescing.throttle = Throttle::Gate { interval };
-                    host.adaptive.throttle = Some(policy);
+                    // Small packets never leave the class that handshakes lead to: four of them are less than
+                    // the 512 bytes that it takes.
+                    let is_settled = !is_bulk && mode != Mode::Simplified;
+                    host.adaptive.throttle = (!is_settled).then_some(policy);
                 }
             }
         }

@@ -8,6 +8,7 @@ pub mod observation;
 pub mod overrun;
 pub mod plan;
 pub mod results;
+pub mod share;
 pub mod workload;
 
 pub use metric::Metric;

@@ -73,4 +73,6 @@ impl GuestHost {
 pub(crate) struct Config {
     /// Modules, each after those it depends on; a file of [`MODULES`] each.
     pub(crate) modules: Vec<String>,
+    /// The one among them that drives the two cards.
+    pub(crate) cards: String,
 }

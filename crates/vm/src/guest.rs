@@ -133,6 +133,18 @@ impl Guest {
         Line::open(self.folder(), &words)?.output()
     }
 
+    /// Loads the driver of the cards anew, with these parameters (`NAME=SUT,GENERATOR`), and connects
+    /// the hosts again. What was set on the cards is gone, and so must be whoever uses them.
+    pub fn reload(&self, parameters: &[String]) -> Result<(), Error> {
+        let words =
+            [PROGRAM, "vm", "reload"].into_iter().chain(parameters.iter().map(String::as_str));
+        let output = self.run(&words.collect::<Vec<_>>())?;
+        if output.is_success() {
+            return Ok(());
+        }
+        Err(Error::Line(format!("the driver was not reloaded: {}", output.error_text().trim())))
+    }
+
     /// Ends it at once. What was set in it is gone with it.
     pub fn end(&mut self) {
         // Both fail only where it has ended already.
@@ -176,7 +188,8 @@ fn initramfs(spec: GuestSpec, kernel: &Kernel) -> Result<Vec<u8>, Error> {
     let mut wanted = OTHER_MODULES.to_vec();
     wanted.push(spec.driver.module());
     let modules = Modules::read(&kernel.modules)?.with_dependencies(&wanted)?;
-    let config = Config { modules: modules.iter().map(|module| module.name.clone()).collect() };
+    let names = modules.iter().map(|module| module.name.clone());
+    let config = Config { modules: names.collect(), cards: spec.driver.module().to_owned() };
     let config = serde_json::to_vec(&config).expect("names are strings");
     let mut archive = Initramfs::default();
     let folders = ["/bin", "/dev", "/etc", "/lib", MODULES, "/proc", "/run", "/sys", "/tmp"];

@@ -4,7 +4,7 @@
 mod network;
 mod service;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,6 +16,9 @@ use crate::config::{CONFIG, Config, FAILED, MODULES, READY};
 use crate::error::Error;
 
 pub(crate) use network::interrupts;
+
+/// `O_NONBLOCK`: a module that somebody uses is an error, and not waited for (`delete_module(2)`).
+const NOT_WAITING: i32 = 0o4000;
 
 /// Does everything that a guest needs, and never returns: process 1 must not end. When something
 /// fails it says so on the console and turns the guest off.
@@ -42,19 +45,35 @@ pub fn require_process_1() -> Result<(), Error> {
     Err(Error::Line("`latput vm init` is the first process of a guest, and of nothing else".into()))
 }
 
+/// Unloads the driver of the cards, loads it with these parameters and connects the hosts again. Works
+/// in a guest only, where there is a [`CONFIG`].
+pub fn reload(parameters: &[String]) -> Result<(), Error> {
+    let config = config()?;
+    let module = CString::new(config.cards.as_str()).map_err(|_| {
+        Error::damaged(Path::new(CONFIG), "a NUL in the name of a module".to_owned())
+    })?;
+    rustix::system::delete_module(&module, NOT_WAITING)
+        .map_err(|errno| Error::io(format!("unload the module {}", config.cards), errno))?;
+    load(&config.cards, &parameters.join(" "))?;
+    network::connect_again()
+}
+
 fn set_up(console: &mut impl Write) -> Result<(), Error> {
     mount_all()?;
-    let text = fs::read(CONFIG).map_err(|source| Error::io(format!("read {CONFIG}"), source))?;
-    let config: Config = serde_json::from_slice(&text)
-        .map_err(|error| Error::damaged(Path::new(CONFIG), error.to_string()))?;
-    for module in &config.modules {
-        load(module)?;
+    for module in &config()?.modules {
+        load(module, "")?;
     }
     let _ = writeln!(console, "latput: drivers after {}", uptime());
     network::make_hosts()?;
     let _ = writeln!(console, "{READY} after {}", uptime());
     let _ = console.flush();
     Ok(())
+}
+
+fn config() -> Result<Config, Error> {
+    let text = fs::read(CONFIG).map_err(|source| Error::io(format!("read {CONFIG}"), source))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| Error::damaged(Path::new(CONFIG), error.to_string()))
 }
 
 fn mount_all() -> Result<(), Error> {
@@ -71,10 +90,11 @@ fn mount_all() -> Result<(), Error> {
     Ok(())
 }
 
-fn load(module: &str) -> Result<(), Error> {
+fn load(module: &str, parameters: &str) -> Result<(), Error> {
     let failed = |source: io::Error| Error::io(format!("load the module {module}"), source);
     let file = File::open(format!("{MODULES}/{module}.ko")).map_err(failed)?;
-    rustix::system::finit_module(&file, c"", 0).map_err(|errno| failed(errno.into()))
+    let parameters = CString::new(parameters).map_err(|error| failed(error.into()))?;
+    rustix::system::finit_module(&file, &parameters, 0).map_err(|errno| failed(errno.into()))
 }
 
 /// Seconds since the kernel started, as it tells them.

@@ -37,6 +37,11 @@ impl Driver {
         }
     }
 
+    /// Whether it has parameters on interrupts that it reads when it is loaded.
+    pub const fn has_parameters(self) -> bool {
+        matches!(self, Self::E1000e | Self::E1000)
+    }
+
     /// QEMU's name of the card.
     pub(crate) const fn device(self) -> &'static str {
         match self {

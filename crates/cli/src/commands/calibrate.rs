@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_reproduce::Table;
-use latput_reproduce::calibrate::{Cells, Fit, Plan, calibrate};
+use latput_reproduce::calibrate::{Cells, Combination, Fit, FittedCost, Plan, calibrate};
 
 use crate::commands::report::write_file;
 use crate::commands::reproduce::{read, systems};
@@ -85,8 +85,20 @@ impl Args {
 }
 
 fn in_words(fit: &Fit, anomalies: usize) -> String {
+    let mut text = costs(&fit.costs);
+    text.push_str(&combinations(&fit.combinations, &fit.costs));
+    let _ = writeln!(
+        text,
+        "\nabsolute errors, median / 90th percentile ({anomalies} anomalies left out)"
+    );
+    errors(&mut text, fit);
+    text
+}
+
+/// Each fitted cost with its interval, a line each.
+pub(crate) fn costs(costs: &[FittedCost]) -> String {
     let mut text = String::new();
-    for cost in &fit.costs {
+    for cost in costs {
         let unit = cost.parameter.unit();
         let _ = writeln!(
             text,
@@ -97,22 +109,27 @@ fn in_words(fit: &Fit, anomalies: usize) -> String {
             cost.high
         );
     }
-    text.push_str("\ncombinations of costs (as powers), best known first\n");
-    for combination in &fit.combinations {
+    text
+}
+
+/// Which products of costs are fixed.
+pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -> String {
+    let mut text = String::from("\ncombinations of costs (as powers), best known first\n");
+    for combination in combinations {
         let known = if combination.deviation_ratio < 0.1 { "identified" } else { "not identified" };
         let deviation = 100.0 * combination.deviation_ratio;
         let _ = write!(text, "+-{deviation:>5.1} % {known:<15}");
-        for (weight, cost) in combination.weights.iter().zip(&fit.costs) {
+        for (weight, cost) in combination.weights.iter().zip(costs) {
             if weight.abs() > 0.25 {
                 let _ = write!(text, " {}^{weight:.1}", cost.parameter.name());
             }
         }
         text.push('\n');
     }
-    let _ = writeln!(
-        text,
-        "\nabsolute errors, median / 90th percentile ({anomalies} anomalies left out)"
-    );
+    text
+}
+
+fn errors(text: &mut String, fit: &Fit) {
     for (table, errors) in &fit.in_sample {
         let _ = writeln!(
             text,
@@ -134,5 +151,4 @@ fn in_words(fit: &Fit, anomalies: usize) -> String {
             100.0 * errors.p90
         );
     }
-    text
 }

@@ -190,7 +190,7 @@ fn same_settings<'a>(
 }
 
 /// The setting with this label, or the only one whose label has it as a part.
-fn setting_of(results: &Results, name: &str) -> Result<usize, Failure> {
+pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, Failure> {
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
     let exact: Vec<usize> =

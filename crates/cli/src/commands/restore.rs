@@ -18,10 +18,14 @@ use crate::output;
 Examples:
   latput restore --dry-run    what would be put back
   latput restore
+  latput restore eth0         this interface only
 
 Checkpoints of another boot are refused and kept; those of another network namespace are named and
 kept for a restore there.")]
 pub(crate) struct Args {
+    /// Only this interface; otherwise every one.
+    #[arg(value_name = "IFACE")]
+    interface: Option<String>,
     /// Print what would be put back and do nothing.
     #[arg(long)]
     dry_run: bool,
@@ -35,8 +39,10 @@ impl Args {
             store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
         let mut done: Vec<(String, Outcome)> = Vec::new();
         let mut worst: Option<Failure> = None;
+        let is_wanted = |name: &String| self.interface.as_ref().is_none_or(|only| only == name);
         for kept in listed {
             let outcome = match kept {
+                Ok(kept) if !is_wanted(&kept.interface) => continue,
                 Ok(kept) if self.dry_run => preview(&origin, &kept),
                 Ok(kept) => put_back(&mut store, &origin, &kept),
                 Err(error) => Err(Failure { code: Code::Failed, error: error.into() }),

@@ -38,6 +38,9 @@ enum Action {
     /// In a guest: look for faults of the emulated cards; latput's own use.
     #[command(hide = true)]
     Probe,
+    /// In a guest: load the cards' driver with other parameters; latput's own use.
+    #[command(hide = true)]
+    Reload { parameters: Vec<String> },
     /// In a guest, which has no other program: print a file, such as `/proc/interrupts`.
     #[command(hide = true)]
     Read { path: PathBuf },
@@ -76,6 +79,10 @@ impl Args {
             }
             Action::Probe => {
                 output::print(&latput_vm::probe::run()?.join("\n"))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Action::Reload { parameters } => {
+                latput_vm::init::reload(&parameters)?;
                 Ok(ExitCode::SUCCESS)
             }
             Action::Read { path } => {

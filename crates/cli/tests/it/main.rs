@@ -6,14 +6,22 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bad_input;
+mod export_settings;
 mod json;
 mod loopback;
+mod model;
 mod peers;
+mod published;
 mod reproduce;
+mod root_confirm;
+mod root_effect;
 mod root_hosts;
+mod root_moderate;
+mod root_published;
 mod root_runs;
 mod root_settings;
 mod simulated;
+mod vm_effects;
 mod vm_knobs;
 mod vm_runs;
 
@@ -131,6 +139,11 @@ pub(crate) fn needs_program(name: &str) -> bool {
         let _ = writeln!(std::io::stderr(), "skipped: needs {name}");
     }
     !is_there
+}
+
+/// What was measured, which is worth reading also where the test passes.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// One guest at a time, since each takes as many CPUs as it gets. `None` when the calling test must

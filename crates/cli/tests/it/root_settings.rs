@@ -18,13 +18,19 @@ impl<'a> Lab<'a> {
         Self { place }
     }
 
+    /// Runs latput as host `a`.
+    pub(crate) fn a(&self, args: &[&str]) -> Ran {
+        let words = ["lab", "exec", "a", "--", env!("CARGO_BIN_EXE_latput")];
+        self.place.run(&[&words, args].concat())
+    }
+
     /// Runs latput as host `b`.
-    fn b(&self, args: &[&str]) -> Ran {
+    pub(crate) fn b(&self, args: &[&str]) -> Ran {
         self.b_behind(&[], args)
     }
 
     /// The same behind another program.
-    fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
+    pub(crate) fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
         let mut words = vec!["lab", "exec", "b", "--"];
         words.extend(before);
         words.push(env!("CARGO_BIN_EXE_latput"));

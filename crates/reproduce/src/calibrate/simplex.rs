@@ -2,9 +2,9 @@
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
-    pub(super) at: Vec<f64>,
-    pub(super) value: f64,
+pub(crate) struct Found {
+    pub(crate) at: Vec<f64>,
+    pub(crate) value: f64,
 }
 
 /// Searches from `start` with a first simplex of edge `step`, for about `evaluations` evaluations.

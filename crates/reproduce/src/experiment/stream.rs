@@ -44,7 +44,7 @@ pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Ro
     let words = row.text("workload");
     let is_stream = words.contains("TCP_STREAM");
     let is_large = words.contains("32K request");
-    let mut hosts = hosts(row, (machine, profile), true)?;
+    let mut hosts = hosts(row, (machine, profile), is_stream || is_large)?;
     let core = |column: &str, host: usize| {
         let last = hosts[host].machine.cores - 1;
         row.needed(column, 0..=last)

@@ -18,15 +18,27 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Makes both hosts and waits until each has a link.
 pub(super) fn make_hosts() -> Result<(), Error> {
     let [sut, generator] = HOSTS;
+    let here = Namespace::current()?;
+    here.pin(sut.name)?;
+    let there = Namespace::create()?;
+    there.pin(generator.name)?;
+    connect(&there)
+}
+
+/// The same with cards that were made anew by their driver: the namespaces are there.
+pub(super) fn connect_again() -> Result<(), Error> {
+    let [_, generator] = HOSTS;
+    connect(&Namespace::open(&Path::new(latput_linux::namespace::PIN_FOLDER).join(generator.name))?)
+}
+
+/// Gives each host its card, in the first namespace and in the generator's.
+fn connect(there: &Namespace) -> Result<(), Error> {
+    let [sut, generator] = HOSTS;
     for host in HOSTS {
         wait(&format!("{} with the address of the {}", host.interface, host.name), || {
             Ok(find(host)?.is_some())
         })?;
     }
-    let here = Namespace::current()?;
-    here.pin(sut.name)?;
-    let there = Namespace::create()?;
-    there.pin(generator.name)?;
     Route::open()?.move_to(generator.interface, there.as_fd())?;
     bring_up(sut, generator)?;
     there.run_in(|| bring_up(generator, sut))??;

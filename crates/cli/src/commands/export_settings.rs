@@ -1,0 +1,340 @@
+//! `latput export-settings`: a setting for the host's own configuration system.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use latput_experiment::Archive;
+use latput_knobs::export::{self, Exported, Match, Target};
+use latput_knobs::{
+    Capability, Group, KernelErrorKind, KernelRead, Knob, Named, Place, Scope, Setting, Value,
+    parse_assignment,
+};
+use latput_linux::{Identity, LinuxKernel};
+use latput_model::Summary;
+use latput_trial::Results;
+use latput_trial::observation::Role;
+
+use crate::commands::report::{setting_of, write_file};
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+
+/// Write a setting for the host's own configuration system, so that latput is not needed to keep it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput export-settings latput-results.db --format systemd-link
+  latput export-settings latput-results.db --setting 50us --interface eth2 --format ethtool
+  latput export-settings eth0 rx-usecs=50us adaptive-rx=off --format networkmanager
+  latput export-settings eth0 rx-usecs gro rps-cpus --format systemd-link
+  latput export-settings eth0 --format ethtool -o restore-eth0.sh
+
+Of a results file it is the recommended setting; KNOB=VALUE names values, KNOB alone the value of
+now, and an interface alone everything that can be set on it as it is now. Nothing is changed. What
+the format has no word for is listed, with the file and the line that have: in comments, and on
+stderr.")]
+pub(crate) struct Args {
+    /// A results file, or an interface.
+    #[arg(value_name = "FILE|IFACE")]
+    source: String,
+    /// Of an interface: what to write; without a value that of now.
+    #[arg(value_name = "KNOB[=VALUE]")]
+    knobs: Vec<String>,
+    /// What to write it for.
+    #[arg(long, value_enum)]
+    format: Format,
+    /// Another setting of the results file than the recommended one, by label or a part of it that
+    /// only one has.
+    #[arg(long, value_name = "SETTING", conflicts_with = "knobs")]
+    setting: Option<String>,
+    /// Which run of the results file; without it the newest.
+    #[arg(long, value_name = "N", conflicts_with = "knobs")]
+    run: Option<i64>,
+    /// Which end of the results file.
+    #[arg(long, value_enum, default_value = "sut")]
+    role: End,
+    /// The interface to write it for, where it is not the one of the results file.
+    #[arg(long, value_name = "IFACE", conflicts_with = "knobs")]
+    interface: Option<String>,
+    /// How the configuration knows the interface; without it by what this host tells of it: its
+    /// permanent address, else its PCI slot, else its name.
+    #[arg(long = "match", value_enum)]
+    matched: Option<MatchBy>,
+    /// Write to this file instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    SystemdLink,
+    #[value(name = "networkmanager")]
+    NetworkManager,
+    Ethtool,
+    Netplan,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum End {
+    Sut,
+    Generator,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum MatchBy {
+    Name,
+    Mac,
+    Path,
+    Driver,
+}
+
+/// What is to be written, and where it comes from.
+struct Wanted {
+    interface: String,
+    setting: Setting,
+    origin: String,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let is_file = self.knobs.is_empty() && Path::new(&self.source).is_file();
+        let mut wanted = if is_file { self.of_results()? } else { self.of_interface()? };
+        let format = match self.format {
+            Format::SystemdLink => export::Format::SystemdLink,
+            Format::NetworkManager => export::Format::NetworkManager,
+            Format::Ethtool => export::Format::Ethtool,
+            Format::Netplan => export::Format::Netplan,
+        };
+        if self.format != Format::SystemdLink {
+            spell_out(&wanted.interface, &mut wanted.setting);
+        }
+        if wanted.setting.is_empty() {
+            let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
+            return Err(Failure::new(Code::Failed, message));
+        }
+        let target = self.target(&wanted.interface)?;
+        let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
+        let exported = export::export(format, &target, &wanted.setting, &origin);
+        self.tell(context, &target, &exported)
+    }
+
+    fn of_results(&self) -> Result<Wanted, Failure> {
+        let archive = Archive::open(Path::new(&self.source))?;
+        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let setting = match &self.setting {
+            Some(name) => setting_of(&results, name)?,
+            None => recommended(&results)?,
+        };
+        let role = match self.role {
+            End::Sut => Role::Sut,
+            End::Generator => Role::Generator,
+        };
+        let labelled = &results.settings[setting];
+        let interface = match &self.interface {
+            Some(interface) => interface.clone(),
+            None => interface_of(&results, role)?,
+        };
+        Ok(Wanted {
+            interface,
+            setting: labelled.by_role.get(&role).cloned().unwrap_or_default(),
+            origin: format!("setting `{}` of {}", labelled.label, self.source),
+        })
+    }
+
+    fn of_interface(&self) -> Result<Wanted, Failure> {
+        if self.setting.is_some() || self.run.is_some() || self.interface.is_some() {
+            let message = format!("{}: there is no such results file", self.source);
+            return Err(Failure::usage(message));
+        }
+        let interface = self.source.clone();
+        let mut setting = Setting::new();
+        for text in &self.knobs {
+            let (knob, value) = if text.contains('=') {
+                parse_assignment(text).map_err(|error| Failure::usage(error.to_string()))?
+            } else {
+                let knob: Knob = text.parse().map_err(|error: latput_knobs::UnknownKnob| {
+                    Failure::usage(error.to_string())
+                })?;
+                (knob, value_of_now(&interface, knob)?)
+            };
+            if setting.insert(knob, value).is_some() {
+                return Err(Failure::usage(format!("`{knob}` is given twice")));
+            }
+        }
+        let origin = if self.knobs.is_empty() {
+            setting = everything_of_now(&interface)?;
+            format!("{interface} as it is")
+        } else {
+            format!("{interface} {}", self.knobs.join(" "))
+        };
+        Ok(Wanted { interface, setting, origin })
+    }
+
+    fn target(&self, interface: &str) -> Result<Target, Failure> {
+        let identity = Identity::of(interface).unwrap_or_default();
+        let lacks = |what: &str| {
+            let message = format!(
+                "{interface} has no {what} that this host tells: run this on its own host, or \
+                 give --match name"
+            );
+            Failure::usage(message)
+        };
+        let Identity { permanent_mac, path, driver } = identity;
+        let matched = match self.matched {
+            Some(MatchBy::Name) => Match::Name,
+            Some(MatchBy::Mac) => {
+                Match::Mac(permanent_mac.ok_or_else(|| lacks("permanent address"))?)
+            }
+            Some(MatchBy::Path) => Match::Path(path.ok_or_else(|| lacks("PCI slot"))?),
+            Some(MatchBy::Driver) => Match::Driver(driver.ok_or_else(|| lacks("driver"))?),
+            None => match (permanent_mac, path) {
+                (Some(mac), _) => Match::Mac(mac),
+                (None, Some(path)) => Match::Path(path),
+                (None, None) => Match::Name,
+            },
+        };
+        Target::new(interface, matched).map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    fn tell(
+        &self,
+        context: &Context,
+        target: &Target,
+        exported: &Exported,
+    ) -> Result<ExitCode, Failure> {
+        let text = if context.json {
+            let document = serde_json::json!({
+                "schema": 1,
+                "interface": target.interface(),
+                "file": exported.file,
+                "text": exported.text,
+                "elsewhere": exported.elsewhere,
+            });
+            format!("{document:#}\n")
+        } else {
+            exported.text.clone()
+        };
+        match &self.output {
+            Some(path) => write_file(path, &text)?,
+            None => output::print(&text)?,
+        }
+        for left in &exported.elsewhere {
+            let place = left.file.as_deref().unwrap_or("nowhere");
+            let (knob, value) = (left.knob, &left.value);
+            output::remark(&format!("latput: not in it: {knob}={value}: {place}: {}", left.line));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The recommended setting of a run.
+fn recommended(results: &Results) -> Result<usize, Failure> {
+    let Some(recommendation) = Summary::of(results).recommendation else {
+        let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
+        let message = format!(
+            "the run recommends nothing, because it has no goal that can be judged: name one of its \
+             settings with --setting: {}",
+            labels.join(", ")
+        );
+        return Err(Failure::usage(message));
+    };
+    if !recommendation.proven {
+        output::remark(&format!(
+            "latput: nothing is proven better: {}",
+            recommendation.reason.join(" ")
+        ));
+    }
+    Ok(recommendation.setting)
+}
+
+fn interface_of(results: &Results, role: Role) -> Result<String, Failure> {
+    let of_role = results.hosts.iter().filter(|host| host.role == role);
+    let mut names: Vec<&str> = of_role.map(|host| host.interface.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.as_slice() {
+        [name] => Ok((*name).to_owned()),
+        _ => Err(Failure::usage("the hosts have different interfaces: name one with --interface")),
+    }
+}
+
+/// What a knob is now, where it is the same everywhere on the interface.
+fn value_of_now(interface: &str, knob: Knob) -> Result<Value, Failure> {
+    let kernel = LinuxKernel::open()?;
+    let values = kernel.read(interface, knob).map_err(|error| {
+        let code = match error.kind {
+            KernelErrorKind::NoInterface => Code::Usage,
+            KernelErrorKind::Permission => Code::Permission,
+            _ => Code::Failed,
+        };
+        Failure::new(code, error.to_string())
+    })?;
+    one_of(&values).map_err(|differs| {
+        Failure::usage(format!("{interface}: {knob} {differs}: name one value for all"))
+    })
+}
+
+/// The one value of all places, or what they have.
+fn one_of(values: &[(Place, Value)]) -> Result<Value, String> {
+    match values {
+        [] => Err("has no value".to_owned()),
+        [(_, first), rest @ ..] if rest.iter().all(|(_, value)| value == first) => {
+            Ok(first.clone())
+        }
+        _ => {
+            let all = values.iter().map(|(place, value)| format!("{value} at {place}"));
+            Err(format!("differs ({})", all.collect::<Vec<_>>().join(", ")))
+        }
+    }
+}
+
+/// Every knob of an interface that can be set, as it is now: not the host's own, not the driver's at
+/// load time, and not a queue discipline that the kernel attaches by itself.
+fn everything_of_now(interface: &str) -> Result<Setting, Failure> {
+    let mut setting = Setting::new();
+    for surveyed in LinuxKernel::open()?.survey(interface) {
+        let spec = surveyed.knob.spec();
+        let values = match surveyed.values {
+            Err(error) if error.kind == KernelErrorKind::NoInterface => {
+                let message = format!(
+                    "`{interface}` is neither a results file nor an interface: `latput show` lists \
+                     the interfaces"
+                );
+                return Err(Failure::usage(message));
+            }
+            Err(_) => continue,
+            Ok(values) => values,
+        };
+        let is_settable = match surveyed.capability {
+            Capability::Settable(_) => true,
+            // Without the privilege it cannot be set here, which is not what is asked.
+            Capability::ReadOnly(why) => why.contains("CAP_NET_ADMIN"),
+            Capability::Absent(_) => false,
+        };
+        if !is_settable || spec.scope == Scope::Host || spec.group == Group::LoadTime {
+            continue;
+        }
+        match one_of(&values) {
+            Ok(Value::Qdisc(qdisc)) if qdisc.is_default() => {}
+            Ok(value) => {
+                setting.insert(surveyed.knob, value);
+            }
+            Err(differs) => {
+                output::remark(&format!("latput: left out: {} {differs}", surveyed.knob));
+            }
+        }
+    }
+    Ok(setting)
+}
+
+/// Puts numbers for `max`, where the interface is here to tell them.
+fn spell_out(interface: &str, setting: &mut Setting) {
+    let Ok(kernel) = LinuxKernel::open() else { return };
+    for (knob, value) in setting {
+        if *value == Value::Named(Named::Max)
+            && let Ok(number) = kernel.resolve(interface, *knob, Place::Device, Named::Max)
+        {
+            *value = number;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `latput model twin`: a simulator profile of a host pair, from a few of its rows.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_experiment::Archive;
+use latput_reproduce::twin::{Job, Twin, twin};
+use latput_trial::Row;
+
+use crate::commands::calibrate::{combinations, costs};
+use crate::commands::report::write_file;
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::{output, parallel};
+
+/// A twin whose rates are farther from its own rows, in the median, is none.
+const POOR: f64 = 0.15;
+
+/// Calibrate a simulator profile on a few rows that were measured on a host pair, so that
+/// `--on sim:PROFILE.toml` predicts any plan there.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput plan twin > twin.toml && latput run twin.toml -o twin.db    the rows that it needs
+  latput model twin twin.db -o lab.toml
+  latput run examples/built-in.toml --on sim:./lab.toml              then predicts any plan
+
+Costs that the rows do not fix stay near those of a round-figures profile; their intervals, and which
+combinations are fixed, are printed. Check a prediction on a few cells that were not in the rows before
+you trust it.")]
+pub(crate) struct Args {
+    /// The results file.
+    file: PathBuf,
+    /// Which run of the file; without it the newest.
+    #[arg(long, value_name = "N")]
+    run: Option<i64>,
+    /// What the profile is called; without it `twin`.
+    #[arg(long, value_name = "NAME", default_value = "twin")]
+    name: String,
+    /// Write the profile to this file.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        if !(1..=40).contains(&self.name.len()) || self.name.contains(char::is_control) {
+            return Err(Failure::usage("--name must have 1 to 40 printable characters"));
+        }
+        let archive = Archive::open(&self.file)?;
+        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let is_marked = |row: &&Row| row.observation.checks.iter().any(|check| !check.passed);
+        let marked = results.rows.iter().filter(is_marked).count();
+        if marked > 0 {
+            output::remark(&format!(
+                "{marked} of {} trials failed a check (`latput report` says which): a twin of a host that was \
+                 busy with other work predicts nothing",
+                results.rows.len()
+            ));
+        }
+        let stop = &context.stop;
+        let run = |jobs: &[Job]| {
+            parallel::map(jobs, stop, None, Job::run).unwrap_or_else(|| vec![None; jobs.len()])
+        };
+        let said = &mut |text: String| output::remark(&text);
+        let found = twin(&results, &self.name, &run, said);
+        if stop.is_raised() {
+            return Err(Failure::new(Code::Failed, "stopped; nothing was written"));
+        }
+        let found =
+            found.map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
+        let profile = found.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
+        write_file(&self.output, &profile)?;
+        output::print(&in_words(&found, &self.output.display().to_string()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn in_words(found: &Twin, file: &str) -> String {
+    let mut text = costs(&found.costs);
+    text.push_str(&combinations(&found.combinations, &found.costs));
+    if let Some(errors) = found.in_sample {
+        let _ = writeln!(
+            text,
+            "\nrates of the rows themselves: {} figures within {:.1} % (median) and {:.1} % (90th percentile)",
+            errors.count,
+            100.0 * errors.median,
+            100.0 * errors.p90
+        );
+    }
+    if found.in_sample.is_some_and(|errors| errors.median > POOR) {
+        text.push_str(
+            "It does not describe these rows: they are too noisy, or something happens there that is not simulated.\n",
+        );
+    }
+    let _ = writeln!(text, "predict a plan: latput run PLAN --on sim:{file}");
+    text
+}

@@ -1,0 +1,99 @@
+//! Settings written for the host's own configuration system: of a run, of values, of an interface.
+
+use crate::{Place, Ran};
+
+const PLAN: &str = r#"
+schema = 1
+name = "two"
+goal = "minimize latency_ns_p99"
+[factors]
+"gro-flush-timeout + napi-defer-hard-irqs" = [["200us", 100], ["0us", 0]]
+[[workload]]
+kind = "tcp_rr"
+[method]
+repetitions = { min = 5, max = 5 }
+warmup = "5ms"
+duration = "50ms"
+seed = 7
+"#;
+
+const RULE: &str = "SUBSYSTEM==\"net\", KERNEL==\"eth2\", ATTR{gro_flush_timeout}=\"0\"";
+
+#[test]
+fn a_recommendation_is_written_for_each_system_and_what_it_lacks_is_told_twice() {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let export = |words: &[&str]| {
+        place.run(&[&["export-settings", "kept.db", "--interface", "eth2"], words].concat())
+    };
+    for format in ["systemd-link", "networkmanager", "netplan"] {
+        let ran = export(&["--format", format]);
+        ran.expect(0, &["gro-flush-timeout=0us` of kept.db"]);
+        assert!(ran.out.contains(RULE) && ran.err.contains(RULE), "{ran:#?}");
+    }
+    let script = export(&["--format", "ethtool"]);
+    assert!(script.err.is_empty(), "{script:#?}");
+    script.expect(0, &["#!/bin/sh", "echo 0 > /sys/class/net/eth2/gro_flush_timeout"]);
+    check_shell(&place, &script);
+    export(&["--format", "ethtool", "--setting", "200us"])
+        .expect(0, &["echo 200000 >", "echo 100 > /sys/class/net/eth2/napi_defer_hard_irqs"]);
+    export(&["--format", "ethtool", "--setting", "7us"]).expect(2, &["7us", "there are"]);
+    let json = export(&["--format", "systemd-link", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["file"], "/etc/systemd/network/10-latput-eth2.link");
+    assert_eq!(document["elsewhere"][1]["knob"], "gro-flush-timeout");
+}
+
+#[test]
+fn values_are_written_for_an_interface_that_need_not_be_here() {
+    let place = Place::new();
+    let export = |words: &[&str]| place.run(&[&["export-settings"], words].concat());
+    export(&["eth7", "rx-usecs=50", "rx-ring=max", "--format", "systemd-link"])
+        .expect(0, &["RxCoalesceSec=50us", "RxBufferSize=max", "OriginalName=eth7"]);
+    export(&["eth7", "tso=off", "--format", "netplan", "-o", "90.yaml"]).expect(0, &[]);
+    let kept = std::fs::read_to_string(place.path("90.yaml")).unwrap();
+    assert!(kept.contains("      tcp6-segmentation-offload: false\n"), "{kept}");
+    export(&["eth7", "tso=off", "--format", "netplan", "--match", "mac"])
+        .expect(2, &["eth7 has no permanent address"]);
+}
+
+#[test]
+fn what_lo_has_now_is_written_and_runs_as_it_is() {
+    let place = Place::new();
+    let export = |words: &[&str]| place.run(&[&["export-settings", "lo"], words].concat());
+    export(&["mtu", "--format", "networkmanager"]).expect(0, &["[ethernet]\nmtu="]);
+    let all = export(&["--format", "ethtool"]);
+    all.expect(0, &["lo as it is", "ip link set dev lo mtu", "ip link set dev lo txqueuelen"]);
+    assert!(!all.out.contains("sysctl"), "the host's own knobs are not the interface's: {all:#?}");
+    check_shell(&place, &all);
+}
+
+#[test]
+fn wrong_sources_knobs_and_names_are_refused() {
+    let place = Place::new();
+    place.write("text.db", "hello");
+    let refused = |words: &[&str], code: i32, said: &[&str]| {
+        let words = [&["export-settings"], words, &["--format", "ethtool"]].concat();
+        place.run(&words).expect(code, said);
+    };
+    refused(&["nowhere"], 2, &["neither a results file nor an interface"]);
+    refused(&["nowhere", "mtu"], 2, &["nowhere"]);
+    refused(&["nowhere.db", "--setting", "x"], 2, &["nowhere.db", "no such results file"]);
+    refused(&["text.db"], 1, &["text.db"]);
+    refused(&["eth7", "mut=9000"], 2, &["did you mean `mtu`?"]);
+    refused(&["eth7", "mtu=9000", "mtu=1500"], 2, &["given twice"]);
+    refused(&["eth7", "mtu=banana"], 2, &["banana"]);
+    refused(&["$(reboot)", "mtu=9000"], 2, &["$(reboot)", "letters, digits"]);
+    place.run(&["export-settings", "eth7", "mtu=9000"]).expect(2, &["--format"]);
+}
+
+/// A shell can read what was written; nothing of it is run.
+#[track_caller]
+fn check_shell(place: &Place, script: &Ran) {
+    place.write("script", &script.out);
+    let mut shell = std::process::Command::new("sh");
+    let read = shell.args(["-n", "script"]).current_dir(place.path("")).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+}

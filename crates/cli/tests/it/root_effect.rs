@@ -1,0 +1,70 @@
+//! `latput set --verify-effect` on a lab: a timer that holds polls back, one that packets go around,
+//! and no traffic to tell.
+
+use std::process::Child;
+
+use latput_testkit::needs_root;
+
+use crate::root_settings::Lab;
+use crate::{Place, lab_turn, needs_program};
+
+const SET: [&str; 5] =
+    ["set", "lat0", "gro-flush-timeout=500us", "napi-defer-hard-irqs=100", "--verify-effect"];
+
+#[test]
+fn a_timer_agrees_with_the_polls_is_found_ignored_or_stays_undecided() {
+    if needs_root() || needs_program("bash") || needs_program("timeout") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    lab.b(&SET).expect(0, &["changed lat0", "undecided", "too little traffic"]);
+    let back = ["set", "lat0", "gro-flush-timeout=0us", "napi-defer-hard-irqs=0"];
+    lab.b(&back).expect(0, &[]);
+    {
+        let _flood = Flood::start(&place);
+        lab.b(&SET).expect(0, &["changed lat0", "gro-flush-timeout: agrees", "polls/s"]);
+        lab.b(&back).expect(0, &[]);
+    }
+    // From a sender that cuts large packets late, they skip the receiver's NAPI, and its timer.
+    lab.a(&["set", "lat0", "tso=on"]).expect(0, &[]);
+    let _flood = Flood::start(&place);
+    lab.b(&SET).expect(4, &["ignored by the device", "everything is as it was"]);
+    assert_eq!(lab.knobs(), before);
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
+fn what_asks_for_no_gap_is_said_to_be_unverified() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    lab.b(&["set", "lat0", "mtu=1400", "--verify-effect"])
+        .expect(0, &["changed lat0 mtu", "effect not verified"]);
+    lab.b(&["set", "lat0", "mtu=1400", "--verify-effect", "--dry-run"])
+        .expect(2, &["--verify-effect"]);
+}
+
+/// Small datagrams from host `a` to host `b` while this lives, and for ten seconds at most.
+struct Flood(Child);
+
+impl Flood {
+    fn start(place: &Place) -> Self {
+        let send = "while :; do echo x; done > /dev/udp/198.18.0.2/9 2> /dev/null";
+        let words = ["lab", "exec", "a", "--", "timeout", "10", "bash", "-c", send];
+        Self(place.start(&words))
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        // `lab exec` has become the command, which passes the signal on.
+        crate::interrupt(self.0.id());
+        self.0.wait().unwrap();
+    }
+}

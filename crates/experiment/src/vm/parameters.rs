@@ -1,0 +1,111 @@
+//! What a trial's setting asks of the guest's driver when it is loaded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use latput_knobs::{Knob, Setting, Tier, Value};
+use latput_trial::observation::Role;
+
+/// The cards in the order in which the driver finds them.
+const CARDS: [Role; 2] = [Role::Sut, Role::Generator];
+/// What both drivers take where nothing is given (`e1000_param.c`, `param.c`): a card before the one
+/// that is meant must be given something.
+const DEFAULTS: [(Knob, u64); 5] = [
+    (Knob::InterruptThrottleRate, 3),
+    (Knob::RxIntDelay, 0),
+    (Knob::RxAbsIntDelay, 8),
+    (Knob::TxIntDelay, 8),
+    (Knob::TxAbsIntDelay, 32),
+];
+/// The largest delay of both drivers.
+const DELAY_MAX: u64 = 0xffff;
+/// The interrupt rates that they take, beside the modes.
+const RATES: std::ops::RangeInclusive<u64> = 100..=100_000;
+const MODES: [u64; 4] = [0, 1, 3, 4];
+
+/// `InterruptThrottleRate=8000,3`: a word for each parameter that the setting names, with a value for
+/// each card. What the drivers would only warn of and not take is an error.
+pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    for (knob, default) in DEFAULTS {
+        let values =
+            CARDS.map(|role| match by_role.get(&role).and_then(|setting| setting.get(&knob)) {
+                Some(Value::Count(count)) => Some(*count),
+                _ => None,
+            });
+        if values == [None, None] {
+            continue;
+        }
+        let values = values.map(|value| value.unwrap_or(default));
+        if let Some(wrong) = values.into_iter().find(|value| !is_taken(knob, *value)) {
+            return Err(if knob == Knob::InterruptThrottleRate {
+                format!("{knob}={wrong}: the driver takes 0, 1, 3, 4 and 100 to 100000")
+            } else {
+                format!("{knob}={wrong}: the driver takes 0 to {DELAY_MAX}")
+            });
+        }
+        let mut word = knob.module_parameter().unwrap_or_default().to_owned();
+        for (value, sign) in values.into_iter().zip(['=', ',']) {
+            let _ = write!(word, "{sign}{value}");
+        }
+        words.push(word);
+    }
+    Ok(words)
+}
+
+/// Takes out of a setting what [`of`] has of it.
+pub(super) fn strip(by_role: &mut BTreeMap<Role, Setting>) {
+    for setting in by_role.values_mut() {
+        setting.retain(|knob, _| knob.spec().tier != Tier::Reload);
+    }
+}
+
+fn is_taken(knob: Knob, value: u64) -> bool {
+    if knob == Knob::InterruptThrottleRate {
+        MODES.contains(&value) || RATES.contains(&value)
+    } else {
+        value <= DELAY_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Plan;
+
+    use super::*;
+
+    #[test]
+    fn each_card_gets_its_value_and_the_drivers_own_where_none_is_named() {
+        check("interrupt-throttle-rate = [8000]", Ok(&["InterruptThrottleRate=8000,8000"]));
+        check("\"sut.interrupt-throttle-rate\" = [8000]", Ok(&["InterruptThrottleRate=8000,3"]));
+        check(
+            "\"generator.rx-abs-int-delay\" = [32]\n\"sut.tx-int-delay\" = [0]",
+            Ok(&["RxAbsIntDelay=8,32", "TxIntDelay=0,8"]),
+        );
+        check("mtu = [1400]", Ok(&[]));
+    }
+
+    #[test]
+    fn what_the_driver_would_not_take_is_refused() {
+        check(
+            "interrupt-throttle-rate = [50]",
+            Err("interrupt-throttle-rate=50: the driver takes"),
+        );
+        check("rx-int-delay = [70000]", Err("rx-int-delay=70000: the driver takes 0 to 65535"));
+    }
+
+    #[track_caller]
+    fn check(factors: &str, expected: Result<&[&str], &str>) {
+        let text = format!(
+            "schema = 1\nname = \"x\"\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n"
+        );
+        let mut setting = Plan::parse("plan.toml", &text).unwrap().settings().remove(0).by_role;
+        match (of(&setting), expected) {
+            (Ok(words), Ok(expected)) => assert_eq!(words, expected),
+            (Err(problem), Err(expected)) => assert!(problem.contains(expected), "{problem}"),
+            (found, expected) => panic!("{found:?} and not {expected:?}"),
+        }
+        strip(&mut setting);
+        assert_eq!(of(&setting), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,182 @@
+//! A setting in the host's own configuration system, so that latput is not needed to keep it.
+//!
+//! What a format has no word for is never dropped: it is listed with the file it belongs in and the
+//! line to write there, in comments of the text and in [`Exported::elsewhere`].
+
+mod commands;
+mod elsewhere;
+mod netplan;
+mod networkmanager;
+mod systemd;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::catalogue::Knob;
+use crate::value::{Setting, Value};
+
+pub use elsewhere::Elsewhere;
+
+/// What a setting is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// systemd.link(5), which udev applies when the interface appears.
+    SystemdLink,
+    /// Sections of a NetworkManager keyfile, nm-settings-keyfile(5).
+    NetworkManager,
+    /// A shell script of ethtool(8), ip(8), tc(8) and writes to sysfs.
+    Ethtool,
+    /// netplan(5) YAML.
+    Netplan,
+}
+
+/// Interface names are at most so long (`IFNAMSIZ` - 1).
+const NAME_BYTES_MAX: usize = 15;
+
+/// The interface of the configuration, and how the configuration knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    interface: String,
+    matched: Match,
+}
+
+/// How a configuration knows an interface before anybody has named it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// By its name, of which systemd knows only the kernel's own.
+    Name,
+    /// By the address that it was made with.
+    Mac(String),
+    /// By where it is plugged in, as udev names that (`ID_PATH`).
+    Path(String),
+    /// By its driver: every interface of that driver.
+    Driver(String),
+}
+
+/// A target that cannot be written down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} `{text}` cannot be written to a configuration file: {mend}")]
+pub struct TargetError {
+    what: &'static str,
+    text: String,
+    mend: &'static str,
+}
+
+/// A setting as a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// The whole text, with comments on where it goes and what is missing from it.
+    pub text: String,
+    /// Where to keep it.
+    pub file: String,
+    /// What the format has no word for.
+    pub elsewhere: Vec<Elsewhere>,
+}
+
+impl Target {
+    /// Only names and matches that need no quoting in a shell script, a udev rule or YAML are taken:
+    /// the kernel allows more, and a results file may come from anywhere.
+    pub fn new(interface: &str, matched: Match) -> Result<Self, TargetError> {
+        let fits = (1..=NAME_BYTES_MAX).contains(&interface.len());
+        if !fits || !is_plain(interface, "._-") {
+            let mend = "give a name of letters, digits, dots, hyphens and underscores";
+            return Err(TargetError::new("the interface name", interface, mend));
+        }
+        let (what, text, allowed) = match &matched {
+            Match::Name => return Ok(Self { interface: interface.to_owned(), matched }),
+            Match::Mac(mac) => ("the address", mac, ":"),
+            Match::Path(path) => ("the path", path, ":._-"),
+            Match::Driver(driver) => ("the driver", driver, "_-"),
+        };
+        if !is_plain(text, allowed) {
+            return Err(TargetError::new(what, text, "match the interface by its name"));
+        }
+        Ok(Self { interface: interface.to_owned(), matched })
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+}
+
+fn is_plain(text: &str, others: &str) -> bool {
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    starts_well && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}
+
+impl TargetError {
+    fn new(what: &'static str, text: &str, mend: &'static str) -> Self {
+        Self { what, text: text.chars().take(80).flat_map(char::escape_default).collect(), mend }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SystemdLink => "systemd.link(5)",
+            Self::NetworkManager => "a NetworkManager keyfile",
+            Self::Ethtool => "a script",
+            Self::Netplan => "netplan(5)",
+        })
+    }
+}
+
+/// Writes `setting` of `target` in a format; `origin` says in a comment where it comes from.
+pub fn export(format: Format, target: &Target, setting: &Setting, origin: &str) -> Exported {
+    let mut words = Vec::new();
+    let mut left = Vec::new();
+    for (knob, value) in setting {
+        let written = match format {
+            Format::SystemdLink => systemd::words(*knob, value),
+            Format::NetworkManager => networkmanager::words(*knob, value),
+            Format::Netplan => netplan::words(*knob, value),
+            Format::Ethtool => commands::words(*knob, value, target),
+        };
+        match written {
+            Some(found) => words.extend(found),
+            None => left.push((*knob, value)),
+        }
+    }
+    let elsewhere: Vec<Elsewhere> =
+        left.into_iter().map(|(knob, value)| elsewhere::of(knob, value, target, format)).collect();
+    let (file, body) = match format {
+        Format::SystemdLink => systemd::document(target, &words),
+        Format::NetworkManager => networkmanager::document(target, &words),
+        Format::Netplan => netplan::document(target, &words),
+        Format::Ethtool => commands::document(target, &words),
+    };
+    let body = if words.is_empty() { "# Nothing of it has a word here.\n" } else { &body };
+    let head = if format == Format::Ethtool { "#!/bin/sh\n" } else { "" };
+    let origin: String = origin.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text = format!("{head}# {origin}\n{body}{}", elsewhere::comments(format, &elsewhere));
+    Exported { text, file, elsewhere }
+}
+
+/// One line of a configuration: in which section it goes, and what it says.
+type Words = Vec<(&'static str, String)>;
+
+/// The number of a count, or of a time in microseconds, as most formats want it.
+fn number(knob: Knob, value: &Value) -> Option<u64> {
+    match value {
+        Value::Count(count) => Some(*count),
+        Value::Time(time) => Some(time.as_ns() / knob.spec().time_unit().as_ns()),
+        _ => None,
+    }
+}
+
+/// `head` and below it the lines of each section, sections in the order of their first line.
+fn sections<'w>(words: &'w [(&'static str, String)]) -> Vec<(&'static str, Vec<&'w str>)> {
+    let mut sections: Vec<(&'static str, Vec<&'w str>)> = Vec::new();
+    for (section, line) in words {
+        match sections.iter_mut().find(|(known, _)| known == section) {
+            Some((_, lines)) => lines.push(line),
+            None => sections.push((section, vec![line])),
+        }
+    }
+    sections
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Sections of a NetworkManager keyfile: nm-settings-keyfile(5), nm-settings(5).
+
+use std::fmt::Write as _;
+
+use super::{Target, Words, number, sections};
+use crate::catalogue::Knob;
+use crate::qdisc::{Parameter, Qdisc};
+use crate::spec::Group;
+use crate::value::Value;
+
+/// The lines of one knob; `None` if there is no property for it.
+pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
+    let (section, line) = match (knob, value) {
+        (Knob::Mtu, Value::Count(bytes)) => ("ethernet", format!("mtu={bytes}")),
+        (Knob::Txqueuelen, Value::Count(packets)) => ("link", format!("tx-queue-length={packets}")),
+        (Knob::Qdisc, Value::Qdisc(qdisc)) => ("tc", format!("qdisc.root={}", discipline(qdisc)?)),
+        (_, Value::Switch(on)) => {
+            let property = switch_property(knob)?;
+            // Coalescing properties are numbers, all of them.
+            let is_number = knob.spec().group == Group::Coalescing;
+            let value = if is_number { u8::from(*on).to_string() } else { on.to_string() };
+            ("ethtool", format!("{property}={value}"))
+        }
+        _ => ("ethtool", format!("{}={}", number_property(knob)?, number(knob, value)?)),
+    };
+    Some(vec![(section, line)])
+}
+
+fn switch_property(knob: Knob) -> Option<String> {
+    Some(match knob {
+        Knob::PauseAutoneg | Knob::PauseRx | Knob::PauseTx => knob.name().to_owned(),
+        Knob::Eee => "eee-enabled".to_owned(),
+        Knob::AdaptiveRx | Knob::AdaptiveTx => format!("coalesce-{knob}"),
+        _ => format!("feature-{}", super::commands::feature(knob)?),
+    })
+}
+
+fn number_property(knob: Knob) -> Option<String> {
+    Some(match knob {
+        Knob::CombinedChannels => "channels-combined".to_owned(),
+        Knob::RxChannels => "channels-rx".to_owned(),
+        Knob::TxChannels => "channels-tx".to_owned(),
+        Knob::RxRing => "ring-rx".to_owned(),
+        Knob::TxRing => "ring-tx".to_owned(),
+        Knob::RxMiniRing => "ring-rx-mini".to_owned(),
+        Knob::RxJumboRing => "ring-rx-jumbo".to_owned(),
+        Knob::TxAggrMaxBytes | Knob::TxAggrMaxFrames | Knob::TxAggrTimeUsecs => return None,
+        _ if knob.spec().group == Group::Coalescing => format!("coalesce-{knob}"),
+        _ => return None,
+    })
+}
+
+/// A queue discipline as `[tc]` has it; `None` for parameters that NetworkManager does not know.
+fn discipline(qdisc: &Qdisc) -> Option<String> {
+    let known: &[&str] = match qdisc.kind() {
+        "fq_codel" => &[
+            "limit",
+            "flows",
+            "quantum",
+            "target",
+            "interval",
+            "memory_limit",
+            "ecn",
+            "ce_threshold",
+        ],
+        "tbf" => &["rate", "burst", "limit"],
+        _ => &[],
+    };
+    if qdisc.is_opaque() || qdisc.kind().is_empty() {
+        return None;
+    }
+    let mut text = qdisc.kind().to_owned();
+    for (name, parameter) in qdisc.parameters() {
+        if !known.contains(&name) {
+            return None;
+        }
+        let value = match parameter {
+            Parameter::Count(count) => count,
+            Parameter::Size(size) => size.get(),
+            // Microseconds, and bytes per second.
+            Parameter::Time(time) => time.as_ns() / 1_000,
+            Parameter::Rate(rate) => rate.get() / 8,
+            Parameter::Switch(true) => {
+                let _ = write!(text, " {name}");
+                continue;
+            }
+            Parameter::Switch(false) | Parameter::Share(_) => return None,
+        };
+        let _ = write!(text, " {name} {value}");
+    }
+    Some(text)
+}
+
+pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
+    let name = target.interface();
+    let mut body = format!(
+        "# Sections for the profile of {name}, a file in /etc/NetworkManager/system-connections:\n\
+         # `nmcli -g GENERAL.CONNECTION device show {name}` names it. Where it has a section\n\
+         # already, add the lines. Then `nmcli connection reload` and `nmcli connection up NAME`.\n"
+    );
+    let newer = [("channels-", "1.46"), ("eee-", "1.46"), ("tx-queue-length", "1.44")];
+    for (start, version) in newer {
+        if words.iter().any(|(_, line)| line.starts_with(start)) {
+            let _ = writeln!(body, "# `{start}` needs NetworkManager {version} or newer.");
+        }
+    }
+    for (section, lines) in sections(words) {
+        let _ = write!(body, "\n[{section}]\n{}\n", lines.join("\n"));
+    }
+    ("a file in /etc/NetworkManager/system-connections".to_owned(), body)
+}

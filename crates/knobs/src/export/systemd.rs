@@ -1,0 +1,133 @@
+//! systemd.link(5), as of systemd 252: udev applies it when the interface appears.
+
+use super::{Match, Target, Words, number};
+use crate::catalogue::Knob;
+use crate::value::{Named, Value};
+
+/// The lines of one knob; `None` if there is no key for it, or the key does not take the value.
+pub(super) fn words(knob: Knob, value: &Value) -> Option<Words> {
+    let lines = match (knob, value) {
+        (Knob::Mtu, Value::Count(bytes)) => vec![format!("MTUBytes={bytes}")],
+        (Knob::Txqueuelen, Value::Count(packets)) => vec![format!("TransmitQueueLength={packets}")],
+        (Knob::Tso, Value::Switch(on)) => {
+            ["TCPSegmentationOffload", "TCP6SegmentationOffload"].map(|key| switch(key, *on)).into()
+        }
+        (_, Value::Switch(on)) => vec![switch(switch_key(knob)?, *on)],
+        (_, Value::Named(Named::Max)) => vec![format!("{}=max", size_key(knob)?)],
+        // Channels, rings, the sampling interval and the statistics block cannot be 0 here.
+        (_, Value::Count(0)) if size_key(knob).is_some() => return None,
+        (_, Value::Count(count)) => {
+            vec![format!("{}={count}", size_key(knob).or(count_key(knob))?)]
+        }
+        (Knob::SampleInterval, Value::Time(_)) => match number(knob, value)? {
+            0 => return None,
+            seconds => vec![format!("CoalescePacketRateSampleIntervalSec={seconds}s")],
+        },
+        (Knob::StatsBlockUsecs, Value::Time(_)) if number(knob, value) == Some(0) => return None,
+        (_, Value::Time(_)) => vec![format!("{}={}us", time_key(knob)?, number(knob, value)?)],
+        _ => return None,
+    };
+    Some(lines.into_iter().map(|line| ("Link", line)).collect())
+}
+
+fn switch(key: &str, on: bool) -> String {
+    format!("{key}={}", if on { "yes" } else { "no" })
+}
+
+const fn switch_key(knob: Knob) -> Option<&'static str> {
+    Some(match knob {
+        Knob::PauseAutoneg => "AutoNegotiationFlowControl",
+        Knob::PauseRx => "RxFlowControl",
+        Knob::PauseTx => "TxFlowControl",
+        Knob::RxChecksum => "ReceiveChecksumOffload",
+        Knob::TxChecksum => "TransmitChecksumOffload",
+        Knob::Gro => "GenericReceiveOffload",
+        Knob::Gso => "GenericSegmentationOffload",
+        Knob::Lro => "LargeReceiveOffload",
+        Knob::RxGroHw => "GenericReceiveOffloadHardware",
+        Knob::RxNtuple => "NTupleFilter",
+        Knob::RxVlan => "ReceiveVLANCTAGHardwareAcceleration",
+        Knob::TxVlan => "TransmitVLANCTAGHardwareAcceleration",
+        Knob::AdaptiveRx => "UseAdaptiveRxCoalesce",
+        Knob::AdaptiveTx => "UseAdaptiveTxCoalesce",
+        _ => return None,
+    })
+}
+
+/// Keys that take a number from 1, or `max`.
+const fn size_key(knob: Knob) -> Option<&'static str> {
+    Some(match knob {
+        Knob::CombinedChannels => "CombinedChannels",
+        Knob::RxChannels => "RxChannels",
+        Knob::TxChannels => "TxChannels",
+        Knob::RxRing => "RxBufferSize",
+        Knob::RxMiniRing => "RxMiniBufferSize",
+        Knob::RxJumboRing => "RxJumboBufferSize",
+        Knob::TxRing => "TxBufferSize",
+        _ => return None,
+    })
+}
+
+const fn count_key(knob: Knob) -> Option<&'static str> {
+    Some(match knob {
+        Knob::RxFrames => "RxMaxCoalescedFrames",
+        Knob::RxFramesIrq => "RxMaxCoalescedIrqFrames",
+        Knob::RxFramesLow => "RxMaxCoalescedLowFrames",
+        Knob::RxFramesHigh => "RxMaxCoalescedHighFrames",
+        Knob::TxFrames => "TxMaxCoalescedFrames",
+        Knob::TxFramesIrq => "TxMaxCoalescedIrqFrames",
+        Knob::TxFramesLow => "TxMaxCoalescedLowFrames",
+        Knob::TxFramesHigh => "TxMaxCoalescedHighFrames",
+        Knob::PktRateLow => "CoalescePacketRateLow",
+        Knob::PktRateHigh => "CoalescePacketRateHigh",
+        _ => return None,
+    })
+}
+
+const fn time_key(knob: Knob) -> Option<&'static str> {
+    Some(match knob {
+        Knob::RxUsecs => "RxCoalesceSec",
+        Knob::RxUsecsIrq => "RxCoalesceIrqSec",
+        Knob::RxUsecsLow => "RxCoalesceLowSec",
+        Knob::RxUsecsHigh => "RxCoalesceHighSec",
+        Knob::TxUsecs => "TxCoalesceSec",
+        Knob::TxUsecsIrq => "TxCoalesceIrqSec",
+        Knob::TxUsecsLow => "TxCoalesceLowSec",
+        Knob::TxUsecsHigh => "TxCoalesceHighSec",
+        Knob::StatsBlockUsecs => "StatisticsBlockCoalesceSec",
+        _ => return None,
+    })
+}
+
+/// Only the first file that matches an interface counts, so that this one must also say what the
+/// default one (`99-default.link`) would have: how the interface is named.
+pub(super) fn document(target: &Target, words: &[(&'static str, String)]) -> (String, String) {
+    let name = target.interface();
+    let file = format!("/etc/systemd/network/10-latput-{name}.link");
+    let matched = match &target.matched {
+        Match::Mac(mac) => format!("PermanentMACAddress={mac}"),
+        Match::Path(path) => format!("Path={path}"),
+        Match::Driver(driver) => format!("Driver={driver}"),
+        Match::Name => format!(
+            "# The name that the kernel gave at first, before any renaming: `udevadm info\n\
+             # /sys/class/net/{name}` tells a path or an address, which are surer.\n\
+             OriginalName={name}"
+        ),
+    };
+    let lines: Vec<&str> = words.iter().map(|(_, line)| line.as_str()).collect();
+    let body = format!(
+        "# Keep as {file}; udev applies it when {name} appears:\n\
+         # `udevadm control --reload && udevadm trigger --action=add /sys/class/net/{name}`, or a\n\
+         # reboot (after `update-initramfs -u` where the initramfs holds .link files).\n\
+         # Only the first file that matches counts. If {name} has one already (`udevadm info` shows\n\
+         # ID_NET_LINK_FILE), put the lines below the naming policies into FILE.link.d/latput.conf.\n\
+         [Match]\n{matched}\n\n\
+         [Link]\n\
+         NamePolicy=keep kernel database onboard slot path\n\
+         AlternativeNamesPolicy=database onboard slot path\n\
+         MACAddressPolicy=persistent\n\
+         {}\n",
+        lines.join("\n")
+    );
+    (file, body)
+}
