@@ -128,7 +128,8 @@ fn without_root_tune_predicts_and_says_that_nothing_was_measured() {
 
 #[test]
 fn tune_searches_a_plan_that_is_too_long_for_its_budget_without_what_overruns_the_ring() {
-    let levels: String = (1..=9).map(|us| format!(", [\"{us}0us\", 100]")).collect();
+    let levels: Vec<String> = (1..=9).map(|us| format!(", [\"{us}0us\", 100]")).collect();
+    let levels = levels.concat();
     let plan = PLAN
         .replace(", [\"200us\", 100]]", &format!("{levels}, [\"5ms\", 100]]\nmtu = [1500, 9000]"));
     let place = Place::new();
