@@ -188,7 +188,7 @@ fn ranked(values: impl Iterator<Item = f64>) -> Vec<f64> {
         let slack = 1e-3 * value.abs();
         let below = values.iter().filter(|other| **other < value - slack).count();
         let equal = values.iter().filter(|other| (**other - value).abs() <= slack).count();
-        below as f64 + (equal as f64 + 1.0) / 2.0
+        below as f64 + f64::midpoint(equal as f64, 1.0)
     };
     values.iter().map(rank).collect()
 }

@@ -1,3 +1,5 @@
+//! What the fit finds in rows whose costs are known, and what it refuses.
+
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::{
     CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation, Observation,
