@@ -5,7 +5,10 @@
 #![expect(unreachable_pub, reason = "`pub` says what a module offers to the others")]
 
 mod ci;
+mod hold;
 mod peers;
+mod policies;
+mod profiles;
 mod sim_peers;
 mod tidy;
 mod vm;
@@ -27,8 +30,14 @@ enum Task {
     Tidy,
     /// Compare latput's traffic engine with netperf and iperf3 on the lab, interleaved.
     BenchPeers(peers::Options),
+    /// Make the calibrated profiles again from the published cells, and hold the accuracy table.
+    Profiles(profiles::Options),
     /// Measure the simulator's speed, and ns-3's on the same packets.
     BenchSim(sim_peers::Options),
+    /// Run the daemon on the lab through phases of load, beside fixed delays (by hand: needs root and time).
+    BenchHold(hold::Options),
+    /// Compare moderation policies on simulated loads, worst for ours first.
+    BenchPolicies(policies::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -39,7 +48,12 @@ fn main() -> ExitCode {
         Task::Ci(options) => ci::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::Profiles(options) => profiles::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchHold(options) => hold::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchPolicies(options) => {
+            policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {

@@ -6,7 +6,7 @@
 //! there is skipped, with a line that says so.
 
 mod cpu;
-mod lab;
+pub mod lab;
 mod load;
 mod nginx;
 mod program;

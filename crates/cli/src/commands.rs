@@ -2,11 +2,15 @@
 
 pub(crate) mod agent;
 pub(crate) mod calibrate;
+pub(crate) mod confirm;
 pub(crate) mod effect;
+pub(crate) mod explain;
 pub(crate) mod export_settings;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod model;
+pub(crate) mod moderate;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod restore;
@@ -16,6 +20,7 @@ pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod tune;
 pub(crate) mod vm;
+pub(crate) mod watcher;
 
 use std::process::ExitCode;
 
@@ -31,9 +36,13 @@ pub(crate) enum Command {
     Measure(measure::Args),
     Show(show::Args),
     Set(set::Args),
+    Confirm(confirm::Args),
     Restore(restore::Args),
+    Moderate(moderate::Args),
     ExportSettings(export_settings::Args),
     Report(report::Args),
+    Model(model::Args),
+    Explain(explain::Args),
     Reproduce(reproduce::Args),
     Calibrate(calibrate::Args),
     Import(import::Args),
@@ -41,6 +50,8 @@ pub(crate) enum Command {
     Sim(sim::Args),
     Vm(vm::Args),
     Agent(agent::Args),
+    #[command(hide = true)]
+    Watcher(watcher::Args),
 }
 
 impl Command {
@@ -51,9 +62,13 @@ impl Command {
             Self::Measure(args) => args.run(context),
             Self::Show(args) => args.run(context),
             Self::Set(args) => args.run(context),
+            Self::Confirm(args) => args.run(context),
             Self::Restore(args) => args.run(context),
+            Self::Moderate(args) => args.run(context),
             Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Model(args) => args.run(context),
+            Self::Explain(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),
             Self::Calibrate(args) => args.run(context),
             Self::Import(args) => args.run(context),
@@ -61,6 +76,7 @@ impl Command {
             Self::Sim(args) => args.run(context),
             Self::Vm(args) => args.run(context),
             Self::Agent(args) => args.run(context),
+            Self::Watcher(args) => args.run(context),
         }
     }
 }

@@ -7,6 +7,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::Failure;
 
+/// What is logged unless `LATPUT_LOG` says otherwise: errors, and each change that a daemon makes.
+const LOG: &str = "error,latput_hold=info";
+
 /// What every command is given.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -20,7 +23,10 @@ impl Context {
     /// Installs the signal handlers and the log.
     pub(crate) fn new(json: bool) -> Result<Self, Failure> {
         tracing_subscriber::fmt()
-            .with_env_filter(tracing_subscriber::EnvFilter::from_env("LATPUT_LOG"))
+            .with_env_filter(
+                tracing_subscriber::EnvFilter::try_from_env("LATPUT_LOG")
+                    .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOG)),
+            )
             .with_writer(io::stderr)
             .init();
         let stop = Stop::new();

@@ -1,5 +1,7 @@
-//! The JSON of `latput show`. The documents of `tune`, `run`, `measure` and `report` are in
+//! The JSON of `latput show`, of `latput sim trace` and, in a file of its own, of `latput model`. The documents of `tune`, `run`, `measure` and `report` are in
 //! `latput-report`; `docs/schema/` has the schema of each.
+
+pub(crate) mod model;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -76,6 +78,32 @@ pub(crate) struct ShownFact {
     pub(crate) value: String,
 }
 
+/// What `latput sim trace` wrote.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceDocument {
+    /// Version of this document's shape: 1.
+    pub(crate) schema: u32,
+    /// The simulated system, as `--on` names it.
+    pub(crate) testbed: String,
+    /// The workload's name.
+    pub(crate) workload: String,
+    /// The setting's name.
+    pub(crate) setting: String,
+    /// Of every random draw.
+    pub(crate) seed: u64,
+    /// How much simulated time was written, in nanoseconds.
+    pub(crate) duration_ns: u64,
+    /// Packets in the capture; one that went from host to host is there twice.
+    pub(crate) packets: usize,
+    /// Whether later packets were left out.
+    pub(crate) is_cut: bool,
+    /// The pcap-ng file.
+    pub(crate) capture: String,
+    /// The file of trace events.
+    pub(crate) timeline: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +111,10 @@ mod tests {
     #[test]
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        check("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
+        check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
+        let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
+        check("explain", explain);
         check("results", latput_report::Document::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }

@@ -102,6 +102,20 @@ impl From<latput_linux::Error> for Failure {
     }
 }
 
+impl From<latput_hold::Error> for Failure {
+    fn from(error: latput_hold::Error) -> Self {
+        use latput_hold::ErrorKind as Kind;
+        let code = match error.kind() {
+            Kind::Failed => Code::Failed,
+            Kind::Usage => Code::Usage,
+            Kind::Permission => Code::Permission,
+            Kind::RolledBack => Code::RolledBack,
+            Kind::Stranded => Code::Stranded,
+        };
+        Self { code, error: error.into() }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self { code: Code::Failed, error: error.into() }

@@ -57,7 +57,8 @@ where
     };
     while let Some(request) = next(&requests, stop)? {
         if matches!(request, Request::Close) {
-            let answer = service.host.close().map_or_else(Answer::Failed, |()| Answer::Closed);
+            let closed = service.host.close();
+            let answer = closed.map_or_else(Answer::Failed, |left| Answer::Closed { left });
             return protocol::write_line(&mut output, &answer);
         }
         let mut tell = |interval| {
@@ -224,7 +225,9 @@ impl Service<'_> {
         // The traffic's error says more than the counters': it comes first.
         let Outcome { receivers, sender, probe } = outcome?;
         let (host, drift) = observed?;
-        Ok(Answer::Finished(Box::new(Finished { host, sender, receivers, probe, late, drift })))
+        let left = self.host.take_left();
+        let finished = Finished { host, sender, receivers, probe, late, drift, left };
+        Ok(Answer::Finished(Box::new(finished)))
     }
 }
 
@@ -316,6 +319,7 @@ fn joined<T>(
 fn traffic_failed(error: &latput_load::Error) -> Failure {
     let kind = match error.kind() {
         latput_load::ErrorKind::Permission => FailureKind::Permission,
+        _ if error.is_passing() => FailureKind::Lost,
         _ => FailureKind::Failed,
     };
     Failure { kind, message: chain(error) }

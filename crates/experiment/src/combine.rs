@@ -37,6 +37,7 @@ fn both(a: TrafficObservation, b: TrafficObservation) -> TrafficObservation {
         offered_per_s: joined(a.offered_per_s, b.offered_per_s, |a, b| a + b),
         sender_cpu: a.sender_cpu.saturating_add(b.sender_cpu),
         receiver_cpu: a.receiver_cpu.saturating_add(b.receiver_cpu),
+        busiest_ratio: joined(a.busiest_ratio, b.busiest_ratio, f64::max),
     }
 }
 

@@ -114,8 +114,8 @@ impl Crew {
     }
 
     /// Waits until every host has finished its trial, in whatever order they do; the answers in the
-    /// testbed's order. The first that fails ends the wait, and where an agent died, that is the
-    /// failure.
+    /// testbed's order. Traffic that broke at one host is the error once all have answered; any other
+    /// failure ends the wait, and where an agent died, that is the failure.
     ///
     /// `heard` is told of each interval that a host has sent, with its place in the testbed.
     pub fn finished(
@@ -125,7 +125,8 @@ impl Crew {
         heard: &mut dyn FnMut(usize, HostInterval),
     ) -> Result<Vec<Finished>, Error> {
         let deadline = Instant::now() + within;
-        let mut finished: Vec<Option<Finished>> = self.agents.iter().map(|_| None).collect();
+        let mut finished: Vec<Option<Result<Finished, Error>>> =
+            self.agents.iter().map(|_| None).collect();
         while let Some(first) = finished.iter().position(Option::is_none) {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
@@ -139,16 +140,17 @@ impl Crew {
                 match agent.line.poll(wait) {
                     Ok(None) if Instant::now() < deadline => {}
                     Ok(None) => return Err(agent.line.too_late(within)),
-                    Ok(Some(Answer::Finished(answer))) => *place = Some(*answer),
+                    Ok(Some(Answer::Finished(answer))) => *place = Some(Ok(*answer)),
                     Ok(Some(Answer::Progress(line))) if Instant::now() < deadline => {
                         heard(idx, line);
                     }
                     Ok(Some(other)) => return Err(agent.unexpected(other)),
+                    Err(error) if error.is_passing() => *place = Some(Err(error)),
                     Err(error) => return Err(self.death().unwrap_or(error)),
                 }
             }
         }
-        Ok(finished.into_iter().flatten().collect())
+        finished.into_iter().flatten().collect()
     }
 
     /// The end of an agent, if one ended or does so soon.
@@ -181,17 +183,22 @@ impl Crew {
         worst
     }
 
-    /// Puts every host back and ends every agent. All are closed even if one fails; the worst is
-    /// returned.
-    pub fn close(self, stop: &Stop) -> Result<(), Error> {
-        let mut worst = Ok(());
+    /// Puts every host back and ends every agent; gives what was left to somebody else. All are closed
+    /// even if one fails; the first error is returned.
+    pub fn close(self, stop: &Stop) -> Result<Vec<String>, Error> {
+        let mut told = Ok(Vec::new());
         for mut agent in self.agents {
-            let closed = agent.call(&Request::Close, ANSWER_WITHIN, stop).map(drop);
-            if worst.is_ok() {
-                worst = closed;
+            let closed = agent.call(&Request::Close, ANSWER_WITHIN, stop);
+            match (&mut told, closed) {
+                (Ok(remarks), Ok(Answer::Closed { left })) => {
+                    let host = &agent.spec.name;
+                    remarks.extend(left.iter().map(|left| format!("latput: {host}: {left}")));
+                }
+                (Ok(_), Err(error)) => told = Err(error),
+                _ => {}
             }
         }
-        worst
+        told
     }
 }
 
@@ -217,6 +224,7 @@ impl Agent {
             cpus: spec.cpus.clone(),
             binds_napi_threads: spec.binds_napi_threads,
             will_set,
+            link_reset: spec.link_reset,
         });
         line.send(&open)?;
         match line.receive(ANSWER_WITHIN, stop)? {

@@ -1,12 +1,14 @@
 //! Trials on real hosts: the agents set the knobs, let the traffic flow and tell what they saw.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use latput_knobs::Setting;
 use latput_load::{Key, ReceiverOutcome, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Check, Observation, Traffic, Workload};
+use latput_trial::{Check, Observation, Traffic, Workload, share};
 use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
@@ -16,9 +18,9 @@ use crate::controller::{ANSWER_WITHIN, Agent, Crew};
 use crate::error::Error;
 use crate::host::chain;
 use crate::interval::Joiner;
-use crate::protocol::{Answer, Finished, Part, Request};
-use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
-use crate::share;
+use crate::lacking::Wanted;
+use crate::protocol::{Answer, FailureKind, Finished, Part, Request};
+use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
@@ -26,6 +28,9 @@ const TRIAL_SLACK: Duration = Duration::from_secs(15);
 /// Hosts are told an instant to start at, so far ahead that all get word of it in time, beside the
 /// longest round trip of a control line.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
+
+/// How often a trial is tried whose traffic breaks.
+const ATTEMPTS: u32 = 3;
 
 impl TrialRunner for Crew {
     fn hosts(&self) -> Vec<HostFacts> {
@@ -57,21 +62,68 @@ impl TrialRunner for Crew {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
-            let started_unix_ms = unix_ms();
-            set_hosts(self, &trial.set, stop)?;
-            let observation = observe(self, &trial.load, method, stop, tell)?;
-            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+            run_trial(self, trial, method, stop, tell)?;
         }
         Ok(())
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        _: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error> {
+        let load = match wanted {
+            Wanted::Setting(by_role) => return not_taken(self, by_role, stop),
+            Wanted::Load(load) => load,
+        };
+        let binding = &load.binding;
+        for (role, wanted) in [(Role::Sut, &binding.sut), (Role::Generator, &binding.generator)] {
+            let of_role = self.opened().filter(|opened| opened.facts.role == role);
+            for opened in of_role {
+                let beyond = |cpu: &latput_units::CpuId| !opened.cpus.contains(*cpu);
+                if let Some(cpu) = wanted.iter().flat_map(latput_units::CpuSet::iter).find(beyond) {
+                    let (host, cpus) = (&opened.facts.host, &opened.cpus);
+                    let why = format!("CPU {cpu} is not among host `{host}`'s, which are {cpus}");
+                    return Ok(Some(why));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
         Self::close(*self, stop)
     }
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {
         Self::abandon(*self)
     }
+}
+
+/// One trial, tried again while its traffic breaks.
+fn run_trial(
+    crew: &mut Crew,
+    trial: Trial,
+    method: &Method,
+    stop: &Stop,
+    tell: &mut dyn FnMut(News) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for attempt in 1..=ATTEMPTS {
+        let started_unix_ms = unix_ms();
+        set_hosts(crew, &trial.set, stop)?;
+        match observe(crew, &trial.load, method, stop, tell) {
+            Ok(observation) => {
+                return tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })));
+            }
+            Err(error) if error.is_passing() => {
+                let given_up = attempt == ATTEMPTS;
+                tell(News::Lost(Lost { trial: trial.clone(), error, given_up }))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Brings every host to its part of a setting.
@@ -84,6 +136,23 @@ fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<
         }
     }
     Ok(())
+}
+
+/// Why some host does not take a setting; `None`: all took it. A host that it could not be taken back from is
+/// an error.
+fn not_taken(
+    crew: &mut Crew,
+    by_role: &BTreeMap<Role, Setting>,
+    stop: &Stop,
+) -> Result<Option<String>, Error> {
+    let setting = LabelledSetting { label: String::new(), by_role: by_role.clone() };
+    match set_hosts(crew, &setting, stop) {
+        Ok(()) => Ok(None),
+        Err(Error::Host { host, message, kind: FailureKind::Failed | FailureKind::RolledBack }) => {
+            Ok(Some(format!("host `{host}`: {message}")))
+        }
+        Err(other) => Err(other),
+    }
 }
 
 /// Lets the traffic flow once and joins what the hosts saw.
@@ -111,7 +180,12 @@ fn observe(
         }
     };
     let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
-    let finished = crew.finished(within, stop, &mut heard)?;
+    let mut finished = crew.finished(within, stop, &mut heard)?;
+    for part in &mut finished {
+        for left in std::mem::take(&mut part.left) {
+            tell(News::Remark(format!("latput: {}: {left}", part.host.host)))?;
+        }
+    }
     let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
     let joined = Joined { workload, method, parts, clocks, boot_ids };
     joined.observation(finished)

@@ -18,6 +18,12 @@ pub enum Error {
         /// What it lacks, or has too much of.
         problem: String,
     },
+    /// The testbed has nothing of what the plan asks for.
+    #[error("{problem}")]
+    Lacking {
+        /// What it lacks.
+        problem: String,
+    },
     /// The testbed file cannot be used.
     #[error("{file}: {problem}")]
     TestbedFile {
@@ -90,6 +96,14 @@ pub enum Error {
     /// A stock program at the far end could not be measured against.
     #[error(transparent)]
     Peer(latput_peers::Error),
+    /// The run went to its end, and trials are missing whose traffic broke each time.
+    #[error("{trials} trials were lost, the last for this: {why}")]
+    TrialsLost {
+        /// How many.
+        trials: usize,
+        /// Of the last one.
+        why: String,
+    },
     /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,
@@ -111,11 +125,17 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// Whether a trial's traffic broke with every host ready for another trial.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Host { kind: FailureKind::Lost, .. })
+    }
+
     /// What it means for the exit code.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Plan(_)
             | Self::Search { .. }
+            | Self::Lacking { .. }
             | Self::TestbedFile { .. }
             | Self::Simulator { .. } => ErrorKind::Usage,
             Self::Peer(error) => match error.kind() {
@@ -124,7 +144,7 @@ impl Error {
             },
             Self::Lab { permission: true, .. } => ErrorKind::Permission,
             Self::Host { kind, .. } => match kind {
-                FailureKind::Failed => ErrorKind::Failed,
+                FailureKind::Failed | FailureKind::Lost => ErrorKind::Failed,
                 FailureKind::Permission => ErrorKind::Permission,
                 FailureKind::RolledBack => ErrorKind::RolledBack,
                 FailureKind::Stranded => ErrorKind::Stranded,

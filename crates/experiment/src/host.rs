@@ -1,19 +1,22 @@
 //! The agent's host: its knobs in one session that is put back at the end, and its counters.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
-use latput_knobs::{Knob, Setting, State};
-use latput_linux::{FileCheckpoints, Glance, LinuxKernel, Sampler, checkpoint, lab, process};
+use latput_knobs::{Knob, LinkResets, Setting, State};
+use latput_linux::{
+    Control, FileCheckpoints, Glance, LinuxKernel, Sampler, Watch, checkpoint, lab, process,
+};
 use latput_load::{Progress, Stop, Window};
 use latput_trial::observation::HostObservation;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
 use crate::agent::failed;
-use crate::protocol::{Failure, FailureKind, Open, Opened, SCHEMA};
+use crate::protocol::{Failure, FailureKind, LinkReset, Open, Opened, SCHEMA};
 
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
@@ -42,6 +45,11 @@ pub(crate) struct Host {
     kernel: LinuxKernel,
     sampler: Sampler,
     session: Option<Session<LinuxKernel, FileCheckpoints>>,
+    watch: Watch,
+    /// The knobs that the setting in force names.
+    wanted: BTreeSet<Knob>,
+    /// Knobs that were left to somebody else since this was last told, in sentences.
+    left: Vec<String>,
 }
 
 impl Host {
@@ -69,7 +77,7 @@ impl Host {
             interface: open.interface.clone(),
             facts: latput_linux::facts::collect(&open.interface),
         };
-        let session = if open.will_set { Some(claim(&open.interface)?) } else { None };
+        let session = if open.will_set { Some(claim(&open)?) } else { None };
         let boot_id = process::boot_id().map_err(broken)?;
         let opened = Opened {
             schema: SCHEMA,
@@ -81,7 +89,9 @@ impl Host {
             notes,
         };
         let kernel = LinuxKernel::open().map_err(broken)?;
-        Ok((Self { open, cpus, kernel, sampler, session }, opened))
+        let watch = Watch::open(&open.interface, Nanos::ZERO).map_err(broken)?;
+        let (wanted, left) = (BTreeSet::new(), Vec::new());
+        Ok((Self { open, cpus, kernel, sampler, session, watch, wanted, left }, opened))
     }
 
     pub(crate) const fn address(&self) -> IpAddr {
@@ -92,8 +102,10 @@ impl Host {
         &self.cpus
     }
 
-    /// Brings the interface to a setting.
+    /// Brings the interface to a setting, but for knobs that somebody else has changed meanwhile.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Failure> {
+        self.leave_to_others()?;
+        self.wanted = setting.keys().copied().collect();
         let interface = &self.open.interface;
         let broken = |error: latput_linux::Error| failed(chain(&error));
         if let Some(session) = &mut self.session {
@@ -109,10 +121,42 @@ impl Host {
             if self.open.binds_napi_threads {
                 lab::pin_napi_threads(interface, &self.cpus).map_err(broken)?;
             }
+            let held = session.checkpoint().undo.0.keys().map(|(knob, _)| *knob);
+            let watched = held.filter(|knob| !is_negotiated(*knob)).chain(self.wanted.clone());
+            self.watch.expect(&self.kernel, watched);
         } else if !setting.is_empty() {
             return Err(failed("the session was opened for reading only"));
         }
         Ok(())
+    }
+
+    /// Stops managing the knobs that somebody else has changed since they were last set: the administrator
+    /// wins.
+    fn leave_to_others(&mut self) -> Result<(), Failure> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        for change in self.watch.check(&self.kernel) {
+            let Change { knob, place, from, to } = change;
+            session.give_up(knob).map_err(|error| failed(chain(&error)))?;
+            self.left.push(format!(
+                "{knob} ({place}) was changed from {from} to {to} by somebody else: it is left alone from \
+                 now on, and not put back"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is not to be had of the setting in force, in sentences.
+    fn not_in_force(&self) -> Vec<String> {
+        let given_up = self.session.iter().flat_map(Session::given_up);
+        let lacking = given_up.filter(|knob| self.wanted.contains(knob));
+        lacking
+            .map(|knob| format!("{knob} is somebody else's and not as the setting has it"))
+            .collect()
+    }
+
+    /// What was left to somebody else since this was last asked.
+    pub(crate) fn take_left(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.left)
     }
 
     /// Counts over the window, and which knobs changed meanwhile. The window is over early when
@@ -151,30 +195,63 @@ impl Host {
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
-        let drift = differences(&before, &self.kernel.read_all(&self.open.interface));
+        let mut drift = differences(&before, &self.kernel.read_all(&self.open.interface));
+        self.leave_to_others()?;
+        drift.extend(self.not_in_force());
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
         observation.packets_per_interval = packets_per_interval(&glances);
         Ok((observation, drift))
     }
 
-    /// Puts every knob back.
-    pub(crate) fn close(self) -> Result<(), Failure> {
-        let Some(session) = self.session else { return Ok(()) };
+    /// Puts every knob back, but for those that somebody else has changed; says which those are, where
+    /// it has not been told.
+    pub(crate) fn close(mut self) -> Result<Vec<String>, Failure> {
+        self.leave_to_others()?;
+        let left = self.take_left();
+        let Some(session) = self.session.take() else { return Ok(left) };
         session
             .close()
-            .map(drop)
+            .map(|_| left)
             .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })
     }
 }
 
-fn claim(interface: &str) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
+fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> {
     let broken = |error: latput_linux::Error| failed(chain(&error));
     let kernel = LinuxKernel::open().map_err(broken)?;
     let store = FileCheckpoints::new(&checkpoints_dir());
-    let origin = checkpoint::context().map_err(broken)?;
-    Session::open(kernel, store, &origin, interface)
+    let mut origin = checkpoint::context().map_err(broken)?;
+    origin.link_resets = match open.link_reset {
+        LinkReset::AllowedOnControl => LinkResets::Allowed,
+        _ if Control::find().map_err(broken)?.interfaces.contains(&open.interface) => {
+            LinkResets::RefusedOnControl
+        }
+        LinkReset::Allowed => LinkResets::Allowed,
+        LinkReset::Refused => LinkResets::Refused,
+    };
+    Session::open(kernel, store, &origin, &open.interface)
         .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })
+}
+
+impl Drop for Host {
+    /// Whatever ended it: what somebody else has changed is not put back.
+    fn drop(&mut self) {
+        let _ = self.leave_to_others();
+    }
+}
+
+/// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
+const fn is_negotiated(knob: Knob) -> bool {
+    matches!(
+        knob,
+        Knob::PauseAutoneg
+            | Knob::PauseRx
+            | Knob::PauseTx
+            | Knob::Eee
+            | Knob::EeeTxLpi
+            | Knob::EeeTxLpiTimer
+    )
 }
 
 const fn kind_of(kind: ErrorKind) -> FailureKind {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::interval::HostInterval;
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 /// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
@@ -105,6 +105,21 @@ pub struct Open {
     pub binds_napi_threads: bool,
     /// Whether knobs will be set: only then are privileges and the checkpoint needed.
     pub will_set: bool,
+    /// Whether settings may take the interface's link down and up.
+    pub link_reset: LinkReset,
+}
+
+/// Whether settings may take a link down and up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkReset {
+    /// No.
+    #[default]
+    Refused,
+    /// Yes, unless it carries the connection that the agent is led through.
+    Allowed,
+    /// Also then.
+    AllowedOnControl,
 }
 
 /// Agent to controller.
@@ -135,8 +150,12 @@ pub enum Answer {
     Finished(Box<Finished>),
     /// To [`Request::Abort`].
     Aborted,
-    /// To [`Request::Close`]: everything is as it was.
-    Closed,
+    /// To [`Request::Close`]: everything is as it was, or as somebody else wants it.
+    Closed {
+        /// Knobs that were left to somebody else since this was last told, in sentences.
+        #[serde(default)]
+        left: Vec<String>,
+    },
     /// The request was not done.
     Failed(Failure),
 }
@@ -177,6 +196,8 @@ pub struct Finished {
     pub late: Nanos,
     /// Knobs that changed during the trial, in sentences.
     pub drift: Vec<String>,
+    /// Knobs that were left to somebody else since this was last told, in sentences.
+    pub left: Vec<String>,
 }
 
 /// Why a request was not done.
@@ -195,6 +216,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// Nothing was changed.
     Failed,
+    /// The traffic broke, and the host is ready for another trial.
+    Lost,
     /// The agent may not.
     Permission,
     /// It was changed and put back.
@@ -307,7 +330,7 @@ mod tests {
     fn another_version_is_told_from_garbage_whatever_else_it_says() {
         check("{\"request\":\"open\",\"schema\":9,\"version\":\"9.1\",\"new\":[]}\n", "schema 9");
         check("{\"schema\":9,\"version\":\"9.1\"}\n", "schema 9");
-        check("{\"schema\":2,\"version\":\"9.1\"}\n", "malformed");
+        check(&format!("{{\"schema\":{SCHEMA},\"version\":\"9.1\"}}\n"), "malformed");
         check("{\"schema\":-1,\"version\":\"9.1\"}\n", "malformed");
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
-use latput_trial::plan::{Design, Method};
+use latput_trial::plan::{Design, Lacking, Method};
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Plan, Results, Row, Workload};
 use latput_units::{Nanos, Rng};
@@ -12,10 +12,14 @@ use latput_units::{Nanos, Rng};
 use crate::archive::Archive;
 use crate::error::Error;
 use crate::interval::Interval;
+use crate::lacking::{self, Wanted};
 use crate::testbed::Testbed;
 
 /// What a trial on hosts takes beyond its traffic, about.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
+
+/// So many trials lost after one another end a run: the path is broken, not the trial.
+const LOST_AT_MOST: u32 = 3;
 
 /// What runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
 pub trait TrialRunner {
@@ -41,8 +45,16 @@ pub trait TrialRunner {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// Puts everything back after the last trial.
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error>;
+    /// Whether this testbed does not have a part of a plan, and why. A knob may be left as it was tried.
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error>;
+
+    /// Puts everything back after the last trial; gives what a person should know of that.
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error>;
 
     /// Puts everything back whatever state the trials are in.
     fn abandon(self: Box<Self>) -> Result<(), Error>;
@@ -70,8 +82,12 @@ pub struct Trial {
 pub enum News {
     /// A trial is over.
     Done(Box<Done>),
+    /// The traffic of a trial broke; nothing of it is kept.
+    Lost(Lost),
     /// What the running trial did in an interval; in no result.
     Interval(Interval),
+    /// Something a person should know.
+    Remark(String),
 }
 
 /// A trial that was run.
@@ -83,6 +99,17 @@ pub struct Done {
     pub started_unix_ms: u64,
     /// What it measured.
     pub observation: Observation,
+}
+
+/// A trial whose traffic broke while every host stayed ready for another.
+#[derive(Debug)]
+pub struct Lost {
+    /// The trial.
+    pub trial: Trial,
+    /// What broke.
+    pub error: Error,
+    /// Whether it is not tried again.
+    pub given_up: bool,
 }
 
 /// Told how a run goes.
@@ -144,13 +171,28 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Ended, Error> {
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
+    let mut plan = run.plan.clone();
+    let mut left_out = Vec::new();
+    if plan.method.lacking == Lacking::LeaveOut {
+        (plan, left_out) = match lacking::without_lacking(run.plan, &mut *runner, run.stop) {
+            Ok(found) => found,
+            Err(cause) => return Err(runner.abandon().err().unwrap_or(cause)),
+        };
+        runner.close(run.stop)?; // puts back what was tried
+        for note in &left_out {
+            progress.remark(note);
+        }
+        runner = run.testbed.open(&plan, run.interval, run.stop)?;
+    }
+    let run = &Run { plan: &plan, ..*run };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
         (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {
-        let header = header(run, &*runner);
+        let mut header = header(run, &*runner);
+        header.notes.append(&mut left_out);
         (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let mut session = Session {
@@ -162,6 +204,8 @@ pub fn run(
         results,
         begun: Instant::now(),
         is_simulated: runner.is_simulated(),
+        lost: None,
+        lost_in_a_row: 0,
     };
     let cause = match run.plan.method.design {
         Design::Grid => session.blocks(&mut *runner).err(),
@@ -207,6 +251,10 @@ struct Session<'a> {
     results: Results,
     begun: Instant,
     is_simulated: bool,
+    /// Trials that are missing for good, and why the last of them is.
+    lost: Option<(usize, String)>,
+    /// Of those, how many came after one another.
+    lost_in_a_row: u32,
 }
 
 impl Session<'_> {
@@ -321,15 +369,42 @@ impl Session<'_> {
         let Run { plan, stop, .. } = self.run;
         runner.trials(todo, &plan.method, stop, &mut |news| match news {
             News::Done(done) => self.keep(*done),
+            News::Lost(lost) => self.lose(lost),
             News::Interval(interval) => {
                 self.progress.interval(&interval);
+                Ok(())
+            }
+            News::Remark(text) => {
+                self.progress.remark(&text);
                 Ok(())
             }
         })
     }
 
+    /// Goes on without a trial whose traffic broke, unless one after the other does.
+    fn lose(&mut self, lost: Lost) -> Result<(), Error> {
+        let Lost { trial, error, given_up } = lost;
+        let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
+        let then = if given_up { "given up" } else { "tried again" };
+        let note = format!("{what} was lost and {then}: {error}");
+        self.progress.remark(&note);
+        self.results.notes.push(note);
+        self.archive.update(self.id, &self.results)?;
+        if !given_up {
+            return Ok(());
+        }
+        self.lost_in_a_row += 1;
+        if self.lost_in_a_row == LOST_AT_MOST {
+            return Err(error);
+        }
+        let missing = self.lost.as_ref().map_or(0, |(trials, _)| *trials) + 1;
+        self.lost = Some((missing, error.to_string()));
+        Ok(())
+    }
+
     /// Stores a finished trial, then tells of it.
     fn keep(&mut self, done: Done) -> Result<(), Error> {
+        self.lost_in_a_row = 0;
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
         let row = Row { block, setting, workload, started_unix_ms, observation };
@@ -383,7 +458,15 @@ impl Session<'_> {
     fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
         let cause = match cause {
-            None => runner.close(self.run.stop).err(),
+            None => match runner.close(self.run.stop) {
+                Ok(remarks) => {
+                    for remark in &remarks {
+                        self.progress.remark(remark);
+                    }
+                    self.lost.map(|(trials, why)| Error::TrialsLost { trials, why })
+                }
+                Err(error) => Some(error),
+            },
             // Some agent may be busy or gone. One that could not put its host back is worse than
             // what ended the run.
             Some(cause) => Some(runner.abandon().err().unwrap_or(cause)),

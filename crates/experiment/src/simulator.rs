@@ -18,9 +18,11 @@ use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::workload::Direction;
 use latput_trial::{Observation, Plan, Traffic, Workload};
+use latput_units::Bytes;
 
 use crate::checks;
 use crate::error::Error;
+use crate::lacking::Wanted;
 use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 
 mod knobs;
@@ -28,6 +30,9 @@ mod system;
 
 /// In commands that a report prints: there is no interface whose setting was measured.
 const INTERFACE: &str = "IFACE";
+
+/// Any workload shows whether a setting can be.
+const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };
 
 /// How often a wait looks at the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -55,14 +60,36 @@ impl Simulator {
         format!("sim:{}", self.profile.name)
     }
 
-    /// Refuses a plan with a knob, a value or a workload that cannot be simulated; names the first.
+    /// Refuses a plan with a knob, a value or a workload that cannot be simulated, or that needs more
+    /// memory than this machine has free; names the first.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
+        let free = latput_linux::facts::available_memory();
         for set in plan.settings() {
             for load in &plan.workloads {
-                self.scenario(&set, load, &plan.method, 0)?;
+                let scenario = self.scenario(&set, load, &plan.method, 0)?;
+                self.fits(&scenario, load, free)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether as many runs of this scenario as go on at once fit `free` memory.
+    fn fits(&self, scenario: &Scenario, load: &Workload, free: Option<Bytes>) -> Result<(), Error> {
+        let demand_bytes = scenario.demand().memory_bytes * at_once() as f64;
+        match free {
+            Some(free) if demand_bytes > free.get() as f64 => Err(Error::Simulator {
+                testbed: self.name(),
+                problem: format!(
+                    "{} runs of workload `{}` at once need about {:.0} MB of memory, and this \
+                     machine has {:.0} MB free: take fewer connections or smaller rings",
+                    at_once(),
+                    load.name,
+                    demand_bytes / 1e6,
+                    free.get() as f64 / 1e6
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// One trial, described.
@@ -156,8 +183,7 @@ impl TrialRunner for Simulator {
             next: AtomicUsize::new(0),
         });
         let (to, from) = mpsc::channel();
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        for _ in 0..cores.min(block.trials.len()) {
+        for _ in 0..at_once().min(block.trials.len()) {
             let (block, to) = (Arc::clone(&block), to.clone());
             // Not joined: one that is stopped may be far from the end of its trial, and leaves nothing.
             thread::spawn(move || block.work(&to));
@@ -166,13 +192,40 @@ impl TrialRunner for Simulator {
         in_order(&from, block.trials.len(), stop, tell)
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
-        Ok(())
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        _: &Stop,
+    ) -> Result<Option<String>, Error> {
+        let as_it_is =
+            LabelledSetting { label: String::from("as it is"), by_role: BTreeMap::new() };
+        let found = match wanted {
+            Wanted::Setting(by_role) => {
+                let set = LabelledSetting { by_role: by_role.clone(), ..as_it_is };
+                self.scenario(&set, &Workload::plain("ping", PING), method, 0)
+            }
+            Wanted::Load(load) => self.scenario(&as_it_is, load, method, 0),
+        };
+        match found {
+            Ok(_) => Ok(None),
+            Err(Error::Simulator { problem, .. }) => Ok(Some(problem)),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// How many trials are computed at the same time.
+fn at_once() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Trials that threads take in turn.
@@ -246,4 +299,22 @@ fn plain(invalid: &Invalid) -> String {
     let Invalid { key, found, wanted } = invalid;
     let key = key.strip_prefix("load.0.").unwrap_or(key);
     format!("its {key} is {found}, must be {wanted}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_needs_more_memory_than_is_free_is_refused_with_its_estimate() {
+        let simulator = Simulator::of(Simulator::EXAMPLE).unwrap();
+        let load = Workload::plain(String::from("many"), Traffic::tcp_stream(Bytes::new(1), 9_000));
+        let profile = simulator.profile.scenario(&load, 1, latput_units::Nanos::from_ms(1));
+        let scenario = profile.unwrap();
+        assert!(simulator.fits(&scenario, &load, Some(Bytes::new(u64::MAX))).is_ok());
+        assert!(simulator.fits(&scenario, &load, None).is_ok());
+        let refused = simulator.fits(&scenario, &load, Some(Bytes::new(10_000_000)));
+        let refusal = refused.unwrap_err().to_string();
+        assert!(refusal.contains("workload `many`") && refusal.contains("10 MB free"), "{refusal}");
+    }
 }

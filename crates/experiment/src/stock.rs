@@ -17,7 +17,8 @@ use latput_units::Nanos;
 use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::host::{Host, chain};
-use crate::protocol::{Failure, Open, Opened, SCHEMA};
+use crate::lacking::Wanted;
+use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA};
 use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
 
 /// The traffic's threads and the counters are ready before the window, also without a warm-up.
@@ -54,6 +55,7 @@ impl Stock {
             cpus: Some(process::online_cpus().map_err(broken)?),
             binds_napi_threads: false,
             will_set: false,
+            link_reset: LinkReset::Refused,
         };
         let (host, opened) = Host::open(open).map_err(|failure: Failure| here(&failure.message))?;
         // The traffic stays on the CPUs that this process was given, by `taskset` for example.
@@ -180,8 +182,13 @@ impl TrialRunner for Stock {
         Ok(())
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<(), Error> {
-        Ok(())
+    /// Plans were checked when the testbed was made.
+    fn lacks(&mut self, _: Wanted<'_>, _: &Method, _: &Stop) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
+    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {

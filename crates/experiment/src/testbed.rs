@@ -13,6 +13,7 @@ use latput_load::Stop;
 use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
+use latput_trial::plan::Lacking;
 use latput_units::{CpuSet, Nanos};
 use latput_vm::GuestSpec;
 use rustix::fs::FlockOperation;
@@ -21,6 +22,7 @@ use serde::Deserialize;
 use crate::controller::Crew;
 use crate::error::Error;
 use crate::host::{chain, state_dir};
+use crate::protocol::LinkReset;
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
 use crate::stock::{self, Stock};
@@ -75,6 +77,26 @@ pub struct HostSpec {
     /// Whether the interface's NAPI threads are held to those CPUs: a host of the lab must not work
     /// on the other's.
     pub binds_napi_threads: bool,
+    /// Whether settings may take its link down and up, whatever the plan says: where the host is
+    /// latput's own.
+    pub link_reset: LinkReset,
+    /// Whether its owner has named the interface twice: where a plan allows link resets, they are allowed
+    /// here even if the control connection goes through it.
+    pub is_named_twice: bool,
+}
+
+impl HostSpec {
+    /// This host under a plan, which may allow what the testbed does not.
+    fn under(&self, plan: &Plan) -> Self {
+        let link_reset = match self.link_reset {
+            LinkReset::Refused if plan.method.allow_link_reset && self.is_named_twice => {
+                LinkReset::AllowedOnControl
+            }
+            LinkReset::Refused if plan.method.allow_link_reset => LinkReset::Allowed,
+            as_it_is => as_it_is,
+        };
+        Self { link_reset, ..self.clone() }
+    }
 }
 
 impl Testbed {
@@ -87,7 +109,8 @@ impl Testbed {
     ) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
             Kind::Hosts(hosts) => {
-                let crew = Crew::start(hosts, &roles_set(plan), stop)?;
+                let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.under(plan)).collect();
+                let crew = Crew::start(&hosts, &roles_set(plan), stop)?;
                 Ok(Box::new(crew.telling_every(interval)))
             }
             Kind::Guest(spec) => {
@@ -102,7 +125,10 @@ impl Testbed {
     /// The simulator of `system`, a profile's name or file; refuses a plan that it cannot run.
     pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
         let simulator = Simulator::of(system)?;
-        simulator.check(plan)?;
+        // What a plan allows to be left out is found out when it runs.
+        if plan.method.lacking == Lacking::Refuse {
+            simulator.check(plan)?;
+        }
         Ok(Self {
             name: simulator.name(),
             kind: Kind::Simulator(simulator),
@@ -166,6 +192,8 @@ impl Testbed {
                 address: host.address,
                 cpus: Some(host.cpus.clone()),
                 binds_napi_threads: true,
+                link_reset: LinkReset::AllowedOnControl,
+                is_named_twice: false,
             })
             .collect();
         let shared =
@@ -197,6 +225,8 @@ impl Testbed {
             address: IpAddr::from([127, 0, 0, 1]),
             cpus: Some(cpus),
             binds_napi_threads: false,
+            link_reset: LinkReset::Refused,
+            is_named_twice: false,
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
@@ -329,10 +359,17 @@ struct HostFile {
     interface: String,
     address: String,
     cpus: Option<CpuSet>,
+    allow_link_reset: Option<String>,
 }
 
 impl HostFile {
     fn spec(self, name: String) -> Result<HostSpec, String> {
+        if self.allow_link_reset.as_ref().is_some_and(|named| *named != self.interface) {
+            return Err(format!(
+                "host `{name}`: `allow_link_reset` must repeat `interface`, which is \"{}\"",
+                self.interface
+            ));
+        }
         let address = resolve(&self.address).map_err(|why| format!("host `{name}`: {why}"))?;
         let program = self.latput.unwrap_or_else(|| {
             if self.via.is_empty() { own_program() } else { "latput".to_owned() }
@@ -346,6 +383,8 @@ impl HostFile {
             address,
             cpus: self.cpus,
             binds_napi_threads: false,
+            link_reset: LinkReset::Refused,
+            is_named_twice: self.allow_link_reset.is_some(),
         })
     }
 }
@@ -403,6 +442,18 @@ mod tests {
         assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
     }
 
+    #[test]
+    fn the_plan_allows_link_resets_and_the_testbed_those_of_the_control_connection() {
+        let twice = GOOD.replace("eth2", "eth2\"\nallow_link_reset = \"eth2");
+        let testbed = Testbed::parse("rack.toml", &twice).unwrap();
+        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let mut plan = Plan::parse("built in", latput_trial::plan::BUILT_IN).unwrap();
+        let under = |plan: &Plan| [&hosts[0], &hosts[1]].map(|host| host.under(plan).link_reset);
+        assert_eq!(under(&plan), [LinkReset::Refused; 2]);
+        plan.method.allow_link_reset = true;
+        assert_eq!(under(&plan), [LinkReset::Allowed, LinkReset::AllowedOnControl]);
+    }
+
     const OBSERVER: &str = r#"
         [host.eye]
         role = "observer"
@@ -442,6 +493,8 @@ mod tests {
         check(&GOOD.replace("192.0.2.10", "no where"), "does not resolve");
         check(&GOOD.replace("0-3", "3-0"), "list of CPUs");
         check(&GOOD.replace("0-3", "none"), "names no CPU");
+        let twice = |name: &str| format!("eth2\"\nallow_link_reset = \"{name}");
+        check(&GOOD.replace("eth2", &twice("eth1")), "must repeat `interface`, which is \"eth2\"");
         check("", "schema");
     }
 

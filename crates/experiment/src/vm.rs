@@ -16,6 +16,8 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::lacking::Wanted;
+use crate::protocol::LinkReset;
 use crate::runner::{News, Trial, TrialRunner};
 use crate::testbed::HostSpec;
 
@@ -73,7 +75,7 @@ impl Emulated {
     fn load(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Error> {
         let testbed = format!("vm:{}", self.guest.spec());
         let failed = |problem| Error::Guest { testbed: testbed.clone(), problem };
-        let wanted = parameters::of(&trial.set).map_err(failed)?;
+        let wanted = parameters::of(&trial.set.by_role).map_err(failed)?;
         if wanted == self.parameters {
             return Ok(());
         }
@@ -124,6 +126,8 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             cpus: Some(cpus),
             // Needs the kernel's netdev family, which Debian 12's does not have.
             binds_napi_threads: false,
+            link_reset: LinkReset::AllowedOnControl,
+            is_named_twice: false,
         }
     });
     hosts.collect()
@@ -176,15 +180,42 @@ impl TrialRunner for Emulated {
     ) -> Result<(), Error> {
         for mut trial in todo {
             self.load(&trial, stop).map_err(|error| self.explained(error))?;
-            parameters::strip(&mut trial.set);
+            parameters::strip(&mut trial.set.by_role);
             let crew = self.crew.as_mut().expect("loading ends with a crew, or with an error");
             crew.trials(vec![trial], method, stop, tell).map_err(|error| self.explained(error))?;
         }
         Ok(())
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<(), Error> {
-        self.crew.map_or(Ok(()), |crew| crew.close(stop))
+    fn lacks(
+        &mut self,
+        wanted: Wanted<'_>,
+        method: &Method,
+        stop: &Stop,
+    ) -> Result<Option<String>, Error> {
+        let mut without;
+        let wanted = match wanted {
+            Wanted::Setting(by_role) => {
+                match parameters::of(by_role) {
+                    Ok(words) if words.is_empty() || self.guest.spec().driver.has_parameters() => {}
+                    Ok(words) => {
+                        let why = format!("the driver has no parameter {}", words.join(" "));
+                        return Ok(Some(why));
+                    }
+                    Err(why) => return Ok(Some(why)),
+                }
+                without = by_role.clone();
+                parameters::strip(&mut without);
+                Wanted::Setting(&without)
+            }
+            load @ Wanted::Load(_) => load,
+        };
+        let Some(crew) = self.crew.as_mut() else { return Ok(None) };
+        crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
+    }
+
+    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
+        self.crew.map_or(Ok(Vec::new()), |crew| crew.close(stop))
     }
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.

@@ -1,6 +1,7 @@
 //! Checkpoints: what an interface's knobs were before latput changed them, kept where a crash of
 //! latput cannot lose it.
 
+use latput_units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::spec::Scope;
@@ -35,6 +36,10 @@ pub struct Checkpoint {
     pub created_unix_ms: u64,
     /// The values to put back; the earliest ones when many changes were made in a row.
     pub undo: State,
+    /// Where the change is whole and stands until somebody confirms it: the end of that time, since the
+    /// boot (`CLOCK_BOOTTIME`, which goes on while the machine sleeps). `None` while it is being made.
+    #[serde(default, rename = "confirm_by_ns", skip_serializing_if = "Option::is_none")]
+    pub confirm_by: Option<Nanos>,
 }
 
 impl Checkpoint {
@@ -48,7 +53,17 @@ impl Checkpoint {
             pid: context.pid,
             created_unix_ms: context.now_unix_ms,
             undo: State::default(),
+            confirm_by: None,
         }
+    }
+
+    /// Whether both are of one and the same change, however far it had come.
+    pub fn is_of_the_change(&self, other: &Self) -> bool {
+        let maker = |checkpoint: &Self| (checkpoint.pid, checkpoint.created_unix_ms);
+        let place = |checkpoint: &Self| (checkpoint.namespace, checkpoint.boot_id.clone());
+        maker(self) == maker(other)
+            && place(self) == place(other)
+            && self.interface == other.interface
     }
 
     /// Whether it holds values that belong to the host and not to its interface.
@@ -57,7 +72,7 @@ impl Checkpoint {
     }
 }
 
-/// Who changes what, when: the facts of the world that a checkpoint records.
+/// Who changes what, when: the facts of the world that a checkpoint records, and what a change may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// This boot, as in [`Checkpoint::boot_id`].
@@ -68,6 +83,20 @@ pub struct Context {
     pub pid: u32,
     /// Now, in milliseconds since 1970 (UTC).
     pub now_unix_ms: u64,
+    /// What changes may do to the link. Going back may always take it down.
+    pub link_resets: LinkResets,
+}
+
+/// Whether a change may take the link of its interface down and up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkResets {
+    /// Nobody has said so.
+    #[default]
+    Refused,
+    /// Nobody has named the interface, which carries the connection that latput is led through.
+    RefusedOnControl,
+    /// It may.
+    Allowed,
 }
 
 /// Where checkpoints are kept.
@@ -179,6 +208,10 @@ mod tests {
         let checkpoint = sample();
         let text = serde_json::to_string(&checkpoint).unwrap();
         assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
+        assert!(!text.contains("confirm_by"), "older latputs read what nobody must confirm");
+        let waiting = Checkpoint { confirm_by: Some(Nanos::from_s(7)), ..checkpoint };
+        let text = serde_json::to_string(&waiting).unwrap();
+        assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), waiting);
     }
 
     #[test]
@@ -195,8 +228,13 @@ mod tests {
     }
 
     fn sample() -> Checkpoint {
-        let context =
-            Context { boot_id: "b".into(), namespace: 4_026_531_840, pid: 7, now_unix_ms: 1 };
+        let context = Context {
+            boot_id: "b".into(),
+            namespace: 4_026_531_840,
+            pid: 7,
+            now_unix_ms: 1,
+            link_resets: LinkResets::Allowed,
+        };
         let mut checkpoint = Checkpoint::new(&context, "eth0");
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(1500));
         checkpoint.undo.0.insert((Knob::Gro, Place::Device), Value::Switch(true));

@@ -18,7 +18,7 @@ pub mod transaction;
 pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
-pub use checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
 pub use export::{Exported, export};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
@@ -27,7 +27,7 @@ pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
-    Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored, Session,
-    apply, commit, plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Change, ConfirmError, ErrorKind, Leftover, RestoreError, Restored,
+    Session, apply, await_confirmation, commit, confirm, plan, plan_restore, restore,
 };
 pub use value::{Named, Place, Setting, State, Value};

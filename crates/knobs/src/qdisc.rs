@@ -171,6 +171,11 @@ impl Qdisc {
         self.is_opaque
     }
 
+    /// The names of the parameters that it has.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parameters.keys().map(String::as_str)
+    }
+
     /// The value of a parameter.
     pub fn parameter(&self, name: &str) -> Option<Parameter> {
         self.parameters.get(name).copied()

@@ -4,16 +4,19 @@
 //! write the old values, read those back too, and say so if that failed as well. What a change resets
 //! (toggling GRO recreates the NAPIs) is part of the same transaction, wanted or not.
 
+mod confirm;
 mod outcome;
 mod session;
 mod steps;
 
+pub use confirm::{ConfirmError, await_confirmation, confirm};
 pub use outcome::{
     Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored,
 };
 pub use session::Session;
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, StoreError};
+use crate::catalogue::Knob;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::value::{Setting, State};
 use outcome::{PutBack, how_to_finish};
@@ -21,8 +24,9 @@ use outcome::{PutBack, how_to_finish};
 /// Moves `interface` to `desired`.
 ///
 /// On success the store still holds the checkpoint, so that a change nobody confirms can be undone
-/// even after a crash: end with [`commit`] to stay or with [`restore`] to go back. `latput set`
-/// commits, at once or when the change is confirmed. On failure everything is as it was and the
+/// even after a crash: end with [`commit`] to stay, with [`restore`] to go back, or with
+/// [`await_confirmation`] to let it stand for a while. `latput set` commits, at once or when the change
+/// is confirmed. On failure everything is as it was and the
 /// checkpoint is forgotten, except after [`ApplyError::Stranded`], which keeps it.
 pub fn apply(
     kernel: &mut dyn KernelWrite,
@@ -58,6 +62,29 @@ pub fn plan(
 ) -> Result<Vec<Change>, ApplyError> {
     session::check_name(interface)?;
     Ok(steps::plan(kernel, interface, desired, &State::default())?.changes)
+}
+
+/// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to
+/// what was there before always is. [`apply`] asks this too.
+pub fn check_link_resets(
+    kernel: &dyn KernelRead,
+    allowed: LinkResets,
+    interface: &str,
+    desired: &Setting,
+    changes: &[Change],
+) -> Result<(), ApplyError> {
+    let on_control = match allowed {
+        LinkResets::Allowed => return Ok(()),
+        LinkResets::Refused => false,
+        LinkResets::RefusedOnControl => true,
+    };
+    let mut knobs: Vec<Knob> = changes.iter().map(|change| change.knob).collect();
+    knobs.retain(|knob| desired.contains_key(knob) && kernel.resets_link(interface, *knob));
+    knobs.dedup();
+    if knobs.is_empty() {
+        return Ok(());
+    }
+    Err(ApplyError::LinkReset { interface: interface.to_owned(), knobs, on_control })
 }
 
 /// Stays with a change that [`apply`] made: its checkpoint is forgotten.

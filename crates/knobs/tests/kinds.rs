@@ -2,8 +2,8 @@
 //! knobs of the host.
 
 use latput_knobs::{
-    Applied, ApplyError, Cause, Checkpoint, ErrorKind, Knob, Place, Restored, Session, Setting,
-    StoreError, apply, commit, parse_assignment, restore,
+    Applied, ApplyError, Cause, Checkpoint, ErrorKind, KernelErrorKind, Knob, Place, Restored,
+    Session, Setting, StoreError, apply, commit, parse_assignment, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 
@@ -33,6 +33,28 @@ fn a_delay_that_adaptive_moderation_would_overrule_is_refused_until_it_is_named(
     assert_eq!((world.written().as_str(), error.kind()), ("", ErrorKind::Unchanged));
     world.apply("rx-usecs=50us").unwrap();
     world.apply_another("tx-usecs=50us adaptive-tx=on").unwrap();
+}
+
+/// The wanted value and the old one are so near that one could be the other, rounded.
+#[test]
+fn a_near_value_that_could_not_be_put_back_is_tried_again_and_not_taken_for_rounded() {
+    for fault in [Fault::Refuse(KernelErrorKind::Busy), Fault::Ignore] {
+        for (is_for_good, ends) in [(false, true), (true, false)] {
+            let mut world = World::new(FakeInterface::nic(1));
+            world.outside("rx-usecs=50us");
+            let before = world.kernel.state("eth0");
+            let applied = world.apply("rx-usecs=52us").unwrap();
+            if is_for_good {
+                world.kernel.fault(Knob::RxUsecs, fault);
+            } else {
+                world.kernel.fault_once(0, fault);
+            }
+            let World { kernel, store, .. } = &mut world;
+            let restored = restore(kernel, store, &context(), &applied.undo);
+            assert_eq!(restored.is_ok(), ends, "{restored:?}");
+            assert_eq!(world.kernel.state("eth0") == before, ends);
+        }
+    }
 }
 
 #[test]

@@ -11,12 +11,17 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 const NAME: &str = "eth0";
+/// Sequences that are tried. Most have a crash or a fault in them, at a step that is as likely as any.
+const CASES: u32 = 3000;
 
 proptest! {
     // Failures are kept beside this file, and are to be committed.
-    #![proptest_config(ProptestConfig::with_failure_persistence(
-        FileFailurePersistence::WithSource("proptest-regressions")
-    ))]
+    #![proptest_config(ProptestConfig {
+        cases: CASES,
+        ..ProptestConfig::with_failure_persistence(
+            FileFailurePersistence::WithSource("proptest-regressions")
+        )
+    })]
 
     #[test]
     fn every_sequence_ends_where_it_began(

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use latput_knobs::{
     ApplyError, Cause, ErrorKind, KernelErrorKind, KernelRead, Knob, Place, RestoreError, Restored,
-    Session, Setting, Value, parse_assignment,
+    Session, Setting, State, Value, parse_assignment,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+use latput_units::Nanos;
 
 type BorrowingSession<'a> = Session<&'a mut FakeKernel, &'a mut MemoryCheckpoints>;
 
@@ -27,6 +28,40 @@ fn close_goes_back_to_the_first_state() {
 }
 
 #[test]
+fn what_is_let_go_stays_as_somebody_else_set_it() {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("txqueuelen=777 mtu=9000")).unwrap();
+    session.release(&[Knob::Txqueuelen]).unwrap();
+    session.apply(&Setting::new()).unwrap();
+    let read = |session: &BorrowingSession<'_>, knob| {
+        session.kernel().read("eth0", knob).unwrap().remove(0).1
+    };
+    assert_eq!(read(&session, Knob::Txqueuelen), Value::Count(777));
+    assert_eq!(read(&session, Knob::Mtu), Value::Count(1500), "the rest goes back");
+    session.close().unwrap();
+    let now = kernel.state("eth0");
+    assert_eq!(now.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(777));
+    assert!(store.is_clear());
+}
+
+#[test]
+fn a_session_follows_an_interface_to_its_new_name() {
+    let (mut kernel, mut store) = world();
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.rename("eth7").unwrap();
+    session.rename("eth7").unwrap();
+    assert_eq!(session.checkpoint().interface, "eth7");
+    let error = session.rename("a/b").unwrap_err();
+    assert!(matches!(error, ApplyError::InvalidName { .. }), "{error:?}");
+    // The fake has no interface of that name: it counts as gone, and nothing is left behind.
+    let restored = session.close().unwrap();
+    assert!(matches!(restored, Restored::InterfaceGone { .. }), "{restored:?}");
+    assert!(store.is_clear());
+}
+
+#[test]
 fn a_setting_does_not_depend_on_the_ones_before_it() {
     let settings = ["mtu=9000", "gro-flush-timeout=50us gro=off", "threaded=on", ""];
     let alone: Vec<_> = settings.iter().map(|text| state_after(&[text])).collect();
@@ -35,6 +70,40 @@ fn a_setting_does_not_depend_on_the_ones_before_it() {
             assert_eq!(state_after(&[settings[first], text]), alone[second]);
         }
     }
+}
+
+#[test]
+fn a_knob_that_somebody_else_has_changed_is_left_to_him() {
+    let (mut kernel, mut store) = world();
+    let before = kernel.state("eth0");
+    let txqueuelen = |state: State| state.0[&(Knob::Txqueuelen, Place::Device)].clone();
+    let mut session = open(&mut kernel, &mut store);
+    // That the other's value is the one that was set last changes nothing.
+    session.apply(&setting("txqueuelen=500")).unwrap();
+    session.give_up(Knob::Txqueuelen).unwrap();
+    assert!(session.checkpoint().undo.0.is_empty(), "a crash would not put it back either");
+    session.apply(&setting("txqueuelen=600 gso=off")).unwrap();
+    assert_eq!(session.given_up().iter().copied().collect::<Vec<_>>(), [Knob::Txqueuelen]);
+    assert_eq!(txqueuelen(session.kernel().state("eth0")), Value::Count(500));
+    session.close().unwrap();
+    assert!(store.is_clear());
+    assert_eq!(txqueuelen(kernel.state("eth0")), Value::Count(500));
+    kernel.set_from_outside("eth0", Knob::Txqueuelen, Place::Device, txqueuelen(before.clone()));
+    assert_eq!(kernel.state("eth0"), before);
+}
+
+#[test]
+fn what_a_change_would_lose_of_a_value_of_somebody_else_is_written_again() {
+    let (mut kernel, mut store) = world();
+    let held = |state: State| state.0[&(Knob::GroFlushTimeout, Place::Napi(0))].clone();
+    let theirs = Value::Time(Nanos::from_us(50));
+    let mut session = open(&mut kernel, &mut store);
+    session.apply(&setting("gro-flush-timeout=50us")).unwrap();
+    session.give_up(Knob::GroFlushTimeout).unwrap();
+    session.apply(&setting("mtu=9000 gro-flush-timeout=20us")).unwrap(); // makes new NAPIs
+    assert_eq!(held(session.kernel().state("eth0")), theirs);
+    session.close().unwrap();
+    assert_eq!(held(kernel.state("eth0")), theirs);
 }
 
 #[test]
@@ -214,7 +283,7 @@ fn open<'a>(kernel: &'a mut FakeKernel, store: &'a mut MemoryCheckpoints) -> Bor
 }
 
 /// The state of the interface while the last of these settings is applied.
-fn state_after(settings: &[&str]) -> latput_knobs::State {
+fn state_after(settings: &[&str]) -> State {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);
     for text in settings {

@@ -1,11 +1,85 @@
 //! The transaction against a kernel that rounds, refuses, forgets and vanishes: each ending by name.
 
 use latput_knobs::{
-    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, ErrorKind, KernelErrorKind,
-    KernelWrite, Knob, Place, RestoreError, Restored, Setting, State, StoreError, Value, apply,
-    commit, parse_assignment, plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, Context, ErrorKind, KernelErrorKind,
+    KernelWrite, Knob, LinkResets, Place, RestoreError, Restored, Setting, State, StoreError,
+    Value, apply, await_confirmation, commit, confirm, parse_assignment, plan, plan_restore,
+    restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+use latput_units::Nanos;
+
+#[test]
+fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
+    let mut world = World::new(FakeInterface::old(1));
+    let before = world.kernel.state("eth0");
+    check_confirm(&mut world, 9, "eth0: no change waits to be confirmed");
+    let undo = world.apply("mtu=9000").unwrap().undo;
+    check_confirm(&mut world, 9, "was not finished, so it cannot be confirmed");
+    world.store.claim(context().namespace, "eth0").unwrap();
+    await_confirmation(&mut world.store, &undo, Nanos::from_s(10)).unwrap();
+    world.store.next_process();
+    let second = world.apply("mtu=1400").unwrap_err();
+    assert!(full(&second).contains("`latput confirm eth0` keeps it"), "{second}");
+    world.store.next_process();
+    check_confirm(&mut world, 10, "too late by 1s");
+    check_confirm(&mut world, 13, "too late by 3s, and nobody has put the change back");
+    let changed = world.kernel.state("eth0");
+    confirm(&mut world.store, &context(), "eth0", Nanos::from_s(9)).unwrap();
+    assert!(world.store.is_clear());
+    assert_eq!(world.kernel.state("eth0"), changed);
+    assert_ne!(changed, before);
+}
+
+#[test]
+fn a_change_that_waits_is_put_back_by_restore_and_ended_by_a_boot() {
+    let mut world = World::new(FakeInterface::old(1));
+    let before = world.kernel.state("eth0");
+    let undo = world.apply("mtu=9000 gro-flush-timeout=50us").unwrap().undo;
+    await_confirmation(&mut world.store, &undo, Nanos::from_s(10)).unwrap();
+    let booted = Context { boot_id: "the next".to_owned(), ..context() };
+    let error = confirm(&mut world.store, &booted, "eth0", Nanos::from_s(1)).unwrap_err();
+    assert!(full(&error).contains("before the last boot"), "{error}");
+    restore(&mut world.kernel, &mut world.store, &context(), &undo).unwrap();
+    assert_eq!(world.kernel.state("eth0"), before);
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn what_takes_the_link_down_is_refused_until_it_is_allowed() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let before = world.kernel.state("eth0");
+    for (link_resets, expected) in [
+        (
+            LinkResets::Refused,
+            "eth0: a change of rx-ring, mtu takes the link down and up: allow that with \
+             `--allow-link-reset` (in a plan: `allow_link_reset = true` under [method])",
+        ),
+        (
+            LinkResets::RefusedOnControl,
+            "name it twice to allow that, with `--allow-link-reset=eth0`",
+        ),
+    ] {
+        let context = Context { link_resets, ..context() };
+        let World { kernel, store, .. } = &mut world;
+        let mut set = |desired: &str| apply(kernel, store, &context, "eth0", &setting(desired));
+        let error = set("mtu=9000 rx-ring=512 gro-flush-timeout=50us").unwrap_err();
+        assert!(full(&error).contains(expected), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unchanged);
+        assert!(
+            matches!(set("mtu=1500"), Ok(Applied { .. })),
+            "nothing changes, and nothing resets"
+        );
+        world.store.next_process();
+        assert_eq!(world.kernel.state("eth0"), before);
+        assert!(world.store.is_clear());
+    }
+    // Going back needs nobody's word.
+    let undo = world.apply("mtu=9000").unwrap().undo;
+    let context = Context { link_resets: LinkResets::Refused, ..context() };
+    restore(&mut world.kernel, &mut world.store, &context, &undo).unwrap();
+    assert_eq!(world.kernel.state("eth0"), before);
+}
 
 #[test]
 fn only_what_differs_is_written_in_catalogue_order() {
@@ -492,6 +566,14 @@ fn check_untouched(
     // A dry run finds the same, but for what the store says.
     let plannable = matches!(error, ApplyError::Checkpoint(_));
     assert_eq!(plan(&world.kernel, "eth0", &setting(desired)).is_ok(), plannable);
+}
+
+#[track_caller]
+fn check_confirm(world: &mut World, now_s: u64, expected: &str) {
+    let now = Nanos::from_s(now_s);
+    let error = confirm(&mut world.store, &context(), "eth0", now).expect_err(expected);
+    assert!(full(&error).contains(expected), "{error}");
+    world.store.next_process();
 }
 
 fn setting(text: &str) -> Setting {

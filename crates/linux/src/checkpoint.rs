@@ -2,7 +2,7 @@
 //!
 //! One file for each namespace and interface, in a folder on a file system that a reboot empties
 //! (`/run`), like the settings themselves. A second file beside it is the lock: the kernel drops it
-//! when its holder dies.
+//! when its holder dies. A third tells what became of a change that nobody confirmed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::{Checkpoint, CheckpointStore, Context, StoreError};
+use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -32,6 +32,46 @@ impl FileCheckpoints {
     /// A store in `folder`, which is made when the first interface is claimed.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), locks: BTreeMap::new() }
+    }
+
+    /// The checkpoint kept for an interface, without a claim.
+    pub fn kept(&self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        self.read(&self.file(namespace, interface, "json"))
+    }
+
+    /// Tells whoever comes too late to confirm a change what became of it: `ending` is a sentence. The
+    /// next change of the interface makes it old news.
+    pub fn tell_late(&self, change: &Checkpoint, ending: &str) -> Result<(), StoreError> {
+        let path = self.file(change.namespace, &change.interface, "late");
+        let text = format!("{}\n{}\n{ending}\n", change.boot_id, change.interface);
+        fs::write(&path, text).map_err(|error| store_error(&path, "write the end of", &error))
+    }
+
+    /// Interfaces of this boot and namespace whose change nobody confirmed in time, each with what became
+    /// of it.
+    pub fn told_late(&self, context: &Context) -> Vec<(String, String)> {
+        let prefix = format!("{}-", context.namespace);
+        let files = fs::read_dir(&self.folder).into_iter().flatten();
+        let mut told: Vec<(String, String)> = files
+            .filter_map(|entry| {
+                let path = entry.ok()?.path();
+                let is_told = path.extension().is_some_and(|extension| extension == "late")
+                    && path.file_name()?.to_str()?.starts_with(&prefix);
+                let mut text = String::new();
+                File::open(path)
+                    .ok()
+                    .filter(|_| is_told)?
+                    .take(4096)
+                    .read_to_string(&mut text)
+                    .ok()?;
+                let (boot_id, rest) = text.split_once('\n')?;
+                let (interface, ending) = rest.split_once('\n')?;
+                let is_known = boot_id == context.boot_id;
+                is_known.then(|| (interface.to_owned(), ending.trim().to_owned()))
+            })
+            .collect();
+        told.sort();
+        told
     }
 
     fn file(&self, namespace: u64, interface: &str, extension: &str) -> PathBuf {
@@ -146,6 +186,7 @@ impl CheckpointStore for FileCheckpoints {
             let _ = fs::remove_file(&temporary); // half a file is of no use, and gives no space back
             return Err(store_error(&path, "write", &error));
         }
+        let _ = fs::remove_file(self.file(checkpoint.namespace, &checkpoint.interface, "late"));
         self.sync_folder()
     }
 
@@ -191,7 +232,8 @@ impl CheckpointStore for FileCheckpoints {
     }
 }
 
-/// The facts that checkpoints made now, in the calling thread's namespace, are to record.
+/// The facts that checkpoints made now, in the calling thread's namespace, are to record. Link resets
+/// are refused.
 pub fn context() -> Result<Context, Error> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Context {
@@ -199,6 +241,7 @@ pub fn context() -> Result<Context, Error> {
         namespace: Namespace::current()?.inode()?,
         pid: std::process::id(),
         now_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+        link_resets: LinkResets::Refused,
     })
 }
 
@@ -308,6 +351,33 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_too_late_is_told_until_the_next_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = FileCheckpoints::new(folder.path());
+        let change = sample("eth0", 1500);
+        let context = |boot_id: &str, namespace| Context {
+            boot_id: boot_id.to_owned(),
+            namespace,
+            pid: 1,
+            now_unix_ms: 1,
+            link_resets: LinkResets::Refused,
+        };
+        assert_eq!(store.told_late(&context("b", 7)), []);
+        store.claim(7, "eth0").unwrap();
+        store.save(&change).unwrap();
+        assert_eq!(store.kept(7, "eth0"), Ok(Some(change.clone())));
+        store.tell_late(&change, "it was put back").unwrap();
+        let told = [("eth0".to_owned(), "it was put back".to_owned())];
+        assert_eq!(store.told_late(&context("b", 7)), told);
+        assert_eq!(store.told_late(&context("another boot", 7)), []);
+        assert_eq!(store.told_late(&context("b", 77)), []);
+        fs::write(folder.path().join("7-eth1.late"), [0xff; 10]).unwrap();
+        assert_eq!(store.told_late(&context("b", 7)), told);
+        store.save(&change).unwrap();
+        assert_eq!(store.told_late(&context("b", 7)), []);
+    }
+
+    #[test]
     fn names_do_not_leave_the_folder_and_do_not_meet() {
         for name in ["..", "a/b", "../../x", "a b", "é"] {
             let encoded = encoded(name);
@@ -327,7 +397,13 @@ mod tests {
     }
 
     fn sample(interface: &str, mtu: u64) -> Checkpoint {
-        let context = Context { boot_id: "b".to_owned(), namespace: 7, pid: 1, now_unix_ms: 1 };
+        let context = Context {
+            boot_id: "b".to_owned(),
+            namespace: 7,
+            pid: 1,
+            now_unix_ms: 1,
+            link_resets: LinkResets::Refused,
+        };
         let mut checkpoint = Checkpoint::new(&context, interface);
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(mtu));
         checkpoint

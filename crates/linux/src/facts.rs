@@ -4,6 +4,8 @@ use std::fs;
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
 
+use latput_units::Bytes;
+
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::{DriverInfo, EthtoolIoctl};
 use crate::kernel::LinuxKernel;
@@ -62,6 +64,18 @@ pub fn collect(interface: &str) -> Vec<(String, String)> {
         shorten(value);
     }
     facts
+}
+
+/// Memory that new work can have without swapping (`MemAvailable`); `None` where the kernel does not say.
+pub fn available_memory() -> Option<Bytes> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    kib(&field(&meminfo, "MemAvailable")?)
+}
+
+/// `123 kB`, as `/proc/meminfo` has it.
+fn kib(text: &str) -> Option<Bytes> {
+    let count: u64 = text.strip_suffix("kB")?.trim().parse().ok()?;
+    count.checked_mul(1_024).map(Bytes::new)
 }
 
 fn interface_facts(interface: &str) -> Vec<(String, String)> {

@@ -10,6 +10,7 @@
 
 pub mod bpf;
 pub mod checkpoint;
+pub mod control;
 pub mod counters;
 pub mod effect;
 pub mod ethtool;
@@ -23,6 +24,7 @@ pub mod netdev;
 pub mod netlink;
 pub mod process;
 pub mod route;
+pub mod watch;
 
 mod error;
 mod kernel;
@@ -30,10 +32,12 @@ mod sysfs;
 
 pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
-pub use counters::{Glance, Sample, Sampler};
+pub use control::Control;
+pub use counters::{CpuMeter, Glance, Sample, Sampler};
 pub use error::Error;
 pub use identity::Identity;
 pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};
 pub use lab::{Lab, LabHost, LabOptions};
 pub use namespace::Namespace;
 pub use process::{Capability, OsClock};
+pub use watch::Watch;

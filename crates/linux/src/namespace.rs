@@ -108,8 +108,8 @@ impl Namespace {
     /// those would stay behind.
     pub fn enter_process(&self) -> Result<(), Error> {
         let mut threads = thread_count()?;
-        // A thread that was joined may still be on its way out.
-        for _ in 0..100 {
+        // A thread that was joined may still be on its way out, on a busy machine for long.
+        for _ in 0..5000 {
             if threads == 1 {
                 break;
             }

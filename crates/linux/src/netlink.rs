@@ -6,6 +6,7 @@
 pub mod attribute;
 pub mod generic;
 pub mod message;
+pub(crate) mod notices;
 pub mod socket;
 
 pub use attribute::{Attribute, Attributes};

@@ -12,6 +12,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Error;
 
+/// `include/uapi/linux/close_range.h`.
+const CLOSE_RANGE_CLOEXEC: libc::c_uint = 1 << 2;
+
 /// The operating system's monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsClock;
@@ -20,6 +23,11 @@ impl Clock for OsClock {
     fn now(&self) -> Nanos {
         read_clock(ClockId::Monotonic)
     }
+}
+
+/// Time since the boot, which goes on while the machine sleeps (`CLOCK_BOOTTIME`).
+pub fn since_boot() -> Nanos {
+    read_clock(ClockId::Boottime)
 }
 
 /// CPU time that the calling thread has used.
@@ -120,6 +128,21 @@ pub fn end_with_this_thread(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) }
 }
 
+/// Makes a command outlive this process and whatever started that: in a session of its own, which no
+/// terminal hangs up, and without the files that were inherited beside stdin, stdout and stderr, which
+/// somebody may be waiting to see closed.
+pub fn detach(command: &mut Command) -> &mut Command {
+    let detach = || {
+        rustix::process::setsid()?;
+        // Fails before Linux 5.11, and then the files stay open.
+        // SAFETY: the call takes three numbers, and only marks descriptors to be closed by exec.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, CLOSE_RANGE_CLOEXEC) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec it makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(detach) }
+}
+
 /// The id of this boot: a checkpoint of an earlier one has nothing left to restore.
 pub fn boot_id() -> Result<String, Error> {
     let path = "/proc/sys/kernel/random/boot_id";
@@ -190,6 +213,7 @@ mod tests {
         let first = OsClock.now();
         assert!(OsClock.now() >= first);
         assert!(first > Nanos::ZERO);
+        assert!(since_boot() >= first, "it counts sleep too");
     }
 
     #[test]

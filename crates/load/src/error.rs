@@ -271,6 +271,11 @@ impl Error {
         }
     }
 
+    /// Whether the traffic was up and broke, so that the same may go well another time.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::PeerGone { .. } | Self::Stalled { .. } | Self::LateThread { .. })
+    }
+
     pub(crate) fn io(doing: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io { doing, source: source.into() }
     }

@@ -313,6 +313,7 @@ pub fn combine(
         offered_per_s: sender.schedule.and_then(|it| per_s(it.due, sender.window)),
         sender_cpu: sender.cpu,
         receiver_cpu: receiver.cpu,
+        busiest_ratio: Some(busy(sender)),
     };
     let probe = sender.probe.as_ref().map(|probe| ProbeObservation {
         sent: probe.sent,

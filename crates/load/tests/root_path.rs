@@ -41,6 +41,18 @@ fn a_path_that_is_cut_without_a_word_ends_both_ends_in_seconds() {
     }
 }
 
+#[test]
+fn a_peer_that_no_route_leads_to_is_named() {
+    in_a_namespace(|| {
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+        let (workload, key) = (parsed("kind=tcp_rr"), Key::generate().unwrap());
+        let refused = Generator::connect(elsewhere, 9, &key, &workload, CpuSet::new());
+        let error = refused.map(drop).unwrap_err();
+        assert!(matches!(error, Error::NoRoute { .. }), "{error}");
+        assert!(error.to_string().contains("no route to 198.51.100.1:9"), "{error}");
+    });
+}
+
 #[track_caller]
 fn check_cut(workload: &Workload) {
     let (reflector, generator) = connect(workload);

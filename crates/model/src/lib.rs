@@ -4,6 +4,8 @@
 //! Pure: no I/O, no clock, no threads.
 
 pub mod compare;
+pub mod explain;
+pub mod fit;
 pub mod goal;
 pub mod labels;
 mod pareto;
@@ -17,6 +19,7 @@ mod warning;
 mod words;
 
 pub use compare::{Comparison, compare};
+pub use fit::{CostModel, Term, fit};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
 pub use search::Search;

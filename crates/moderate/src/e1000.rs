@@ -73,6 +73,20 @@ impl E1000 {
         }
     }
 
+    /// As connections being made leave it, a packet at a time: in the fastest class of its mode, which small
+    /// packets then never leave (four of them are less than 512 bytes).
+    pub const fn after_single_packets(mode: Mode) -> Self {
+        match mode {
+            Mode::Dynamic => Self {
+                rx: Class::Lowest,
+                tx: Class::Lowest,
+                rate_hz: RATES_HZ[Class::Lowest as usize],
+                ..Self::new(mode)
+            },
+            Mode::Conservative | Mode::Simplified => Self::new(mode),
+        }
+    }
+
     /// What the register holds now.
     pub fn current(&self) -> Moderation {
         Moderation::delay(throttle_interval(self.rate_hz))

@@ -8,20 +8,19 @@
 //! interrupts took the CPU that the work needed.
 //!
 //! The policy walks a ladder of delays, each twice the one below. It starts at the bottom, the safe side
-//! for a load it does not know; a rung is accepted while its rate is not more than a given share below
-//! the best seen, by a sequential test on slots of a few milliseconds that alternate between the two
-//! rungs. A rate that jumps is a new load: everything learnt is forgotten and the walk starts from the
-//! bottom, within two slots. Two bounds hold whatever the rates say: the longest delay that the owner
-//! allows, and what half of the ring absorbs at the packet rate seen.
+//! for a load it does not know. A rung is compared with the highest that is known to be good, by a
+//! sequential test on slots of a few milliseconds that alternate between the two. What the scatter of
+//! the load hides at one rung is looked for at a higher one: a load that waits for each delay loses more
+//! there, so that contrast is had instead of patience. What is never seen is accepted. A rate that
+//! jumps is a new load: everything learnt is forgotten and the walk starts from the bottom, within two
+//! slots. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
+//! half of the ring absorbs at the packet rate seen.
 
 use latput_units::Nanos;
 
+use crate::ladder::{Bounds, RUNGS};
 use crate::{Decision, Moderation, Observation};
 
-/// The ladder's second rung; the first is no delay.
-const FIRST_STEP: Nanos = Nanos::from_us(4);
-/// Rungs at most: the last is 4 us x 2^10, about 4 ms.
-const RUNGS: usize = 12;
 /// A slot has at least this many polls...
 const SLOT_POLLS: u32 = 24;
 /// ...and lasts at least this long, so that a few interrupts of a burst do not decide,
@@ -36,33 +35,26 @@ const LONGER: f64 = 8.0;
 const IDLE: Nanos = Nanos::from_ms(40);
 /// Polls after a change that belong to the old delay.
 const SETTLING_POLLS: u32 = 3;
+/// A sample of this many polls is the new delay's, whatever few at its start are not.
+const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
+/// The scatter that a load has until it shows its own.
+const SCATTER_AT_FIRST: f64 = 0.03;
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
 const JUMP: f64 = 0.18;
-/// Slots that a sequential test may take. What it cannot decide is accepted: a closed loop tells in two
-/// slots, and what scatters more does not wait for each delay.
+/// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
+const EARLY_JUMP: f64 = 0.6;
+const EARLY_POLLS: u32 = 8;
+const EARLY_LEAST: Nanos = Nanos::from_us(300);
+/// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
+/// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
 const LONGEST_TEST: u32 = 6;
+const TEST_LEAST: Nanos = Nanos::from_ms(12);
+/// Rungs that a walk climbs at once, while none was found to be too high.
+const STRIDE: usize = 3;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
 const REST: [u32; 2] = [12, 400];
-
-/// What the policy must keep.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// The longest delay, whatever the load.
-    pub most: Nanos,
-    /// The share of the best rate that may be given up for fewer interrupts.
-    pub loss_ratio: f64,
-    /// Receive descriptors of the queue; half of them must hold what comes during the delay.
-    pub ring: u32,
-}
-
-impl Default for Bounds {
-    /// 100 us, 2 %, 256 descriptors.
-    fn default() -> Self {
-        Self { most: Nanos::from_us(100), loss_ratio: 0.02, ring: 256 }
-    }
-}
 
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +62,8 @@ pub struct Elastic {
     bounds: Bounds,
     rung: usize,
     slot: Slot,
+    /// When the previous step was.
+    last: Option<Nanos>,
     /// What each rung was seen to do under this load.
     rungs: [Rung; RUNGS],
     /// Scatter of a slot's rate, as a logarithm.
@@ -88,10 +82,27 @@ pub struct Elastic {
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
-    /// Is `high` as good as `low`? Slots alternate between them.
-    Test { low: usize, high: usize, slots: u32 },
+    /// Is `high` as good as `low`, which is good? Slots alternate between them.
+    Test(Test),
     /// `rung` holds for so many more slots; then the one above (or below) is looked at.
     Rest { rung: usize, slots: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    low: usize,
+    high: usize,
+    /// The lowest rung that is known to be too high.
+    ceiling: usize,
+    slots: u32,
+    /// When its first slot began.
+    start: Option<Nanos>,
+}
+
+impl Test {
+    fn new(low: usize, high: usize, ceiling: usize) -> Self {
+        Self { low, high, ceiling, slots: 0, start: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -117,11 +128,12 @@ impl Elastic {
             bounds,
             rung: 0,
             slot: Slot { settling: SETTLING_POLLS, ..Slot::default() },
+            last: None,
             rungs: [Rung::default(); RUNGS],
-            scatter: 0.03,
+            scatter: SCATTER_AT_FIRST,
             strange: None,
             peak_pps: 0.0,
-            walk: Walk::Test { low: 0, high: 1, slots: 0 },
+            walk: Walk::Test(Test::new(0, 1, RUNGS)),
             rest: REST[0],
             up: false,
         }
@@ -129,34 +141,38 @@ impl Elastic {
 
     /// The delay of the rung that holds.
     pub fn current(&self) -> Moderation {
-        Moderation::delay(delay(self.rung).min(self.bounds.most))
+        Moderation::delay(self.bounds.delay(self.rung))
     }
 
-    /// One completed poll.
+    /// One completed poll, or a sample of many: `interrupts` says of how many.
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
+        let before = self.last.replace(now).unwrap_or(now);
+        let polls = observation.interrupts.max(1);
         if self.slot.settling > 0 {
-            self.slot.settling -= 1;
-            if self.slot.settling == 0 {
-                self.slot = Slot { start: Some(now), ..Slot::default() };
+            if polls < COARSE_POLLS {
+                self.slot.settling = self.slot.settling.saturating_sub(polls);
+                if self.slot.settling == 0 {
+                    self.slot = Slot { start: Some(now), ..Slot::default() };
+                }
+                return Decision::Keep;
             }
-            return Decision::Keep;
+            self.slot = Slot { start: Some(before), ..Slot::default() };
         }
-        let start = self.slot.start.unwrap_or(now);
-        let elapsed = now.saturating_sub(start);
-        self.slot.polls += 1;
+        let elapsed = now.saturating_sub(self.slot.start.unwrap_or(now));
+        self.slot.polls = self.slot.polls.saturating_add(polls);
         self.slot.bytes += u64::from(observation.rx.bytes) + u64::from(observation.tx.bytes);
         self.slot.packets += u64::from(observation.rx.packets);
-        if elapsed > IDLE {
+        let gap = now.saturating_sub(before);
+        let longer = (self.scatter / STEADY).powi(2).clamp(1.0, LONGER);
+        let units = (self.slot.packets as f64).max(f64::from(self.slot.polls));
+        let enough = self.slot.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
+        let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
+        let is_full = (enough && elapsed >= SLOT_LEAST) || (late && self.slot.polls >= 6);
+        if (gap > IDLE && polls < SLOT_POLLS) || (elapsed > IDLE && !is_full) {
             return self.forget("idle: back to the safe side");
         }
-        let longer = (self.scatter / STEADY).powi(2).clamp(1.0, LONGER);
-        let is_full =
-            f64::from(self.slot.polls) >= f64::from(SLOT_POLLS) * longer && elapsed >= SLOT_LEAST;
-        if !is_full
-            && (elapsed.as_secs_f64() < SLOT_MOST.as_secs_f64() * longer.sqrt()
-                || self.slot.polls < 6)
-        {
+        if !is_full && !self.is_far_off(elapsed) {
             return Decision::Keep;
         }
         let seconds = elapsed.as_secs_f64();
@@ -167,11 +183,21 @@ impl Elastic {
             return Decision::Keep;
         }
         self.peak_pps = self.peak_pps.max(packets);
-        self.learn(bytes.ln())
+        self.learn(bytes.ln(), polls >= 4 * SLOT_POLLS, now)
     }
 
-    /// Takes in one slot's rate.
-    fn learn(&mut self, rate_log: f64) -> Decision {
+    /// Whether a slot that is not full yet already shows another load: the sooner the better.
+    fn is_far_off(&self, elapsed: Nanos) -> bool {
+        let rung = &self.rungs[self.rung];
+        if rung.slots == 0 || self.slot.polls < EARLY_POLLS || elapsed < EARLY_LEAST {
+            return false;
+        }
+        let rate_log = (self.slot.bytes as f64 / elapsed.as_secs_f64()).max(1.0).ln();
+        (rate_log - rung.rate_log).abs() > EARLY_JUMP.max(10.0 * self.scatter)
+    }
+
+    /// Takes in one slot's rate; that of a `coarse` sample needs no second one to be believed.
+    fn learn(&mut self, rate_log: f64, coarse: bool, now: Nanos) -> Decision {
         let rung = &mut self.rungs[self.rung];
         if rung.slots > 0 {
             let off = (rate_log - rung.rate_log).abs();
@@ -179,7 +205,7 @@ impl Elastic {
             if off > limit {
                 // Two that agree are another load; two that do not are unrest.
                 let agree = self.strange.is_some_and(|last| (last - rate_log).abs() < 0.5 * off);
-                if agree {
+                if agree || (coarse && off > 2.0 * limit) {
                     return self.forget("the rate jumped: another load");
                 }
                 self.scatter += (off.min(0.5) - self.scatter) * 0.2;
@@ -193,12 +219,12 @@ impl Elastic {
         rung.slots = rung.slots.saturating_add(1);
         let weight = NEWEST.max(1.0 / f64::from(rung.slots));
         rung.rate_log += (rate_log - rung.rate_log) * weight;
-        self.walk_on()
+        self.walk_on(now)
     }
 
-    fn walk_on(&mut self) -> Decision {
+    fn walk_on(&mut self, now: Nanos) -> Decision {
         match self.walk {
-            Walk::Test { low, high, slots } => self.test(low, high, slots + 1),
+            Walk::Test(test) => self.test(test, now),
             Walk::Rest { rung, slots: 0 } => self.look_around(rung),
             Walk::Rest { rung, slots } => {
                 self.walk = Walk::Rest { rung, slots: slots - 1 };
@@ -222,15 +248,23 @@ impl Elastic {
         };
         // What was seen there long ago counts for little.
         self.rungs[other].slots = self.rungs[other].slots.min(2);
-        self.walk = Walk::Test { low: rung.min(other), high: rung.max(other), slots: 0 };
+        let ceiling = if other > rung { RUNGS } else { rung + 1 };
+        self.walk = Walk::Test(Test::new(rung.min(other), rung.max(other), ceiling));
         self.go(other, "a look at a neighbouring delay")
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
-    fn test(&mut self, low: usize, high: usize, slots: u32) -> Decision {
-        self.walk = Walk::Test { low, high, slots };
-        if high > self.highest() {
-            return self.settle(low.min(self.highest()), "the longest delay allowed");
+    fn test(&mut self, mut test: Test, now: Nanos) -> Decision {
+        test.slots += 1;
+        let start = *test.start.get_or_insert(now);
+        self.walk = Walk::Test(test);
+        let Test { low, high, ceiling, slots, .. } = test;
+        let highest = self.highest();
+        if high > highest {
+            if low >= highest {
+                return self.settle(highest, "the longest delay allowed");
+            }
+            return self.look(low, highest, ceiling, "the longest delay allowed");
         }
         let (a, b) = (self.rungs[low], self.rungs[high]);
         if a.slots == 0 || b.slots == 0 {
@@ -240,18 +274,43 @@ impl Elastic {
         let loss = a.rate_log - b.rate_log;
         let error = self.scatter * (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
         let allowed = self.bounds.loss_ratio;
-        let is_over = slots >= LONGEST_TEST;
-        if loss + error < allowed || (is_over && loss <= allowed + error) {
-            if high < self.highest() && self.rungs[high + 1].slots == 0 {
-                self.walk = Walk::Test { low: high, high: high + 1, slots: 0 };
-                return self.go(high + 1, "the rate did not fall: a longer delay");
-            }
-            return self.settle(high, "the rate does not fall with this delay");
+        let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
+        if loss + error < allowed || (is_over && loss <= allowed + 1.5 * error) {
+            return self.accept(high, ceiling);
         }
         if loss - 2.0 * error > allowed || is_over {
-            return self.settle(low, "the rate falls with more delay");
+            if high == low + 1 {
+                self.rest = if ceiling == high + 1 { REST[0] } else { self.rest };
+                return self.settle(low, "the rate falls with more delay");
+            }
+            let middle = usize::midpoint(low, high);
+            return self.look(low, middle, high, "the rate falls: a shorter delay");
+        }
+        let is_free = ceiling == RUNGS && high < highest && loss <= allowed + error;
+        if is_free && slots >= 2 {
+            let higher = (high + STRIDE).min(highest);
+            return self.look(low, higher, ceiling, "the rate scatters: a longer delay tells more");
         }
         self.go(if self.rung == low { high } else { low }, "a look at a neighbouring delay")
+    }
+
+    /// `rung` is good: higher, if there may be something better.
+    fn accept(&mut self, rung: usize, ceiling: usize) -> Decision {
+        let highest = self.highest();
+        let next = if ceiling == RUNGS {
+            (rung + STRIDE).min(highest)
+        } else {
+            usize::midpoint(rung, ceiling)
+        };
+        if next <= rung || next > highest || next >= ceiling {
+            return self.settle(rung, "the rate does not fall with this delay");
+        }
+        self.look(rung, next, ceiling, "the rate did not fall: a longer delay")
+    }
+
+    fn look(&mut self, low: usize, high: usize, ceiling: usize, reason: &'static str) -> Decision {
+        self.walk = Walk::Test(Test::new(low, high, ceiling));
+        self.go(high, reason)
     }
 
     /// Rests at `rung`: longer each time, so that looking around costs less and less.
@@ -263,13 +322,7 @@ impl Elastic {
 
     /// The highest rung that the bounds allow.
     fn highest(&self) -> usize {
-        let ring = f64::from(self.bounds.ring) / 2.0;
-        let absorbed = if self.peak_pps > 0.0 { ring / self.peak_pps } else { f64::INFINITY };
-        let allowed = |rung: &usize| {
-            let within = *rung == 0 || delay(rung - 1) < self.bounds.most;
-            within && delay(*rung).min(self.bounds.most).as_secs_f64() <= absorbed
-        };
-        (0..RUNGS).take_while(allowed).last().unwrap_or(0)
+        self.bounds.highest(self.peak_pps)
     }
 
     fn go(&mut self, rung: usize, reason: &'static str) -> Decision {
@@ -284,17 +337,9 @@ impl Elastic {
     /// Another load: nothing learnt holds.
     fn forget(&mut self, reason: &'static str) -> Decision {
         let before = self.rung;
-        *self = Self { scatter: self.scatter, ..Self::new(self.bounds) };
+        *self = Self { last: self.last, ..Self::new(self.bounds) };
         self.rung = before;
         self.go(0, reason)
-    }
-}
-
-/// 0, 4 us, 8 us, ...
-fn delay(rung: usize) -> Nanos {
-    match rung {
-        0 => Nanos::ZERO,
-        _ => FIRST_STEP.saturating_mul(1 << (rung - 1)),
     }
 }
 
@@ -352,6 +397,41 @@ mod tests {
         let decision = (0..4).map(|_| policy.step(&late)).find(|d| *d != Decision::Keep);
         let Some(Decision::Change { target, .. }) = decision else { panic!("{decision:?}") };
         assert_eq!(target.delay, Nanos::ZERO);
+    }
+
+    #[test]
+    fn samples_of_fifty_milliseconds_are_enough() {
+        // As a daemon sees a queue: each sample a slot of hundreds of polls.
+        for (closed, expected) in [(true, 0), (false, 100)] {
+            let mut policy = policy();
+            let mut now = Nanos::ZERO;
+            let mut right = 0;
+            for sample in 0..100 {
+                now = now + Nanos::from_ms(50);
+                let delay = policy.current().delay.as_secs_f64();
+                let rate = if closed { 1.0 / (100e-6 + delay) } else { 50_000.0 };
+                let packets = u32::try_from(Nanos::from_secs_f64(rate * 50e-12).as_ns()).unwrap();
+                policy.step(&Observation {
+                    now,
+                    rx: Counts { packets, bytes: packets * 100 },
+                    interrupts: 500,
+                    ..Observation::default()
+                });
+                let is_right = policy.current().delay == Nanos::from_us(expected);
+                right += u32::from(sample >= 40 && is_right);
+            }
+            // The rest are looks at the neighbouring delay.
+            assert!(right >= 45, "closed {closed}: right in {right} of 60");
+        }
+    }
+
+    #[test]
+    fn samples_without_traffic_change_nothing() {
+        let mut policy = policy();
+        for at in 1..100 {
+            let now = Nanos::from_ms(50 * at);
+            assert_eq!(policy.step(&Observation { now, ..Observation::default() }), Decision::Keep);
+        }
     }
 
     fn policy() -> Elastic {

@@ -4,23 +4,28 @@
 //! Every policy is a pure `step`: no clock, no I/O, no randomness. The simulator and the live daemon
 //! run the same code, so a policy can be proven on simulated loads before it touches a NIC.
 //!
-//! [`Policy`] covers interrupt moderation. Two control loops of the same kind steer something else and
-//! have their own observation: [`Polling`] (packets per FreeBSD poll) and [`ByteLimit`] (BQL).
+//! [`Policy`] covers interrupt moderation by traffic alone. Three control loops of the same kind have
+//! their own observation: [`Budget`] (moderation to a CPU budget), [`Polling`] (packets per FreeBSD
+//! poll) and [`ByteLimit`] (BQL).
 
 pub mod aim;
+pub mod budget;
 pub mod byte_limit;
 pub mod dim;
 pub mod e1000;
 pub mod elastic;
 pub mod ixgbe;
+pub mod ladder;
 pub mod polling;
 
 pub use aim::Aim;
+pub use budget::Budget;
 pub use byte_limit::ByteLimit;
 pub use dim::Dim;
 pub use e1000::E1000;
 pub use elastic::Elastic;
 pub use ixgbe::Ixgbe;
+pub use ladder::Bounds;
 use latput_units::{BitsPerSecond, Nanos};
 pub use polling::Polling;
 

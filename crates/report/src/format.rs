@@ -30,6 +30,7 @@ pub fn short_name(metric: Metric) -> &'static str {
         Metric::GeneratorCpuBusyRatio => "gen CPU",
         Metric::SutServiceDemandUs => "demand",
         Metric::GeneratorServiceDemandUs => "gen demand",
+        Metric::GeneratorCeilingPerS => "gen ceiling",
         Metric::SutPollsPerS => "polls",
         Metric::SutPacketsPerPoll => "pkts/poll",
         Metric::SutRxPps => "packets in",
@@ -64,6 +65,7 @@ pub fn long_name(metric: Metric) -> &'static str {
         Metric::GeneratorCpuBusyRatio => "busy share of the generator's CPUs",
         Metric::SutServiceDemandUs => "service demand of the SUT",
         Metric::GeneratorServiceDemandUs => "service demand of the generator",
+        Metric::GeneratorCeilingPerS => "what the generator could do at most, at this cost",
         Metric::SutPollsPerS => "NAPI polls per second on the SUT",
         Metric::SutPacketsPerPoll => "packets per NAPI poll on the SUT",
         Metric::SutRxPps => "packets in per second on the SUT",
@@ -84,11 +86,13 @@ impl Scale {
     /// The unit for a column whose largest figure is `largest`, so that it has at most four digits
     /// before the point. `traffic` tells what one unit of work is.
     pub fn of(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
+        let bits: &[(f64, &'static str)] =
+            &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
         let steps: &[(f64, &'static str)] = match metric {
-            Metric::ThroughputBps => {
-                &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")]
-            }
+            Metric::ThroughputBps => bits,
+            Metric::GeneratorCeilingPerS if !traffic.is_transactional() => bits,
             Metric::TransactionsPerS
+            | Metric::GeneratorCeilingPerS
             | Metric::RetransmitsPerS
             | Metric::SutPollsPerS
             | Metric::SutRxPps
@@ -105,7 +109,7 @@ impl Scale {
             _ => &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")],
         };
         // Bits per second read best just above 1, times and counts up to 9999.
-        let limit = if metric == Metric::ThroughputBps { 1.0 } else { 10.0 };
+        let limit = if steps == bits { 1.0 } else { 10.0 };
         let mut chosen = steps[0];
         for &(divisor, unit) in steps {
             // Nanoseconds are below the precision of the figures: microseconds from 1 us on.

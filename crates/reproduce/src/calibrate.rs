@@ -6,11 +6,11 @@
 
 use std::fmt::Write as _;
 
-mod linear;
 mod parameter;
 mod simplex;
 
 use latput_sim::Profile;
+use latput_stats::linear;
 pub use parameter::Parameter;
 use serde::Deserialize;
 

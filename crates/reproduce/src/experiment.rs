@@ -15,7 +15,7 @@ use latput_units::{Bytes, Nanos, Rng};
 
 use crate::kind::Kind;
 use crate::row::{Row, RowError};
-use crate::setting::Moderation;
+use crate::setting::{Moderation, Throttling};
 use crate::system::{Machine, Systems};
 
 /// Buffer of a port of the switch between the hosts.
@@ -95,6 +95,14 @@ impl Experiment {
         Ok(self.read(&outcome))
     }
 
+    /// How many runs stand for as many as `asked`: one of a thousand flows averages more than the others.
+    pub const fn runs(&self, asked: u64) -> u64 {
+        match self.reading {
+            Reading::Matrix => asked.div_ceil(2),
+            _ => asked,
+        }
+    }
+
     /// The same with a shorter run, for searches.
     pub fn shortened(mut self, share: f64) -> Self {
         let times = |span: Nanos| Nanos::from_secs_f64(span.as_secs_f64() * share);
@@ -161,6 +169,12 @@ fn hosts(
     let mut other = host("generator", Role::Generator, generator);
     if moderation.throttle.is_none() {
         moderation.throttle = machine.default_throttle();
+    }
+    if let Some(Throttling::Dynamic(_)) = moderation.throttle {
+        for host in [&mut sut, &mut other] {
+            let poll = &mut host.machine.costs.poll;
+            *poll = *poll + machine.dynamic_poll;
+        }
     }
     moderation.apply(&mut sut, is_bulk);
     if moderation.on_both.unwrap_or(machine.set_alike) {

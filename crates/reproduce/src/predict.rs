@@ -32,7 +32,8 @@ pub fn predict(
     experiment: &Experiment,
     seeds: u64,
 ) -> Result<Vec<Option<Prediction>>, latput_sim::Invalid> {
-    let runs: Result<Vec<_>, _> = (0..seeds).map(|seed| experiment.run(seed)).collect();
+    let runs: Result<Vec<_>, _> =
+        (0..experiment.runs(seeds)).map(|seed| experiment.run(seed)).collect();
     Ok(summarise(&runs?))
 }
 

@@ -94,7 +94,11 @@ impl Moderation {
                     };
                 }
                 Throttling::Dynamic(mode) => {
-                    let start = if is_bulk { E1000::after_bulk(mode) } else { E1000::new(mode) };
+                    let start = if is_bulk {
+                        E1000::after_bulk(mode)
+                    } else {
+                        E1000::after_single_packets(mode)
+                    };
                     let policy = Policy::E1000(start);
                     let interval = policy.initial().delay;
                     coalescing.throttle = Throttle::Gate { interval };

@@ -83,6 +83,12 @@ pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
             }
         },
     ));
+    targets.extend(ranks("rank correlation of the fq_codel matrix: rate", figures, "bw_kbytes_s"));
+    targets.extend(ranks(
+        "rank correlation of the fq_codel matrix: mean ping",
+        figures,
+        "ping_avg_ms",
+    ));
     targets
 }
 
@@ -155,4 +161,57 @@ fn classes(
         seen: format!("{right} of {}", rows.len()),
         holds: right == rows.len(),
     })
+}
+
+/// Spearman's rank correlation of predicted and published; ties share their mean rank.
+fn ranks(name: &str, figures: &[ReproducedFigure], column: &str) -> Option<Target> {
+    let rows: Vec<_> =
+        figures.iter().filter(|it| it.column == column && it.anomaly.is_none()).collect();
+    if rows.len() < 3 {
+        return None;
+    }
+    let published = ranked(rows.iter().map(|it| it.published));
+    let predicted = ranked(rows.iter().map(|it| it.predicted));
+    let seen = correlation(&published, &predicted);
+    Some(Target {
+        name: name.to_owned(),
+        wanted: String::from("at least 0.8"),
+        seen: format!("{seen:.2} of {}", rows.len()),
+        holds: seen >= 0.8,
+    })
+}
+
+/// Values within a thousandth of each other are ties: the text prints them alike.
+fn ranked(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let values: Vec<f64> = values.collect();
+    let rank = |value: &f64| {
+        let slack = 1e-3 * value.abs();
+        let below = values.iter().filter(|other| **other < value - slack).count();
+        let equal = values.iter().filter(|other| (**other - value).abs() <= slack).count();
+        below as f64 + (equal as f64 + 1.0) / 2.0
+    };
+    values.iter().map(rank).collect()
+}
+
+fn correlation(a: &[f64], b: &[f64]) -> f64 {
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let sum = |f: &dyn Fn(f64, f64) -> f64| {
+        a.iter().zip(b).map(|(a, b)| f(a - mean_a, b - mean_b)).sum::<f64>()
+    };
+    let scale = (sum(&|a, _| a * a) * sum(&|_, b| b * b)).sqrt();
+    if scale > 0.0 { sum(&|a, b| a * b) / scale } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_ties_and_correlate_as_by_hand() {
+        assert_eq!(ranked([3.0, 1.0, 3.001, 9.0].into_iter()), [2.5, 1.0, 2.5, 4.0]);
+        // One swap of neighbours among four: 1 - 6 * 2 / (4 * 15).
+        assert!((correlation(&[1.0, 2.0, 3.0, 4.0], &[2.0, 1.0, 3.0, 4.0]) - 0.8).abs() < 1e-12);
+        assert!(correlation(&[1.0, 1.0], &[1.0, 2.0]).abs() < 1e-12);
+    }
 }

@@ -25,8 +25,9 @@ const NAMES: [&str; 11] = [
     "peer-rr",
 ];
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
+pub(crate) fn main() {
+    // `cargo bench` adds `--bench`.
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
     let wanted = arguments.next().unwrap_or_else(|| String::from("all"));
     let packets: f64 =
         arguments.next().map_or(3e6, |text| text.parse().expect("a number of packets"));

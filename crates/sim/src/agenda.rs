@@ -17,8 +17,10 @@ pub(crate) const NEVER: Time = Time::MAX >> SLOT_BITS;
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 
-/// The longest run that fits: about 52 days.
-pub(crate) const LONGEST: Nanos = Nanos::from_ns(NEVER - 1);
+/// How far beyond the end of a run anything may be planned; checks of scenarios keep within it.
+pub(crate) const FARTHEST_AHEAD: Nanos = Nanos::from_s(2 * 86_400);
+/// The longest run: about 50 days, so that no time that is planned in it reaches [`NEVER`].
+pub(crate) const LONGEST: Nanos = Nanos::from_ns(NEVER - FARTHEST_AHEAD.as_ns());
 /// The most components that fit.
 pub(crate) const MOST_SLOTS: usize = 1 << SLOT_BITS;
 

@@ -17,6 +17,11 @@ impl<T: Copy + Default> Fifo<T> {
         Self { items: vec![T::default(); size].into(), head: 0, len: 0 }
     }
 
+    /// An empty queue that takes memory with its first item.
+    pub(crate) fn empty() -> Self {
+        Self { items: Box::default(), head: 0, len: 0 }
+    }
+
     /// How many items wait.
     #[inline]
     pub(crate) const fn len(&self) -> usize {
@@ -105,7 +110,7 @@ mod tests {
     #[test]
     fn it_behaves_as_a_deque_through_growth_and_wrapping() {
         let mut rng = Rng::from_seed(3);
-        let mut fifo = Fifo::with_capacity(1);
+        let mut fifo = Fifo::empty();
         let mut model = VecDeque::new();
         for value in 0..5_000_u64 {
             // Slightly more pushes than pops, so that it grows while wrapped.

@@ -10,6 +10,7 @@
 //! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
 
 mod agenda;
+mod canonical;
 mod congestion;
 mod core;
 mod fifo;
@@ -33,6 +34,7 @@ pub mod vector;
 mod workload;
 mod world;
 
+use canonical::Canonical;
 use latput_units::Nanos;
 pub use outcome::Outcome;
 pub use profile::Profile;
@@ -49,6 +51,7 @@ const DRAIN_STEP: Nanos = Nanos::from_us(200);
 #[derive(Debug)]
 pub struct Simulation {
     scenario: Scenario,
+    order: Canonical,
     world: world::World,
     now: Nanos,
 }
@@ -57,8 +60,9 @@ impl Simulation {
     /// At time zero; refuses a scenario that has an impossible value or would not end in days.
     pub fn new(scenario: &Scenario) -> Result<Self, Invalid> {
         scenario.check()?;
-        let world = world::build(scenario);
-        Ok(Self { scenario: scenario.clone(), world, now: Nanos::ZERO })
+        let order = Canonical::of(scenario);
+        let world = world::build(&order.scenario);
+        Ok(Self { scenario: scenario.clone(), order, world, now: Nanos::ZERO })
     }
 
     /// The time in the simulation.
@@ -72,7 +76,7 @@ impl Simulation {
         let until = self.now + span;
         self.now = Nanos::from_ns(self.world.run_until(until.as_ns()));
         let to = self.world.snapshot();
-        outcome::collect(&self.world, &self.scenario, &from, &to)
+        self.order.restore(outcome::collect(&self.world, &self.order.scenario, &from, &to))
     }
 
     /// Goes on until what was sent in the window has arrived or is lost, and counts it: datagrams and
@@ -85,15 +89,15 @@ impl Simulation {
             waited = waited + DRAIN_STEP;
             self.world.run_until(self.now.as_ns());
         }
-        for (load, tally) in outcome.loads.iter_mut().zip(self.world.tallies()) {
-            load.late = tally.late;
+        for (load, place) in outcome.loads.iter_mut().zip(self.order.loads()) {
+            load.late = self.world.tallies()[*place].late;
         }
     }
 
     /// Sets the moderation of every vector of a host, as `ethtool -C` does.
     pub fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) -> Result<(), Invalid> {
         validate::check_coalescing("coalescing", &coalescing)?;
-        self.world.set_coalescing(host, coalescing);
+        self.world.set_coalescing(self.order.host(host), coalescing);
         Ok(())
     }
 
@@ -109,7 +113,7 @@ impl Simulation {
         (stack.defer_hard_irqs, stack.gro_flush_timeout) = (hard_irqs, timeout);
         changed.check()?;
         self.scenario = changed;
-        self.world.set_deferral(host, hard_irqs, timeout);
+        self.world.set_deferral(self.order.host(host), hard_irqs, timeout);
         Ok(())
     }
 }
@@ -119,7 +123,7 @@ impl Simulation {
 pub fn run(scenario: &Scenario) -> Result<Outcome, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     simulation.advance(scenario.warmup);
-    simulation.world.stop_at_counts(scenario);
+    simulation.world.stop_at_counts(&simulation.order.scenario);
     let mut outcome = simulation.advance(scenario.duration);
     simulation.drain(&mut outcome);
     Ok(outcome)

@@ -24,12 +24,16 @@ pub struct Costs {
     /// One packet handed to the stack, after GRO has merged what it can.
     #[serde(rename = "rx_merged_ns")]
     pub rx_merged: Nanos,
-    /// More per received packet when the receiving process last ran on another core.
+    /// More per received packet when the receiving process last ran on another core; acknowledgements without
+    /// data touch nothing of the process's.
     #[serde(rename = "rx_remote_ns")]
     pub rx_remote: Nanos,
     /// One transmit completion.
     #[serde(rename = "tx_completion_ns")]
     pub tx_completion: Nanos,
+    /// More per message sent, on the interrupts' core, when the process runs on another: what it sent is freed there.
+    #[serde(rename = "tx_remote_ns")]
+    pub tx_remote: Nanos,
     /// One packet (with TSO one chunk) from the socket to the NIC.
     #[serde(rename = "tx_packet_ns")]
     pub tx_packet: Nanos,
@@ -48,6 +52,9 @@ pub struct Costs {
     /// Putting a sleeping process on a core.
     #[serde(rename = "wake_ns")]
     pub wake: Nanos,
+    /// More when another core than the process's own woke it: the interrupt between them, an idle core's start.
+    #[serde(rename = "wake_remote_ns")]
+    pub wake_remote: Nanos,
     /// More per message when the process runs on another core than the one that takes its interrupts.
     #[serde(rename = "cross_core_ns")]
     pub cross_core: Nanos,
@@ -124,6 +131,20 @@ pub enum Driver {
     Polling,
 }
 
+/// The adaptive moderation of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adaptation {
+    /// Linux's library for NICs with a delay of each direction.
+    Dim,
+    /// The classes of e1000 and e1000e (`InterruptThrottleRate` 3, their default).
+    E1000,
+    /// By mean frame size, as igb does.
+    Igb,
+    /// The per-ring sampling of ixgbe's own driver.
+    Ixgbe,
+}
+
 /// The NIC and its driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -138,6 +159,12 @@ pub struct Nic {
     pub tx_ring: u32,
     /// The moderation of every vector.
     pub coalescing: Coalescing,
+    /// The adaptive moderation that the driver has.
+    pub adaptation: Option<Adaptation>,
+    /// It moves the receive side, or the vector's throttle (`adaptive-rx`).
+    pub adaptive_rx: bool,
+    /// It moves the transmit side (`adaptive-tx`; only DIM).
+    pub adaptive_tx: bool,
     /// The core of each queue's interrupt; shorter lists repeat, an empty one is core 0.
     pub irq_cores: Vec<u32>,
     /// Buffer in the NIC before the ring, for when no descriptor is free.
@@ -155,6 +182,9 @@ impl Default for Nic {
             rx_ring: 256,
             tx_ring: 256,
             coalescing: Coalescing::default(),
+            adaptation: None,
+            adaptive_rx: false,
+            adaptive_tx: false,
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,
@@ -170,6 +200,11 @@ pub enum Qdisc {
     Pfifo {
         /// Most packets (`txqueuelen`).
         limit_packets: u32,
+    },
+    /// First in, first out, limited by bytes (bfifo).
+    Bfifo {
+        /// Most bytes.
+        limit_bytes: Bytes,
     },
     /// Fair queues with controlled delay (RFC 8290).
     FqCodel {
@@ -210,6 +245,7 @@ pub struct Bql {
 /// The network stack's settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of a host")]
 pub struct Stack {
     /// Most packets of one poll (`NAPI_POLL_WEIGHT`).
     pub napi_weight: u32,
@@ -229,6 +265,12 @@ pub struct Stack {
     /// `gro-flush-timeout`.
     #[serde(rename = "gro_flush_timeout_ns")]
     pub gro_flush_timeout: Nanos,
+    /// `irq-suspend-timeout`: how long a process that prefers to poll keeps interrupts off after it found
+    /// packets; 0 is off.
+    #[serde(rename = "irq_suspend_timeout_ns")]
+    pub irq_suspend_timeout: Nanos,
+    /// Processes that poll their queue themselves have deferral on their side (`SO_PREFER_BUSY_POLL`).
+    pub prefer_busy_poll: bool,
     /// `threaded`: polls run in a kernel thread per queue.
     pub threaded: bool,
     /// How long a process without work polls its queue itself before it sleeps (`SO_BUSY_POLL`); 0 is
@@ -267,6 +309,14 @@ pub enum Congestion {
     Cubic,
 }
 
+impl Stack {
+    /// Whether a process that prefers to poll has a timer that takes over where it stops.
+    pub(crate) fn prefers_with_timer(&self) -> bool {
+        let defers = self.defer_hard_irqs > 0 && self.gro_flush_timeout > Nanos::ZERO;
+        self.prefer_busy_poll && (defers || self.irq_suspend_timeout > Nanos::ZERO)
+    }
+}
+
 impl Default for Stack {
     fn default() -> Self {
         Self {
@@ -278,6 +328,8 @@ impl Default for Stack {
             tso: false,
             defer_hard_irqs: 0,
             gro_flush_timeout: Nanos::ZERO,
+            irq_suspend_timeout: Nanos::ZERO,
+            prefer_busy_poll: false,
             threaded: false,
             busy_poll: Nanos::ZERO,
             rps_cores: Vec::new(),

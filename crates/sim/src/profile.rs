@@ -3,18 +3,22 @@
 //! Reading files is for the edges; here are the structs that a file fills, with every unknown key
 //! refused, and the step from a profile and a workload to a scenario.
 
+use latput_moderate::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, e1000, ixgbe};
 use latput_trial::observation::Role;
 use latput_trial::workload::Workload;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Machine, Nic, Stack};
+use crate::machine::{Adaptation, Machine, Nic, Stack};
 use crate::scenario::{Adaptive, Host, Network, Scenario};
 use crate::validate::Invalid;
 use crate::workload;
 
 /// The schema that this version reads.
 pub const SCHEMA: u32 = 1;
+
+/// As many as a testbed of real hosts may have.
+const MOST_GENERATORS: u32 = 64;
 
 /// A system: the machine under test, what loads it, and what is between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,10 +30,15 @@ pub struct Profile {
     pub name: String,
     /// Where its figures come from.
     pub source: String,
+    /// How many load generators there are; more than one stand behind a switch.
+    #[serde(default = "one")]
+    pub generators: u32,
     /// The system under test.
     pub sut: HostProfile,
     /// Each load generator; like the system under test if absent.
     pub generator: Option<HostProfile>,
+    /// A host that only sends echo requests, if there is one.
+    pub observer: Option<HostProfile>,
     /// What is between them.
     pub network: NetworkProfile,
 }
@@ -62,6 +71,13 @@ pub struct NetworkProfile {
     /// Largest IP packet.
     #[serde(rename = "mtu_bytes", default = "ethernet_mtu")]
     pub mtu: Bytes,
+    /// Buffer of each port of the switch that joins more than two hosts.
+    #[serde(rename = "switch_buffer_bytes", default)]
+    pub switch_buffer: Option<Bytes>,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 const fn ethernet_mtu() -> Bytes {
@@ -69,8 +85,9 @@ const fn ethernet_mtu() -> Bytes {
 }
 
 impl Profile {
-    /// The scenario of one trial: `workload` between a generator (host 0) and the system under test (host
-    /// 1), checked.
+    /// The scenario of one trial, checked: `workload` between the generators and the system under test.
+    /// Host 0 is the first generator and host 1 the system under test; the other generators follow, and
+    /// the observer is last.
     pub fn scenario(
         &self,
         workload: &Workload,
@@ -84,28 +101,57 @@ impl Profile {
                 wanted: format!("{SCHEMA}, the schema that this version reads"),
             });
         }
-        let generator = self.generator.as_ref().unwrap_or(&self.sut);
-        let mut hosts =
-            vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, &self.sut)];
+        let mut hosts = self.hosts()?;
         for host in &mut hosts {
             workload::set_options(&mut host.stack, &workload.sockets, &workload.traffic)?;
         }
+        let by_role = |role| {
+            let of_role = hosts.iter().enumerate().filter(move |(_, host)| host.role == role);
+            of_role.map(|(idx, _)| idx)
+        };
+        let generators: Vec<usize> = by_role(Role::Generator).collect();
+        let loads = workload::loads(workload, &generators, by_role(Role::Observer).next())?;
         let scenario = Scenario {
             seed,
             warmup: Nanos::from_ns(duration.as_ns() / 10),
             duration,
-            hosts,
             network: Network {
                 rate: self.network.rate,
                 latency: self.network.latency,
                 latency_jitter_ratio: self.network.latency_jitter_ratio,
                 mtu: self.network.mtu,
-                switch: None,
+                switch: self.network.switch_buffer.filter(|_| hosts.len() > 2),
             },
-            loads: workload::loads(workload)?,
+            loads,
+            hosts,
         };
         scenario.check()?;
         Ok(scenario)
+    }
+
+    fn hosts(&self) -> Result<Vec<Host>, Invalid> {
+        let refused = |key: &str, found: String, wanted: &str| Invalid {
+            key: key.to_owned(),
+            found,
+            wanted: wanted.to_owned(),
+        };
+        if !(1..=MOST_GENERATORS).contains(&self.generators) {
+            let wanted = format!("1 to {MOST_GENERATORS}");
+            return Err(refused("generators", self.generators.to_string(), &wanted));
+        }
+        let has_more = self.generators > 1 || self.observer.is_some();
+        if has_more && self.network.switch_buffer.is_none() {
+            let wanted = "set: more than two hosts stand around a switch";
+            return Err(refused("network.switch_buffer_bytes", String::from("absent"), wanted));
+        }
+        let generator = self.generator.as_ref().unwrap_or(&self.sut);
+        let mut hosts =
+            vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, &self.sut)];
+        for number in 2..=self.generators {
+            hosts.push(host(&format!("generator-{number}"), Role::Generator, generator));
+        }
+        hosts.extend(self.observer.iter().map(|it| host("observer", Role::Observer, it)));
+        Ok(hosts)
     }
 }
 
@@ -116,6 +162,29 @@ fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
         machine: profile.machine,
         nic: profile.nic.clone(),
         stack: profile.stack.clone(),
-        adaptive: Adaptive::default(),
+        adaptive: adaptive(&profile.nic),
     }
+}
+
+/// DIM's worker takes this long to run.
+const DIM_LATENCY: Nanos = Nanos::from_us(50);
+
+/// What moves the moderation of a NIC whose driver is told to.
+fn adaptive(nic: &Nic) -> Adaptive {
+    let dim = |is_on: bool, profile| is_on.then(|| Policy::Dim(Dim::new(profile)));
+    let throttle = match nic.adaptation {
+        Some(Adaptation::Dim) => {
+            return Adaptive {
+                rx: dim(nic.adaptive_rx, dim::Profile::RxEqe),
+                tx: dim(nic.adaptive_tx, dim::Profile::TxEqe),
+                latency: DIM_LATENCY,
+                ..Adaptive::default()
+            };
+        }
+        Some(Adaptation::E1000) => Policy::E1000(E1000::new(e1000::Mode::Conservative)),
+        Some(Adaptation::Igb) => Policy::Aim(Aim::new(aim::Flavour::IgbConservative)),
+        Some(Adaptation::Ixgbe) => Policy::Ixgbe(Ixgbe::new(ixgbe::Version::OutOfTree)),
+        None => return Adaptive::default(),
+    };
+    Adaptive { throttle: Some(throttle).filter(|_| nic.adaptive_rx), ..Adaptive::default() }
 }

@@ -17,7 +17,7 @@ const QUANTUM: i64 = 1_514;
 /// The queue discipline of one transmit queue.
 #[derive(Debug)]
 pub(crate) enum Qdisc {
-    Pfifo { frames: Fifo<(Time, Frame)>, limit: usize, mss: u32 },
+    Plain(Plain),
     FqCodel(Box<FqCodel>),
 }
 
@@ -26,7 +26,10 @@ impl Qdisc {
     pub(crate) fn new(settings: machine::Qdisc, mss: u32) -> Self {
         match settings {
             machine::Qdisc::Pfifo { limit_packets } => {
-                Self::Pfifo { frames: Fifo::with_capacity(64), limit: limit_packets as usize, mss }
+                Self::Plain(Plain::new(limit_packets as usize, u64::MAX, mss))
+            }
+            machine::Qdisc::Bfifo { limit_bytes } => {
+                Self::Plain(Plain::new(usize::MAX, limit_bytes.get(), mss))
             }
             machine::Qdisc::FqCodel { limit_packets, target, interval } => Self::FqCodel(Box::new(
                 FqCodel::new(limit_packets as usize, target.as_ns(), interval.as_ns(), mss),
@@ -42,7 +45,7 @@ impl Qdisc {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Pfifo { frames, .. } => frames.len(),
+            Self::Plain(plain) => plain.frames.len(),
             Self::FqCodel(queues) => queues.len,
         }
     }
@@ -50,7 +53,7 @@ impl Qdisc {
     #[cfg(test)]
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Frame> + '_> {
         match self {
-            Self::Pfifo { frames, .. } => Box::new(frames.iter().map(|(_, frame)| frame)),
+            Self::Plain(plain) => Box::new(plain.frames.iter().map(|(_, frame)| frame)),
             Self::FqCodel(queues) => {
                 Box::new(queues.flows.iter().flat_map(|flow| flow.frames.iter().map(|(_, f)| f)))
             }
@@ -60,13 +63,7 @@ impl Qdisc {
     /// Takes a packet; gives how many were dropped for it (it, or others in its stead).
     pub(crate) fn push(&mut self, now: Time, frame: Frame) -> u64 {
         match self {
-            Self::Pfifo { frames, limit, mss } => {
-                if frames.len() >= *limit {
-                    return frame.packets(*mss);
-                }
-                frames.push((now, frame));
-                0
-            }
+            Self::Plain(plain) => plain.push(now, frame),
             Self::FqCodel(queues) => queues.push(now, frame),
         }
     }
@@ -74,9 +71,41 @@ impl Qdisc {
     /// The next packet, and how many were dropped to find it.
     pub(crate) fn pop(&mut self, now: Time) -> (Option<Frame>, u64) {
         match self {
-            Self::Pfifo { frames, .. } => (frames.pop().map(|(_, frame)| frame), 0),
+            Self::Plain(plain) => (plain.pop(), 0),
             Self::FqCodel(queues) => queues.pop(now),
         }
+    }
+}
+
+/// First in, first out, dropping at the end.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    frames: Fifo<(Time, Frame)>,
+    bytes: u64,
+    most: usize,
+    most_bytes: u64,
+    mss: u32,
+}
+
+impl Plain {
+    fn new(most: usize, most_bytes: u64, mss: u32) -> Self {
+        Self { frames: Fifo::with_capacity(64), bytes: 0, most, most_bytes, mss }
+    }
+
+    fn push(&mut self, now: Time, frame: Frame) -> u64 {
+        let bytes = self.bytes + u64::from(frame.counted_bytes());
+        if self.frames.len() >= self.most || bytes > self.most_bytes {
+            return frame.packets(self.mss);
+        }
+        self.bytes = bytes;
+        self.frames.push((now, frame));
+        0
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        let (_, frame) = self.frames.pop()?;
+        self.bytes -= u64::from(frame.counted_bytes());
+        Some(frame)
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) struct Wire {
 
 /// A receive ring, a transmit ring, and what speaks for them.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "who polls and how far, each by itself")]
 pub(crate) struct Queue {
     pub(crate) host: usize,
     /// The port whose wire ends here and brings packets for this queue alone: arrivals that change
@@ -59,6 +60,8 @@ pub(crate) struct Queue {
     pub(crate) scheduled: bool,
     /// The one that polls is a process (busy polling).
     pub(crate) by_process: bool,
+    /// A process keeps interrupts off until it sleeps (`irq-suspend-timeout`).
+    pub(crate) suspended: bool,
     /// In the middle of a poll that had this many packets so far.
     pub(crate) in_poll: bool,
     pub(crate) polled: u32,
@@ -115,6 +118,7 @@ impl Queue {
             waiting_bytes: 0,
             scheduled: false,
             by_process: false,
+            suspended: false,
             in_poll: false,
             polled: 0,
             deferrals_left: 0,

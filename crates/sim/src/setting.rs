@@ -1,12 +1,14 @@
 //! Knobs on a simulated host: the same settings that a real host takes, by the same names.
 
+use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
-use latput_units::{Bytes, CpuSet};
+use latput_units::{Bytes, CpuSet, Nanos};
 
-use crate::machine::Qdisc;
+use crate::machine::{Adaptation, Qdisc};
 use crate::profile::{HostProfile, Profile};
 use crate::validate::Invalid;
+use crate::vector::{Coalescing, Throttle};
 
 impl Profile {
     /// Sets the knobs of the hosts with this role; refuses what this simulator does not model. Ranges
@@ -33,7 +35,7 @@ impl Profile {
 
 impl HostProfile {
     fn set(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
-        let stack = &mut self.stack;
+        let (nic, stack) = (&mut self.nic, &mut self.stack);
         match knob {
             Knob::Txqueuelen => {
                 let length = small(knob, value)?;
@@ -41,18 +43,157 @@ impl HostProfile {
                     *limit_packets = length;
                 }
             }
+            Knob::Qdisc => stack.qdisc = qdisc(value, stack.qdisc)?,
             Knob::Gro => stack.gro = switch(knob, value)?,
             Knob::Tso => stack.tso = switch(knob, value)?,
             Knob::Threaded => stack.threaded = switch(knob, value)?,
             Knob::RpsCpus => stack.rps_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect(),
             Knob::NapiDeferHardIrqs => stack.defer_hard_irqs = small(knob, value)?,
-            Knob::GroFlushTimeout => match value {
-                Value::Time(timeout) => stack.gro_flush_timeout = *timeout,
-                _ => return Err(wrong(knob, value, "a duration")),
-            },
+            Knob::GroFlushTimeout => stack.gro_flush_timeout = time(knob, value)?,
+            Knob::IrqSuspendTimeout => stack.irq_suspend_timeout = time(knob, value)?,
+            Knob::NetdevMaxBacklog => stack.backlog_packets = small(knob, value)?,
+            Knob::BusyRead => stack.busy_poll = time(knob, value)?,
+            Knob::BqlLimitMin | Knob::BqlLimitMax => {
+                let bytes = Bytes::new(count(knob, value)?);
+                let Some(bql) = &mut stack.bql else {
+                    return Err(wrong(knob, value, "left out: the profile's driver has no BQL"));
+                };
+                *(if knob == Knob::BqlLimitMin { &mut bql.least } else { &mut bql.most }) = bytes;
+            }
+            Knob::AdaptiveRx | Knob::AdaptiveTx => {
+                let is_on = switch(knob, value)?;
+                let (wanted, flag) = if knob == Knob::AdaptiveRx {
+                    ("left out: the profile's driver has none", &mut nic.adaptive_rx)
+                } else {
+                    ("left out: the profile's driver has no DIM", &mut nic.adaptive_tx)
+                };
+                let has_it = match nic.adaptation {
+                    Some(Adaptation::Dim) => true,
+                    Some(_) => knob == Knob::AdaptiveRx,
+                    None => false,
+                };
+                if !has_it {
+                    return Err(wrong(knob, value, wanted));
+                }
+                *flag = is_on;
+            }
+            Knob::SmpAffinity => {
+                nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();
+            }
+            Knob::CombinedChannels => nic.queues = small(knob, value)?,
+            Knob::RxRing => nic.rx_ring = small(knob, value)?,
+            Knob::TxRing => nic.tx_ring = small(knob, value)?,
+            Knob::PauseTx if nic.fifo == Bytes::new(0) => {
+                return Err(wrong(
+                    knob,
+                    value,
+                    "left out: the profile's NIC has no buffer to fill",
+                ));
+            }
+            Knob::PauseTx => nic.pause = switch(knob, value)?,
+            _ => return nic.coalescing.set(knob, value),
+        }
+        Ok(())
+    }
+}
+
+impl Coalescing {
+    /// Whether `rx-usecs` is the time between two interrupts, as on Intel's NICs, rather than a delay of
+    /// each direction.
+    pub fn is_throttled(&self) -> bool {
+        self.throttle != Throttle::None
+    }
+
+    fn set(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
+        if self.is_throttled() {
+            return self.set_interval(knob, value);
+        }
+        match knob {
+            Knob::RxUsecs => self.rx.delay = time(knob, value)?,
+            Knob::RxFrames => self.rx.frames = small(knob, value)?,
+            Knob::RxUsecsIrq => self.rx.delay_irq = Some(time(knob, value)?),
+            Knob::RxFramesIrq => self.rx.frames_irq = Some(small(knob, value)?),
+            Knob::TxUsecs => self.tx.delay = time(knob, value)?,
+            Knob::TxFrames => self.tx.frames = small(knob, value)?,
+            Knob::TxUsecsIrq => self.tx.delay_irq = Some(time(knob, value)?),
+            Knob::TxFramesIrq => self.tx.frames_irq = Some(small(knob, value)?),
             other => return Err(wrong(other, value, "left out: the simulator does not model it")),
         }
         Ok(())
+    }
+
+    fn set_interval(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
+        match knob {
+            Knob::RxUsecs => {
+                let interval = time(knob, value)?;
+                // Intel's drivers take 1 and 3 as words for their adaptive modes.
+                if [1, 3].map(Nanos::from_us).contains(&interval) {
+                    return Err(wrong(knob, value, "0us, 2us or from 4us: it means a mode"));
+                }
+                self.throttle = match self.throttle {
+                    // A clock without a period does not tick: nothing is held back.
+                    Throttle::Gate { .. } if interval == Nanos::ZERO => Throttle::None,
+                    throttle => throttle.with_interval(interval),
+                };
+                Ok(())
+            }
+            Knob::RxFrames
+            | Knob::RxUsecsIrq
+            | Knob::RxFramesIrq
+            | Knob::TxUsecs
+            | Knob::TxFrames
+            | Knob::TxUsecsIrq
+            | Knob::TxFramesIrq => {
+                let wanted = "left out: the profile's NIC has `rx-usecs` for both directions";
+                Err(wrong(knob, value, wanted))
+            }
+            other => Err(wrong(other, value, "left out: the simulator does not model it")),
+        }
+    }
+}
+
+/// A discipline of the simulator's: `pfifo`, `pfifo_fast` (as one band) or `fq_codel`.
+fn qdisc(value: &Value, current: Qdisc) -> Result<Qdisc, Invalid> {
+    let refused = |wanted: &str| wrong(Knob::Qdisc, value, wanted);
+    let Value::Qdisc(asked) = value else {
+        return Err(refused("a queue discipline"));
+    };
+    let known = ["limit", "target", "interval"];
+    let names = asked.names().filter(|name| !known.contains(name)).collect::<Vec<_>>();
+    if !names.is_empty() {
+        return Err(refused(&format!("simulated without {}", names.join(", "))));
+    }
+    let limit = |default: u32| match asked.parameter("limit") {
+        Some(Parameter::Count(count)) => {
+            u32::try_from(count).map_err(|_| refused("limited to at most 4294967295 packets"))
+        }
+        _ => Ok(default),
+    };
+    let span = |name: &str, default: Nanos| match asked.parameter(name) {
+        Some(Parameter::Time(span)) => span,
+        _ => default,
+    };
+    match (asked.kind(), Qdisc::FQ_CODEL, Qdisc::PFIFO_FAST) {
+        ("fq_codel", Qdisc::FqCodel { limit_packets, target, interval }, _) => Ok(Qdisc::FqCodel {
+            limit_packets: limit(limit_packets)?,
+            target: span("target", target),
+            interval: span("interval", interval),
+        }),
+        ("pfifo" | "pfifo_fast", _, Qdisc::Pfifo { limit_packets }) => {
+            let length = match current {
+                Qdisc::Pfifo { limit_packets } => limit_packets,
+                Qdisc::Bfifo { .. } | Qdisc::FqCodel { .. } => limit_packets,
+            };
+            Ok(Qdisc::Pfifo { limit_packets: limit(length)? })
+        }
+        _ => Err(refused("`pfifo`, `pfifo_fast` or `fq_codel` in the simulator")),
+    }
+}
+
+fn time(knob: Knob, value: &Value) -> Result<Nanos, Invalid> {
+    match value {
+        Value::Time(span) => Ok(*span),
+        _ => Err(wrong(knob, value, "a duration")),
     }
 }
 
@@ -145,11 +286,14 @@ mod tests {
             source: String::from("none"),
             sut: HostProfile::default(),
             generator: None,
+            generators: 1,
+            observer: None,
             network: NetworkProfile {
                 rate: BitsPerSecond::new(1_000_000_000),
                 latency: Nanos::ZERO,
                 latency_jitter_ratio: 0.0,
                 mtu: Bytes::new(1_500),
+                switch_buffer: None,
             },
         }
     }

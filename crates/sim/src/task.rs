@@ -122,10 +122,12 @@ pub(crate) struct Task {
     /// Busy polling: which queue, and until when.
     pub(crate) spin_queue: usize,
     pub(crate) spin_until: Time,
+    /// It has polled since it slept.
+    pub(crate) spins: bool,
     /// It starts nothing new from then on.
     pub(crate) stop: Time,
-    /// It slept: its next item includes waking up.
-    pub(crate) woke: bool,
+    /// It slept, and this core woke it: its next item includes waking up.
+    pub(crate) woken_by: Option<u32>,
     /// Its sockets with something to do.
     pub(crate) ready: Fifo<u32>,
     pub(crate) item: Item,
@@ -160,8 +162,9 @@ impl Task {
             cpu: 0,
             spin_queue: 0,
             spin_until: 0,
+            spins: false,
             stop: NEVER,
-            woke: false,
+            woken_by: None,
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
             slot: None,
@@ -285,6 +288,8 @@ pub(crate) struct End {
     /// The process that owns it; `None` if the kernel itself answers.
     pub(crate) task: Option<usize>,
     pub(crate) load: usize,
+    /// Whether it is at the generator's side of its load.
+    pub(crate) is_generator: bool,
     /// The NIC queue that its packets arrive on and leave by.
     pub(crate) queue: usize,
     /// The core that RPS steers its packets to.
@@ -296,6 +301,17 @@ pub(crate) struct End {
     pub(crate) consumed: u32,
     /// Of a client, requests to send without a response before; of a server, answers whose time has come.
     pub(crate) owed: u32,
+    /// How its connection stands.
+    pub(crate) link: Link,
+    /// Its earliest entry in the host's timers.
+    pub(crate) timer_at: Time,
+    /// What only requests and responses need, out of the way of streams.
+    pub(crate) exchange: Box<Exchange>,
+}
+
+/// The requests and responses of a socket.
+#[derive(Debug)]
+pub(crate) struct Exchange {
     /// Of a client: requests in flight.
     pub(crate) starts: Fifo<Start>,
     /// Requests whose answer never came and that wait for their timeout.
@@ -303,8 +319,6 @@ pub(crate) struct End {
     /// Of a server: requests that it answers now, or when it has thought.
     pub(crate) answering: Fifo<Start>,
     pub(crate) thinking: Vec<(Time, Start)>,
-    /// How its connection stands.
-    pub(crate) link: Link,
     /// The number of the connection under way.
     pub(crate) connection: u64,
     /// When it was begun.
@@ -313,8 +327,35 @@ pub(crate) struct End {
     pub(crate) lost_at: Time,
     /// How long a transaction may take; 0: it is waited for.
     pub(crate) timeout: Time,
-    /// Its earliest entry in the host's timers.
-    pub(crate) timer_at: Time,
+}
+
+impl Exchange {
+    fn new() -> Self {
+        Self {
+            starts: Fifo::empty(),
+            missing: Fifo::empty(),
+            answering: Fifo::empty(),
+            thinking: Vec::new(),
+            connection: 0,
+            connect_at: 0,
+            lost_at: NEVER,
+            timeout: 0,
+        }
+    }
+
+    /// The datagram request that was sent at this time; earlier ones without an answer are missing.
+    pub(crate) fn take_start(&mut self, sent: Time) -> Option<Start> {
+        while let Some(start) = self.starts.front()
+            && start.sent <= sent
+        {
+            let start = self.starts.pop()?;
+            if start.sent == sent {
+                return Some(start);
+            }
+            self.missing.push(start);
+        }
+        None
+    }
 }
 
 impl End {
@@ -330,41 +371,21 @@ impl End {
 }
 
 impl End {
-    /// The datagram request that was sent at this time; earlier ones without an answer are missing.
-    pub(crate) fn take_start(&mut self, sent: Time) -> Option<Start> {
-        while let Some(start) = self.starts.front()
-            && start.sent <= sent
-        {
-            let start = self.starts.pop()?;
-            if start.sent == sent {
-                return Some(start);
-            }
-            self.missing.push(start);
-        }
-        None
-    }
-
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host,
             task: None,
             load,
+            is_generator: false,
             queue,
             rps_core: None,
             protocol,
             is_ready: false,
             consumed: 0,
             owed: 0,
-            starts: Fifo::with_capacity(4),
-            missing: Fifo::with_capacity(0),
-            answering: Fifo::with_capacity(4),
-            thinking: Vec::new(),
             link: Link::Lasting,
-            connection: 0,
-            connect_at: 0,
-            lost_at: NEVER,
-            timeout: 0,
             timer_at: NEVER,
+            exchange: Box::new(Exchange::new()),
         }
     }
 }
@@ -386,8 +407,6 @@ pub(crate) struct Tally {
     pub(crate) received_bytes: u64,
     /// Of those, by the generator.
     pub(crate) reverse_received_bytes: u64,
-    /// The host of the generator.
-    pub(crate) generator: usize,
     /// Dropped at a full socket.
     pub(crate) socket_dropped: u64,
     /// Datagrams and echoes received that were sent in the window too.
@@ -403,31 +422,31 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Nothing yet; with `keeps_raw`, of an open loop.
-    pub(crate) fn new(keeps_raw: bool, generator: usize) -> Self {
-        Self { raw_latency: keeps_raw.then(Box::default), generator, ..Self::default() }
+    pub(crate) fn new(keeps_raw: bool) -> Self {
+        Self { raw_latency: keeps_raw.then(Box::default), ..Self::default() }
     }
 
-    /// A process of `host` handed over so much.
+    /// A process handed over so much; of a generator, or not.
     #[inline]
-    pub(crate) fn handed_over(&mut self, host: usize, bytes: u64) {
+    pub(crate) fn handed_over(&mut self, is_generator: bool, bytes: u64) {
         self.sent_bytes += bytes;
-        if host != self.generator {
+        if !is_generator {
             self.reverse_sent_bytes += bytes;
         }
     }
 
-    /// A process of `host` got so much.
+    /// A process got so much; of a generator, or not.
     #[inline]
-    pub(crate) fn got(&mut self, host: usize, bytes: u64) {
+    pub(crate) fn got(&mut self, is_generator: bool, bytes: u64) {
         self.received_bytes += bytes;
-        if host == self.generator {
+        if is_generator {
             self.reverse_received_bytes += bytes;
         }
     }
 
     /// Nothing yet, of the same load.
     pub(crate) fn cleared(&self) -> Self {
-        Self::new(self.raw_latency.is_some(), self.generator)
+        Self::new(self.raw_latency.is_some())
     }
 
     /// A transaction is complete.
@@ -472,5 +491,16 @@ impl Tally {
             }
         }
         self.last_transit = Some(transit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_stays_small() {
+        // With ten thousand streams the caches hold only so many.
+        assert!(size_of::<End>() <= 136, "{}", size_of::<End>());
     }
 }

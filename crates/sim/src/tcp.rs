@@ -88,7 +88,7 @@ impl Tcp {
             received: 0,
             read: 0,
             advertised: u64::from(options.receive_buffer),
-            out_of_order: Vec::with_capacity(32),
+            out_of_order: Vec::new(),
             unacknowledged: 0,
             acknowledge_now: false,
             acknowledge_at: NEVER,

@@ -30,18 +30,21 @@ pub struct Trace {
 /// Simulates `scenario` and keeps what happens after its warm-up, up to [`MOST_PACKETS`].
 pub fn record(scenario: &Scenario) -> Result<Trace, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
+    let given = scenario;
+    let scenario = &simulation.order.scenario.clone();
     simulation.world.handle_each_packet();
-    simulation.advance(scenario.warmup);
+    simulation.advance(given.warmup);
     let from = simulation.world.start_window();
     let mut log = Log::of(scenario);
     for ((ring, _), held) in log.rings.iter_mut().zip(simulation.world.in_rings()) {
         ring.extend(std::iter::repeat_n(BEFORE, held));
     }
     simulation.world.log = Some(Box::new(log));
-    simulation.now = simulation.now + scenario.duration;
+    simulation.now = simulation.now + given.duration;
     simulation.world.run_until(simulation.now.as_ns());
     let to = simulation.world.snapshot();
     let outcome = outcome::collect(&simulation.world, scenario, &from, &to);
+    let outcome = simulation.order.restore(outcome);
     let mut log = simulation.world.log.take().map_or_else(|| Log::of(scenario), |log| *log);
     log.add_processes(&simulation.world, scenario);
     Ok(Trace { scenario: scenario.clone(), log, outcome })

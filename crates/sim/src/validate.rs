@@ -5,14 +5,16 @@ use std::ops::RangeInclusive;
 
 use latput_units::Nanos;
 
-use crate::agenda::{LONGEST, MOST_SLOTS};
+use crate::agenda::{FARTHEST_AHEAD, LONGEST, MOST_SLOTS};
 use crate::frame::{Kind, most_payload};
-use crate::machine::{Costs, Machine, Nic, Stack};
+use crate::machine::{Adaptation, Costs, Machine, Nic, Stack};
 use crate::scenario::{Host, Load, Network, Scenario, Traffic};
 use crate::vector::Coalescing;
 
 /// More packets than this take days.
 const MOST_PACKETS: f64 = 1e11;
+/// On the wire, in packets with their headers.
+const LARGEST_CHUNK: u64 = 80_000;
 /// What a run may need.
 const MOST_MEMORY_BYTES: f64 = 8e9;
 
@@ -66,9 +68,10 @@ impl Scenario {
                 * (f64::from(nic.rx_ring) + f64::from(nic.tx_ring) + 1_000.0)
                 * 48.0
         });
-        // A connection's two ends take about 1 KiB each; a histogram 200 KiB.
-        let histograms = self.loads.len() as f64 * 2e5;
-        Demand { packets, memory_bytes: connections * 2_048.0 + rings.sum::<f64>() + histograms }
+        // A connection's two ends take less than 2 KiB each, a histogram 200 KiB, and what depends on
+        // nothing a MB (`tests/memory.rs`).
+        let fixed = 1e6 + self.loads.len() as f64 * 2e5;
+        Demand { packets, memory_bytes: connections * 4_096.0 + rings.sum::<f64>() + fixed }
     }
 
     /// Whether this can be simulated; names the first value that cannot.
@@ -89,7 +92,23 @@ impl Scenario {
         self.check_size()
     }
 
+    /// What waits in a transmit ring has its time to leave in the agenda: the last must fit.
+    fn check_rings(&self) -> Result<(), Invalid> {
+        for (idx, host) in self.hosts.iter().enumerate() {
+            let largest = if host.stack.tso { LARGEST_CHUNK } else { self.network.mtu.get() };
+            let bytes = f64::from(host.nic.tx_ring) * (largest + 100) as f64;
+            let seconds = bytes * 8.0 / self.network.rate.get() as f64;
+            if seconds > FARTHEST_AHEAD.as_secs_f64() / 2.0 {
+                let wanted =
+                    "smaller, or the link faster: to send it once would take more than a day";
+                return invalid(&format!("host.{idx}.nic.tx_ring"), host.nic.tx_ring, wanted);
+            }
+        }
+        Ok(())
+    }
+
     fn check_size(&self) -> Result<(), Invalid> {
+        self.check_rings()?;
         let parts = |host: &Host| host.machine.cores + 2 * host.nic.queues + 8;
         let slots = self.hosts.iter().map(parts).sum::<u32>() as usize + self.loads.len();
         if slots > MOST_SLOTS {
@@ -254,7 +273,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
 
 impl Costs {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 17] {
+    pub fn named(&self) -> [(&'static str, Nanos); 19] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -262,12 +281,14 @@ impl Costs {
             ("rx_merged_ns", self.rx_merged),
             ("rx_remote_ns", self.rx_remote),
             ("tx_completion_ns", self.tx_completion),
+            ("tx_remote_ns", self.tx_remote),
             ("tx_packet_ns", self.tx_packet),
             ("ack_ns", self.ack),
             ("syscall_ns", self.syscall),
             ("user_ns", self.user),
             ("copy_ns_per_kib", self.copy_per_kib),
             ("wake_ns", self.wake),
+            ("wake_remote_ns", self.wake_remote),
             ("cross_core_ns", self.cross_core),
             ("preempted_ns", self.preempted),
             ("timer_ns", self.timer),
@@ -285,6 +306,20 @@ fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
     for core in &nic.irq_cores {
         within(&format!("{key}.irq_cores"), *core, 0..=cores - 1)?;
     }
+    let has_throttle = nic.coalescing.is_throttled();
+    match nic.adaptation {
+        Some(Adaptation::Dim) if has_throttle => {
+            invalid(&format!("{key}.adaptation"), "dim", "left out: the NIC has a throttle")?;
+        }
+        Some(Adaptation::E1000 | Adaptation::Igb | Adaptation::Ixgbe) if !has_throttle => {
+            let wanted = "dim or left out: the NIC has no throttle";
+            invalid(&format!("{key}.adaptation"), "of a throttle", wanted)?;
+        }
+        None if nic.adaptive_rx || nic.adaptive_tx => {
+            invalid(&format!("{key}.adaptation"), "absent", "set, since it is switched on")?;
+        }
+        _ => {}
+    }
     check_coalescing(&format!("{key}.coalescing"), &nic.coalescing)
 }
 
@@ -293,7 +328,12 @@ pub(crate) fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(),
     for (side, delay) in [("rx", &coalescing.rx), ("tx", &coalescing.tx)] {
         within(&format!("{key}.{side}.delay_ns"), delay.delay, span.clone())?;
         within(&format!("{key}.{side}.absolute_ns"), delay.absolute, span.clone())?;
+        let in_irq = delay.delay_irq.unwrap_or(Nanos::ZERO);
+        within(&format!("{key}.{side}.delay_irq_ns"), in_irq, span.clone())?;
     }
+    let unit = Nanos::ZERO..=Nanos::from_ms(1);
+    within(&format!("{key}.throttle_unit_ns"), coalescing.throttle_unit, unit.clone())?;
+    within(&format!("{key}.delay_unit_ns"), coalescing.delay_unit, unit)?;
     within(&format!("{key}.throttle.interval_ns"), coalescing.throttle.interval(), span)
 }
 
@@ -309,6 +349,8 @@ fn check_stack(key: &str, stack: &Stack, cores: u32) -> Result<(), Invalid> {
     within(&format!("{key}.defer_hard_irqs"), stack.defer_hard_irqs, 0..=i32::MAX as u32)?;
     let timeout = stack.gro_flush_timeout;
     within(&format!("{key}.gro_flush_timeout_ns"), timeout, Nanos::ZERO..=Nanos::from_s(60))?;
+    let suspend = stack.irq_suspend_timeout;
+    within(&format!("{key}.irq_suspend_timeout_ns"), suspend, Nanos::ZERO..=Nanos::from_s(60))?;
     within(&format!("{key}.busy_poll_ns"), stack.busy_poll, Nanos::ZERO..=Nanos::from_s(60))?;
     for core in &stack.rps_cores {
         within(&format!("{key}.rps_cores"), *core, 0..=cores - 1)?;
@@ -386,6 +428,19 @@ mod tests {
             error.to_string(),
             "packets to simulate is 2.6e11, must be at most 1e11: shorten the run or slow the link"
         );
+    }
+
+    #[test]
+    fn no_time_that_a_run_plans_leaves_the_clock() {
+        let mut scenario = plain();
+        scenario.network.rate = BitsPerSecond::new(10_000);
+        scenario.network.mtu = Bytes::new(65_535);
+        assert_eq!(scenario.check(), Ok(()));
+        scenario.hosts[1].nic.tx_ring = 1 << 20;
+        assert_eq!(scenario.check().unwrap_err().key, "host.1.nic.tx_ring");
+        let mut scenario = plain();
+        scenario.duration = Nanos::from_ns(crate::agenda::NEVER - 1);
+        assert_eq!(scenario.check().unwrap_err().key, "duration");
     }
 
     #[test]

@@ -25,6 +25,23 @@ pub struct Delay {
     /// With `restarts`: at the latest this long after the first packet (RADV); 0 is no limit.
     #[serde(rename = "absolute_ns")]
     pub absolute: Nanos,
+    /// What holds in place of the delay while an interrupt is being served: from the interrupt to the end
+    /// of its polls (`rx-usecs-irq`); the same delay if absent.
+    #[serde(rename = "delay_irq_ns")]
+    pub delay_irq: Option<Nanos>,
+    /// The same for `frames` (`rx-frames-irq`).
+    pub frames_irq: Option<u32>,
+}
+
+impl Delay {
+    /// What holds while an interrupt is being served.
+    fn in_irq(self) -> Self {
+        Self {
+            delay: self.delay_irq.unwrap_or(self.delay),
+            frames: self.frames_irq.unwrap_or(self.frames),
+            ..self
+        }
+    }
 }
 
 /// What keeps interrupts apart.
@@ -83,6 +100,13 @@ pub struct Coalescing {
     /// The host sees packets only from the status block that the NIC writes at each coalescing event,
     /// masked or not (tg3).
     pub status_block: bool,
+    /// The unit of the throttle's register: an interval is rounded down to whole units; 0 is not rounded
+    /// (256 ns of ITR, 1 us of igb's EITR, 2 us of ixgbe's).
+    #[serde(rename = "throttle_unit_ns")]
+    pub throttle_unit: Nanos,
+    /// The same of the delays' registers (1024 ns of RDTR and RADV).
+    #[serde(rename = "delay_unit_ns")]
+    pub delay_unit: Nanos,
 }
 
 /// One direction's cause.
@@ -99,6 +123,9 @@ const NO_CAUSE: Cause = Cause { due: NEVER, first: NEVER, frames: 0 };
 #[derive(Clone, Debug)]
 pub(crate) struct Vector {
     coalescing: Coalescing,
+    /// What holds of `rx` and `tx` while an interrupt is being served.
+    rx_in_irq: Delay,
+    tx_in_irq: Delay,
     rx: Cause,
     tx: Cause,
     masked: bool,
@@ -122,6 +149,8 @@ impl Vector {
     pub(crate) fn new(coalescing: Coalescing, gate_phase: Time, clock_ppm: i64) -> Self {
         let mut vector = Self {
             coalescing,
+            rx_in_irq: Delay::default(),
+            tx_in_irq: Delay::default(),
             rx: NO_CAUSE,
             tx: NO_CAUSE,
             masked: false,
@@ -140,13 +169,16 @@ impl Vector {
 
     /// Sets other moderation from now on; causes that wait keep their times.
     pub(crate) fn set_coalescing(&mut self, coalescing: Coalescing) {
-        let scale = |span: Nanos| scaled(span, self.clock_ppm);
-        let mut scaled = coalescing;
+        let scale = |span: Nanos, unit: Nanos| scaled(in_units(span, unit), self.clock_ppm);
+        let (mut scaled, unit) = (coalescing, coalescing.delay_unit);
         for delay in [&mut scaled.rx, &mut scaled.tx] {
-            delay.delay = scale(delay.delay);
-            delay.absolute = scale(delay.absolute);
+            delay.delay = scale(delay.delay, unit);
+            delay.absolute = scale(delay.absolute, unit);
+            delay.delay_irq = delay.delay_irq.map(|span| scale(span, unit));
         }
-        scaled.throttle = coalescing.throttle.with_interval(scale(coalescing.throttle.interval()));
+        let interval = scale(coalescing.throttle.interval(), coalescing.throttle_unit);
+        scaled.throttle = coalescing.throttle.with_interval(interval);
+        (self.rx_in_irq, self.tx_in_irq) = (scaled.rx.in_irq(), scaled.tx.in_irq());
         self.coalescing = scaled;
     }
 
@@ -154,26 +186,30 @@ impl Vector {
     /// [`Self::next_event`].
     #[inline]
     pub(crate) fn rx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
-        self.rx.add_all(&self.coalescing.rx, count, at) && self.acts()
+        let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
+        self.rx.add_all(delay, count, at) && self.acts()
     }
 
     /// So many packets were sent and their descriptors are done, each `at` its time; true if that may have
     /// changed [`Self::next_event`].
     #[inline]
     pub(crate) fn tx(&mut self, count: u32, at: impl Fn(u32) -> Time) -> bool {
-        self.tx.add_all(&self.coalescing.tx, count, at) && self.acts()
+        let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
+        self.tx.add_all(delay, count, at) && self.acts()
     }
 
     /// Whether the next received packet changes anything at the time it arrives.
     #[inline]
     pub(crate) fn heeds_rx(&self) -> bool {
-        self.acts() && self.rx.heeds(&self.coalescing.rx)
+        let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
+        self.acts() && self.rx.heeds(delay)
     }
 
     /// Whether the next transmit completion changes anything at its time.
     #[inline]
     pub(crate) fn heeds_tx(&self) -> bool {
-        self.acts() && self.tx.heeds(&self.coalescing.tx)
+        let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
+        self.acts() && self.tx.heeds(delay)
     }
 
     /// Whether a cause leads to anything now.
@@ -240,7 +276,9 @@ impl Vector {
 impl Cause {
     #[inline]
     fn heeds(&self, delay: &Delay) -> bool {
-        self.due == NEVER || delay.frames > 0 || delay.restarts
+        // A cause that waits for the delay of a served interrupt gives way to one that comes at once.
+        let overtakes = delay.delay == Nanos::ZERO && self.first != NEVER;
+        self.due == NEVER || delay.frames > 0 || delay.restarts || overtakes
     }
 
     #[inline]
@@ -260,7 +298,7 @@ impl Cause {
     fn add(&mut self, delay: &Delay, now: Time) -> bool {
         let before = self.due;
         self.frames = self.frames.saturating_add(1);
-        if delay.delay == Nanos::ZERO || self.frames == delay.frames {
+        if delay.delay == Nanos::ZERO || (delay.frames > 0 && self.frames >= delay.frames) {
             self.due = self.due.min(now);
         } else if self.due == NEVER {
             self.first = now;
@@ -273,6 +311,14 @@ impl Cause {
             self.due = latest.min(now + delay.delay.as_ns());
         }
         self.due != before
+    }
+}
+
+/// A span as a register of this unit holds it.
+fn in_units(span: Nanos, unit: Nanos) -> Nanos {
+    match span.as_ns().checked_rem(unit.as_ns()) {
+        Some(rest) => Nanos::from_ns(span.as_ns() - rest),
+        None => span,
     }
 }
 

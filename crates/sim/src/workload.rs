@@ -1,5 +1,6 @@
 //! A workload of a plan as the simulator's loads: one for each thread or flow, all counted together.
 
+use latput_trial::share;
 use latput_trial::workload::{
     Arrivals as WantedArrivals, Direction, Distribution, SocketOptions, Think, Traffic as Wanted,
     Workload,
@@ -10,7 +11,7 @@ use crate::machine::{Congestion, Stack};
 use crate::scenario::{Arrivals, Form, Load, Spacing, Traffic, Transport};
 use crate::validate::Invalid;
 
-/// The hosts of a scenario that a profile makes.
+/// The first hosts of a scenario that a profile makes.
 pub(crate) const GENERATOR: usize = 0;
 pub(crate) const SUT: usize = 1;
 
@@ -22,20 +23,39 @@ const LARGEST_GROUP: u32 = 64;
 /// headers.
 const REQUEST: Bytes = Bytes::new(128);
 
-/// The loads of a workload, and the probe beside it.
-pub(crate) fn loads(workload: &Workload) -> Result<Vec<Load>, Invalid> {
+/// The loads of a workload, divided among the generators, and the probe beside it, which the observer
+/// sends if there is one.
+pub(crate) fn loads(
+    workload: &Workload,
+    generators: &[usize],
+    observer: Option<usize>,
+) -> Result<Vec<Load>, Invalid> {
     if workload.count == Some(0) {
         return Err(refused("count", "0", "at least 1"));
     }
-    let mut loads = traffic(&workload.traffic);
-    bind(&mut loads, workload);
+    let prober = observer.unwrap_or(GENERATOR);
+    let mut loads = Vec::new();
+    for (part, &generator) in share::parts(workload, generators.len()).iter().zip(generators) {
+        let mut own = traffic(&part.traffic);
+        bind(&mut own, workload);
+        let is_ping = matches!(part.traffic, Wanted::Ping { .. });
+        let place = |host| match host {
+            GENERATOR if is_ping => prober,
+            GENERATOR => generator,
+            other => other,
+        };
+        for load in &mut own {
+            (load.from, load.to) = (place(load.from), place(load.to));
+        }
+        loads.append(&mut own);
+    }
     for load in &mut loads[1..] {
         load.counted_with = Some(0);
     }
     loads[0].form.count = workload.count;
     if let Some(probe) = workload.probe {
         let traffic = Traffic::Probe { rate_hz: f64::from(probe.rate_hz) };
-        loads.push(Load::new(GENERATOR, SUT, traffic));
+        loads.push(Load::new(prober, SUT, traffic));
     }
     Ok(loads)
 }
@@ -65,9 +85,7 @@ pub(crate) fn set_options(
     if let Some(busy_poll) = options.busy_poll {
         stack.busy_poll = busy_poll;
     }
-    if options.prefer_busy_poll {
-        return Err(refused("prefer_busy_poll", "true", "left out: it is not simulated"));
-    }
+    stack.prefer_busy_poll |= options.prefer_busy_poll;
     Ok(())
 }
 

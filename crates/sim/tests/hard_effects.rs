@@ -7,7 +7,7 @@ use latput_moderate::{Dim, E1000, Policy, dim, e1000};
 use latput_sim::Simulation;
 use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
 use latput_sim::outcome::Outcome;
-use latput_sim::scenario::{Load, Scenario, Spacing, Traffic, Transport};
+use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport};
 use latput_sim::vector::{Coalescing, Delay, Throttle};
 use latput_trial::observation::CpuTime;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -114,7 +114,7 @@ fn frames_end_a_long_delay_when_enough_are_in_flight() {
 }
 
 #[test]
-fn fq_codel_keeps_a_probe_fast_beside_a_stream_that_fills_the_queue() {
+fn fq_codel_keeps_a_probe_fast_beside_a_stream_that_fills_the_queue_of_one_core() {
     let p99_ms = |qdisc| {
         let outcome = bloated(qdisc, None);
         near(goodput_bps(&outcome, 0), 1e9 * 1_448.0 / 1_538.0, 0.03, "goodput");
@@ -351,6 +351,38 @@ fn busy_polling_takes_the_interrupt_and_the_wake_up_out_of_a_transaction() {
 }
 
 #[test]
+fn a_process_that_prefers_to_poll_suspends_interrupts_until_it_sleeps() {
+    // Requests come 16 at a time; the server needs 80 us for them, four times the deferral timer.
+    let outcome_of = |suspend: Nanos, burst: u32, rate_hz: Option<f64>| {
+        let mut load = requests(Transport::Udp, burst);
+        load.form.arrivals = rate_hz.map(|rate_hz| Arrivals { rate_hz, spacing: Spacing::Even });
+        let mut scenario = modern_pair(vec![load]);
+        scenario.hosts[0].nic.coalescing = hold_off(100);
+        scenario.hosts[1].machine.costs.user = Nanos::from_us(5);
+        let stack = &mut scenario.hosts[1].stack;
+        stack.busy_poll = Nanos::from_us(50);
+        stack.prefer_busy_poll = true;
+        stack.delivery_batch = 8;
+        stack.defer_hard_irqs = 2;
+        stack.gro_flush_timeout = Nanos::from_us(20);
+        stack.irq_suspend_timeout = suspend;
+        run(&scenario)
+    };
+    let [with, without] = [Nanos::from_ms(20), Nanos::ZERO].map(|it| outcome_of(it, 15, None));
+    let share = |outcome: &Outcome| {
+        let cpu = outcome.hosts[1].cpu();
+        (cpu.irq + cpu.softirq).as_secs_f64() / outcome.window.as_secs_f64()
+    };
+    assert!(share(&without) > 0.05, "the timer polls beside the process: {}", share(&without));
+    assert!(share(&with) < 0.001, "only the process polls: {}", share(&with));
+    assert!(rate(&with, 0) >= rate(&without, 0));
+    // With little to do it sleeps, and interrupts are back.
+    let idle = outcome_of(Nanos::from_ms(20), 0, Some(1_000.0));
+    let interrupts = idle.per_second(idle.hosts[1].nic().interrupts);
+    assert!(interrupts > 500.0, "{interrupts}");
+}
+
+#[test]
 fn a_thinking_server_takes_no_cpu_and_hides_a_small_delay() {
     let requests = |think| {
         let traffic = Traffic::RequestResponse {
@@ -427,7 +459,7 @@ fn delayed_stream(us: u64, window: u64) -> f64 {
     goodput_bps(&run(&scenario), 0)
 }
 
-/// A stream with a large window and a probe beside it, sharing the sender's queue.
+/// A stream with a large window and a probe beside it, sharing the sender's queue and its one core.
 fn bloated(qdisc: Qdisc, bql: Option<Bql>) -> Outcome {
     let probe = Load::new(0, 1, Traffic::Probe { rate_hz: 1_000.0 });
     let mut scenario = modern_pair(vec![stream(), probe]);
@@ -435,6 +467,7 @@ fn bloated(qdisc: Qdisc, bql: Option<Bql>) -> Outcome {
     scenario.warmup = Nanos::from_s(1);
     scenario.duration = Nanos::from_s(2);
     for host in &mut scenario.hosts {
+        host.machine.cores = 1;
         host.stack.qdisc = qdisc;
         host.stack.bql = bql;
         host.stack.receive_buffer = Bytes::new(3_000_000);

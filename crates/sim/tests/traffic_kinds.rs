@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use latput_sim::Profile;
+use latput_sim::machine::Adaptation;
 use latput_sim::outcome::Outcome;
 use latput_sim::profile::{HostProfile, NetworkProfile};
 use latput_sim::scenario::Scenario;
+use latput_sim::vector::Throttle;
 use latput_trial::Workload;
 use latput_trial::workload::from_fields;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -150,6 +152,50 @@ fn a_count_ends_the_window() {
 }
 
 #[test]
+fn several_generators_share_a_workload_and_the_observer_sends_its_probe() {
+    let rack = |profile: &mut Profile| {
+        profile.generators = 3;
+        profile.observer = Some(HostProfile::default());
+        profile.network.switch_buffer = Some(Bytes::new(1 << 20));
+    };
+    let (scenario, outcome) = both("kind=tcp_bidir connections=8 probe_hz=1000", rack);
+    let from: Vec<_> = scenario.loads.iter().map(|load| (load.from, load.to)).collect();
+    assert_eq!(from, [(0, 1), (1, 0), (2, 1), (1, 2), (3, 1), (1, 3), (4, 1)]);
+    let seen = outcome.observation(&scenario, 0);
+    assert_eq!(seen.hosts.len(), 5);
+    assert!(seen.probe.unwrap().received > 0);
+    let back = seen.traffic.reverse.unwrap().received_bytes;
+    let sut = outcome.hosts[1].nic();
+    near(back as f64 / sut.tx_bytes as f64, 0.95, 0.05);
+    near(seen.traffic.received_bytes as f64 / sut.rx_bytes as f64, 0.95, 0.05);
+    let (scenario, outcome) = both("kind=ping rate_hz=1000", rack);
+    assert_eq!((scenario.loads.len(), scenario.loads[0].from), (1, 4));
+    assert!(outcome.loads[0].received > 0);
+}
+
+#[test]
+fn a_driver_that_adapts_moves_the_moderation_that_a_profile_starts_with() {
+    let interrupts = |adaptation, is_on, throttle| {
+        let outcome = run("kind=tcp_stream", |profile| {
+            let nic = &mut profile.sut.nic;
+            nic.coalescing.throttle = throttle;
+            (nic.adaptation, nic.adaptive_rx) = (Some(adaptation), is_on);
+        });
+        outcome.per_second(outcome.hosts[1].nic().interrupts)
+    };
+    let interval = Nanos::from_us(500);
+    for (adaptation, throttle) in [
+        (Adaptation::E1000, Throttle::HoldOff { interval }),
+        (Adaptation::Igb, Throttle::HoldOff { interval }),
+        (Adaptation::Ixgbe, Throttle::HoldOff { interval }),
+        (Adaptation::Dim, Throttle::None),
+    ] {
+        let [on, off] = [true, false].map(|is_on| interrupts(adaptation, is_on, throttle));
+        assert!((on - off).abs() > 0.2 * off, "{adaptation:?}: {on} and {off}");
+    }
+}
+
+#[test]
 fn socket_options_and_bindings_reach_the_hosts() {
     let (scenario, _) = both(
         "name=bound kind=tcp_stream connections=3 threads=3 congestion=reno receive_buffer_bytes=65536 \
@@ -168,7 +214,6 @@ fn socket_options_and_bindings_reach_the_hosts() {
 #[test]
 fn what_is_not_simulated_is_refused_by_name() {
     check("kind=tcp_stream congestion=bbr", "congestion is bbr, must be `reno` or `cubic`");
-    check("kind=tcp_rr busy_poll=20us prefer_busy_poll=true", "prefer_busy_poll");
     check("kind=tcp_rr sut_cpus=9", "load.0.to_core is 9");
     check("kind=udp_stream datagram_bytes=9000 rate=1Gbps", "load.0.size is 9000");
 }
@@ -207,11 +252,14 @@ fn profile() -> Profile {
         source: String::from("nothing costs anything"),
         sut: HostProfile::default(),
         generator: None,
+        generators: 1,
+        observer: None,
         network: NetworkProfile {
             rate: BitsPerSecond::new(10_000_000_000),
             latency: LATENCY,
             latency_jitter_ratio: 0.0,
             mtu: Bytes::new(1_500),
+            switch_buffer: None,
         },
     }
 }

@@ -5,7 +5,9 @@
 pub mod bootstrap;
 pub mod estimate;
 pub mod histogram;
+pub mod linear;
 pub mod mean;
+pub mod nnls;
 pub mod normal;
 pub mod order;
 pub mod outlier;

@@ -45,7 +45,7 @@ pub(crate) fn standard_error(values: &[f64], mean: f64) -> f64 {
 }
 
 /// The two-sided critical value of Student's t: `|t|` stays below it with `confidence`.
-pub(crate) fn critical_t(confidence: f64, degrees_of_freedom: usize) -> f64 {
+pub fn critical_t(confidence: f64, degrees_of_freedom: usize) -> f64 {
     student_t(degrees_of_freedom).inverse_cdf(f64::midpoint(1.0, confidence))
 }
 

@@ -15,7 +15,7 @@ pub use interface::FakeInterface;
 pub use kernel::{FakeKernel, Fault};
 pub use root::needs_root;
 
-use latput_knobs::Context;
+use latput_knobs::{Context, LinkResets};
 
 /// A context of this boot and namespace for tests.
 pub fn context() -> Context {
@@ -24,5 +24,6 @@ pub fn context() -> Context {
         namespace: 4_026_531_840,
         pid: 4242,
         now_unix_ms: 1_790_000_000_000,
+        link_resets: LinkResets::Allowed,
     }
 }

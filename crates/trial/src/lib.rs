@@ -7,6 +7,7 @@ pub mod metric;
 pub mod observation;
 pub mod plan;
 pub mod results;
+pub mod share;
 pub mod workload;
 
 pub use metric::Metric;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observation::{CpuTime, HostObservation, Observation, Role};
+use crate::observation::{CpuTime, HostObservation, Observation, Role, TrafficObservation};
 use crate::workload::Traffic;
 
 /// One figure of an observation.
@@ -62,6 +62,9 @@ pub enum Metric {
     SutServiceDemandUs,
     /// The same of the generators: the CPU time of all of them per transaction of all, or per KB.
     GeneratorServiceDemandUs,
+    /// The generators' own ceiling: the rate (transactions, or bits of payload, per second) that they
+    /// would reach at the same cost if their busiest traffic thread never waited.
+    GeneratorCeilingPerS,
     /// NAPI polls per second on the system under test.
     SutPollsPerS,
     /// Packets per NAPI poll on the system under test (polls that found nothing not counted).
@@ -120,6 +123,7 @@ impl Metric {
         Self::GeneratorCpuBusyRatio,
         Self::SutServiceDemandUs,
         Self::GeneratorServiceDemandUs,
+        Self::GeneratorCeilingPerS,
         Self::SutPollsPerS,
         Self::SutPacketsPerPoll,
         Self::SutRxPps,
@@ -153,6 +157,7 @@ impl Metric {
             Self::GeneratorCpuBusyRatio => "generator_cpu_busy_ratio",
             Self::SutServiceDemandUs => "sut_service_demand_us",
             Self::GeneratorServiceDemandUs => "generator_service_demand_us",
+            Self::GeneratorCeilingPerS => "generator_ceiling_per_s",
             Self::SutPollsPerS => "sut_polls_per_s",
             Self::SutPacketsPerPoll => "sut_packets_per_poll",
             Self::SutRxPps => "sut_rx_pps",
@@ -164,9 +169,11 @@ impl Metric {
     pub const fn better(self) -> Better {
         match self {
             Self::ThroughputBps | Self::TransactionsPerS => Better::Higher,
-            Self::SutPollsPerS | Self::SutPacketsPerPoll | Self::SutRxPps | Self::SutTxPps => {
-                Better::Neither
-            }
+            Self::GeneratorCeilingPerS
+            | Self::SutPollsPerS
+            | Self::SutPacketsPerPoll
+            | Self::SutRxPps
+            | Self::SutTxPps => Better::Neither,
             _ => Better::Lower,
         }
     }
@@ -196,7 +203,8 @@ impl Metric {
             | Self::ProbeNsP99
             | Self::ProbeNsMax
             | Self::SutServiceDemandUs
-            | Self::GeneratorServiceDemandUs => Summary::Median,
+            | Self::GeneratorServiceDemandUs
+            | Self::GeneratorCeilingPerS => Summary::Median,
             _ => Summary::Mean,
         }
     }
@@ -256,6 +264,7 @@ impl Metric {
             }
             Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
             Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
+            Self::GeneratorCeilingPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
             Self::SutPollsPerS => {
                 let host = host(Role::Sut)?;
                 rate(host.napi?.polls as f64, host.window.as_secs_f64())
@@ -293,11 +302,16 @@ pub fn service_demand_us<'a>(
         |host: &HostObservation| rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64());
     let busy: Vec<f64> = hosts.into_iter().map(busy).collect::<Option<_>>()?;
     let busy_us_per_s = (!busy.is_empty()).then(|| busy.iter().sum::<f64>())?;
-    let units_per_s = match flow.transactions.filter(|_| traffic.is_transactional()) {
-        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64())?,
-        None => flow.goodput_bps(traffic)? / 8.0 / 1024.0,
-    };
-    rate(busy_us_per_s, units_per_s)
+    let units = if traffic.is_transactional() { 1.0 } else { 8.0 * 1024.0 };
+    rate(busy_us_per_s, work_per_s(traffic, flow)? / units)
+}
+
+/// Transactions per second, or bits of goodput per second of what is not counted in transactions.
+fn work_per_s(traffic: &Traffic, flow: &TrafficObservation) -> Option<f64> {
+    match flow.transactions.filter(|_| traffic.is_transactional()) {
+        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
+        None => flow.goodput_bps(traffic),
+    }
 }
 
 /// `amount / base`; `None` where there is no base to divide by.

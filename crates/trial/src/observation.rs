@@ -105,6 +105,9 @@ pub struct TrafficObservation {
     pub sender_cpu: Nanos,
     /// CPU time of the traffic threads themselves, receiver's end.
     pub receiver_cpu: Nanos,
+    /// Share of its window that the busiest traffic thread was on a CPU, sender's end.
+    #[serde(default)]
+    pub busiest_ratio: Option<f64>,
 }
 
 /// One way of the traffic.

@@ -63,11 +63,23 @@ pub enum Design {
     Search,
 }
 
+/// What becomes of a level or a workload that the testbed does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lacking {
+    /// The plan is not run.
+    #[default]
+    Refuse,
+    /// It is left out, and the results say so: the plan then runs on any testbed.
+    LeaveOut,
+}
+
 /// How often, how long and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Method {
     /// Which settings are run.
     pub design: Design,
+    /// What becomes of what the testbed does not have.
+    pub lacking: Lacking,
     /// Repetitions of everything before any stopping rule is looked at.
     pub repetitions_min: u32,
     /// Repetitions at most.
@@ -84,6 +96,8 @@ pub struct Method {
     pub seed: Option<u64>,
     /// No block beyond the smallest number of repetitions is begun that would end after this time.
     pub budget: Option<Nanos>,
+    /// Whether settings may take the link of a host's interface down and up.
+    pub allow_link_reset: bool,
 }
 
 /// A plan that cannot be run, and where it says so.
@@ -143,6 +157,22 @@ impl Plan {
 }
 
 impl Factor {
+    /// As plans write it: `gro-flush-timeout + napi-defer-hard-irqs`, `sut.mtu`.
+    pub fn name(&self) -> String {
+        let name = |target: &Target| match target.role {
+            Some(role) => format!("{}.{}", role.name(), target.knob),
+            None => target.knob.to_string(),
+        };
+        self.targets.iter().map(name).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// What one of its levels sets, by role.
+    pub fn setting(&self, level: &[Value]) -> BTreeMap<Role, Setting> {
+        let mut by_role = BTreeMap::new();
+        self.apply(level, &mut by_role);
+        by_role
+    }
+
     fn apply(&self, level: &[Value], by_role: &mut BTreeMap<Role, Setting>) {
         for (target, value) in self.targets.iter().zip(level) {
             for role in [Role::Sut, Role::Generator] {

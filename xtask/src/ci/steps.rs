@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::documents;
 use super::tally::Tally;
+use crate::profiles;
 use crate::tidy;
 use crate::vm;
 use crate::workspace::{Workspace, cargo, find_on_path};
@@ -30,6 +31,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the layout of Rust files", run: fmt },
     Step { name: "tidy", about: "rules that no compiler checks", run: tidy },
     Step { name: "clippy", about: "lints, warnings are errors", run: clippy },
+    Step { name: "fuzz", about: "the fuzz targets compile", run: fuzz },
     Step { name: "doc", about: "documentation builds, warnings are errors", run: doc },
     Step {
         name: "deny",
@@ -40,6 +42,11 @@ pub const STEPS: &[Step] = &[
     Step { name: "vm", about: "what the guest of the vm testbed needs", run: vm::build },
     Step { name: "test", about: "every test of every crate", run: test },
     Step { name: "guest", about: "the tests of the vm testbed, in a guest", run: guest },
+    Step {
+        name: "accuracy",
+        about: "the published figures: no demand that held is lost",
+        run: accuracy,
+    },
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
@@ -56,6 +63,12 @@ fn tidy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let line = "clippy --locked --workspace --all-targets --all-features -- -D warnings";
     tally.run(&mut cargo_line(workspace, line))
+}
+
+/// They are a workspace of their own; the folder for what is built is shared.
+fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let mut command = cargo_line(workspace, "check --locked --manifest-path fuzz/Cargo.toml");
+    tally.run(command.arg("--target-dir").arg(&workspace.target))
 }
 
 fn doc(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -85,6 +98,12 @@ fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let line = "test --locked --package latput --test it vm_ -- --test-threads=1 --show-output";
     tally.run(&mut cargo_line(workspace, line))
+}
+
+fn accuracy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    profiles::check_accuracy(workspace, &built(workspace)?)?;
+    tally.passed += 1;
+    Ok(())
 }
 
 fn examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -175,7 +175,7 @@ fn predictions(
 ) -> Result<Vec<Vec<Option<RowPrediction>>>, Failure> {
     let mut jobs: Vec<(&Experiment, u64)> = Vec::new();
     for experiment in files.iter().flat_map(|file| &file.rows).flatten() {
-        jobs.extend((0..seeds).map(|seed| (experiment, seed)));
+        jobs.extend((0..experiment.runs(seeds)).map(|seed| (experiment, seed)));
     }
     let bar = parallel::bar(jobs.len(), "runs");
     let runs = parallel::map(&jobs, &context.stop, bar.as_ref(), |(experiment, seed)| {
@@ -188,10 +188,13 @@ fn predictions(
     let runs: Result<Vec<_>, _> = runs.into_iter().collect();
     let runs =
         runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
-    let mut chunks = runs.chunks(usize::try_from(seeds).unwrap_or(1));
+    let mut rest = runs.as_slice();
     let rows = |file: &&CellFile| {
         let row = |row: &Result<Experiment, _>| {
-            row.as_ref().ok().and_then(|_| chunks.next()).map(summarise)
+            let count = usize::try_from(row.as_ref().ok()?.runs(seeds)).ok()?;
+            let (these, others) = rest.split_at(count);
+            rest = others;
+            Some(summarise(these))
         };
         file.rows.iter().map(row).collect()
     };

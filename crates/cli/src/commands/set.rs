@@ -1,17 +1,23 @@
 //! `latput set`: a setting as a transaction.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use latput_experiment::host;
 use latput_knobs::transaction::{self, Change};
-use latput_knobs::{Setting, parse_assignment};
-use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
+use latput_knobs::{self as knobs, LinkResets, Setting, parse_assignment};
+use latput_linux::{Control, FileCheckpoints, LinuxKernel, checkpoint, process};
+use latput_units::Nanos;
 
 use crate::commands::effect;
+use crate::commands::watcher::Watcher;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
+
+/// The times that a change may wait for its confirmation.
+const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(24 * 3600);
 
 /// Set knobs of an interface, all or none, each read back.
 #[derive(Debug, clap::Args)]
@@ -21,10 +27,15 @@ Examples:
   latput set eth0 mtu=9000 --dry-run
   latput set eth0 rps-cpus=0-3 tso=off
   latput set eth0 adaptive-rx=off rx-usecs=50us rx-frames=32 --verify-effect
+  latput set eth0 mtu=9000 --confirm-within 60s
+      goes back after a minute unless `latput confirm eth0` comes, from a new ssh session best
+  latput set eth1 rx-ring=4096 --allow-link-reset
+  latput set eth0 rx-ring=4096 --allow-link-reset=eth0 --confirm-within 60s
+      eth0 carries your ssh connection: only named twice may its link go down and up
   latput set eth0 qdisc=\"fq_codel limit=10240 target=5ms\" smp-affinity=hint rx-ring=max
 
 `latput show IFACE` lists the knobs and their ranges. On any error everything is put back; after a
-kill -9, `latput restore` does that.")]
+kill -9, `latput restore` does that, or with --confirm-within what watches the time.")]
 pub(crate) struct Args {
     /// The interface.
     #[arg(value_name = "IFACE")]
@@ -35,6 +46,15 @@ pub(crate) struct Args {
     /// Print the exact writes and do none of them.
     #[arg(long)]
     dry_run: bool,
+    /// Put everything back after this time, 1s to 24h, unless `latput confirm` comes; also if latput is
+    /// killed or the ssh session that carries it dies.
+    #[arg(long, value_name = "TIME")]
+    confirm_within: Option<Nanos>,
+    /// Allow what takes the link down and up; with the interface's name also where that carries the
+    /// connection to you.
+    #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "absent, without a name, and with one")]
+    allow_link_reset: Option<Option<String>>,
     /// Before the change is kept, count the interrupts (or polls) of the interface's own traffic for a
     /// second: put everything back if the device ignores the setting, and say so if there is too
     /// little traffic to tell.
@@ -52,13 +72,24 @@ impl Args {
                 return Err(Failure::usage(format!("`{knob}` is given twice")));
             }
         }
+        if self.confirm_within.is_some_and(|time| !CONFIRM_WITHIN.contains(&time)) {
+            return Err(Failure::usage("--confirm-within must be 1s to 24h"));
+        }
+        let link_resets = self.link_resets()?;
         let mut kernel = LinuxKernel::open()?;
         if self.dry_run {
             let changes = transaction::plan(&kernel, &self.interface, &setting)?;
-            return tell(context, &self.interface, &changes, "would change");
+            let told = tell(context, &self.interface, &changes, "would change")?;
+            let (interface, setting) = (&self.interface, &setting);
+            transaction::check_link_resets(&kernel, link_resets, interface, setting, &changes)?;
+            return Ok(told);
         }
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
-        let origin = checkpoint::context()?;
+        let origin = knobs::Context { link_resets, ..checkpoint::context()? };
+        let watcher = match self.confirm_within {
+            Some(_) => Some(Watcher::start(&origin, &self.interface)?),
+            None => None,
+        };
         let applied =
             transaction::apply(&mut kernel, &mut store, &origin, &self.interface, &setting)?;
         let is_ignored =
@@ -72,12 +103,47 @@ impl Args {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
             return Err(Failure::new(Code::RolledBack, "interrupted: everything is as it was"));
         }
-        transaction::commit(&mut store, &applied.undo)
-            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        let waits = self.confirm_within.filter(|_| !applied.changes.is_empty());
+        if let Some(within) = waits {
+            let by = process::since_boot() + within;
+            if let Err(error) = transaction::await_confirmation(&mut store, &applied.undo, by) {
+                transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
+                return Err(Failure { code: Code::RolledBack, error: error.into() });
+            }
+        } else {
+            transaction::commit(&mut store, &applied.undo)
+                .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        }
+        // Before anything is printed: a terminal that is gone must not keep the change from going back.
+        drop((store, watcher));
         for Change { knob, place, from, to } in &applied.rounded {
             output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
         }
+        if let Some(within) = waits {
+            let interface = &self.interface;
+            output::remark(&format!(
+                "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
+            ));
+        }
         tell(context, &self.interface, &applied.changes, "changed")
+    }
+}
+
+impl Args {
+    /// What the command line allows. Who names the interface twice knows what he cuts off.
+    fn link_resets(&self) -> Result<LinkResets, Failure> {
+        match &self.allow_link_reset {
+            Some(Some(named)) if *named == self.interface => Ok(LinkResets::Allowed),
+            Some(Some(named)) => Err(Failure::usage(format!(
+                "--allow-link-reset={named} must repeat the interface, which is {}",
+                self.interface
+            ))),
+            _ if Control::find()?.interfaces.contains(&self.interface) => {
+                Ok(LinkResets::RefusedOnControl)
+            }
+            Some(None) => Ok(LinkResets::Allowed),
+            None => Ok(LinkResets::Refused),
+        }
     }
 }
 

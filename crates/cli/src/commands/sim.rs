@@ -14,6 +14,7 @@ use latput_units::Nanos;
 
 use crate::commands::{measure, run};
 use crate::context::Context;
+use crate::document::TraceDocument;
 use crate::exit::Failure;
 use crate::output;
 
@@ -94,7 +95,7 @@ impl TraceArgs {
         let (set, load, mut method) = self.trial()?;
         (method.duration, method.warmup) = (self.duration, self.warmup);
         let trace = simulator::trace(system, &set, &load, &method, self.seed)?;
-        self.write(context, &trace)
+        self.write(context, &trace, (&set, &load))
     }
 
     fn trial(&self) -> Result<(LabelledSetting, Workload, Method), Failure> {
@@ -133,7 +134,12 @@ impl TraceArgs {
         Ok((settings[nth / plan.workloads.len()].clone(), load, plan.method))
     }
 
-    fn write(&self, context: &Context, trace: &Trace) -> Result<ExitCode, Failure> {
+    fn write(
+        &self,
+        context: &Context,
+        trace: &Trace,
+        (set, load): (&LabelledSetting, &Workload),
+    ) -> Result<ExitCode, Failure> {
         let failed = |path: &Path, error: &std::io::Error| {
             let message = format!("cannot write {}: {error}", path.display());
             Failure::new(crate::exit::Code::Failed, message)
@@ -147,13 +153,18 @@ impl TraceArgs {
             output::remark("cut: later packets are left out; choose a shorter --duration");
         }
         if context.json {
-            let document = serde_json::json!({
-                "schema": 1,
-                "packets": trace.packets(),
-                "is_cut": trace.is_cut(),
-                "capture": packets,
-                "timeline": timeline,
-            });
+            let document = TraceDocument {
+                schema: 1,
+                testbed: self.on.clone(),
+                workload: load.name.clone(),
+                setting: set.label.clone(),
+                seed: self.seed,
+                duration_ns: self.duration.as_ns(),
+                packets: trace.packets(),
+                is_cut: trace.is_cut(),
+                capture: packets.display().to_string(),
+                timeline: timeline.display().to_string(),
+            };
             output::print_json(&document)?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -1,7 +1,9 @@
 //! Everything a person or a disk can get wrong: the error names the thing and the mend, and nothing
 //! is touched.
 
-use crate::Place;
+use std::io::Write;
+
+use crate::{Place, Ran};
 
 #[test]
 fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
@@ -19,6 +21,10 @@ fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
         "[factors]\ntxqueuelen = [1]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\n\
          repetitions = { min = 5, max = 1000000000 }",
         &["1000000000 trials", "fewer"],
+    );
+    check_plan(
+        "[[workload]]\nkind = \"tcp_rr\"\n[method]\nallow_link_reset = \"eth0\"",
+        &["plan.toml:6:", "boolean"],
     );
     check_plan("goal = \"minimize latncy\"\n[[workload]]\nkind = \"tcp_rr\"", &["latncy"]);
     check_plan(
@@ -50,8 +56,67 @@ fn how_well_figures_are_to_be_known_is_checked() {
     with("--confidence", "99.99").expect(2, &["--confidence", "99.99"]);
     with("--repetitions", "5..3").expect(2, &["--repetitions", "MIN <= MAX"]);
     with("--interval", "5ms").expect(2, &["at least 100ms"]);
+    for time in ["0s", "999ms", "25h"] {
+        place
+            .run(&["set", "lo", "mtu=9000", "--confirm-within", time])
+            .expect(2, &["--confirm-within", "1s to 24h"]);
+    }
+    place.run(&["set", "lo", "mtu=9000", "--confirm-within", "60"]).expect(2, &["unit", "2s"]);
     place.run(&["report", "--smallest-effect", "2%", "kept.db"]).expect(2, &["--compare"]);
     place.run(&["report", "--compare", "one.db"]).expect(2, &["--compare"]);
+}
+
+#[test]
+fn a_link_that_carries_the_session_goes_down_only_if_it_is_named_twice() {
+    let place = Place::new();
+    let twice = "--allow-link-reset=eth9";
+    place.run(&["set", "lo", "mtu=9000", twice]).expect(2, &["must repeat", "lo"]);
+    // A card of this machine, which is only asked: nothing here may touch it.
+    let Some((card, mtu)) = a_card() else { return };
+    let change = format!("mtu={}", mtu - 4);
+    let dry = |flags: &[&str], peer: &str| {
+        let mut command = place.command(&[&["set", &card, &change, "--dry-run"], flags].concat());
+        command.env_remove("SSH_CLIENT").env("SSH_CONNECTION", format!("{peer} 50022 ::1 22"));
+        Ran::from(command.output().unwrap())
+    };
+    let elsewhere = "127.0.0.1";
+    dry(&[], elsewhere)
+        .expect(1, &["would change", "mtu takes the link down", "`--allow-link-reset`"]);
+    dry(&["--allow-link-reset"], elsewhere).expect(0, &["would change"]);
+    let here = format!("fe80::1%{card}");
+    let named = format!("--allow-link-reset={card}");
+    dry(&[], &here).expect(1, &["carries the connection to you", &named]);
+    dry(&["--allow-link-reset"], &here).expect(1, &["name it twice", &named]);
+    dry(&[&named], &here).expect(0, &["would change"]);
+    // sudo takes the variable out of the environment of latput, and not of those above it.
+    let line = format!(
+        "env -u SSH_CONNECTION {} set {card} {change} --dry-run --allow-link-reset",
+        env!("CARGO_BIN_EXE_latput")
+    );
+    let mut above = std::process::Command::new("sh");
+    above.args(["-c", &format!("{line}; exit $?")]);
+    above.env_remove("SSH_CLIENT").env("SSH_CONNECTION", format!("{here} 50022 ::1 22"));
+    Ran::from(above.output().unwrap()).expect(1, &["name it twice", &named]);
+}
+
+/// An interface of this machine with hardware beneath it, and its MTU; says so where there is none.
+fn a_card() -> Option<(String, u64)> {
+    let names = std::fs::read_dir("/sys/class/net").ok()?;
+    let card = names.flatten().find(|entry| entry.path().join("device").exists());
+    let Some(card) = card else {
+        let _ = writeln!(std::io::stderr(), "skipped: needs an interface with hardware");
+        return None;
+    };
+    let mtu = std::fs::read_to_string(card.path().join("mtu")).ok()?.trim().parse().ok()?;
+    Some((card.file_name().to_str()?.to_owned(), mtu))
+}
+
+#[test]
+fn a_confirmation_of_nothing_says_so() {
+    let place = Place::new();
+    place.run(&["confirm"]).expect(1, &["no change waits to be confirmed"]);
+    place.run(&["confirm", "lo"]).expect(1, &["no change of lo waits"]);
+    place.run(&["confirm", "../../etc"]).expect(1, &["no change of ../../etc waits"]);
 }
 
 #[test]

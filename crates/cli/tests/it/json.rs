@@ -62,7 +62,7 @@ fn a_document_of_another_version_does_not_pass() {
 }
 
 #[track_caller]
-fn check(schema: &str, text: &str) {
+pub(crate) fn check(schema: &str, text: &str) {
     let document: serde_json::Value = serde_json::from_str(text).unwrap();
     let errors: Vec<String> = validator(schema)
         .iter_errors(&document)

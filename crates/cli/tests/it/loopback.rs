@@ -1,6 +1,8 @@
 //! `latput measure loopback`: both ends on this host, without root.
 
-use crate::Place;
+use latput_testkit::needs_root;
+
+use crate::{Place, Ran, needs_program};
 
 const QUICK: [&str; 8] =
     ["--duration", "200ms", "--warmup", "50ms", "--repetitions", "2..3", "--confidence", "95"];
@@ -11,6 +13,28 @@ fn every_kind_of_workload_is_measured_and_printed() {
     check(&["tcp_rr", "burst=16"], &["tcp_rr burst=16"]);
     check(&["tcp_stream"], &["tcp_stream"]);
     check(&["udp_stream", "rate=50Mbps"], &["udp_stream"]);
+    check(&["tcp_crr"], &["tcp_crr"]);
+    check(&["tcp_maerts"], &["tcp_maerts"]);
+    check(&["tcp_bidir", "connections=2"], &["tcp_bidir connections=2"]);
+    check(&["udp_rr"], &["udp_rr"]);
+    check(&["fetch", "object_bytes=65536"], &["fetch"]);
+    check(&["rpc_read"], &["rpc_read"]);
+}
+
+/// In a network namespace of its own, where nobody may open ICMP sockets without the capability.
+#[test]
+fn echo_without_the_right_to_it_is_not_permitted() {
+    if needs_root() || needs_program("setpriv") || needs_program("ip") {
+        return;
+    }
+    let place = Place::new();
+    let inside = ["unshare", "--net", "sh", "-c", "ip link set lo up; exec \"$@\"", "sh"];
+    let args = [&["measure", "loopback", "--workload", "ping"], &QUICK[..]].concat();
+    let may = place.wrapped(&inside, &args).output().unwrap();
+    Ran::from(may).expect(0, &["ping"]);
+    let inside = [&inside[..], &["setpriv", "--bounding-set=-net_raw"]].concat();
+    let may_not = place.wrapped(&inside, &args).output().unwrap();
+    Ran::from(may_not).expect(3, &["no permission for ICMP echo", "CAP_NET_RAW"]);
 }
 
 #[test]

@@ -30,6 +30,25 @@ warmup = "100ms"
 duration = "300ms"
 "#;
 const TRIALS: i64 = 12;
+const OTHER_KINDS: &str = r#"
+schema = 1
+name = "the other kinds"
+[[workload]]
+kind = "tcp_bidir"
+connections = 2
+[[workload]]
+kind = "udp_rr"
+connections = 2
+[[workload]]
+kind = "rpc_read"
+clients = 2
+[[workload]]
+kind = "ping"
+[method]
+repetitions = { min = 1, max = 1 }
+warmup = "100ms"
+duration = "300ms"
+"#;
 const HOSTS: [&str; 4] = ["sut", "load1", "load2", "watch"];
 
 #[test]
@@ -62,6 +81,25 @@ fn several_generators_and_an_observer_share_a_plan() {
         }
         // A busy machine may tell a host too late, and then says so.
         assert!(run.to_string().contains("started-together"), "{run}");
+    }
+    check_other_kinds(place);
+}
+
+/// Each has traffic from both generators, but echo, which is the observer's.
+fn check_other_kinds(place: &Place) {
+    place.write("others.toml", OTHER_KINDS);
+    let ran = place.run(&["run", "others.toml", "--on", "rack.toml", "-o", "others.db"]);
+    ran.expect(0, &["4 trials"]);
+    let report = place.run(&["report", "others.db", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    for run in report["runs"].as_array().unwrap() {
+        let packets = |host: usize| run["hosts"][host]["tx_packets_count"].as_u64().unwrap();
+        let generators = [packets(0), packets(1)];
+        if run["workload"] == 3 {
+            assert!(packets(3) > 50 && generators.iter().all(|sent| *sent < 50), "{run}");
+        } else {
+            assert!(packets(3) < 50 && generators.iter().all(|sent| *sent > 50), "{run}");
+        }
     }
 }
 

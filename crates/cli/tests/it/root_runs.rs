@@ -6,7 +6,9 @@ use std::time::Duration;
 use latput_testkit::needs_root;
 
 use crate::root_settings::Lab;
-use crate::{Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, wait_until};
+use crate::{
+    Place, agents_of, interrupt, kill, lab_turn, namespaces_in_use, needs_program, wait_until,
+};
 
 const PLAN: &str = r#"
 schema = 1
@@ -220,6 +222,69 @@ fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
     assert_eq!(lab.knobs(), before);
 }
 
+/// The far end's link is down for a second from the moment it is told to start its first trial.
+#[test]
+fn a_trial_whose_traffic_broke_is_tried_again_and_noted() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let (latput, marker) = (env!("CARGO_BIN_EXE_latput"), place.path("pulled"));
+    let script = format!(
+        "#!/bin/sh\nwhile IFS= read -r line; do\ncase \"$line\" in *'\"request\":\"go\"'*)\n\
+         if [ ! -e '{marker}' ]; then touch '{marker}'; ip link set lat0 down; \
+         (sleep 1; ip link set lat0 up) & fi;;\nesac\nprintf '%s\\n' \"$line\"\n\
+         done | '{latput}' \"$@\"\n",
+        marker = marker.display()
+    );
+    place.write("agent.sh", &script);
+    write_testbed(&place, "/bin/sh", &place.path("agent.sh").display().to_string());
+    let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    ran.expect(0, &["in block 0 was lost and tried again: host `", "in the whole window"]);
+    assert!(marker.exists());
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    assert_eq!(lab.knobs(), before);
+    let report = place.run(&["report", "kept.db"]);
+    report.expect(0, &["was lost and tried again"]);
+}
+
+/// Two of them somebody changes: one that the plan sets, and one that nobody has a say in but him.
+#[test]
+fn the_administrator_wins_over_a_run_and_is_told_once() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = place_with_testbed();
+    let plan = PLAN.replace("[factors]", "[factors]\ntxqueuelen = [500]");
+    place.write("plan.toml", &plan);
+    let lab = Lab::up(&place);
+    let somebody = |words: &[&str]| {
+        let ran = place.run(&[&["lab", "exec", "b", "--"], words].concat());
+        ran.expect(0, &[]);
+    };
+    let mut child = place.start(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    wait_until("some trials", || place.trials("kept.db") >= 2);
+    somebody(&["ip", "link", "set", "lat0", "txqueuelen", "77", "mtu", "1499"]);
+    wait_until("the end", || child.try_wait().unwrap().is_some());
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    let told = "b: txqueuelen (device) was changed from 500 to 77 by somebody else";
+    assert_eq!(said.matches(told).count(), 1, "{said}");
+    let now = lab.knobs().to_string();
+    assert!(now.contains("\"1499\"") && now.contains("\"77\""), "{now}");
+    assert!(!now.contains("20ms"), "the rest is put back: {now}");
+    // The trial in which it happened and all after it are marked.
+    let db = rusqlite::Connection::open(place.path("kept.db")).unwrap();
+    let marked =
+        "SELECT count(*) FROM trial WHERE observation LIKE '%txqueuelen is somebody else%'";
+    let marked: i64 = db.query_row(marked, [], |row| row.get(0)).unwrap();
+    assert!((TRIALS / 2..TRIALS).contains(&marked), "{marked} of {TRIALS}");
+}
+
 #[test]
 fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
     if needs_root() {
@@ -241,16 +306,25 @@ fn a_host_whose_agent_was_killed_is_put_back_by_restore() {
 /// A place with the plan, and with a testbed file of the lab that is up.
 fn place_with_testbed() -> Place {
     let place = place();
+    write_testbed(&place, "/usr/bin/env", env!("CARGO_BIN_EXE_latput"));
+    place
+}
+
+/// A testbed file of the lab, whose far end is what `before` makes of `program`.
+fn write_testbed(place: &Place, before: &str, program: &str) {
     let latput = env!("CARGO_BIN_EXE_latput");
-    let host = |name: &str, role: &str, address: &str| {
+    let host = |name: &str, role: &str, address: &str, before: &str, program: &str| {
         format!(
             "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
-             latput = \"{latput}\"\nvia = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\"]\n"
+             latput = \"{program}\"\n\
+             via = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\", \"{before}\"]\n"
         )
     };
-    let hosts = [host("a", "generator", "198.18.0.1"), host("b", "sut", "198.18.0.2")];
+    let hosts = [
+        host("a", "generator", "198.18.0.1", "/usr/bin/env", latput),
+        host("b", "sut", "198.18.0.2", before, program),
+    ];
     place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
-    place
 }
 
 fn place() -> Place {

@@ -30,7 +30,7 @@ impl<'a> Lab<'a> {
     }
 
     /// The same behind another program.
-    fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
+    pub(crate) fn b_behind(&self, before: &[&str], args: &[&str]) -> Ran {
         let mut words = vec!["lab", "exec", "b", "--"];
         words.extend(before);
         words.push(env!("CARGO_BIN_EXE_latput"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_experiment::protocol::{Answer, Open, Request, SCHEMA};
+use latput_experiment::protocol::{Answer, LinkReset, Open, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
 use latput_trial::observation::Role;
 use latput_vm::{Ended, Guest, GuestSpec, HOSTS, Line, Output, Said};
@@ -13,6 +13,8 @@ use crate::{guest_turn, tell};
 
 /// So many times an agent is killed, at points spread over the time that its writes take.
 const KILLS: u32 = 10;
+/// The cards are hardware to their drivers.
+const ALLOW: &str = "--allow-link-reset";
 
 #[test]
 fn every_knob_of_e1000e_is_set_read_back_and_put_back() {
@@ -41,7 +43,7 @@ fn check_knobs(driver: &str) {
     for (knob, value) in settable(&before) {
         for other in other_values(&value) {
             let assignment = format!("{knob}={other}");
-            let ran = latput(&guest, &["set", HOSTS[0].interface, &assignment]);
+            let ran = latput(&guest, &["set", HOSTS[0].interface, &assignment, ALLOW]);
             if !ran.is_success() {
                 assert_eq!(show(&guest), before, "{assignment} was refused and changed something");
                 refused.insert(assignment, ran.error_text());
@@ -51,7 +53,7 @@ fn check_knobs(driver: &str) {
             // `set` has read it back within the knob's rounding: `rps-flow-cnt=10` becomes 16.
             assert!(!now.contains(&(knob.clone(), value.clone())), "{assignment}: {now:?}");
             let back = format!("{knob}={value}");
-            let ran = latput(&guest, &["set", HOSTS[0].interface, &back]);
+            let ran = latput(&guest, &["set", HOSTS[0].interface, &back, ALLOW]);
             assert!(ran.is_success(), "{back}: {}", ran.error_text());
             wait_until_back(&guest, &before, &assignment);
             set.push(knob.clone());
@@ -94,6 +96,24 @@ fn after_kill_9_between_any_two_writes_restore_puts_everything_back() {
     }
     tell(&format!("{cut} of {KILLS} kills left something to put back, over {whole:?}"));
     assert!(cut > 0, "no kill met an agent between its writes");
+}
+
+#[test]
+fn a_change_that_resets_the_link_of_hardware_is_refused_until_it_is_allowed() {
+    let Some(_turn) = guest_turn() else { return };
+    let guest = start("e1000e");
+    let before = show(&guest);
+    let sut = HOSTS[0].interface;
+    let refused = latput(&guest, &["set", sut, "rx-ring=512", "rps-cpus=0"]);
+    assert!(
+        refused.error_text().contains("rx-ring takes the link down"),
+        "{}",
+        refused.error_text()
+    );
+    assert!(refused.error_text().contains(ALLOW));
+    assert_eq!(show(&guest), before);
+    let allowed = latput(&guest, &["set", sut, "rx-ring=512", ALLOW]);
+    assert!(allowed.is_success(), "{}", allowed.error_text());
 }
 
 #[test]
@@ -143,6 +163,7 @@ fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
         cpus: None,
         binds_napi_threads: false,
         will_set: true,
+        link_reset: LinkReset::Allowed,
     }));
     assert!(matches!(answer(&mut agent), Answer::Opened(_)));
     let mut setting = Setting::new();

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Place, Setting, State, Value};
 use latput_sim::Profile;
-use latput_sim::machine::{Driver, Qdisc};
+use latput_sim::machine::{Adaptation, Driver, Qdisc};
 use latput_sim::profile::HostProfile;
 use latput_sim::scenario::{Host, Network};
+use latput_sim::vector::Coalescing;
 use latput_trial::observation::Role;
-use latput_units::{CpuId, Nanos};
+use latput_units::{Bytes, CpuId, Nanos};
 
 /// Brings a profile to a setting, or says which knob or value has no model.
 pub(super) fn apply(
@@ -45,7 +47,12 @@ fn host(profile: &Profile, role: Role) -> &HostProfile {
 fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(), String> {
     let is_of_napi = matches!(
         knob,
-        Knob::RpsCpus | Knob::Threaded | Knob::NapiDeferHardIrqs | Knob::GroFlushTimeout
+        Knob::RpsCpus
+            | Knob::Threaded
+            | Knob::NapiDeferHardIrqs
+            | Knob::GroFlushTimeout
+            | Knob::IrqSuspendTimeout
+            | Knob::BusyRead
     );
     if is_of_napi && host.nic.driver != Driver::Napi {
         return Err(format!("`{knob}`: the profile's driver does not use NAPI; leave it out"));
@@ -87,28 +94,117 @@ fn needs_deferral(host: &HostProfile) -> Result<(), String> {
 
 /// A host's values of every knob that it has.
 pub(super) fn state(host: &Host, network: &Network) -> State {
-    let stack = &host.stack;
-    let mut values = BTreeMap::new();
-    let mut put = |knob, place, value| values.insert((knob, place), value);
-    put(Knob::Mtu, Place::Device, Value::Count(network.mtu.get()));
-    put(Knob::Gro, Place::Device, Value::Switch(stack.gro));
-    put(Knob::Tso, Place::Device, Value::Switch(stack.tso));
+    let (nic, stack) = (&host.nic, &host.stack);
+    let count = |count: u32| Value::Count(u64::from(count));
+    let mut values = BTreeMap::from([
+        (Knob::Mtu, Value::Count(network.mtu.get())),
+        (Knob::Gro, Value::Switch(stack.gro)),
+        (Knob::Tso, Value::Switch(stack.tso)),
+        (Knob::Qdisc, Value::Qdisc(qdisc(stack.qdisc))),
+        (Knob::CombinedChannels, count(nic.queues)),
+        (Knob::RxRing, count(nic.rx_ring)),
+        (Knob::TxRing, count(nic.tx_ring)),
+        (Knob::NetdevMaxBacklog, count(stack.backlog_packets)),
+    ]);
     if let Qdisc::Pfifo { limit_packets } = stack.qdisc {
-        put(Knob::Txqueuelen, Place::Device, Value::Count(u64::from(limit_packets)));
+        values.insert(Knob::Txqueuelen, count(limit_packets));
     }
-    for queue in (0..host.nic.queues).filter(|_| host.nic.driver == Driver::Napi) {
-        let rps = stack.rps_cores.iter().map(|core| CpuId(*core)).collect();
-        put(Knob::RpsCpus, Place::RxQueue(queue), Value::Cpus(rps));
-        let napi = Place::Napi(queue);
-        put(Knob::Threaded, napi, Value::Switch(stack.threaded));
-        put(Knob::NapiDeferHardIrqs, napi, Value::Count(u64::from(stack.defer_hard_irqs)));
-        put(Knob::GroFlushTimeout, napi, Value::Time(stack.gro_flush_timeout));
+    if nic.fifo > Bytes::new(0) {
+        values.insert(Knob::PauseTx, Value::Switch(nic.pause));
+    }
+    values.extend(moderation(&nic.coalescing));
+    if let Some(adaptation) = nic.adaptation {
+        values.insert(Knob::AdaptiveRx, Value::Switch(nic.adaptive_rx));
+        if adaptation == Adaptation::Dim {
+            values.insert(Knob::AdaptiveTx, Value::Switch(nic.adaptive_tx));
+        }
+    }
+    if nic.driver == Driver::Napi {
+        values.insert(Knob::BusyRead, Value::Time(stack.busy_poll));
+    }
+    let of_device = values.into_iter().map(|(knob, value)| ((knob, Place::Device), value));
+    let mut values: BTreeMap<_, _> = of_device.collect();
+    for queue in 0..nic.queues {
+        values.extend(of_queue(queue, host));
     }
     State(values)
 }
 
+fn of_queue(queue: u32, host: &Host) -> Vec<((Knob, Place), Value)> {
+    let stack = &host.stack;
+    let mut values = Vec::new();
+    if host.nic.driver != Driver::Polling {
+        // One CPU each, of those that a mask allows.
+        let cores = &host.nic.irq_cores;
+        let core = cores.get(queue as usize % cores.len().max(1)).copied().unwrap_or(0);
+        let cpu = Value::Cpus([CpuId(core)].into_iter().collect());
+        values.push(((Knob::SmpAffinity, Place::Interrupt(queue)), cpu));
+    }
+    if let Some(bql) = stack.bql {
+        let place = Place::TxQueue(queue);
+        values.push(((Knob::BqlLimitMin, place), Value::Count(bql.least.get())));
+        values.push(((Knob::BqlLimitMax, place), Value::Count(bql.most.get())));
+    }
+    if host.nic.driver == Driver::Napi {
+        let rps = stack.rps_cores.iter().map(|core| CpuId(*core)).collect();
+        values.push(((Knob::RpsCpus, Place::RxQueue(queue)), Value::Cpus(rps)));
+        let deferrals = Value::Count(u64::from(stack.defer_hard_irqs));
+        for (knob, value) in [
+            (Knob::Threaded, Value::Switch(stack.threaded)),
+            (Knob::NapiDeferHardIrqs, deferrals),
+            (Knob::GroFlushTimeout, Value::Time(stack.gro_flush_timeout)),
+            (Knob::IrqSuspendTimeout, Value::Time(stack.irq_suspend_timeout)),
+        ] {
+            values.push(((knob, Place::Napi(queue)), value));
+        }
+    }
+    values
+}
+
+/// The moderation knobs that a NIC of this kind has.
+fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
+    if coalescing.is_throttled() {
+        return vec![(Knob::RxUsecs, Value::Time(coalescing.throttle.interval()))];
+    }
+    let (rx, tx) = (&coalescing.rx, &coalescing.tx);
+    let count = |count: u32| Value::Count(u64::from(count));
+    vec![
+        (Knob::RxUsecs, Value::Time(rx.delay)),
+        (Knob::RxFrames, count(rx.frames)),
+        (Knob::RxUsecsIrq, Value::Time(rx.delay_irq.unwrap_or(rx.delay))),
+        (Knob::RxFramesIrq, count(rx.frames_irq.unwrap_or(rx.frames))),
+        (Knob::TxUsecs, Value::Time(tx.delay)),
+        (Knob::TxFrames, count(tx.frames)),
+        (Knob::TxUsecsIrq, Value::Time(tx.delay_irq.unwrap_or(tx.delay))),
+        (Knob::TxFramesIrq, count(tx.frames_irq.unwrap_or(tx.frames))),
+    ]
+}
+
+fn qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
+    match simulated {
+        Qdisc::Pfifo { limit_packets } => {
+            let mut qdisc = latput_knobs::Qdisc::of_kind("pfifo");
+            qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
+            qdisc
+        }
+        Qdisc::Bfifo { limit_bytes } => {
+            let mut qdisc = latput_knobs::Qdisc::of_kind("bfifo");
+            qdisc.set("limit", Parameter::Count(limit_bytes.get()));
+            qdisc
+        }
+        Qdisc::FqCodel { limit_packets, target, interval } => {
+            let mut qdisc = latput_knobs::Qdisc::of_kind("fq_codel");
+            qdisc.set("limit", Parameter::Count(u64::from(limit_packets)));
+            qdisc.set("target", Parameter::Time(target));
+            qdisc.set("interval", Parameter::Time(interval));
+            qdisc
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use latput_sim::vector::Throttle;
     use latput_trial::{Traffic, Workload};
 
     use super::*;
@@ -129,10 +225,26 @@ mod tests {
             }
             for state in states(&profile) {
                 let read = state.0.iter().find(|((read, _), _)| read == knob).unwrap();
-                assert_eq!(*read.1, value, "{knob}");
+                match (read.1, &value) {
+                    (Value::Qdisc(read), Value::Qdisc(value)) => assert!(read.same(value)),
+                    // A mask allows several CPUs, and an interrupt takes one of them.
+                    (Value::Cpus(one), Value::Cpus(of)) if *knob == Knob::SmpAffinity => {
+                        assert!(one.iter().all(|cpu| of.contains(cpu)), "{one} of {of}");
+                    }
+                    (read, value) => assert_eq!(read, value, "{knob}"),
+                }
             }
         }
         let simulated = [Knob::Mtu, Knob::Gro, Knob::Tso, Knob::RpsCpus, Knob::GroFlushTimeout];
+        let delays = [
+            Knob::AdaptiveRx,
+            Knob::AdaptiveTx,
+            Knob::RxUsecs,
+            Knob::TxFrames,
+            Knob::RxUsecsIrq,
+            Knob::IrqSuspendTimeout,
+        ];
+        assert!(delays.iter().all(|knob| !refused.contains(knob)), "{refused:?}");
         assert!(simulated.iter().all(|knob| !refused.contains(knob)), "{refused:?}");
         assert!(refused.contains(&Knob::Gso) && refused.contains(&Knob::InterruptThrottleRate));
     }
@@ -164,6 +276,32 @@ mod tests {
         });
     }
 
+    #[test]
+    fn a_nic_with_one_interval_has_no_delay_of_each_direction() {
+        let throttled = |host: &mut HostProfile| {
+            host.nic.coalescing.throttle = Throttle::HoldOff { interval: Nanos::from_us(50) };
+            host.nic.adaptation = Some(Adaptation::Ixgbe);
+        };
+        check((Knob::AdaptiveTx, Value::Switch(true)), "no DIM", throttled);
+        let plain = |host: &mut HostProfile| host.nic.adaptation = None;
+        check((Knob::AdaptiveRx, Value::Switch(true)), "has none", plain);
+        for knob in [Knob::TxUsecs, Knob::RxUsecsIrq] {
+            check((knob, Value::Time(Nanos::from_us(20))), "`rx-usecs` for both", throttled);
+        }
+        check((Knob::RxFrames, Value::Count(4)), "`rx-usecs` for both", throttled);
+        check((Knob::RxUsecs, Value::Time(Nanos::from_us(3))), "it means a mode", throttled);
+        let mut profile = profile();
+        throttled(&mut profile.sut);
+        let setting = Setting::from([(Knob::RxUsecs, Value::Time(Nanos::from_us(125)))]);
+        apply(&BTreeMap::from([(Role::Sut, setting.clone())]), &mut profile).unwrap();
+        let [_, sut] = states(&profile);
+        assert_eq!(sut.0[&(Knob::RxUsecs, Place::Device)], setting[&Knob::RxUsecs]);
+        check((Knob::BqlLimitMax, Value::Count(1)), "no BQL", |host| host.stack.bql = None);
+        let qdisc = Value::Qdisc("fq_codel limit=100 flows=5".parse().unwrap());
+        check((Knob::Qdisc, qdisc), "without flows", |_| {});
+        check((Knob::PauseTx, Value::Switch(true)), "no buffer", |_| {});
+    }
+
     /// `wanted`, set on the system under test alone, is refused with `expected`.
     #[track_caller]
     fn check(wanted: (Knob, Value), expected: &str, prepare: fn(&mut HostProfile)) {
@@ -182,9 +320,13 @@ mod tests {
         [0, 1].map(|host| state(&scenario.hosts[host], &scenario.network))
     }
 
-    /// One with a pfifo.
+    /// One with a pfifo, and a NIC that delays each direction.
     fn profile() -> Profile {
         let mut profile = super::super::system::profile("rx1620-e1000").unwrap();
+        for nic in [&mut profile.sut.nic, &mut profile.generator.as_mut().unwrap().nic] {
+            nic.coalescing.throttle = Throttle::None;
+            nic.adaptation = Some(Adaptation::Dim);
+        }
         profile.sut.machine.cores = 4;
         profile.generator.as_mut().unwrap().machine.cores = 4;
         profile

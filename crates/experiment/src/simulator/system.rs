@@ -6,6 +6,7 @@ use std::path::Path;
 use latput_sim::Profile;
 use latput_sim::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
 use latput_sim::profile::HostProfile;
+use latput_sim::scenario::Host;
 use latput_sim::validate::Invalid;
 use latput_sim::vector::{Delay, Throttle};
 use latput_trial::observation::Role;
@@ -68,10 +69,7 @@ fn parse(file: &str, text: &str) -> Result<Profile, Error> {
     if !is_word(&profile.name) {
         return Err(error(String::from("name must have 1 to 40 printable characters")));
     }
-    // Any workload shows whether the rest is possible.
-    let traffic = Traffic::udp_stream(Bytes::new(64), latput_units::BitsPerSecond::new(1_000));
-    let workload = Workload::plain(String::new(), traffic);
-    profile.scenario(&workload, 0, Nanos::from_ms(1)).map_err(|invalid| {
+    profile.scenario(&any_workload(), 0, Nanos::from_ms(1)).map_err(|invalid| {
         let Invalid { key, found, wanted } = &invalid;
         let key = key_of_profile(&profile, key);
         error(format!("{key} is {found}, must be {wanted}"))
@@ -82,26 +80,40 @@ fn parse(file: &str, text: &str) -> Result<Profile, Error> {
 /// A scenario's key as profiles call it.
 fn key_of_profile(profile: &Profile, key: &str) -> String {
     let generator = if profile.generator.is_some() { "generator." } else { "sut." };
+    // The other generators are alike; what is wrong with the first is told first.
+    let last = format!("host.{}.", profile.generators + 1);
     let unit = match key {
         "network.rate" => "_bps",
         "network.latency" => "_ns",
         "network.mtu" => "_bytes",
         _ => "",
     };
-    key.replace("host.0.", generator).replace("host.1.", "sut.") + unit
+    let key = key.replace("host.0.", generator).replace("host.1.", "sut.");
+    key.replace(&last, "observer.") + unit
 }
 
-/// Both hosts, in the order of observations.
+/// Every host, in the order of observations.
 pub(super) fn hosts(from: &str, profile: &Profile) -> Vec<HostFacts> {
-    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
-    [(Role::Generator, generator), (Role::Sut, &profile.sut)]
-        .map(|(role, host)| HostFacts {
-            host: role.name().to_owned(),
-            role,
-            interface: INTERFACE.to_owned(),
-            facts: facts(from, profile, host),
-        })
-        .to_vec()
+    let scenario = profile.scenario(&any_workload(), 0, Nanos::from_ms(1));
+    let hosts = scenario.map(|scenario| scenario.hosts).unwrap_or_default();
+    let of = |role| match role {
+        Role::Sut => &profile.sut,
+        Role::Generator => profile.generator.as_ref().unwrap_or(&profile.sut),
+        Role::Observer => profile.observer.as_ref().unwrap_or(&profile.sut),
+    };
+    let described = |host: &Host| HostFacts {
+        host: host.name.clone(),
+        role: host.role,
+        interface: INTERFACE.to_owned(),
+        facts: facts(from, profile, of(host.role)),
+    };
+    hosts.iter().map(described).collect()
+}
+
+/// Any workload shows whether a profile is possible.
+fn any_workload() -> Workload {
+    let traffic = Traffic::udp_stream(Bytes::new(64), latput_units::BitsPerSecond::new(1_000));
+    Workload::plain(String::new(), traffic)
 }
 
 fn facts(from: &str, profile: &Profile, host: &HostProfile) -> Vec<(String, String)> {
@@ -152,7 +164,15 @@ fn moderation(nic: &Nic) -> String {
     };
     let delay = |name: &str, delay: &Delay| {
         let start = if delay.restarts { "last" } else { "first" };
-        format!("{name}: {} from the {start} packet, {} frames", delay.delay, delay.frames)
+        let irq = match (delay.delay_irq, delay.frames_irq) {
+            (None, None) => String::new(),
+            (span, frames) => format!(
+                " ({}, {} frames while an interrupt is served)",
+                span.unwrap_or(delay.delay),
+                frames.unwrap_or(delay.frames)
+            ),
+        };
+        format!("{name}: {} from the {start} packet, {} frames{irq}", delay.delay, delay.frames)
     };
     format!("{throttle}; {}; {}", delay("rx", &coalescing.rx), delay("tx", &coalescing.tx))
 }
@@ -160,6 +180,7 @@ fn moderation(nic: &Nic) -> String {
 fn stack_in_words(stack: &Stack) -> String {
     let qdisc = match stack.qdisc {
         Qdisc::Pfifo { limit_packets } => format!("pfifo of {limit_packets} packets"),
+        Qdisc::Bfifo { limit_bytes } => format!("bfifo of {limit_bytes}"),
         Qdisc::FqCodel { limit_packets, target, interval } => {
             format!("fq_codel of {limit_packets} packets, target {target}, interval {interval}")
         }
@@ -203,6 +224,18 @@ mod tests {
         check("[network]", "[net]", "net");
         check("name = \"server-10g\"", "name = \"\"", "name must have");
         check("schema = 1", "schema = ", "line 3");
+    }
+
+    #[test]
+    fn more_hosts_stand_around_a_switch() {
+        let (_, good) = SHIPPED.iter().find(|(name, _)| *name == "server-10g").unwrap();
+        let more = format!("generators = 3\n{good}\nswitch_buffer_bytes = 200_000\n[observer]\n");
+        let profile = parse("rack.toml", &more).unwrap();
+        let facts = hosts("rack.toml", &profile);
+        let names: Vec<&str> = facts.iter().map(|facts| facts.host.as_str()).collect();
+        assert_eq!(names, ["generator", "sut", "generator-2", "generator-3", "observer"]);
+        check("schema = 1", "schema = 1\ngenerators = 2", "network.switch_buffer_bytes is absent");
+        check("schema = 1", "schema = 1\ngenerators = 0", "generators is 0, must be 1 to 64");
     }
 
     #[track_caller]

@@ -1,10 +1,10 @@
 //! What a trial's setting asks of the guest's driver when it is loaded.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use latput_knobs::{Knob, Tier, Value};
+use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_trial::observation::Role;
-use latput_trial::results::LabelledSetting;
 
 /// The cards in the order in which the driver finds them.
 const CARDS: [Role; 2] = [Role::Sut, Role::Generator];
@@ -25,15 +25,14 @@ const MODES: [u64; 4] = [0, 1, 3, 4];
 
 /// `InterruptThrottleRate=8000,3`: a word for each parameter that the setting names, with a value for
 /// each card. What the drivers would only warn of and not take is an error.
-pub(super) fn of(setting: &LabelledSetting) -> Result<Vec<String>, String> {
+pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     for (knob, default) in DEFAULTS {
-        let values = CARDS.map(|role| {
-            match setting.by_role.get(&role).and_then(|setting| setting.get(&knob)) {
+        let values =
+            CARDS.map(|role| match by_role.get(&role).and_then(|setting| setting.get(&knob)) {
                 Some(Value::Count(count)) => Some(*count),
                 _ => None,
-            }
-        });
+            });
         if values == [None, None] {
             continue;
         }
@@ -55,8 +54,8 @@ pub(super) fn of(setting: &LabelledSetting) -> Result<Vec<String>, String> {
 }
 
 /// Takes out of a setting what [`of`] has of it.
-pub(super) fn strip(setting: &mut LabelledSetting) {
-    for setting in setting.by_role.values_mut() {
+pub(super) fn strip(by_role: &mut BTreeMap<Role, Setting>) {
+    for setting in by_role.values_mut() {
         setting.retain(|knob, _| knob.spec().tier != Tier::Reload);
     }
 }
@@ -100,7 +99,7 @@ mod tests {
         let text = format!(
             "schema = 1\nname = \"x\"\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n"
         );
-        let mut setting = Plan::parse("plan.toml", &text).unwrap().settings().remove(0);
+        let mut setting = Plan::parse("plan.toml", &text).unwrap().settings().remove(0).by_role;
         match (of(&setting), expected) {
             (Ok(words), Ok(expected)) => assert_eq!(words, expected),
             (Err(problem), Err(expected)) => assert!(problem.contains(expected), "{problem}"),

@@ -184,6 +184,17 @@ pub enum ApplyError {
         /// What overrules it.
         adaptive: Knob,
     },
+    /// Drivers take the link down and up for these knobs, and nobody has allowed it. Nothing was
+    /// touched.
+    #[error("{interface}: {}", link_reset_text(.interface, .knobs, *.on_control))]
+    LinkReset {
+        /// The interface.
+        interface: String,
+        /// Those of the knobs.
+        knobs: Vec<Knob>,
+        /// Whether the interface carries the connection that latput is led through.
+        on_control: bool,
+    },
     /// The values of now could not be read. Nothing was touched.
     #[error("the values of now cannot be read, so nothing was changed")]
     Unread(#[source] KernelError),
@@ -194,6 +205,17 @@ pub enum ApplyError {
         checkpoint.pid
     )]
     Unfinished {
+        /// What that change left.
+        checkpoint: Box<Checkpoint>,
+    },
+    /// An earlier change of this interface waits to be confirmed. Nothing was touched.
+    #[error(
+        "{interface}: a change by process {} waits to be confirmed: `latput confirm {interface}` keeps it, \
+         `latput restore` puts it back",
+        checkpoint.pid,
+        interface = checkpoint.interface
+    )]
+    Unconfirmed {
         /// What that change left.
         checkpoint: Box<Checkpoint>,
     },
@@ -339,13 +361,24 @@ impl ApplyError {
             | Self::OutOfRange { .. }
             | Self::NeedsReload { .. }
             | Self::Overruled { .. }
+            | Self::LinkReset { .. }
             | Self::Unread(_)
             | Self::Unfinished { .. }
+            | Self::Unconfirmed { .. }
             | Self::Checkpoint(_)
             | Self::Refused { .. }
             | Self::InterfaceGone { .. } => ErrorKind::Unchanged,
             Self::RolledBack { .. } => ErrorKind::RolledBack,
             Self::Stranded { .. } => ErrorKind::Stranded,
+        }
+    }
+
+    /// The error of a change that an earlier one stands in the way of.
+    pub(super) fn left_by(checkpoint: Checkpoint) -> Self {
+        let checkpoint = Box::new(checkpoint);
+        match checkpoint.confirm_by {
+            Some(_) => Self::Unconfirmed { checkpoint },
+            None => Self::Unfinished { checkpoint },
         }
     }
 
@@ -400,6 +433,23 @@ pub(super) enum PutBack {
     InterfaceGone { undo: State },
     /// Something is not as it was; never empty.
     Left(Vec<Leftover>),
+}
+
+fn link_reset_text(interface: &str, knobs: &[Knob], on_control: bool) -> String {
+    let knobs: Vec<&str> = knobs.iter().map(|knob| knob.name()).collect();
+    let knobs = knobs.join(", ");
+    if on_control {
+        format!(
+            "a change of {knobs} takes the link down and up, and this interface carries the connection \
+             to you: name it twice to allow that, with `--allow-link-reset={interface}` (for a plan: \
+             `allow_link_reset = \"{interface}\"` at the host in the testbed file)"
+        )
+    } else {
+        format!(
+            "a change of {knobs} takes the link down and up: allow that with `--allow-link-reset` (in \
+             a plan: `allow_link_reset = true` under [method])"
+        )
+    }
 }
 
 pub(super) fn how_to_finish(left: &[Leftover]) -> String {

@@ -1,11 +1,12 @@
 //! Many changes of one interface in a row, with one way back to where it was before the first.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
 use super::steps::{self, Target, Turn};
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, StoreError};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
 use crate::kernel::KernelWrite;
 use crate::spec::Scope;
 use crate::value::{Setting, State};
@@ -28,6 +29,9 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     stage: Stage,
     /// Whether the lock of the host's own knobs is held too.
     holds_host: bool,
+    link_resets: LinkResets,
+    /// Knobs that somebody else has taken over.
+    given_up: BTreeSet<Knob>,
 }
 
 /// How far a session is.
@@ -53,10 +57,18 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         check_name(interface)?;
         let left = store.claim(context.namespace, interface).map_err(ApplyError::Checkpoint)?;
         if let Some(checkpoint) = left {
-            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+            return Err(ApplyError::left_by(checkpoint));
         }
         let checkpoint = Checkpoint::new(context, interface);
-        Ok(Self { kernel, store, checkpoint, stage: Stage::Claimed, holds_host: false })
+        Ok(Self {
+            kernel,
+            store,
+            checkpoint,
+            stage: Stage::Claimed,
+            holds_host: false,
+            link_resets: context.link_resets,
+            given_up: BTreeSet::new(),
+        })
     }
 
     /// The kernel, to read with.
@@ -69,13 +81,36 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         &self.checkpoint
     }
 
+    /// Leaves a knob to somebody else, who has changed it meanwhile: it is neither set by later settings
+    /// nor put back. Where a later change of ours would lose the other's value, that is what is written
+    /// again.
+    pub fn give_up(&mut self, knob: Knob) -> Result<(), StoreError> {
+        self.given_up.insert(knob);
+        let mut reduced = self.checkpoint.clone();
+        reduced.undo.0.retain(|(kept, _), _| *kept != knob);
+        if reduced.undo != self.checkpoint.undo {
+            self.store.save(&reduced)?;
+            self.checkpoint = reduced;
+        }
+        Ok(())
+    }
+
+    /// The knobs that were left to somebody else.
+    pub fn given_up(&self) -> &BTreeSet<Knob> {
+        &self.given_up
+    }
+
     /// Moves the interface to `desired`, and every knob of an earlier setting that `desired` does not
-    /// name back to its first value. When that fails, everything is as before this call.
+    /// name back to its first value. When that fails, everything is as before this call. Knobs that were
+    /// [given up](Self::give_up) stay as they are.
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
+        let desired = &self.without_given_up(desired);
         let interface = self.checkpoint.interface.clone();
         let mut rounded = Vec::new();
         self.claim_host(desired)?;
         let planned = steps::plan(&self.kernel, &interface, desired, &self.checkpoint.undo)?;
+        let allowed = self.link_resets;
+        super::check_link_resets(&self.kernel, allowed, &interface, desired, &planned.changes)?;
         if !planned.changes.is_empty() {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
@@ -93,6 +128,39 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         Ok(Applied { changes: planned.changes, rounded, undo: self.checkpoint.clone() })
+    }
+
+    /// Lets go of knobs that somebody else has set meanwhile: what they hold now stays, whatever is
+    /// applied later and however the session ends.
+    pub fn release(&mut self, knobs: &[Knob]) -> Result<(), StoreError> {
+        let mut reduced = self.checkpoint.clone();
+        reduced.undo.0.retain(|(knob, _), _| !knobs.contains(knob));
+        if self.stage == Stage::Saved {
+            self.store.save(&reduced)?;
+        }
+        self.checkpoint = reduced;
+        Ok(())
+    }
+
+    /// Follows the interface to its new name. When that fails, the session is as before.
+    pub fn rename(&mut self, interface: &str) -> Result<(), ApplyError> {
+        check_name(interface)?;
+        let old = self.checkpoint.interface.clone();
+        if old == interface {
+            return Ok(());
+        }
+        let namespace = self.checkpoint.namespace;
+        let left = self.store.claim(namespace, interface).map_err(ApplyError::Checkpoint)?;
+        if let Some(checkpoint) = left {
+            return Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) });
+        }
+        let mut moved = self.checkpoint.clone();
+        interface.clone_into(&mut moved.interface);
+        if self.stage == Stage::Saved {
+            self.store.save(&moved).map_err(ApplyError::Checkpoint)?;
+        }
+        self.checkpoint = moved;
+        self.store.remove(namespace, &old).map_err(ApplyError::Checkpoint)
     }
 
     /// Puts the interface back to where it was when the session was opened.
@@ -144,7 +212,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         match left {
             Some(checkpoint) => {
                 self.release_host();
-                Err(ApplyError::Unfinished { checkpoint: Box::new(checkpoint) })
+                Err(ApplyError::left_by(checkpoint))
             }
             None => Ok(()),
         }
@@ -155,6 +223,12 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             // Nothing is kept under that name, and the lock ends with the process at the latest.
             let _ = self.store.remove(self.checkpoint.namespace, HOST);
         }
+    }
+
+    fn without_given_up(&self, desired: &Setting) -> Setting {
+        let mut desired = desired.clone();
+        desired.retain(|knob, _| !self.given_up.contains(knob));
+        desired
     }
 
     /// Adds to the checkpoint what is not in it yet, and keeps it durably before it is needed.
@@ -186,7 +260,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             }
         }
         let target = Target { desired, undo: &self.checkpoint.undo };
-        steps::verify(&self.kernel, self.interface(), target)
+        steps::verify(&self.kernel, self.interface(), target, planned)
     }
 
     fn write_knob(

@@ -289,12 +289,19 @@ fn resolve(
     }
 }
 
-/// Reads back every knob of the target; gives the values that the device rounded.
+/// Reads back every knob of the target; gives the values that the device rounded. One that `planned` was
+/// to take back to what it was has been there before: if it has not moved at all, it was not rounded.
 pub(super) fn verify(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
+    planned: &[Change],
 ) -> Result<Vec<Change>, Cause> {
+    let is_stuck = |knob: Knob, place: Place, found: &Value| {
+        let goes_back = !target.desired.contains_key(&knob);
+        let at_place = |change: &&Change| (change.knob, change.place) == (knob, place);
+        goes_back && planned.iter().find(at_place).is_some_and(|change| change.from == *found)
+    };
     let mut rounded = Vec::new();
     for knob in target.knobs() {
         let current = read(kernel, interface, knob);
@@ -302,7 +309,7 @@ pub(super) fn verify(
         let differing =
             target.differences(kernel, interface, knob, &current.unwrap_or_default())?;
         for Change { place, from: found, to: wanted, .. } in differing {
-            if !knob.spec().takes(&wanted, &found) {
+            if is_stuck(knob, place, &found) || !knob.spec().takes(&wanted, &found) {
                 let interface = interface.to_owned();
                 return Err(Cause::NotTaken { interface, knob, place, wanted, found });
             }
@@ -338,15 +345,15 @@ pub(super) fn put_back(kernel: &mut dyn KernelWrite, interface: &str, undo: &Sta
     let target = with_bystanders(kernel, interface, undo, &changes);
     let knobs = Target { desired: &Setting::new(), undo: &target }.knobs();
     let order: Vec<Knob> = exposed(&changes).into_iter().chain(knobs).collect();
-    let mut refused = BTreeMap::new();
+    let mut tried = Tried::default();
     let mut still_left = Vec::new();
     for _ in 0..PUT_BACK_ATTEMPTS {
         for &knob in &order {
             for turn in TURNS {
-                write_old_values(kernel, interface, &target, (knob, turn), &mut refused);
+                write_old_values(kernel, interface, &target, (knob, turn), &mut tried);
             }
         }
-        match review(kernel, interface, &target, &refused) {
+        match review(kernel, interface, &target, &tried) {
             None => return PutBack::InterfaceGone { undo: undo.clone() },
             Some(Review { left, mut gone }) if left.is_empty() => {
                 gone.retain(|place| undo.0.contains_key(place));
@@ -375,13 +382,30 @@ fn with_bystanders(
     target
 }
 
-/// Writes the old values of one knob, and keeps what the kernel said to those it refused.
+/// What became of the writes of old values.
+#[derive(Default)]
+struct Tried {
+    /// What the kernel said to those that it refused.
+    refused: BTreeMap<(Knob, Place), KernelError>,
+    /// What was there before those that it accepted.
+    over: BTreeMap<(Knob, Place), Value>,
+}
+
+impl Tried {
+    /// Whether a value that is near the old one is what the device made of it: not if it never got
+    /// there, or did not move it.
+    fn may_have_rounded(&self, key: (Knob, Place), found: &Value) -> bool {
+        !self.refused.contains_key(&key) && self.over.get(&key) != Some(found)
+    }
+}
+
+/// Writes the old values of one knob.
 fn write_old_values(
     kernel: &mut dyn KernelWrite,
     interface: &str,
     undo: &State,
     (knob, turn): (Knob, Turn),
-    refused: &mut BTreeMap<(Knob, Place), KernelError>,
+    tried: &mut Tried,
 ) {
     let current = match read(kernel, interface, knob) {
         Ok(current) => Some(BTreeMap::from_iter(current)),
@@ -399,9 +423,13 @@ fn write_old_values(
         };
         if needed {
             match kernel.write(interface, knob, place, old) {
-                Ok(()) => refused.remove(&(knob, place)),
-                Err(error) => refused.insert((knob, place), error),
-            };
+                Ok(()) => {
+                    tried.refused.remove(&(knob, place));
+                    let found = current.as_ref().and_then(|current| current.get(&place));
+                    tried.over.extend(found.map(|found| ((knob, place), found.clone())));
+                }
+                Err(error) => drop(tried.refused.insert((knob, place), error)),
+            }
         }
     }
 }
@@ -419,12 +447,7 @@ struct Review {
 }
 
 /// Compares every place with its old value; `None` when there is no such interface any more.
-fn review(
-    kernel: &dyn KernelRead,
-    interface: &str,
-    undo: &State,
-    refused: &BTreeMap<(Knob, Place), KernelError>,
-) -> Option<Review> {
+fn review(kernel: &dyn KernelRead, interface: &str, undo: &State, tried: &Tried) -> Option<Review> {
     let (mut left, mut gone) = (Vec::new(), Vec::new());
     let mut is_gone = false;
     for (knob, old_values) in by_knob(undo) {
@@ -445,12 +468,18 @@ fn review(
                         gone.push((knob, place));
                         continue;
                     }
-                    Some(found) if knob.spec().takes(wanted, found) => continue,
+                    Some(found) if knob.spec().same(wanted, found) => continue,
+                    Some(found)
+                        if knob.spec().takes(wanted, found)
+                            && tried.may_have_rounded((knob, place), found) =>
+                    {
+                        continue;
+                    }
                     Some(found) => (Some(found.clone()), "accepted but not taken".to_owned()),
                 },
                 Err(error) => (None, error.to_string()),
             };
-            let reason = refused.get(&(knob, place)).map_or(reason, ToString::to_string);
+            let reason = tried.refused.get(&(knob, place)).map_or(reason, ToString::to_string);
             left.push(Leftover { knob, place, wanted: wanted.clone(), found, reason });
         }
     }

@@ -64,6 +64,21 @@ impl LinuxKernel {
         Ok(interrupts.into_iter().map(route).collect())
     }
 
+    /// Interrupts of the device so far, all of its vectors on all CPUs; `None` where it has none of its
+    /// own, or the kernel does not count them one by one (`/sys/kernel/irq`, Linux 4.9).
+    pub fn interrupt_count(&self, interface: &str) -> Option<u64> {
+        let count_of = |irq: u32| -> Option<u64> {
+            let text = self.sysfs.files.read(&format!("kernel/irq/{irq}/per_cpu_count")).ok()?;
+            text.split(',').map(|count| count.trim().parse::<u64>().ok()).sum()
+        };
+        self.interrupts(interface).ok()?.into_iter().map(count_of).sum()
+    }
+
+    /// How often the link of an interface went up or down.
+    pub fn carrier_changes(&self, interface: &str) -> Result<u64, Error> {
+        self.sysfs.read_number(interface, "carrier_changes")
+    }
+
     /// The interrupts of the device, in ascending order.
     pub(super) fn interrupts(&self, interface: &str) -> Result<Vec<u32>, Failure> {
         let device = self.sysfs.path(interface, "device");

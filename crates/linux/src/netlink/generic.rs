@@ -11,6 +11,9 @@ const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const CTRL_ATTR_OPS: u16 = 6;
 const CTRL_ATTR_OP_ID: u16 = 1;
+const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
+const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
+const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 /// Length of `struct genlmsghdr`.
 const HEADER: usize = 4;
 
@@ -19,8 +22,16 @@ const HEADER: usize = 4;
 pub struct Generic {
     socket: Socket,
     family: &'static str,
+    known: Family,
+}
+
+/// What the kernel tells of a family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Family {
     id: u16,
     commands: Vec<u32>,
+    /// Multicast groups: name and number.
+    groups: Vec<(String, u32)>,
 }
 
 impl Generic {
@@ -33,19 +44,24 @@ impl Generic {
             .header(&[CTRL_CMD_GETFAMILY, 1, 0, 0])
             .text(CTRL_ATTR_FAMILY_NAME, family);
         let answer = socket.exchange_for_one(&request)?;
-        let (id, commands) = parse_family(&answer)
+        let known = parse_family(&answer)
             .map_err(|source| NetlinkError::Malformed { request: what, source })?;
-        Ok(Self { socket, family, id, commands })
+        Ok(Self { socket, family, known })
     }
 
     /// Whether this kernel's family has the command.
     pub fn has_command(&self, command: u8) -> bool {
-        self.commands.contains(&u32::from(command))
+        self.known.commands.contains(&u32::from(command))
+    }
+
+    /// The number of a multicast group, if this kernel's family has it.
+    pub(crate) fn group(&self, name: &str) -> Option<u32> {
+        self.known.groups.iter().find(|(known, _)| known == name).map(|(_, id)| *id)
     }
 
     /// Starts a request of this family.
     pub fn request(&self, what: impl Into<String>, command: u8) -> Request {
-        Request::new(what, self.id).header(&[command, 1, 0, 0])
+        Request::new(what, self.known.id).header(&[command, 1, 0, 0])
     }
 
     /// Sends a request and returns the attributes of each message of the answer.
@@ -69,25 +85,38 @@ pub(crate) fn parse_any(payload: &[u8]) {
     let _ = parse_family(payload);
 }
 
-fn parse_family(payload: &[u8]) -> Result<(u16, Vec<u32>), Malformed> {
+fn parse_family(payload: &[u8]) -> Result<Family, Malformed> {
     let attributes = payload.get(HEADER..).ok_or(malformed("a generic header is cut short"))?;
-    let mut id = None;
-    let mut commands = Vec::new();
+    let mut family = Family::default();
+    let mut has_id = false;
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            CTRL_ATTR_FAMILY_ID => id = Some(attribute.as_u16()?),
+            CTRL_ATTR_FAMILY_ID => {
+                family.id = attribute.as_u16()?;
+                has_id = true;
+            }
             CTRL_ATTR_OPS => {
                 for command in attribute.nested() {
                     if let Some(number) = command?.nested().find_kind(CTRL_ATTR_OP_ID)? {
-                        commands.push(number.as_u32()?);
+                        family.commands.push(number.as_u32()?);
+                    }
+                }
+            }
+            CTRL_ATTR_MCAST_GROUPS => {
+                for group in attribute.nested() {
+                    let group = group?.nested();
+                    let name = group.clone().find_kind(CTRL_ATTR_MCAST_GRP_NAME)?;
+                    if let (Some(name), Some(id)) = (name, group.find_kind(CTRL_ATTR_MCAST_GRP_ID)?)
+                    {
+                        family.groups.push((name.as_text().into_owned(), id.as_u32()?));
                     }
                 }
             }
             _ => {}
         }
     }
-    Ok((id.ok_or(malformed("a family without an id"))?, commands))
+    if has_id { Ok(family) } else { Err(malformed("a family without an id")) }
 }
 
 #[cfg(test)]
@@ -104,7 +133,15 @@ mod tests {
                 put_nested(ops, idx, |op| put(op, CTRL_ATTR_OP_ID, &command.to_ne_bytes()));
             }
         });
-        assert_eq!(parse_family(&payload), Ok((33, vec![11, 14])));
+        put_nested(&mut payload, CTRL_ATTR_MCAST_GROUPS, |groups| {
+            put_nested(groups, 1, |group| {
+                put(group, CTRL_ATTR_MCAST_GRP_ID, &5_u32.to_ne_bytes());
+                put(group, CTRL_ATTR_MCAST_GRP_NAME, b"monitor\0");
+            });
+            put_nested(groups, 2, |_| {});
+        });
+        let groups = vec![("monitor".to_owned(), 5)];
+        assert_eq!(parse_family(&payload), Ok(Family { id: 33, commands: vec![11, 14], groups }));
     }
 
     #[test]

@@ -47,24 +47,12 @@ impl Socket {
             request: "open a netlink socket".to_owned(),
             source,
         };
-        let number = match protocol {
-            Protocol::Route => None, // NETLINK_ROUTE is protocol 0
-            Protocol::Generic => Some(netlink::GENERIC),
-        };
-        let fd = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            number,
-        )
-        .map_err(|errno| failed(errno.into()))?;
-        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, 0))
-            .map_err(|errno| failed(errno.into()))?;
+        let fd = bound(protocol, SocketFlags::empty()).map_err(failed)?;
         set_socket_timeout(&fd, Timeout::Recv, Some(TIMEOUT))
             .map_err(|errno| failed(errno.into()))?;
         // Kernels before 4.12 have no extended acknowledgements; then errors come without words.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-            let _ = enable_option(&fd, option);
+            let _ = set_option(&fd, option, 1);
         }
         Ok(Self { fd, sequence: Cell::new(0) })
     }
@@ -187,13 +175,28 @@ fn malformed_answer(request: &Request, source: Malformed) -> NetlinkError {
     NetlinkError::Malformed { request: request.what().to_owned(), source }
 }
 
+/// A bound socket in the calling thread's network namespace.
+pub(super) fn bound(protocol: Protocol, flags: SocketFlags) -> io::Result<OwnedFd> {
+    let number = match protocol {
+        Protocol::Route => None, // NETLINK_ROUTE is protocol 0
+        Protocol::Generic => Some(netlink::GENERIC),
+    };
+    let fd = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC | flags,
+        number,
+    )?;
+    rustix::net::bind(&fd, &SocketAddrNetlink::new(0, 0))?;
+    Ok(fd)
+}
+
 /// Sets one of the socket options of `SOL_NETLINK`, which rustix does not have.
-fn enable_option(fd: &OwnedFd, option: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    let length = libc::socklen_t::try_from(size_of_val(&on)).expect("4 fits");
+pub(super) fn set_option(fd: &OwnedFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of_val(&value)).expect("4 fits");
     // SAFETY: the descriptor is open, and the pointer and length are those of a live c_int.
     let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), SOL_NETLINK, option, (&raw const on).cast(), length)
+        libc::setsockopt(fd.as_raw_fd(), SOL_NETLINK, option, (&raw const value).cast(), length)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

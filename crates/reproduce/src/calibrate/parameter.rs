@@ -21,12 +21,16 @@ pub enum Parameter {
     RxPacket,
     /// More per received packet when its process last ran elsewhere.
     RxRemote,
+    /// More per message sent from another core, on the interrupts' core.
+    TxRemote,
     /// One transaction in the process: two system calls and user code.
     App,
     /// One sent packet; acknowledgements follow it.
     TxPacket,
     /// Putting a process on a core.
     Wake,
+    /// More for a process that another core woke.
+    WakeRemote,
     /// More per transaction away from the interrupts' core.
     CrossCore,
     /// Copying 1024 bytes.
@@ -44,9 +48,11 @@ impl Parameter {
             Self::Interrupt => "interrupt",
             Self::RxPacket => "rx_packet",
             Self::RxRemote => "rx_remote",
+            Self::TxRemote => "tx_remote",
             Self::App => "app",
             Self::TxPacket => "tx_packet",
             Self::Wake => "wake",
+            Self::WakeRemote => "wake_remote",
             Self::CrossCore => "cross_core",
             Self::Copy => "copy",
             Self::Latency => "latency",
@@ -71,9 +77,11 @@ impl Parameter {
             Self::Interrupt => ns(costs.interrupt),
             Self::RxPacket => ns(costs.rx_packet),
             Self::RxRemote => ns(costs.rx_remote),
+            Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
             Self::TxPacket => ns(costs.tx_packet),
             Self::Wake => ns(costs.wake),
+            Self::WakeRemote => ns(costs.wake_remote),
             Self::CrossCore => ns(costs.cross_core),
             Self::Copy => ns(costs.copy_per_kib),
             Self::Latency => ns(profile.network.latency),
@@ -92,6 +100,7 @@ impl Parameter {
                 costs.tx_completion = nanos(value * COMPLETION_SHARE);
             }
             Self::RxRemote => costs.rx_remote = nanos(value),
+            Self::TxRemote => costs.tx_remote = nanos(value),
             Self::App => {
                 costs.syscall = nanos(value * 0.43);
                 costs.user = nanos(value * 0.14);
@@ -101,6 +110,7 @@ impl Parameter {
                 costs.ack = nanos(value * ACK_SHARE);
             }
             Self::Wake => costs.wake = nanos(value),
+            Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
             Self::Copy => costs.copy_per_kib = nanos(value),
             Self::Latency | Self::Generator => {}
@@ -132,12 +142,14 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
         rx_merged: times(costs.rx_merged),
         rx_remote: times(costs.rx_remote),
         tx_completion: times(costs.tx_completion),
+        tx_remote: times(costs.tx_remote),
         tx_packet: times(costs.tx_packet),
         ack: times(costs.ack),
         syscall: times(costs.syscall),
         user: times(costs.user),
         copy_per_kib: times(costs.copy_per_kib),
         wake: times(costs.wake),
+        wake_remote: times(costs.wake_remote),
         cross_core: times(costs.cross_core),
         preempted: times(costs.preempted),
         timer: times(costs.timer),

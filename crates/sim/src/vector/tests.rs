@@ -64,6 +64,63 @@ fn frames_or_delay_follows_its_closed_form() {
 }
 
 #[test]
+fn while_an_interrupt_is_served_the_irq_values_hold() {
+    let rx = Delay {
+        delay: Nanos::from_us(50),
+        frames: 8,
+        delay_irq: Some(Nanos::from_us(10)),
+        frames_irq: Some(2),
+        ..Delay::default()
+    };
+    // With a status block causes act while masked; without one they wait for the end of the polls.
+    for status_block in [true, false] {
+        let coalescing = Coalescing { rx, status_block, ..Coalescing::default() };
+        let mut vector = Vector::new(coalescing, 0, 0);
+        vector.rx(1, |_| 1_000);
+        assert_eq!(vector.next_event(1_000), 51_000);
+        assert_eq!(vector.fire(51_000), Event::Interrupt);
+        vector.rx(1, |_| 60_000);
+        let due = if status_block { 70_000 } else { NEVER };
+        assert_eq!(vector.next_event(60_000), due);
+        vector.rx(1, |_| 62_000);
+        let due = if status_block { 62_000 } else { NEVER };
+        assert_eq!(vector.next_event(62_000), due);
+        vector.unmask(false);
+        assert_eq!(vector.next_event(65_000), 65_000);
+        vector.fire(65_000);
+        vector.unmask(true);
+        vector.rx(1, |_| 100_000);
+        assert_eq!(vector.next_event(100_000), 150_000);
+    }
+}
+
+#[test]
+fn fewer_frames_than_wait_already_are_enough() {
+    let rx = Delay { delay: T, frames: 100, frames_irq: Some(3), ..Delay::default() };
+    let mut vector =
+        Vector::new(Coalescing { rx, status_block: true, ..Coalescing::default() }, 0, 0);
+    vector.rx(1, |_| 0);
+    vector.fire(125_000);
+    vector.unmask(true);
+    vector.rx(10, |_| 130_000);
+    vector.masked = true;
+    vector.rx(1, |_| 131_000);
+    assert_eq!(vector.next_event(131_000), 131_000);
+}
+
+#[test]
+fn intervals_and_delays_are_rounded_down_to_the_units_of_their_registers() {
+    // 8000 interrupts a second are 488 units of 256 ns: 8004.6 a second.
+    let mut coalescing = throttled(Throttle::HoldOff { interval: T });
+    coalescing.throttle_unit = Nanos::from_ns(256);
+    coalescing.rx = Delay { delay: Nanos::from_us(32), ..Delay::default() };
+    coalescing.delay_unit = Nanos::from_ns(1_024);
+    let vector = Vector::new(coalescing, 0, 0);
+    assert_eq!(vector.coalescing().throttle.interval(), Nanos::from_ns(488 * 256));
+    assert_eq!(vector.coalescing().rx.delay, Nanos::from_ns(31 * 1_024));
+}
+
+#[test]
 fn a_gate_makes_a_lone_packet_wait_for_half_its_period() {
     // Poisson arrivals see the gate at a uniform phase, whatever the load.
     for rate in [1e3, 5e4] {
@@ -92,7 +149,7 @@ fn a_hold_off_interrupts_at_once_on_an_idle_line_and_a_delay_does_not() {
 
 #[test]
 fn the_absolute_limit_ends_a_delay_that_every_packet_restarts() {
-    let rx = Delay { delay: T, restarts: true, absolute: Nanos::from_us(300), frames: 0 };
+    let rx = Delay { delay: T, restarts: true, absolute: Nanos::from_us(300), ..Delay::default() };
     let mut vector = Vector::new(Coalescing { rx, ..Coalescing::default() }, 0, 0);
     for packet in 0..10 {
         vector.rx(1, |_| packet * 50_000);

@@ -224,7 +224,7 @@ impl<'a> Builder<'a> {
         let task = &self.tasks[client];
         let (first, connections) = (task.first_end, task.connections);
         for end in (first..first + 2 * connections).step_by(2) {
-            self.ends[end].timeout = load.form.timeout.as_ns();
+            self.ends[end].exchange.timeout = load.form.timeout.as_ns();
             if load.form.connects {
                 self.ends[end].link = Link::Closed;
                 self.ends[end + 1].link = Link::Closed;
@@ -322,6 +322,8 @@ impl<'a> Builder<'a> {
     /// Two sockets that speak to each other: datagrams, or TCP with or without `nodelay`.
     fn add_flow(&mut self, idx: usize, load: &Load, tcp_nodelay: Option<bool>) {
         let hash = self.rng.next_u64();
+        let is_back = self.scenario.hosts[load.to].role == Role::Generator;
+        let generator = if is_back { load.to } else { load.from };
         for (host, peer) in [(load.from, load.to), (load.to, load.from)] {
             let state = &self.hosts[host];
             let queue = state.first_queue + spread(hash, state.queues);
@@ -331,6 +333,7 @@ impl<'a> Builder<'a> {
             };
             let counted = load.counted_with.unwrap_or(idx);
             let mut end = End::new(host, counted, queue, protocol);
+            end.is_generator = host == generator;
             let rps = &state.stack.rps_cores;
             if !rps.is_empty() {
                 // Other bits than those that chose the queue.
@@ -455,7 +458,7 @@ impl<'a> Builder<'a> {
             tasks: self.tasks,
             poll_threads: self.poll_threads,
             ends: self.ends,
-            tallies: self.scenario.loads.iter().map(|load| tally(self.scenario, load)).collect(),
+            tallies: self.scenario.loads.iter().map(tally).collect(),
             rng: self.rng,
             window_from: 0,
             window_to: NEVER,
@@ -468,11 +471,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-fn tally(scenario: &Scenario, load: &Load) -> Tally {
-    let is_back = scenario.hosts[load.to].role == Role::Generator;
-    let generator = if is_back { load.to } else { load.from };
+fn tally(load: &Load) -> Tally {
     let is_transactional = matches!(load.traffic, Traffic::RequestResponse { .. });
-    Tally::new(is_transactional && load.form.arrivals.is_some(), generator)
+    Tally::new(is_transactional && load.form.arrivals.is_some())
 }
 
 /// One of `count` by a hash, as receive side scaling does.
@@ -489,12 +490,14 @@ fn plain(costs: &machine::Costs) -> Costs {
         rx_merged: costs.rx_merged.as_ns(),
         rx_remote: costs.rx_remote.as_ns(),
         tx_completion: costs.tx_completion.as_ns(),
+        tx_remote: costs.tx_remote.as_ns(),
         tx_packet: costs.tx_packet.as_ns(),
         ack: costs.ack.as_ns(),
         syscall: costs.syscall.as_ns(),
         user: costs.user.as_ns(),
         copy_per_kib: costs.copy_per_kib.as_ns(),
         wake: costs.wake.as_ns(),
+        wake_remote: costs.wake_remote.as_ns(),
         cross_core: costs.cross_core.as_ns(),
         preempted: costs.preempted.as_ns(),
         timer: costs.timer.as_ns(),

@@ -37,8 +37,8 @@ impl World {
         let socket = &mut self.ends[end];
         socket.is_ready = false;
         socket.link = Link::Connecting;
-        socket.connect_at = self.now;
-        socket.connection += 1;
+        socket.exchange.connect_at = self.now;
+        socket.exchange.connection += 1;
         self.send_syn(end);
         0
     }
@@ -54,7 +54,7 @@ impl World {
     /// A first segment may have been lost.
     pub(super) fn repeat_syn(&mut self, end: usize) {
         let socket = &self.ends[end];
-        if socket.link == Link::Connecting && socket.connect_at + SYN_TIMEOUT <= self.now {
+        if socket.link == Link::Connecting && socket.exchange.connect_at + SYN_TIMEOUT <= self.now {
             self.send_syn(end);
         }
     }
@@ -63,7 +63,7 @@ impl World {
         let frame = Frame {
             sent_at: self.now,
             seq: step,
-            ack: self.ends[end].connection,
+            ack: self.ends[end].exchange.connection,
             window: 0xffff,
             end: id(end) ^ 1,
             kind: Kind::Control,
@@ -79,8 +79,8 @@ impl World {
         let answer = match step {
             SYN => {
                 // Asked again for the same connection, the server only answers again.
-                if self.ends[end].connection != connection {
-                    self.ends[end].connection = connection;
+                if self.ends[end].exchange.connection != connection {
+                    self.ends[end].exchange.connection = connection;
                     self.reopen(end);
                 }
                 self.ends[end].link = Link::Open;
@@ -88,7 +88,7 @@ impl World {
             }
             SYN_ACK => {
                 let socket = &self.ends[end];
-                if socket.link != Link::Connecting || socket.connection != connection {
+                if socket.link != Link::Connecting || socket.exchange.connection != connection {
                     return 0;
                 }
                 self.reopen(end);

@@ -155,7 +155,12 @@ impl World {
             self.tasks[task].state = State::Asleep;
             self.cores[core].task = None;
         }
-        self.cores[core].level = Level::Idle;
+        // A process that went to sleep may have left its queue to the soft interrupt.
+        let this = &mut self.cores[core];
+        if !this.polls.is_empty() && !this.ksoftirqd {
+            return self.dispatch(core);
+        }
+        this.level = Level::Idle;
         self.agenda.set(self.core_slots + core, NEVER);
     }
 
@@ -266,7 +271,7 @@ impl World {
             return;
         }
         self.tasks[task].state = State::Waiting;
-        self.tasks[task].woke = true;
+        self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
         match self.tasks[task].bound.or_else(|| self.place(task, near)) {
             Some(core) => {

@@ -34,7 +34,7 @@ impl World {
                 self.agenda.set(slot, at);
                 return None;
             }
-            self.tasks[task].woke = true;
+            self.tasks[task].woken_by = Some(id(core));
         }
         let costs = &self.hosts[self.tasks[task].host].costs;
         let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
@@ -113,7 +113,7 @@ impl World {
         let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
         let tally = &mut self.tallies[socket.load];
         tally.sent += u64::from(group);
-        tally.handed_over(socket.host, u64::from(group) * u64::from(size));
+        tally.handed_over(socket.is_generator, u64::from(group) * u64::from(size));
         let frame = Frame {
             sent_at: due_at,
             echo: self.now,

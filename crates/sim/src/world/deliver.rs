@@ -25,7 +25,9 @@ impl World {
         let end = frame.end as usize;
         let costs = &self.hosts[self.cores[core].host].costs;
         let tx_packet = costs.tx_packet;
-        let cost = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
+        let is_bare = frame.kind == Kind::Tcp && frame.payload == 0;
+        let rx_remote = if is_bare { 0 } else { costs.rx_remote };
+        let cost = costs.rx_merged + self.remote_cost(core, end, rx_remote);
         match frame.kind {
             Kind::Udp => {
                 if frame.more == 0 {

@@ -4,7 +4,7 @@ use latput_moderate::polling;
 use latput_units::Nanos;
 
 use super::World;
-use crate::agenda::Time;
+use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Poll, Work};
 use crate::frame::{Frame, Kind};
 use crate::machine::Driver;
@@ -267,13 +267,21 @@ impl World {
     }
 
     /// `napi_complete_done`: interrupts on again, unless they are deferred.
-    fn complete(&mut self, queue: usize, had_work: bool) {
+    pub(super) fn complete(&mut self, queue: usize, had_work: bool) {
         self.queues[queue].scheduled = false;
         self.queues[queue].adapt(self.now);
         let stack = &self.hosts[self.queues[queue].host].stack;
         let ring = &mut self.queues[queue];
-        if had_work {
+        // A process that prefers to poll will be back: its polls defer interrupts whatever they find, and
+        // one that found packets suspends them.
+        let prefers = ring.by_process && stack.prefer_busy_poll;
+        if had_work || prefers {
             ring.deferrals_left = stack.defer_hard_irqs;
+        }
+        ring.suspended = prefers && had_work && stack.irq_suspend_timeout > Nanos::ZERO;
+        if ring.suspended {
+            let at = self.now + stack.irq_suspend_timeout.as_ns();
+            return self.agenda.set(self.deferral_slots + queue, at);
         }
         if ring.deferrals_left > 0 && stack.gro_flush_timeout > Nanos::ZERO {
             ring.deferrals_left -= 1;
@@ -282,6 +290,16 @@ impl World {
         } else {
             self.unmask(queue);
         }
+    }
+
+    /// The process that suspended a queue's interrupts goes to sleep: a poll of the kernel's decides when
+    /// they come back.
+    pub(super) fn resume_interrupts(&mut self, queue: usize) {
+        self.queues[queue].suspended = false;
+        self.agenda.set(self.deferral_slots + queue, NEVER);
+        let core = self.queues[queue].core;
+        self.schedule_poll(queue);
+        self.kick(core);
     }
 
     fn unmask(&mut self, queue: usize) {

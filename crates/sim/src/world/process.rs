@@ -32,8 +32,13 @@ impl World {
         let this = &self.tasks[task];
         let (queue, core) = (this.spin_queue, this.last_core);
         if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
+            if this.spins && self.queues[queue].suspended {
+                self.resume_interrupts(queue);
+            }
+            self.tasks[task].spins = false;
             return None;
         }
+        self.tasks[task].spins = true;
         let mut spin = (Work::Nothing, 0);
         if !self.queues[queue].scheduled {
             self.queues[queue].scheduled = true;
@@ -44,18 +49,25 @@ impl World {
         Some((spin.1.max(SHORTEST_SPIN), 0))
     }
 
-    /// What the process found it has now; the rest of the ring is the soft interrupt's.
+    /// What the process found it has now; the rest of the ring is the soft interrupt's, at once or, for a
+    /// process that prefers to poll, when its timer says so.
     fn finish_spin(&mut self, core: usize, work: Work) -> Time {
         let cost = self.finish_work(core, work);
         if let Work::Queue { queue, .. } = work {
-            let ring = &mut self.queues[queue as usize];
-            if std::mem::take(&mut ring.by_process) && ring.scheduled {
-                ring.scheduled = false;
+            let queue = queue as usize;
+            let ring = &mut self.queues[queue];
+            if ring.by_process && ring.scheduled {
                 ring.in_poll = false;
-                let irq_core = ring.core;
-                self.schedule_poll(queue as usize);
-                self.kick(irq_core);
+                let (irq_core, host) = (ring.core, ring.host);
+                if self.hosts[host].stack.prefers_with_timer() {
+                    self.complete(queue, true);
+                } else {
+                    (ring.scheduled, ring.by_process) = (false, false);
+                    self.schedule_poll(queue);
+                    self.kick(irq_core);
+                }
             }
+            self.queues[queue].by_process = false;
         }
         cost
     }
@@ -100,10 +112,12 @@ impl World {
             Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
             Program::Writer { message } => self.begin_write(core, task, message)?,
         };
-        let wake = if std::mem::take(&mut self.tasks[task].woke) {
-            self.hosts[self.tasks[task].host].costs.wake
-        } else {
-            0
+        let this = &mut self.tasks[task];
+        let costs = &self.hosts[this.host].costs;
+        let wake = match this.woken_by.take() {
+            Some(by) if by as usize == core => costs.wake,
+            Some(_) => costs.wake + costs.wake_remote,
+            None => 0,
         };
         self.tasks[task].item = item;
         Some((cost + wake, user))
@@ -162,8 +176,30 @@ impl World {
         }
     }
 
+    /// A message sent away from the interrupts' core costs that core more, with the next work it does.
+    fn charge_remote_send(&mut self, core: usize, task: usize, item: Item) {
+        // What is received whole is answered with the same item, unless the answer has its own time.
+        let answers = match self.tasks[task].program {
+            Program::Client { .. } => self.tasks[task].schedule.is_none(),
+            Program::Server { think, .. } => think.mean == 0,
+            _ => false,
+        };
+        let end = match item {
+            Item::Start { end, .. } | Item::Answer { end } | Item::Write { end, .. } => end,
+            Item::Receive { end, completes: true, .. } if answers => end,
+            _ => return,
+        };
+        let socket = &self.ends[end as usize];
+        let cost = self.hosts[socket.host].costs.tx_remote;
+        let irq_core = self.queues[socket.queue].core;
+        if cost > 0 && irq_core != core {
+            self.cores[irq_core].softirq_debt += cost;
+        }
+    }
+
     /// An item is done: its effects, and what they cost on top.
     pub(super) fn finish_item(&mut self, core: usize, task: usize, item: Item) -> Time {
+        self.charge_remote_send(core, task, item);
         match item {
             Item::Nothing | Item::Kernel(_) => 0,
             Item::Spin(work) => self.finish_spin(core, work),
@@ -210,7 +246,7 @@ impl World {
             schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);
         }
         let socket = &mut self.ends[end];
-        self.tallies[socket.load].handed_over(socket.host, u64::from(bytes));
+        self.tallies[socket.load].handed_over(socket.is_generator, u64::from(bytes));
         if let Protocol::Tcp(tcp) = &mut socket.protocol {
             tcp.write(u64::from(bytes));
         }

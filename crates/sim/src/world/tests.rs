@@ -6,6 +6,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
 
 use crate::Scenario;
 use crate::machine::{Bql, Congestion, Costs, Driver, Placement, Qdisc};
+use crate::outcome::LoadOutcome;
 use crate::scenario::{Arrivals, Host, Load, Network, Spacing, Traffic, Transport};
 use crate::vector::{Coalescing, Delay, Throttle};
 
@@ -45,10 +46,8 @@ fn what_waits_to_be_seen_changes_nothing() {
         }
         scenario.network.latency_jitter_ratio = 0.0;
         let lazy = crate::run(&scenario).unwrap();
-        let mut world = super::build(&scenario);
-        world.handle_each_packet();
-        let mut simulation =
-            crate::Simulation { scenario: scenario.clone(), world, now: Nanos::ZERO };
+        let mut simulation = crate::Simulation::new(&scenario).unwrap();
+        simulation.world.handle_each_packet();
         simulation.advance(scenario.warmup);
         let mut eager = simulation.advance(scenario.duration);
         simulation.drain(&mut eager);
@@ -58,6 +57,51 @@ fn what_waits_to_be_seen_changes_nothing() {
             crate::Outcome { events: 0, ..eager },
             "seed {seed}"
         );
+    }
+}
+
+#[test]
+fn the_order_of_hosts_and_loads_changes_nothing() {
+    for seed in 0..100 {
+        let scenario = random(seed);
+        let mut rng = Rng::split(0x0d, seed);
+        let hosts = shuffled(scenario.hosts.len(), &mut rng);
+        let mut loads = shuffled(scenario.loads.len(), &mut rng);
+        // What is counted with a load comes after it.
+        loads.sort_by_key(|idx| scenario.loads[*idx].counted_with.is_some());
+        let place = |order: &[usize], idx: usize| order.iter().position(|it| *it == idx).unwrap();
+        let other = Scenario {
+            hosts: hosts.iter().map(|idx| scenario.hosts[*idx].clone()).collect(),
+            loads: loads
+                .iter()
+                .map(|idx| &scenario.loads[*idx])
+                .map(|load| Load {
+                    from: place(&hosts, load.from),
+                    to: place(&hosts, load.to),
+                    counted_with: load.counted_with.map(|head| place(&loads, head)),
+                    ..*load
+                })
+                .collect(),
+            ..scenario.clone()
+        };
+        let outcome = crate::run(&scenario).unwrap();
+        let swapped = crate::run(&other).unwrap();
+        for (at, idx) in hosts.iter().enumerate() {
+            assert_eq!(outcome.hosts[*idx], swapped.hosts[at], "seed {seed}, host {idx}");
+        }
+        // Loads that are alike are interchangeable.
+        let of_load = |idx: usize, outcome: &LoadOutcome| {
+            let load = Load { counted_with: None, ..scenario.loads[idx] };
+            format!("{load:?} {outcome:?}")
+        };
+        let mut first: Vec<_> =
+            (0..loads.len()).map(|idx| of_load(idx, &outcome.loads[idx])).collect();
+        let mut second: Vec<_> =
+            loads.iter().zip(&swapped.loads).map(|(idx, seen)| of_load(*idx, seen)).collect();
+        first.sort_unstable();
+        second.sort_unstable();
+        assert_eq!(first, second, "seed {seed}");
+        assert_eq!(outcome.events, swapped.events, "seed {seed}");
     }
 }
 
@@ -91,6 +135,12 @@ fn every_core_is_busy_or_idle_for_exactly_the_window() {
     }
 }
 
+fn shuffled(count: usize, rng: &mut Rng) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    rng.shuffle(&mut order);
+    order
+}
+
 /// A scenario in which anything may be switched on.
 fn random(seed: u64) -> Scenario {
     let mut rng = Rng::split(0x51, seed);
@@ -99,7 +149,11 @@ fn random(seed: u64) -> Scenario {
         (hosts > 2 || rng.below(3) == 0).then(|| Bytes::new(20_000 + rng.below(200_000) as u64));
     let rate = [100_000_000, 1_000_000_000, 10_000_000_000][rng.below(3)];
     let hosts: Vec<Host> = (0..hosts).map(|_| random_host(&mut rng)).collect();
-    let loads = (0..=rng.below(4)).map(|_| random_load(&mut rng, hosts.len())).collect();
+    let mut loads: Vec<Load> =
+        (0..=rng.below(4)).map(|_| random_load(&mut rng, hosts.len())).collect();
+    if rng.below(2) == 0 {
+        loads.push(Load { counted_with: Some(0), ..loads[0] });
+    }
     Scenario {
         seed,
         warmup: Nanos::from_ms(2),
@@ -126,12 +180,14 @@ fn random_host(rng: &mut Rng) -> Host {
         rx_merged: cost(500),
         rx_remote: cost(300),
         tx_completion: cost(300),
+        tx_remote: cost(300),
         tx_packet: cost(1_000),
         ack: cost(500),
         syscall: cost(1_000),
         user: cost(1_000),
         copy_per_kib: cost(100),
         wake: cost(2_000),
+        wake_remote: cost(1_000),
         cross_core: cost(1_000),
         preempted: cost(1_000),
         timer: cost(1_000),
@@ -159,6 +215,8 @@ fn random_host(rng: &mut Rng) -> Host {
     stack.tso = rng.below(2) == 0;
     stack.threaded = rng.below(4) == 0;
     stack.busy_poll = Nanos::from_us([0, 0, 50][rng.below(3)]);
+    stack.prefer_busy_poll = rng.below(2) == 0;
+    stack.irq_suspend_timeout = Nanos::from_us([0, 0, 500][rng.below(3)]);
     stack.defer_hard_irqs = [0, 0, 2, 100][rng.below(4)];
     stack.gro_flush_timeout = Nanos::from_us(rng.below(3) as u64 * 20);
     stack.qdisc = [
@@ -185,12 +243,15 @@ fn random_coalescing(rng: &mut Rng) -> Coalescing {
         frames: [0, 5][rng.below(2)],
         restarts: rng.below(2) == 0,
         absolute: Nanos::from_us([0, 200][rng.below(2)]),
+        delay_irq: [None, Some(Nanos::from_us(5))][rng.below(2)],
+        frames_irq: [None, Some(3)][rng.below(2)],
     };
     let (rx, tx) = (delay(), delay());
     let interval = Nanos::from_us(50);
     let throttle =
         [Throttle::None, Throttle::HoldOff { interval }, Throttle::Gate { interval }][rng.below(3)];
-    Coalescing { rx, tx, throttle, latched: rng.below(2) == 0, status_block: rng.below(4) == 0 }
+    let (latched, status_block) = (rng.below(2) == 0, rng.below(4) == 0);
+    Coalescing { rx, tx, throttle, latched, status_block, ..Coalescing::default() }
 }
 
 fn random_load(rng: &mut Rng, hosts: usize) -> Load {

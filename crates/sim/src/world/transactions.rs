@@ -92,8 +92,11 @@ impl World {
         let Program::Client { request, .. } = self.tasks[task].program else {
             unreachable!("only clients start requests");
         };
-        let due =
-            if self.ends[end].link == Link::Open { Some(self.ends[end].connect_at) } else { due };
+        let due = if self.ends[end].link == Link::Open {
+            Some(self.ends[end].exchange.connect_at)
+        } else {
+            due
+        };
         if self.tasks[task].schedule.is_none() {
             self.ends[end].owed -= 1;
             self.next_ready(core, task, end);
@@ -147,8 +150,8 @@ impl World {
     fn send_request(&mut self, end: usize, bytes: u32, due: Option<Time>) -> Time {
         let sent = self.now;
         let socket = &mut self.ends[end];
-        socket.starts.push(Start { due: due.unwrap_or(sent), sent });
-        if socket.timeout > 0 && socket.lost_at == NEVER {
+        socket.exchange.starts.push(Start { due: due.unwrap_or(sent), sent });
+        if socket.exchange.timeout > 0 && socket.exchange.lost_at == NEVER {
             self.look_for_lost(end, sent);
         }
         self.send_message(end, bytes, 0)
@@ -158,7 +161,7 @@ impl World {
     fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
-        tally.handed_over(socket.host, u64::from(bytes));
+        tally.handed_over(socket.is_generator, u64::from(bytes));
         let paid = self.hosts[socket.host].costs.tx_packet;
         match &mut socket.protocol {
             Protocol::Datagrams(_) => {
@@ -224,8 +227,8 @@ impl World {
         let now = self.now;
         let socket = &mut self.ends[end];
         let started = match stamps {
-            None => socket.answering.pop(),
-            Some((_, echo)) => socket.take_start(echo),
+            None => socket.exchange.answering.pop(),
+            Some((_, echo)) => socket.exchange.take_start(echo),
         };
         let Some(started) = started else {
             return 0; // given up before: counted as lost
@@ -243,7 +246,7 @@ impl World {
     /// Which request a server has read: TCP keeps their order, a datagram carries its stamp.
     fn request_of(&mut self, end: usize, stamps: Option<(Time, Time)>) -> Start {
         match stamps {
-            None => self.ends[end ^ 1].starts.pop().expect("a request was sent"),
+            None => self.ends[end ^ 1].exchange.starts.pop().expect("a request was sent"),
             Some((sent, _)) => Start { due: sent, sent },
         }
     }
@@ -252,7 +255,7 @@ impl World {
     /// by an identifier in them.
     fn note_answer(&mut self, end: usize, request: Start) {
         if matches!(self.ends[end].protocol, Protocol::Tcp(_)) {
-            self.ends[end ^ 1].answering.push(request);
+            self.ends[end ^ 1].exchange.answering.push(request);
         }
     }
 
@@ -265,7 +268,7 @@ impl World {
             think.mean
         };
         let at = self.now + span;
-        self.ends[end].thinking.push((at, request));
+        self.ends[end].exchange.thinking.push((at, request));
         let host = self.ends[end].host;
         self.hosts[host].timers.push(Reverse((at, id(end) | ANSWER)));
         self.update_timers(host);
@@ -275,19 +278,19 @@ impl World {
     pub(super) fn thought(&mut self, end: usize) {
         let now = self.now;
         let socket = &mut self.ends[end];
-        let ripe = socket.thinking.iter().position(|(at, _)| *at <= now);
+        let ripe = socket.exchange.thinking.iter().position(|(at, _)| *at <= now);
         let Some(ripe) = ripe else {
             return;
         };
-        let (_, request) = socket.thinking.swap_remove(ripe);
-        socket.answering.push(request);
+        let (_, request) = socket.exchange.thinking.swap_remove(ripe);
+        socket.exchange.answering.push(request);
         socket.owed += 1;
         self.make_ready(self.queues[self.ends[end].queue].core, end);
     }
 
     pub(super) fn finish_answer(&mut self, core: usize, task: usize, end: usize) -> Time {
         self.ends[end].owed -= 1;
-        let request = self.ends[end].answering.pop().expect("an answer has its request");
+        let request = self.ends[end].exchange.answering.pop().expect("an answer has its request");
         self.note_answer(end, request);
         let cost = match self.tasks[task].program {
             Program::Server { response, .. } => self.send_message(end, response, request.sent),
@@ -307,7 +310,7 @@ impl World {
     ) -> (Time, Option<(Time, Time)>) {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
-        tally.got(socket.host, u64::from(bytes));
+        tally.got(socket.is_generator, u64::from(bytes));
         match &mut socket.protocol {
             Protocol::Datagrams(inbox) => {
                 let datagram = inbox.take(1).expect("the item saw a datagram");
@@ -326,8 +329,8 @@ impl World {
     /// The next look for lost transactions of a socket: when the oldest has had its time.
     fn look_for_lost(&mut self, end: usize, oldest: Time) {
         let socket = &mut self.ends[end];
-        let at = oldest + socket.timeout;
-        socket.lost_at = at;
+        let at = oldest + socket.exchange.timeout;
+        socket.exchange.lost_at = at;
         let host = socket.host;
         self.hosts[host].timers.push(Reverse((at, id(end) | LOST)));
         self.update_timers(host);
@@ -337,16 +340,17 @@ impl World {
     pub(super) fn give_up_lost(&mut self, end: usize) {
         let now = self.now;
         let socket = &mut self.ends[end];
-        socket.lost_at = NEVER;
-        let before = now.saturating_sub(socket.timeout);
+        socket.exchange.lost_at = NEVER;
+        let before = now.saturating_sub(socket.exchange.timeout);
         let mut lost = 0;
-        for list in [&mut socket.missing, &mut socket.starts] {
+        let exchange = &mut *socket.exchange;
+        for list in [&mut exchange.missing, &mut exchange.starts] {
             while list.front().is_some_and(|start| start.sent <= before) {
                 list.pop();
                 lost += 1;
             }
         }
-        let oldest = [&socket.missing, &socket.starts]
+        let oldest = [&socket.exchange.missing, &socket.exchange.starts]
             .into_iter()
             .filter_map(|list| list.front().map(|start| start.sent))
             .min();

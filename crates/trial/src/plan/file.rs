@@ -8,7 +8,7 @@ use latput_units::Nanos;
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
 
-use super::{Design, Factor, MAX_SEARCHED, MAX_TRIALS, Method, Plan, PlanError, Target};
+use super::{Design, Factor, Lacking, MAX_SEARCHED, MAX_TRIALS, Method, Plan, PlanError, Target};
 use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
 
@@ -60,6 +60,7 @@ struct GoalMaximize {
 #[serde(deny_unknown_fields)]
 struct MethodFile {
     design: Option<Spanned<String>>,
+    lacking: Option<Spanned<String>>,
     repetitions: Option<Spanned<Repetitions>>,
     warmup: Option<Spanned<String>>,
     duration: Option<Spanned<String>>,
@@ -67,6 +68,8 @@ struct MethodFile {
     half_width: Option<Spanned<f64>>,
     seed: Option<Spanned<u64>>,
     budget: Option<Spanned<String>>,
+    #[serde(default)]
+    allow_link_reset: bool,
 }
 
 #[derive(Deserialize)]
@@ -346,17 +349,6 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
             (min, max)
         }
     };
-    let design = match &written.design {
-        None => defaults.design,
-        Some(field) => match field.get_ref().as_str() {
-            "grid" => Design::Grid,
-            "search" => Design::Search,
-            other => {
-                let problem = format!("`design` must be `grid` or `search`, not `{other}`");
-                return Err(source.error(field.span(), problem));
-            }
-        },
-    };
     let budget = match &written.budget {
         None => None,
         some => {
@@ -364,7 +356,8 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         }
     };
     Ok(Method {
-        design,
+        design: design(source, written.design.as_ref())?,
+        lacking: lacking(source, written.lacking.as_ref())?,
         repetitions_min,
         repetitions_max,
         warmup: time(&written.warmup, defaults.warmup, "warmup", Nanos::ZERO..hour)?,
@@ -373,7 +366,36 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         half_width: share(&written.half_width, defaults.half_width, "half_width", 0.001, 0.5)?,
         seed: written.seed.as_ref().map(|seed| *seed.get_ref()),
         budget,
+        allow_link_reset: written.allow_link_reset,
     })
+}
+
+fn design(source: &Source<'_>, written: Option<&Spanned<String>>) -> Result<Design, PlanError> {
+    match written {
+        None => Ok(Design::default()),
+        Some(field) => match field.get_ref().as_str() {
+            "grid" => Ok(Design::Grid),
+            "search" => Ok(Design::Search),
+            other => {
+                let problem = format!("`design` must be `grid` or `search`, not `{other}`");
+                Err(source.error(field.span(), problem))
+            }
+        },
+    }
+}
+
+fn lacking(source: &Source<'_>, written: Option<&Spanned<String>>) -> Result<Lacking, PlanError> {
+    match written {
+        None => Ok(Lacking::default()),
+        Some(field) => match field.get_ref().as_str() {
+            "refuse" => Ok(Lacking::Refuse),
+            "leave_out" => Ok(Lacking::LeaveOut),
+            other => {
+                let problem = format!("`lacking` must be `refuse` or `leave_out`, not `{other}`");
+                Err(source.error(field.span(), problem))
+            }
+        },
+    }
 }
 
 impl Default for Method {
@@ -381,6 +403,7 @@ impl Default for Method {
     fn default() -> Self {
         Self {
             design: Design::Grid,
+            lacking: Lacking::Refuse,
             repetitions_min: 5,
             repetitions_max: 30,
             warmup: Nanos::from_ms(200),
@@ -389,6 +412,7 @@ impl Default for Method {
             half_width: 0.025,
             seed: None,
             budget: None,
+            allow_link_reset: false,
         }
     }
 }

@@ -5,13 +5,14 @@
 //! that a plan means the same load however many generators a testbed has. (Threads are the exception: a
 //! generator has at least one.)
 
-use latput_trial::{Arrivals, Traffic, Workload};
 use latput_units::BitsPerSecond;
+
+use crate::workload::{Arrivals, Traffic, Workload};
 
 /// The part of each of `generators`, the first with the most. There are fewer parts than generators
 /// where there is too little to divide: the others make no traffic. The probe stays with no part: who
 /// sends it is not decided here.
-pub(crate) fn parts(workload: &Workload, generators: usize) -> Vec<Workload> {
+pub fn parts(workload: &Workload, generators: usize) -> Vec<Workload> {
     let most = most_parts(workload).max(1);
     let of = u32::try_from(generators.max(1)).map_or(most, |generators| most.min(generators));
     (0..of).map(|idx| part(workload, Share { idx, of })).collect()
@@ -96,10 +97,10 @@ fn part(workload: &Workload, share: Share) -> Workload {
 
 #[cfg(test)]
 mod tests {
-    use latput_trial::{Distribution, Probe, Think};
     use latput_units::{Bytes, Nanos};
 
     use super::*;
+    use crate::workload::{Distribution, Probe, Think};
 
     #[test]
     fn connections_and_rates_are_divided_evenly_and_the_first_gets_the_rest() {

@@ -1,7 +1,41 @@
-//! Eigenvalues of a small symmetric matrix by Jacobi's rotations.
+//! Small symmetric matrices: equations by Cholesky's method, eigenvalues by Jacobi's rotations.
+
+/// A pivot smaller than this share of its diagonal entry is zero but for rounding.
+const SINGULAR: f64 = 1e-12;
+
+/// The solution of `matrix * x = right` for a symmetric, positive definite `matrix`; `None` where it is
+/// singular but for rounding.
+pub fn solve(matrix: &[Vec<f64>], right: &[f64]) -> Option<Vec<f64>> {
+    let n = right.len();
+    let mut lower = vec![vec![0.0; n]; n];
+    for row in 0..n {
+        for column in 0..=row {
+            let dot: f64 = (0..column).map(|k| lower[row][k] * lower[column][k]).sum();
+            let rest = matrix[row][column] - dot;
+            lower[row][column] = if row == column {
+                if rest.is_nan() || rest <= SINGULAR * matrix[row][row] {
+                    return None;
+                }
+                rest.sqrt()
+            } else {
+                rest / lower[column][column]
+            };
+        }
+    }
+    let mut x = right.to_vec();
+    for row in 0..n {
+        let dot: f64 = (0..row).map(|k| lower[row][k] * x[k]).sum();
+        x[row] = (x[row] - dot) / lower[row][row];
+    }
+    for row in (0..n).rev() {
+        let dot: f64 = (row + 1..n).map(|k| lower[k][row] * x[k]).sum();
+        x[row] = (x[row] - dot) / lower[row][row];
+    }
+    Some(x)
+}
 
 /// Eigenvalues, largest first, and their unit vectors.
-pub(super) fn eigen(matrix: &[Vec<f64>]) -> (Vec<f64>, Vec<Vec<f64>>) {
+pub fn eigen(matrix: &[Vec<f64>]) -> (Vec<f64>, Vec<Vec<f64>>) {
     let n = matrix.len();
     let mut a = matrix.to_vec();
     let mut v: Vec<Vec<f64>> =
@@ -47,6 +81,15 @@ fn rotate(a: &mut [Vec<f64>], v: &mut [Vec<f64>], p: usize, q: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn known_equations_are_solved_and_singular_ones_refused() {
+        let x = solve(&[vec![4.0, 2.0], vec![2.0, 3.0]], &[2.0, 5.0]).unwrap();
+        assert!((x[0] + 0.5).abs() < 1e-12 && (x[1] - 2.0).abs() < 1e-12, "{x:?}");
+        assert_eq!(solve(&[vec![1.0, 2.0], vec![2.0, 4.0]], &[1.0, 2.0]), None);
+        assert_eq!(solve(&[vec![f64::NAN]], &[1.0]), None);
+        assert_eq!(solve(&[], &[]), Some(Vec::new()));
+    }
 
     #[test]
     fn a_known_matrix_has_its_known_eigenvalues() {

@@ -1,0 +1,87 @@
+//! `latput confirm`: keep a change that would be put back at the end of its time.
+
+use std::process::ExitCode;
+
+use latput_experiment::host;
+use latput_knobs::{CheckpointStore, transaction};
+use latput_linux::{FileCheckpoints, checkpoint, process};
+
+use crate::context::Context;
+use crate::exit::{Code, Failure};
+use crate::output;
+
+/// Keep a change that was made with `latput set --confirm-within`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput set eth0 mtu=9000 --confirm-within 60s
+  latput confirm eth0           from a new ssh session: what proves that the host can still be reached
+  latput confirm                every change of this host (or network namespace) that waits
+  latput restore                instead: put back now
+
+Exit code 4 means that it came too late and everything had been put back, 5 that it came too late
+and the change still stands, because what watched the time was killed: run `latput restore`.")]
+pub(crate) struct Args {
+    /// The interface; without it, every change that waits.
+    #[arg(value_name = "IFACE")]
+    interface: Option<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let mut store = FileCheckpoints::new(&host::checkpoints_dir());
+        let origin = checkpoint::context()?;
+        let is_meant =
+            |interface: &String| self.interface.as_ref().is_none_or(|meant| meant == interface);
+        let late: Vec<_> =
+            store.told_late(&origin).into_iter().filter(|(name, _)| is_meant(name)).collect();
+        let listed =
+            store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        let waiting: Vec<String> = listed
+            .into_iter()
+            .flatten()
+            .filter(|kept| kept.namespace == origin.namespace && is_meant(&kept.interface))
+            .filter(|kept| self.interface.is_some() || kept.confirm_by.is_some())
+            .map(|kept| kept.interface)
+            .collect();
+        let mut worst = None;
+        let mut confirmed = Vec::new();
+        for interface in &waiting {
+            match transaction::confirm(&mut store, &origin, interface, process::since_boot()) {
+                Ok(()) => confirmed.push(interface),
+                Err(error) => {
+                    let failure = Failure { code: error.kind().into(), error: error.into() };
+                    if let Some(earlier) = worst.replace(failure) {
+                        output::remark(&format!("latput: error: {:#}", earlier.error));
+                    }
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return Err(nothing_to_confirm(self.interface.as_deref(), &late));
+        }
+        tell(context, &confirmed)?;
+        worst.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+}
+
+/// Too late, or nothing was ever to be confirmed.
+fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> Failure {
+    if late.is_empty() {
+        let of = interface.map_or(String::new(), |name| format!(" of {name}"));
+        return Failure::new(Code::Failed, format!("no change{of} waits to be confirmed"));
+    }
+    let late: Vec<String> =
+        late.iter().map(|(interface, ending)| format!("{interface}: too late: {ending}")).collect();
+    Failure::new(Code::RolledBack, late.join("; "))
+}
+
+fn tell(context: &Context, confirmed: &[&String]) -> Result<(), Failure> {
+    if context.json {
+        return output::print_json(&serde_json::json!({ "schema": 1, "confirmed": confirmed }));
+    }
+    for interface in confirmed {
+        output::print(&format!("confirmed: {interface} keeps its change\n"))?;
+    }
+    Ok(())
+}

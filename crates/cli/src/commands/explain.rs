@@ -1,0 +1,178 @@
+//! `latput explain`: where time and CPU go under each setting.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_experiment::Archive;
+use latput_model::explain::{self, Amount, Explanation};
+use latput_model::fit::CostModel;
+use latput_trial::Results;
+
+use crate::commands::model::fit::{quantity, wanted};
+use crate::context::Context;
+use crate::document::model::ExplainDocument;
+use crate::exit::Failure;
+use crate::output;
+
+/// Say in words where time and CPU go under each setting: waiting for the timer, behind other requests,
+/// per interrupt, per packet, per byte; and what would change if a knob moved.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput explain latput-results.db
+  latput explain kept.db --workload tcp_rr --setting 50us
+  latput explain kept.db --json
+
+CPU time is taken apart by the costs of `latput model fit`, round trips by settings that differ only in
+their delay and by workloads that differ only in their requests in flight. What the plan cannot show is not
+known, and what it lacks is said.")]
+pub(crate) struct Args {
+    /// The results file.
+    file: PathBuf,
+    /// Which run of the file; without it the newest.
+    #[arg(long, value_name = "N")]
+    run: Option<i64>,
+    /// Only the workloads with this in their name; may be given again.
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+    /// Only the settings with this in their label.
+    #[arg(long, value_name = "LABEL")]
+    setting: Option<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let archive = Archive::open(&self.file)?;
+        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let loads = wanted(&results, &self.workload)?;
+        let is_set =
+            |label: &str| self.setting.as_ref().is_none_or(|part| label.contains(part.as_str()));
+        if !results.settings.iter().any(|setting| is_set(&setting.label)) {
+            let there: Vec<&str> = results.settings.iter().map(|set| set.label.as_str()).collect();
+            let part = self.setting.as_deref().unwrap_or_default();
+            return Err(Failure::usage(format!(
+                "--setting {part}: no label has this in it; there are {}",
+                there.join(", ")
+            )));
+        }
+        let models = explain::models(&results, |load| loads[load])
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
+        let mut explained = explain::explain(&results, &models);
+        explained.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
+        if context.json {
+            output::print_json(&ExplainDocument::of(&results, &models, &explained))?;
+        } else {
+            output::print(&in_words(&results, &models, &explained))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The cost model of each kind of workload.
+type Models = BTreeMap<&'static str, CostModel>;
+
+fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> String {
+    let mut text = String::new();
+    for it in explained {
+        let (load, set) = (&results.workloads[it.workload], &results.settings[it.setting]);
+        let _ = writeln!(text, "{} under {}", load.name, set.label);
+        if let Some(ns) = it.round_trip_ns {
+            let _ = writeln!(text, "  A mean round trip of {} is", quantity(ns));
+            for (stage, amount) in &it.time {
+                let _ = writeln!(text, "    {:<28} {}", stage.describe(), part(amount, ns));
+            }
+        }
+        cpu(&mut text, it);
+        text.push('\n');
+    }
+    for (kind, model) in models {
+        text.push_str(&moves(kind, model));
+    }
+    text.push_str(
+        "Wake-ups are not counted: their cost is in that of the packets and interrupts that they come with.\n",
+    );
+    text
+}
+
+fn cpu(text: &mut String, it: &Explanation) {
+    let busy = it.busy_ns_per_s;
+    let busiest = it.busiest_cpu_ratio.map_or_else(String::new, |ratio| {
+        let limit = if ratio > 0.95 { ": it is the limit" } else { "" };
+        format!(" (the busiest CPU {:.0} %{limit})", 100.0 * ratio)
+    });
+    let _ = writeln!(
+        text,
+        "  The system under test is busy for {:.1} % of one CPU{busiest}, of which",
+        busy / 1e7
+    );
+    for (term, amount) in &it.cpu {
+        let Amount::Known { ns, ns_low, ns_high, .. } = amount else { continue };
+        let percent = |ns: f64| 100.0 * ns / busy;
+        let name = format!("for its {}", term.plural());
+        let (share, low, high) = (percent(*ns), percent(*ns_low), percent(*ns_high));
+        let _ = writeln!(text, "    {name:<28} {share:.0} % ({low:.0} to {high:.0})");
+    }
+    if it.unexplained_ratio.abs() > 0.01 {
+        let percent = 100.0 * it.unexplained_ratio;
+        let plurals: Vec<&str> = it.not_told_apart.iter().map(|term| term.plural()).collect();
+        let name = match (percent > 0.0, plurals.as_slice()) {
+            (false, _) => "less than the costs say".to_owned(),
+            (true, []) => "what no known cost explains".to_owned(),
+            (true, plurals) => format!("for its {}, not told apart", plurals.join(" and ")),
+        };
+        let _ = writeln!(text, "    {name:<28} {:.0} %", percent.abs());
+    }
+}
+
+/// A part of a round trip.
+fn part(amount: &Amount, whole_ns: f64) -> String {
+    match amount {
+        Amount::None(why) => format!("nothing: {why}"),
+        Amount::Unknown(why) => format!("not known: {why}"),
+        Amount::Known { ns, ns_low, ns_high, confidence } => {
+            let interval = if *confidence > 0.0 {
+                format!(
+                    ", {} to {} at {:.0} %",
+                    quantity(*ns_low),
+                    quantity(*ns_high),
+                    100.0 * confidence
+                )
+            } else {
+                ", one run and no interval".to_owned()
+            };
+            format!("{} ({:.0} %){interval}", quantity(*ns), 100.0 * ns / whole_ns)
+        }
+    }
+}
+
+/// What would change if a knob moved, from the costs.
+fn moves(kind: &str, model: &CostModel) -> String {
+    let mut text =
+        format!("If a knob moved, on the system under test, in a middling cell of {kind}:\n");
+    for fitted in &model.terms {
+        let Some(knob) = fitted.term.moved_by() else { continue };
+        let plural = fitted.term.plural();
+        match &fitted.finding {
+            Ok(cost) => {
+                let half = |ns: f64| 50.0 * cost.share * ns / cost.ns.max(f64::MIN_POSITIVE);
+                let (low, high) = (half(cost.ns_low), half(cost.ns_high));
+                let _ = writeln!(
+                    text,
+                    "  half as many {plural} ({knob}): {:.0} % less CPU time, {low:.0} to {high:.0}",
+                    half(cost.ns)
+                );
+            }
+            Err(refusal) if refusal.vary.is_empty() => {}
+            Err(refusal) => {
+                let _ = writeln!(
+                    text,
+                    "  half as many {plural} ({knob}): not known until a plan varies {}",
+                    refusal.vary
+                );
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,192 @@
+//! `latput model fit`: what a byte, a packet, an interrupt and a poll cost a host.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use latput_experiment::Archive;
+use latput_model::fit::{CostModel, FittedTerm, Why};
+use latput_model::{Term, fit};
+use latput_trial::Results;
+
+use crate::context::Context;
+use crate::document::model::FitDocument;
+use crate::exit::Failure;
+use crate::output;
+use crate::precision::percent;
+
+/// How intervals are made, for people and for documents.
+const INTERVALS: &str = "profile of the residual squares with Student's t over cells";
+/// Cells that are told with their errors.
+const WORST: usize = 3;
+
+/// Fit what a byte, a packet, an interrupt and a poll cost each host to the rows of a results file: CPU
+/// time = a bytes + b packets + g interrupts (+ polls + background), no cost below zero.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput model fit latput-results.db                        every host of the newest run
+  latput model fit kept.db --workload tcp_stream            of one workload: others have other costs
+  latput model fit kept.db --confidence 95% --json
+
+A cost that the rows do not fix is refused, and what to vary is said: the size of messages or `mtu` tells
+bytes from packets, `rx-usecs` tells packets from interrupts, `gro-flush-timeout` with
+`napi-defer-hard-irqs` tells interrupts from polls. A cell (a setting under a workload) counts once, by the
+medians of its runs. The costs hold for the workloads of the plan: the work that comes with each packet
+and each interrupt, such as system calls and wake-ups, is in theirs.")]
+pub(crate) struct Args {
+    /// The results file.
+    file: PathBuf,
+    /// Which run of the file; without it the newest.
+    #[arg(long, value_name = "N")]
+    run: Option<i64>,
+    /// Only the workloads with this in their name; may be given again.
+    #[arg(long, value_name = "NAME")]
+    workload: Vec<String>,
+    /// Confidence of the intervals, such as `95%`; without it that of the run.
+    #[arg(long, value_name = "PERCENT")]
+    confidence: Option<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let archive = Archive::open(&self.file)?;
+        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let wanted = wanted(&results, &self.workload)?;
+        let confidence = match &self.confidence {
+            Some(text) => percent("--confidence", text, 50.0, 99.99)?,
+            None => results.confidence,
+        };
+        let models = fit(&results, |workload| wanted[workload], confidence)
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
+        if context.json {
+            output::print_json(&FitDocument::of(&results, &models, INTERVALS))?;
+        } else {
+            output::print(&in_words(&results, &models))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Of each workload whether it has one of `names` in its name; all of them without names.
+pub(crate) fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, Failure> {
+    let of = |load: &str| names.is_empty() || names.iter().any(|name| load.contains(name.as_str()));
+    let loads = || results.workloads.iter().map(|load| load.name.as_str());
+    for name in names {
+        if !loads().any(|load| load.contains(name.as_str())) {
+            let there: Vec<&str> = loads().collect();
+            return Err(Failure::usage(format!(
+                "--workload {name}: no workload has this in its name; there are {}",
+                there.join(", ")
+            )));
+        }
+    }
+    Ok(loads().map(of).collect())
+}
+
+fn in_words(results: &Results, models: &[CostModel]) -> String {
+    let mut text = String::new();
+    for model in models {
+        let _ = writeln!(
+            text,
+            "{} ({}): {} cells, intervals at {} %",
+            model.host,
+            model.role.name(),
+            model.cells,
+            (model.confidence * 1e4).round() / 100.0
+        );
+        for fitted in &model.terms {
+            let _ =
+                writeln!(text, "  {:<15} {}", format!("per {}", fitted.term.unit()), told(fitted));
+        }
+        if let (Some(median), Some(p90), Some(condition)) =
+            (model.error_quantile(0.5), model.error_quantile(0.9), model.condition_number)
+        {
+            let _ = writeln!(
+                text,
+                "  fit: within {:.1} % of half of the cells and {:.1} % of nine in ten; condition number {condition:.1}",
+                100.0 * median,
+                100.0 * p90
+            );
+            worst(&mut text, results, model);
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "Intervals: {INTERVALS}.");
+    text
+}
+
+/// The cells that are farthest from the fit, where that is far.
+fn worst(text: &mut String, results: &Results, model: &CostModel) {
+    let mut cells = model.errors.clone();
+    cells.sort_by(|a, b| b.error_ratio.abs().total_cmp(&a.error_ratio.abs()));
+    for cell in cells.iter().take(WORST).filter(|cell| cell.error_ratio.abs() > 0.1) {
+        let _ = writeln!(
+            text,
+            "    {:+.0} % for {} under {}",
+            100.0 * cell.error_ratio,
+            results.workloads[cell.workload].name,
+            results.settings[cell.setting].label
+        );
+    }
+}
+
+/// A term's cost, or why there is none and what to vary.
+fn told(fitted: &FittedTerm) -> String {
+    let refusal = match &fitted.finding {
+        Ok(cost) => {
+            let (unit, scale) = scale(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
+            let digits = |ns: f64| significant(ns / scale);
+            return format!(
+                "{} {unit}, {} to {}; {:.0} % of the CPU time",
+                digits(cost.ns),
+                digits(cost.ns_low),
+                digits(cost.ns_high),
+                100.0 * cost.share
+            );
+        }
+        Err(refusal) => refusal,
+    };
+    let why = match refusal.why {
+        Why::NotCounted => "this host does not count them".to_owned(),
+        Why::NeverHappened => "there were none".to_owned(),
+        Why::TooFewCells => "no more cells than terms: any cost would fit".to_owned(),
+        Why::MovesWith(other) if fitted.term == Term::Poll || fitted.term == Term::Background => {
+            format!("they come and go with the {}; their cost is in those", other.plural())
+        }
+        Why::MovesWith(other) => format!("cannot be told from {}", other.plural()),
+        Why::Uncertain => {
+            "moves too little apart from the others for what the fit leaves".to_owned()
+        }
+    };
+    if refusal.vary.is_empty() {
+        format!("not known: {why}")
+    } else {
+        format!("not known: {why}. Vary {}", refusal.vary)
+    }
+}
+
+/// A time with the unit that suits its size; of a difference perhaps below zero.
+pub(crate) fn quantity(ns: f64) -> String {
+    let (unit, scale) = scale(ns.abs());
+    let sign = if ns < 0.0 { "-" } else { "" };
+    format!("{sign}{} {unit}", significant(ns.abs() / scale))
+}
+
+/// The unit that suits a time, and its nanoseconds.
+fn scale(ns: f64) -> (&'static str, f64) {
+    match ns {
+        ns if ns >= 1e6 => ("ms", 1e6),
+        ns if ns >= 1e3 => ("us", 1e3),
+        _ => ("ns", 1.0),
+    }
+}
+
+fn significant(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value if value >= 0.995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

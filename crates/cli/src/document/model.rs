@@ -1,0 +1,282 @@
+//! The JSON of `latput model fit` and `latput explain`.
+
+use std::collections::BTreeMap;
+
+use latput_model::explain::{Amount, Explanation};
+use latput_model::fit::{CostModel, FittedTerm, Why};
+use latput_trial::Results;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The CPU cost model of every host of a run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FitDocument {
+    /// Version of this document's shape: 1.
+    pub(crate) schema: u32,
+    /// The plan's name.
+    pub(crate) name: String,
+    /// Where it ran.
+    pub(crate) testbed: String,
+    /// Confidence of the intervals, such as 0.99.
+    pub(crate) confidence: f64,
+    /// How the intervals were made.
+    pub(crate) intervals: String,
+    /// Each host.
+    pub(crate) hosts: Vec<HostModel>,
+}
+
+/// The cost model of one host.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HostModel {
+    /// The host's name.
+    pub(crate) host: String,
+    /// `sut`, `generator` or `observer`.
+    pub(crate) role: String,
+    /// Settings under workloads that it rests on.
+    pub(crate) cells: usize,
+    /// Of the columns in the fit, each at unit length; null without a fit.
+    pub(crate) condition_number: Option<f64>,
+    /// Size of the relative error of the fitted CPU time, median over the cells; null without a fit.
+    pub(crate) error_ratio_median: Option<f64>,
+    /// Its 90th percentile.
+    pub(crate) error_ratio_p90: Option<f64>,
+    /// Every term.
+    pub(crate) terms: Vec<TermModel>,
+    /// Every cell with the relative error of its fitted CPU time.
+    pub(crate) errors: Vec<CellError>,
+}
+
+/// One term: a cost, or why there is none.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TermModel {
+    /// `byte`, `packet`, `interrupt`, `poll` or `background`.
+    pub(crate) term: String,
+    /// What `cost_ns` is for one of: `byte`, `packet`, `interrupt`, `poll`, `second`.
+    pub(crate) unit: String,
+    /// CPU time of one; null where it is not known.
+    pub(crate) cost_ns: Option<f64>,
+    /// Lower end of its interval.
+    pub(crate) cost_ns_low: Option<f64>,
+    /// Upper end.
+    pub(crate) cost_ns_high: Option<f64>,
+    /// Its part of the CPU time, median over the cells.
+    pub(crate) share_ratio: Option<f64>,
+    /// Why there is no cost: `not_counted`, `never_happened`, `too_few_cells`, `moves_with`,
+    /// `uncertain`; null where there is one.
+    pub(crate) refused: Option<String>,
+    /// The term that it moves with.
+    pub(crate) moves_with: Option<String>,
+    /// What a plan must vary to fix it; null where there is a cost or no plan helps.
+    pub(crate) vary: Option<String>,
+}
+
+/// How far the fit is from one setting under one workload.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CellError {
+    /// The setting's label.
+    pub(crate) setting: String,
+    /// The workload's name.
+    pub(crate) workload: String,
+    /// Fitted over measured CPU time, less 1.
+    pub(crate) error_ratio: f64,
+}
+
+impl FitDocument {
+    pub(crate) fn of(results: &Results, models: &[CostModel], intervals: &str) -> Self {
+        Self {
+            schema: 1,
+            name: results.name.clone(),
+            testbed: results.testbed.clone(),
+            confidence: models.first().map_or(results.confidence, |model| model.confidence),
+            intervals: intervals.to_owned(),
+            hosts: models.iter().map(|model| HostModel::of(results, model)).collect(),
+        }
+    }
+}
+
+impl HostModel {
+    fn of(results: &Results, model: &CostModel) -> Self {
+        Self {
+            host: model.host.clone(),
+            role: model.role.name().to_owned(),
+            cells: model.cells,
+            condition_number: model.condition_number.filter(|number| number.is_finite()),
+            error_ratio_median: model.error_quantile(0.5),
+            error_ratio_p90: model.error_quantile(0.9),
+            terms: model.terms.iter().map(TermModel::of).collect(),
+            errors: model
+                .errors
+                .iter()
+                .map(|cell| CellError {
+                    setting: results.settings[cell.setting].label.clone(),
+                    workload: results.workloads[cell.workload].name.clone(),
+                    error_ratio: cell.error_ratio,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl TermModel {
+    fn of(fitted: &FittedTerm) -> Self {
+        let cost = fitted.finding.as_ref().ok();
+        let refusal = fitted.finding.as_ref().err();
+        Self {
+            term: fitted.term.name().to_owned(),
+            unit: fitted.term.unit().to_owned(),
+            cost_ns: cost.map(|cost| cost.ns),
+            cost_ns_low: cost.map(|cost| cost.ns_low),
+            cost_ns_high: cost.map(|cost| cost.ns_high),
+            share_ratio: cost.map(|cost| cost.share),
+            refused: refusal.map(|refusal| word(refusal.why).to_owned()),
+            moves_with: refusal.and_then(|refusal| match refusal.why {
+                Why::MovesWith(term) => Some(term.name().to_owned()),
+                _ => None,
+            }),
+            vary: refusal.map(|refusal| refusal.vary.clone()).filter(|vary| !vary.is_empty()),
+        }
+    }
+}
+
+const fn word(why: Why) -> &'static str {
+    match why {
+        Why::NotCounted => "not_counted",
+        Why::NeverHappened => "never_happened",
+        Why::TooFewCells => "too_few_cells",
+        Why::MovesWith(_) => "moves_with",
+        Why::Uncertain => "uncertain",
+    }
+}
+
+/// Where time and CPU go under each setting of a run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainDocument {
+    /// Version of this document's shape: 1.
+    pub(crate) schema: u32,
+    /// The plan's name.
+    pub(crate) name: String,
+    /// Where it ran.
+    pub(crate) testbed: String,
+    /// The cost model of the system under test under each kind of workload.
+    pub(crate) models: Vec<KindModel>,
+    /// Each setting under each workload.
+    pub(crate) cells: Vec<ExplainedCell>,
+}
+
+/// The cost model of the system under test under one kind of workload.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KindModel {
+    /// `tcp_rr`, `tcp_stream`.
+    pub(crate) kind: String,
+    /// The model.
+    pub(crate) model: HostModel,
+}
+
+/// One setting under one workload, taken apart.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainedCell {
+    /// The setting's label.
+    pub(crate) setting: String,
+    /// The workload's name.
+    pub(crate) workload: String,
+    /// Mean round trip; null where the workload has none.
+    pub(crate) round_trip_ns: Option<f64>,
+    /// What it is made of: `timer`, `queueing`, `cpu`, `rest`; empty without one.
+    pub(crate) time: Vec<ExplainedPart>,
+    /// CPU time of the system under test per second.
+    pub(crate) busy_ns_per_s: f64,
+    /// Its busiest CPU.
+    pub(crate) busiest_cpu_ratio: Option<f64>,
+    /// What the CPU time is made of, in nanoseconds per second, by term.
+    pub(crate) cpu: Vec<ExplainedPart>,
+    /// Terms whose costs are in what is unexplained, since the plan does not tell them apart.
+    pub(crate) not_told_apart: Vec<String>,
+    /// The part of the CPU time that no known cost explains.
+    pub(crate) unexplained_ratio: f64,
+}
+
+/// A part, or why it is not known.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainedPart {
+    /// Which.
+    pub(crate) part: String,
+    /// How much; null where it is not known.
+    pub(crate) amount_ns: Option<f64>,
+    /// Lower end of its interval.
+    pub(crate) amount_ns_low: Option<f64>,
+    /// Upper end.
+    pub(crate) amount_ns_high: Option<f64>,
+    /// The confidence that the interval has.
+    pub(crate) confidence: Option<f64>,
+    /// Why there is nothing, or why it is not known and what the plan lacks.
+    pub(crate) why: Option<String>,
+}
+
+impl ExplainDocument {
+    pub(crate) fn of(
+        results: &Results,
+        models: &BTreeMap<&str, CostModel>,
+        cells: &[Explanation],
+    ) -> Self {
+        let model = |(kind, model): (&&str, &CostModel)| KindModel {
+            kind: (*kind).to_owned(),
+            model: HostModel::of(results, model),
+        };
+        Self {
+            schema: 1,
+            name: results.name.clone(),
+            testbed: results.testbed.clone(),
+            models: models.iter().map(model).collect(),
+            cells: cells.iter().map(|cell| ExplainedCell::of(results, cell)).collect(),
+        }
+    }
+}
+
+impl ExplainedCell {
+    fn of(results: &Results, cell: &Explanation) -> Self {
+        Self {
+            setting: results.settings[cell.setting].label.clone(),
+            workload: results.workloads[cell.workload].name.clone(),
+            round_trip_ns: cell.round_trip_ns,
+            time: cell.time.iter().map(|(stage, amount)| part(stage.name(), amount)).collect(),
+            busy_ns_per_s: cell.busy_ns_per_s,
+            busiest_cpu_ratio: cell.busiest_cpu_ratio,
+            cpu: cell.cpu.iter().map(|(term, amount)| part(term.name(), amount)).collect(),
+            not_told_apart: cell.not_told_apart.iter().map(|term| term.name().to_owned()).collect(),
+            unexplained_ratio: cell.unexplained_ratio,
+        }
+    }
+}
+
+fn part(name: &str, amount: &Amount) -> ExplainedPart {
+    let mut part = ExplainedPart {
+        part: name.to_owned(),
+        amount_ns: None,
+        amount_ns_low: None,
+        amount_ns_high: None,
+        confidence: None,
+        why: None,
+    };
+    match amount {
+        Amount::Known { ns, ns_low, ns_high, confidence } => {
+            part.amount_ns = Some(*ns);
+            part.amount_ns_low = Some(*ns_low);
+            part.amount_ns_high = Some(*ns_high);
+            part.confidence = Some(*confidence);
+        }
+        Amount::None(why) => {
+            part.amount_ns = Some(0.0);
+            part.why = Some((*why).to_owned());
+        }
+        Amount::Unknown(why) => part.why = Some((*why).to_owned()),
+    }
+    part
+}

@@ -1,0 +1,135 @@
+//! Models of a host, from the rows of simulated runs whose costs are known.
+
+use serde_json::Value;
+
+use crate::Place;
+
+/// Varies the sizes of datagrams, their rates and the interrupts' delay.
+const COSTS: &str = r#"
+schema = 1
+name = "costs"
+[factors]
+mtu = [1500, 9000]
+rx-usecs = ["10us", "30us", "100us", "300us"]
+[[workload]]
+kind = "udp_stream"
+datagram_bytes = 64
+rate = "20Mbps"
+[[workload]]
+kind = "udp_stream"
+datagram_bytes = 500
+rate = "300Mbps"
+[[workload]]
+kind = "udp_stream"
+datagram_bytes = 1400
+rate = "500Mbps"
+[[workload]]
+kind = "udp_stream"
+datagram_bytes = 1400
+rate = "1Gbps"
+[method]
+repetitions = { min = 2, max = 2 }
+warmup = "5ms"
+duration = "50ms"
+seed = 7
+"#;
+
+#[test]
+fn costs_of_a_simulated_host_are_recovered_from_its_rows() {
+    let place = Place::new();
+    place.write("plan.toml", COSTS);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let document = fit(&place, &["model", "fit", "kept.db", "--json"]);
+    let sut = host(&document, "sut");
+    // What data/systems/server-10g.toml says. A datagram costs its place in the ring, the stack and user
+    // code; an interrupt its poll, the wake-up that follows it and one receive call.
+    check(sut, "byte", 60.0 / 1024.0);
+    check(sut, "packet", 250.0 + 350.0 + 200.0);
+    check(sut, "interrupt", 800.0 + 200.0 + 900.0 + 300.0);
+    assert!(sut["error_ratio_p90"].as_f64().unwrap() < 0.03, "{sut}");
+    let words = place.run(&["model", "fit", "kept.db"]);
+    words.expect(0, &["per byte", "condition number", "they come and go with the interrupts"]);
+}
+
+#[test]
+fn a_plan_that_varies_nothing_is_refused_term_by_term_with_what_to_vary() {
+    let place = Place::new();
+    let one =
+        COSTS.replace("[1500, 9000]", "[1500]").replace("\"10us\", \"30us\", \"100us\", ", "");
+    let (head, rest) = one.split_once("[[workload]]").unwrap();
+    let (_, tail) = rest.split_once("[method]").unwrap();
+    let load = "[[workload]]\nkind = \"udp_stream\"\nrate = \"300Mbps\"\n";
+    place.write("plan.toml", &format!("{head}{load}[method]{tail}"));
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let document = fit(&place, &["model", "fit", "kept.db", "--json"]);
+    let vary = ["mtu", "mtu", "rx-usecs", "gro-flush-timeout", "rate"];
+    for (term, vary) in host(&document, "sut")["terms"].as_array().unwrap().iter().zip(vary) {
+        assert!(term["cost_ns"].is_null(), "{term}");
+        assert!(term["vary"].as_str().unwrap().contains(vary), "{term}");
+    }
+}
+
+#[test]
+fn what_has_no_costs_is_refused_by_name() {
+    let place = Place::new();
+    place.run(&["model", "fit", "absent.db"]).expect(1, &["absent.db"]);
+    place.write("text.db", "no database");
+    place.run(&["model", "fit", "text.db"]).expect(1, &["text.db"]);
+    let measure = ["measure", "sim:server-10g", "--workload", "tcp_rr", "--duration", "50ms"];
+    place.run(&[&measure[..], &["-o", "kept.db"]].concat()).expect(0, &[]);
+    let no_such = ["model", "fit", "kept.db", "--workload", "udp"];
+    place.run(&no_such).expect(2, &["udp", "there are tcp_rr"]);
+    place.run(&["model", "fit", "kept.db", "--confidence", "100%"]).expect(2, &["--confidence"]);
+    place.run(&["model", "fit", "kept.db"]).expect(0, &["not known", "no more cells than terms"]);
+}
+
+/// The document of a fit, which its schema takes.
+fn fit(place: &Place, args: &[&str]) -> Value {
+    let text = place.run(args).expect(0, &[]).out.clone();
+    crate::json::check(include_str!("../../../../docs/schema/fit.json"), &text);
+    serde_json::from_str(&text).unwrap()
+}
+
+fn host<'a>(document: &'a Value, role: &str) -> &'a Value {
+    let hosts = document["hosts"].as_array().unwrap();
+    hosts.iter().find(|host| host["role"] == role).unwrap()
+}
+
+/// The cost of a term is within 15 % of `wanted`.
+#[track_caller]
+fn check(host: &Value, term: &str, wanted: f64) {
+    let terms = host["terms"].as_array().unwrap();
+    let found = terms.iter().find(|found| found["term"] == term).unwrap();
+    let Some(cost) = found["cost_ns"].as_f64() else { panic!("{found}") };
+    assert!((cost / wanted - 1.0).abs() < 0.15, "{term}: {cost} instead of {wanted}");
+}
+
+#[test]
+fn a_simulated_round_trip_is_explained_in_words_and_numbers() {
+    let place = Place::new();
+    let loads = "[[workload]]\nkind = \"tcp_rr\"\nburst = [0, 16]\n";
+    let (head, rest) = COSTS.split_once("[[workload]]").unwrap();
+    let (_, tail) = rest.split_once("[method]").unwrap();
+    let plan = format!("{head}{loads}[method]{tail}").replace("\"10us\"", "\"0us\"");
+    place.write("plan.toml", &plan);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    let args = ["explain", "kept.db", "--setting", "mtu=1500 rx-usecs=300us"];
+    place.run(&args).expect(
+        0,
+        &["waiting for the timer", "behind other requests", "CPU of both ends", "If a knob moved"],
+    );
+    let text = place.run(&[&args[..], &["--json"]].concat()).expect(0, &[]).out.clone();
+    crate::json::check(include_str!("../../../../docs/schema/explain.json"), &text);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let cells = document["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2, "{text}");
+    let many = cells.iter().find(|cell| cell["workload"] == "tcp_rr burst=16").unwrap();
+    let parts = many["time"].as_array().unwrap();
+    let sum: f64 = parts.iter().map(|part| part["amount_ns"].as_f64().unwrap()).sum();
+    // The parts are medians of differences over two runs, and the whole one of the means.
+    let whole = many["round_trip_ns"].as_f64().unwrap();
+    assert!((sum / whole - 1.0).abs() < 0.05, "{sum} {whole}");
+    // A 300 us hold-off at both ends is most of it.
+    assert!(parts[0]["amount_ns"].as_f64().unwrap() > 0.5 * whole, "{text}");
+    place.run(&["explain", "kept.db", "--setting", "5us"]).expect(2, &["--setting", "there are"]);
+}

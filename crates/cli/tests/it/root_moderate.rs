@@ -1,0 +1,246 @@
+//! The daemon on a real interface, in a lab that is up: start, answer, give way, end, crash.
+
+use std::process::{Child, Command, Stdio};
+
+use latput_testkit::needs_root;
+use serde_json::Value;
+
+use crate::root_settings::Lab;
+use crate::{Place, Ran, kill, lab_turn, needs_program, wait_until};
+
+#[test]
+fn it_holds_answers_and_puts_back_on_sigterm() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let metrics = format!("unix:{}", place.path("metrics.sock").display());
+    let mut daemon = Daemon::start(&place, &["--goal", "cpu", "--metrics", &metrics]);
+    let status = daemon.status();
+    assert_eq!(status["state"], "holding", "{status}");
+    assert_eq!(status["delay_ns"], 0, "it starts from the safe side: {status}");
+    assert_eq!(status["pid"].as_u64(), Some(u64::from(daemon.child.id())));
+    wait_until("decisions", || daemon.status()["decisions"].as_u64() > Some(20));
+    assert_eq!(daemon.status()["changes"], 0, "without traffic nothing is changed");
+    if !needs_program("curl") {
+        let socket = place.path("metrics.sock");
+        let scraped = Command::new("curl")
+            .args(["-sS", "--max-time", "5", "--unix-socket"])
+            .arg(&socket)
+            .arg("http://localhost/metrics")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(scraped.stdout).unwrap();
+        assert!(text.contains("latput_moderate_delay_seconds{interface=\"lat0\"} 0"), "{text}");
+    }
+    let second = lab.b(&["moderate", "lat0"]);
+    second.expect(1, &["another latput", "--status"]);
+    lab.b(&["set", "lat0", "mtu=1400"]).expect(1, &["another latput"]);
+    daemon.end(0);
+    assert_eq!(lab.knobs(), before);
+    assert!(!place.path("metrics.sock").exists());
+    lab.b(&["moderate", "lat0", "--status"]).expect(1, &["nobody holds it"]);
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
+fn over_its_budget_it_delays_and_the_next_start_puts_back_what_a_kill_left() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    // Traffic takes more than that on any machine, so that the delay stays.
+    let daemon = Daemon::start(&place, &["--cpu-budget", "0.1%"]);
+    let mut traffic =
+        Traffic::start(&place, &["udp_stream", "rate=200Mbps", "datagram_bytes=1000"]);
+    wait_until("a delay", || daemon.status()["delay_ns"].as_u64() > Some(0));
+    let status = daemon.status();
+    assert!(status["last_change"]["reason"].is_string(), "{status}");
+    assert!(daemon.said().contains("changed interface=\"lat0\""), "{}", daemon.said());
+    kill(daemon.child.id());
+    drop(daemon);
+    traffic.end();
+    lab.b(&["restore", "--dry-run"]).expect(0, &["would put back", "gro-flush-timeout"]);
+    let mut daemon = Daemon::start(&place, &["--goal", "latency"]);
+    assert!(daemon.said().contains("put back what an earlier latput left"), "{}", daemon.said());
+    assert_eq!(lab.knobs(), before, "no delay is what there was before");
+    daemon.end(0);
+    assert_eq!(lab.knobs(), before);
+}
+
+#[test]
+fn what_somebody_else_sets_is_let_go_once() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let mut daemon = Daemon::start(&place, &["--goal", "balanced"]);
+    let file = "echo 77000 > /sys/class/net/lat0/gro_flush_timeout";
+    place.run(&["lab", "exec", "b", "--", "sh", "-c", file]).expect(0, &[]);
+    wait_until("the daemon to see it", || daemon.status()["state"] == "let-go");
+    let status = daemon.status();
+    assert!(status["let_go"][0].as_str().unwrap().contains("gro-flush-timeout"), "{status}");
+    daemon.end(0);
+    let said = daemon.said();
+    assert!(said.contains("somebody else has set it"), "{said}");
+    lab.b(&["show", "lat0", "gro-flush-timeout"]).expect(0, &["77us"]);
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
+fn it_survives_down_and_up_and_a_new_name() {
+    if needs_root() || needs_program("ip") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    let mut daemon = Daemon::start(&place, &["--goal", "balanced"]);
+    // Past `latput lab exec`, which takes a lab without `lat0` for half a lab.
+    let ip = |words: &[&str]| {
+        let all = ["-n", "latput-b", "link", "set"];
+        assert!(Command::new("ip").args(all).args(words).status().unwrap().success());
+    };
+    ip(&["lat0", "down"]);
+    wait_until("it to wait", || daemon.status()["state"] == "waiting");
+    ip(&["lat0", "up"]);
+    wait_until("it to hold again", || daemon.status()["state"] == "holding");
+    ip(&["lat0", "down"]);
+    ip(&["lat0", "name", "lat7"]);
+    ip(&["lat7", "up"]);
+    wait_until("it to follow the name", || {
+        let ask = ["ip", "netns", "exec", "latput-b"];
+        let mut ask = place.wrapped(&ask, &["moderate", "lat7", "--status"]);
+        // `lab exec` gives the lab a folder of its own.
+        ask.env("LATPUT_STATE_DIR", place.path("state").join("lab-up"));
+        let answer = Ran::from(ask.output().unwrap());
+        answer.code == Some(0) && answer.out.contains("lat7: holding")
+    });
+    daemon.end(0);
+    ip(&["lat7", "down"]);
+    ip(&["lat7", "name", "lat0"]);
+    ip(&["lat0", "up"]);
+    // Down and up has made the NAPIs anew: only their values are compared.
+    let values = |knobs: &Value| {
+        let knobs = knobs.as_array().unwrap().iter();
+        knobs.map(|knob| knob["values"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&lab.knobs()), values(&before));
+    lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+#[test]
+fn it_observes_without_a_change_and_refuses_what_cannot_be() {
+    if needs_root() {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let before = lab.knobs();
+    lab.b(&["moderate", "lat0", "--observe", "--for", "300ms"]).expect(0, &["observing"]);
+    assert_eq!(lab.knobs(), before);
+    lab.b(&["moderate", "lo"]).expect(1, &["no knob that moderates it", "rx-usecs"]);
+    lab.b(&["moderate", "lat9"]).expect(1, &["lat9"]);
+    lab.b(&["moderate", "lat0", "--metrics", "0.0.0.0:9711"]).expect(2, &["this machine only"]);
+    lab.b(&["moderate", "lat0", "--goal", "speed"]).expect(2, &["no goal `speed`"]);
+    let two = ["moderate", "lat0", "--goal", "cpu", "--cpu-budget", "30%"];
+    lab.b(&two).expect(2, &["give one of them"]);
+    lab.b(&["moderate", "lat0", "--cpu-budget", "130%"]).expect(2, &["below 100 %"]);
+    lab.b(&["moderate", "lat0", "--max-delay", "1s"]).expect(2, &["must be from"]);
+    lab.b(&["moderate", "lat0", "--status", "--goal", "cpu"]).expect(2, &[]);
+    assert_eq!(lab.knobs(), before);
+}
+
+const BINARY: &str = env!("CARGO_BIN_EXE_latput");
+
+/// A daemon that holds `lat0` of host `b`.
+struct Daemon<'a> {
+    place: &'a Place,
+    child: Child,
+}
+
+impl<'a> Daemon<'a> {
+    /// Returns when it answers.
+    fn start(place: &'a Place, options: &[&str]) -> Self {
+        let mut words = vec!["lab", "exec", "b", "--", BINARY, "moderate", "lat0"];
+        words.extend(options);
+        let daemon = Self { place, child: place.start(&words) };
+        wait_until("the daemon to answer", || daemon.asked().code == Some(0));
+        daemon
+    }
+
+    fn asked(&self) -> crate::Ran {
+        self.place
+            .run(&["lab", "exec", "b", "--", BINARY, "moderate", "lat0", "--status", "--json"])
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.asked().expect(0, &[]).out).unwrap()
+    }
+
+    /// All it has logged.
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.place.path("stderr")).unwrap()
+    }
+
+    /// Asks it to end, as systemd does.
+    fn end(&mut self, code: i32) {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{}", self.said());
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Traffic from host `a` to host `b` that goes on for a minute at most.
+struct Traffic(Child);
+
+impl Traffic {
+    fn start(place: &Place, workload: &[&str]) -> Self {
+        place.write("lab.toml", &testbed());
+        let mut words = vec!["measure", "lab.toml", "--duration", "60s", "--repetitions", "1..1"];
+        words.push("--workload");
+        words.extend(workload);
+        let child = place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Self(child.unwrap())
+    }
+
+    fn end(&mut self) {
+        Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The lab that is up, as hosts that agents are started on.
+fn testbed() -> String {
+    let folder = std::path::Path::new(BINARY).parent().unwrap().display();
+    let host = |name: &str, role: &str, number: u8| {
+        format!(
+            "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"198.18.0.{number}\"\n\
+             via = [\"{BINARY}\", \"lab\", \"exec\", \"{name}\", \"--\", \"env\", \"PATH={folder}:/usr/bin:/bin\"]\n"
+        )
+    };
+    format!("schema = 1\n{}{}", host("a", "generator", 1), host("b", "sut", 2))
+}

@@ -1,0 +1,173 @@
+//! What of a plan a testbed lacks: levels of knobs that it does not take and workloads that it cannot run
+//! are left out where the plan allows it, and said.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::Setting;
+use latput_load::Stop;
+use latput_trial::observation::Role;
+use latput_trial::{Plan, Workload};
+
+use crate::error::Error;
+use crate::runner::TrialRunner;
+
+/// A part of a plan that a testbed may lack.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// One level of a factor; it is tried out.
+    Setting(&'a BTreeMap<Role, Setting>),
+    /// A workload.
+    Load(&'a Workload),
+}
+
+/// The plan without what `runner` lacks, and what that is, in sentences. Knobs may be left as they were
+/// tried: open the testbed anew where anything was left out.
+pub(crate) fn without_lacking(
+    plan: &Plan,
+    runner: &mut dyn TrialRunner,
+    stop: &Stop,
+) -> Result<(Plan, Vec<String>), Error> {
+    let mut reduced = plan.clone();
+    let mut left_out = Vec::new();
+    for factor in &mut reduced.factors {
+        let name = factor.name();
+        let mut refused: Vec<String> = Vec::new();
+        let mut reason = None;
+        let mut levels = Vec::new();
+        for level in std::mem::take(&mut factor.levels) {
+            match runner.lacks(Wanted::Setting(&factor.setting(&level)), &plan.method, stop)? {
+                None => levels.push(level),
+                Some(why) => {
+                    refused.push(level.first().map_or_else(String::new, ToString::to_string));
+                    reason.get_or_insert(why);
+                }
+            }
+        }
+        factor.levels = levels;
+        let Some(reason) = reason else { continue };
+        left_out.push(if factor.levels.is_empty() {
+            format!("left out: the factor `{name}`, which is not to be had here: {reason}")
+        } else {
+            format!("left out: `{name}` = {}: {reason}", refused.join(", "))
+        });
+    }
+    reduced.factors.retain(|factor| !factor.levels.is_empty());
+    for load in &plan.workloads {
+        if let Some(reason) = runner.lacks(Wanted::Load(load), &plan.method, stop)? {
+            reduced.workloads.retain(|kept| kept.name != load.name);
+            left_out.push(format!("left out: the workload `{}`: {reason}", load.name));
+        }
+    }
+    if reduced.workloads.is_empty() {
+        let problem = format!("nothing of the plan can be run here; {}", left_out.join("; "));
+        return Err(Error::Lacking { problem });
+    }
+    Ok((reduced, left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::plan::Method;
+    use latput_trial::results::HostFacts;
+
+    use super::*;
+    use crate::runner::{News, Trial};
+
+    const PLAN: &str = r#"
+        schema = 1
+        [factors]
+        mtu = [1500, 9000]
+        rps-cpus = ["0", "7"]
+        rx-usecs = ["10us", "20us"]
+        [[workload]]
+        kind = "tcp_rr"
+        [[workload]]
+        kind = "tcp_stream"
+        sut_cpus = "7"
+        [method]
+        lacking = "leave_out"
+    "#;
+
+    #[test]
+    fn what_is_lacking_is_left_out_and_said() {
+        let mut bed = Bed(&["rx-usecs", "7"]);
+        let plan = Plan::parse("p.toml", PLAN).unwrap();
+        let (reduced, said) = without_lacking(&plan, &mut bed, &Stop::new()).unwrap();
+        let labels: Vec<String> = reduced.settings().into_iter().map(|set| set.label).collect();
+        assert_eq!(labels, ["mtu=1500 rps-cpus=0", "mtu=9000 rps-cpus=0"]);
+        assert_eq!(reduced.workloads.len(), 1);
+        let said = said.join("\n");
+        for words in ["`rps-cpus` = 7: no 7", "the factor `rx-usecs`", "the workload `tcp_stream"] {
+            assert!(said.contains(words), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_testbed_that_has_everything_leaves_nothing_out() {
+        let plan = Plan::parse("p.toml", PLAN).unwrap();
+        let (reduced, said) = without_lacking(&plan, &mut Bed(&[]), &Stop::new()).unwrap();
+        assert_eq!((reduced, said), (plan, Vec::new()));
+    }
+
+    #[test]
+    fn a_plan_of_which_nothing_is_left_is_refused() {
+        let plan = Plan::parse("p.toml", PLAN).unwrap();
+        let refusal = without_lacking(&plan, &mut Bed(&["tcp"]), &Stop::new()).unwrap_err();
+        assert!(refusal.to_string().contains("nothing of the plan"), "{refusal}");
+    }
+
+    #[test]
+    fn what_is_to_become_of_it_is_one_of_two_words() {
+        let error = Plan::parse("p.toml", &PLAN.replace("leave_out", "sometimes")).unwrap_err();
+        assert!(error.problem.contains("must be `refuse` or `leave_out`"), "{error}");
+    }
+
+    /// Lacks whatever has one of these words.
+    struct Bed(&'static [&'static str]);
+
+    impl TrialRunner for Bed {
+        fn lacks(
+            &mut self,
+            wanted: Wanted<'_>,
+            _: &Method,
+            _: &Stop,
+        ) -> Result<Option<String>, Error> {
+            let text = match wanted {
+                Wanted::Setting(by_role) => {
+                    let knobs = by_role.values().flatten();
+                    let texts = knobs.map(|(knob, value)| format!("{knob}={value}"));
+                    texts.collect::<Vec<_>>().join(" ")
+                }
+                Wanted::Load(load) => load.name.clone(),
+            };
+            Ok(self.0.iter().find(|word| text.contains(*word)).map(|word| format!("no {word}")))
+        }
+        fn hosts(&self) -> Vec<HostFacts> {
+            Vec::new()
+        }
+        fn machine(&self) -> String {
+            String::new()
+        }
+        fn notes(&self) -> Vec<String> {
+            Vec::new()
+        }
+        fn is_simulated(&self) -> bool {
+            true
+        }
+        fn trials(
+            &mut self,
+            _: Vec<Trial>,
+            _: &Method,
+            _: &Stop,
+            _: &mut dyn FnMut(News) -> Result<(), Error>,
+        ) -> Result<(), Error> {
+            Ok(())
+        }
+        fn close(self: Box<Self>, _: &Stop) -> Result<Vec<String>, Error> {
+            Ok(Vec::new())
+        }
+        fn abandon(self: Box<Self>) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+}

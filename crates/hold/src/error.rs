@@ -1,0 +1,164 @@
+//! Why an interface is not, or no longer, held.
+
+use std::io;
+
+use latput_knobs::{ApplyError, RestoreError, transaction};
+
+use crate::goal::GoalError;
+
+/// Why an interface is not, or no longer, held.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The goal says nothing, or two things.
+    #[error(transparent)]
+    Goal(#[from] GoalError),
+    /// The kernel could not be read.
+    #[error(transparent)]
+    Kernel(#[from] latput_linux::Error),
+    /// A change failed, and was put back unless it says otherwise.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// What was held could not be put back.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+    /// A knob could not be read.
+    #[error(transparent)]
+    Unreadable(latput_knobs::KernelError),
+    /// The checkpoint could not be kept.
+    #[error(transparent)]
+    Store(#[from] latput_knobs::StoreError),
+    /// Nothing on the interface delays its interrupts or polls.
+    #[error("{interface}: has no knob that moderates it: {reasons}")]
+    NoLever {
+        /// The interface.
+        interface: String,
+        /// What each knob lacks.
+        reasons: String,
+    },
+    /// The longest delay is shorter than the shortest that the interface can have.
+    #[error(
+        "{interface}: cannot be held at most {most}: the least delay of its {knob} is {least}: give a longer --max-delay"
+    )]
+    TooShort {
+        /// The interface.
+        interface: String,
+        /// What was asked for.
+        most: latput_units::Nanos,
+        /// The knob.
+        knob: &'static str,
+        /// Its least.
+        least: latput_units::Nanos,
+    },
+    /// The interface went away.
+    #[error("{interface}: the interface is gone")]
+    Gone {
+        /// The interface.
+        interface: String,
+    },
+    /// Changes fail again and again.
+    #[error("{interface}: {times} changes in a row failed, the last because: {last}")]
+    KeepsFailing {
+        /// The interface.
+        interface: String,
+        /// How many.
+        times: u32,
+        /// The last error, in words.
+        last: String,
+    },
+    /// Another latput has its lock.
+    #[error(
+        "{interface}: another latput (pid {pid}) holds it: ask how it is with `latput moderate {interface} --status`, \
+         or end it first"
+    )]
+    Locked {
+        /// The interface.
+        interface: String,
+        /// The other process.
+        pid: u32,
+    },
+    /// Another latput is watching or holding it.
+    #[error(
+        "{interface}: another latput already answers at {path}: ask it with --status, or end it first"
+    )]
+    AlreadyHeld {
+        /// The interface.
+        interface: String,
+        /// Its socket.
+        path: String,
+    },
+    /// Nobody is there to be asked.
+    #[error(
+        "{interface}: nobody holds it here (no answer at {path}): start `latput moderate {interface}`"
+    )]
+    NotHeld {
+        /// The interface.
+        interface: String,
+        /// Where the socket would be.
+        path: String,
+    },
+    /// Metrics at an address that they are not given out at.
+    #[error(
+        "--metrics {given}: {problem}: give `unix:PATH` or a loopback address such as `127.0.0.1:9711`"
+    )]
+    MetricsAddress {
+        /// As given.
+        given: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A socket could not be made or spoken to.
+    #[error("{path}: cannot {operation}: {source}")]
+    Socket {
+        /// Its path or address.
+        path: String,
+        /// What was tried.
+        operation: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The one that was asked gave no status.
+    #[error("{path}: the answer is no status of latput: {reason}")]
+    BadStatus {
+        /// The socket.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// What an [`Error`] means for the machine and its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Failed, and the machine is unchanged.
+    Failed,
+    /// The request was wrong.
+    Usage,
+    /// Not permitted.
+    Permission,
+    /// Refused on the way and rolled back.
+    RolledBack,
+    /// Something could not be put back.
+    Stranded,
+}
+
+impl Error {
+    /// What it means.
+    pub fn kind(&self) -> ErrorKind {
+        let of = |kind: transaction::ErrorKind| match kind {
+            transaction::ErrorKind::Unchanged => ErrorKind::Failed,
+            transaction::ErrorKind::Permission => ErrorKind::Permission,
+            transaction::ErrorKind::RolledBack => ErrorKind::RolledBack,
+            transaction::ErrorKind::Stranded => ErrorKind::Stranded,
+        };
+        match self {
+            Self::Goal(_) | Self::TooShort { .. } | Self::MetricsAddress { .. } => ErrorKind::Usage,
+            Self::Kernel(error) if error.is_permission() => ErrorKind::Permission,
+            Self::Apply(error) => of(error.kind()),
+            Self::Restore(error) => of(error.kind()),
+            Self::Socket { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                ErrorKind::Permission
+            }
+            _ => ErrorKind::Failed,
+        }
+    }
+}

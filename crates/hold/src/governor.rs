@@ -1,0 +1,94 @@
+//! The policy behind a goal, fed by samples and by looks at the CPU.
+
+use latput_moderate::{Bounds, Budget, Decision, Elastic, Observation};
+use latput_units::Nanos;
+
+use crate::goal::{Aim, Goal};
+use crate::meter::Sample;
+
+/// The policy that a goal asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Governor {
+    /// No delay, for ever.
+    LeastDelay,
+    /// The longest delay that does not slow the load down.
+    FullRate(Box<Elastic>),
+    /// The least delay within a CPU budget, with the packets since the last look.
+    CpuBudget { policy: Box<Budget>, packets: Observation },
+}
+
+impl Governor {
+    pub(crate) fn new(goal: &Goal, least: Nanos, ring: u32) -> Self {
+        let bounds = Bounds { least, most: goal.most, ring, ..Bounds::default() };
+        match goal.aim {
+            Aim::LeastDelay => Self::LeastDelay,
+            Aim::FullRate { loss_ratio } => {
+                Self::FullRate(Box::new(Elastic::new(Bounds { loss_ratio, ..bounds })))
+            }
+            Aim::CpuBudget { ratio } => Self::CpuBudget {
+                policy: Box::new(Budget::new(bounds, ratio)),
+                packets: Observation::default(),
+            },
+        }
+    }
+
+    /// The delay that it wants now.
+    pub(crate) fn delay(&self) -> Nanos {
+        match self {
+            Self::LeastDelay => Nanos::ZERO,
+            Self::FullRate(policy) => policy.current().delay,
+            Self::CpuBudget { policy, .. } => policy.current().delay,
+        }
+    }
+
+    /// Takes in one sample.
+    pub(crate) fn sample(&mut self, sample: &Sample) -> Decision {
+        match self {
+            Self::LeastDelay => Decision::Keep,
+            Self::FullRate(policy) => policy.step(&sample.observation),
+            Self::CpuBudget { packets, .. } => {
+                let new = sample.observation.rx;
+                packets.rx.packets = packets.rx.packets.saturating_add(new.packets);
+                packets.rx.bytes = packets.rx.bytes.saturating_add(new.bytes);
+                Decision::Keep
+            }
+        }
+    }
+
+    /// Says that a new delay holds from `now` on.
+    pub(crate) fn changed(&mut self, now: Nanos) {
+        if let Self::FullRate(policy) = self {
+            // An empty step marks the time; what it decides, the next sample decides again.
+            let _ = policy.step(&Observation { now, ..Observation::default() });
+        }
+    }
+
+    /// Takes in how busy the host was since the last look.
+    pub(crate) fn look(&mut self, elapsed: Nanos, busy_ratio: f64) -> Decision {
+        match self {
+            Self::CpuBudget { policy, packets } => {
+                let packets = std::mem::take(packets);
+                policy.step(&packets, elapsed, busy_ratio)
+            }
+            _ => Decision::Keep,
+        }
+    }
+
+    /// Whether a CPU budget was kept at the last look.
+    pub(crate) fn is_budget_met(&self) -> Option<bool> {
+        match self {
+            Self::CpuBudget { policy, .. } => Some(policy.is_met()),
+            _ => None,
+        }
+    }
+
+    /// The CPU share that each delay was last seen with.
+    pub(crate) fn frontier(&self) -> Vec<(Nanos, f64)> {
+        match self {
+            Self::CpuBudget { policy, .. } => {
+                policy.frontier().map(|(moderation, cpu)| (moderation.delay, cpu)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,590 @@
+//! The loop that holds an interface: sample, decide, change, and give way.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use latput_knobs::{ApplyError, Knob, Place, Restored, Value, transaction};
+use latput_linux::netdev::Netdev;
+use latput_linux::route::{Link, Route};
+use latput_linux::{Capability, CpuMeter, Glance, Namespace, OsClock};
+use latput_moderate::Decision;
+use latput_units::{Clock, Nanos};
+
+use crate::error::Error;
+use crate::goal::Goal;
+use crate::governor::Governor;
+use crate::hand::Hand;
+use crate::lever::{self, Lever};
+use crate::meter::{Meter, Sample};
+use crate::notify::Notify;
+use crate::serve::{MetricsAddress, Server, socket_path};
+use crate::status::{Change, Point, SCHEMA, State, Status};
+
+/// How often the rest is looked at: the interface's name and queues, its knobs, the CPU.
+const LOOK_EVERY: Nanos = Nanos::from_ms(500);
+/// A sample this many times as long as it should be was interrupted (suspend, a stopped process): it
+/// says nothing of the load.
+const LATE: u64 = 10;
+/// Changes that may fail in a row.
+const FAILURES_MOST: u32 = 5;
+
+/// What to hold, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The interface.
+    pub interface: String,
+    /// What it is to be held at.
+    pub goal: Goal,
+    /// Time between two samples.
+    pub every: Nanos,
+    /// Only say what would be done.
+    pub observe: bool,
+    /// The folder of latput's state: checkpoints and sockets.
+    pub folder: PathBuf,
+    /// Where metrics are given out.
+    pub metrics: Option<MetricsAddress>,
+    /// End after this long; `None` for when told to.
+    pub length: Option<Nanos>,
+}
+
+/// One interface that is held.
+#[derive(Debug)]
+pub struct Hold {
+    options: Options,
+    route: Route,
+    /// `None` on kernels without the family.
+    netdev: Option<Netdev>,
+    hand: Hand,
+    lever: Lever,
+    governor: Governor,
+    meter: Meter,
+    server: Server,
+    notify: Notify,
+    shape: Shape,
+    /// What the knobs held after our last write.
+    written: latput_knobs::State,
+    delay: Nanos,
+    failures_in_row: u32,
+    status: Status,
+    since: Nanos,
+    look: Look,
+}
+
+/// By what it is seen that an interface is not quite the one of before: its NAPIs were made anew (down and
+/// up, channels, GRO) or its link was lost (a driver's reset).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shape {
+    index: u32,
+    napis: BTreeSet<u32>,
+    queues: (u32, u32),
+    carrier_changes: Option<u64>,
+}
+
+/// The counters of the last look.
+#[derive(Debug)]
+struct Look {
+    at: Nanos,
+    glance: Glance,
+    cpu: Option<CpuMeter>,
+    cpu_time: (Nanos, Nanos),
+    interrupts: Option<u64>,
+}
+
+impl Hold {
+    /// Holds an interface until `should_stop`, and puts it back. What the options ask for is refused
+    /// before anything is touched if it cannot be had.
+    pub fn run(options: Options, should_stop: &dyn Fn() -> bool) -> Result<Status, Error> {
+        let mut hold = Self::open(options)?;
+        hold.notify.say("READY=1");
+        let ended = hold.go_on(should_stop);
+        hold.notify.say("STOPPING=1");
+        let (hand, status) = (hold.hand, hold.status);
+        let interface = status.interface.clone();
+        // The sockets go first: whoever asks now would be told of what is no more.
+        drop(hold.server);
+        let closed = hand.close();
+        match (ended, closed) {
+            // What is left behind matters most.
+            (Err(first), Err(error)) => {
+                tracing::error!(interface, "{first}");
+                Err(error)
+            }
+            (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
+            (Ok(()), Ok(restored)) => {
+                if let Restored::Done { changes, .. } = restored {
+                    for change in changes {
+                        tracing::info!(interface, "put back: {change}");
+                    }
+                }
+                Ok(status)
+            }
+        }
+    }
+
+    fn open(options: Options) -> Result<Self, Error> {
+        let route = Route::open()?;
+        let link = route.link(&options.interface)?;
+        let interface = options.interface.as_str();
+        let checkpoints = options.folder.join("checkpoints");
+        if !options.observe {
+            Capability::NetAdmin.require("moderating an interface")?;
+        }
+        let mut hand =
+            if options.observe { Hand::look()? } else { Hand::claim(&checkpoints, interface)? };
+        let netdev = Netdev::open().ok();
+        let levers = Lever::find(hand.kernel(), interface)?;
+        let (lever, governor) = take_hold(&mut hand, &options, levers)?;
+        let path = socket_path(&options.folder, Namespace::current()?.inode()?, interface);
+        let server = Server::open(interface, path, options.metrics.as_ref())?;
+        let now = OsClock.now();
+        let glance = Glance { at: now, interface: route.counters(link.index)? };
+        let mut cpu = CpuMeter::open().ok();
+        let cpu_time = cpu_time(cpu.as_mut());
+        let interrupts = hand.kernel().interrupt_count(interface);
+        let written = lever.read(hand.kernel(), interface).map_err(unread)?;
+        let delay = lever::delay_in(&lever, &written);
+        let status = first_status(&options, &lever, lever::ring(hand.kernel(), interface), delay);
+        let mut hold = Self {
+            shape: Shape::of(&link, None, None),
+            route,
+            netdev,
+            hand,
+            lever,
+            governor,
+            meter: Meter::new(glance),
+            server,
+            notify: Notify::from_environment(),
+            written,
+            delay,
+            failures_in_row: 0,
+            status,
+            since: now,
+            look: Look { at: now, glance, cpu, cpu_time, interrupts },
+            options,
+        };
+        hold.shape = hold.shape_of(&link);
+        let (interface, goal) = (&hold.status.interface, &hold.status.goal);
+        let (state, knobs) = (hold.status.state.name(), hold.status.knobs.join(", "));
+        tracing::info!(interface, state, knobs, goal, "started");
+        Ok(hold)
+    }
+
+    fn go_on(&mut self, should_stop: &dyn Fn() -> bool) -> Result<(), Error> {
+        let mut due = OsClock.now() + self.options.every;
+        while !should_stop() {
+            let now = OsClock.now();
+            self.status.uptime_s = now.saturating_sub(self.since).as_secs_f64();
+            let status = &self.status;
+            self.server.answer(now, &|| status.clone());
+            if now >= due {
+                self.tick()?;
+                // Samples that were missed are not made up for.
+                let after = OsClock.now();
+                due = (due + self.options.every).max(after);
+                let length = self.options.length;
+                if length.is_some_and(|length| after.saturating_sub(self.since) >= length) {
+                    return Ok(());
+                }
+            }
+            self.server.wait(due.saturating_sub(OsClock.now()));
+        }
+        Ok(())
+    }
+
+    /// One sample and what follows from it.
+    fn tick(&mut self) -> Result<(), Error> {
+        let glance = match self.route.counters(self.shape.index) {
+            Ok(interface) => Glance { at: OsClock.now(), interface },
+            Err(error) if is_no_device(&error) => return Err(self.gone()),
+            Err(error) => return Err(error.into()),
+        };
+        let sample = self.meter.advance(glance, self.delay);
+        if glance.at.saturating_sub(self.look.at) >= LOOK_EVERY {
+            self.look_around(glance)?;
+        }
+        let Some(sample) = sample else { return Ok(()) };
+        self.status.rx_dropped += sample.dropped;
+        let is_late = sample.elapsed > self.options.every.saturating_mul(LATE);
+        if is_late || !matches!(self.status.state, State::Holding | State::Observing) {
+            return Ok(());
+        }
+        self.decide(&sample)
+    }
+
+    fn decide(&mut self, sample: &Sample) -> Result<(), Error> {
+        self.status.decisions += 1;
+        let decision = self.governor.sample(sample);
+        self.follow(decision)
+    }
+
+    fn follow(&mut self, decision: Decision) -> Result<(), Error> {
+        let Decision::Change { target, reason } = decision else { return Ok(()) };
+        if target.delay == self.delay {
+            return Ok(());
+        }
+        if self.status.state == State::Observing {
+            self.would_change(target.delay, reason);
+            return Ok(());
+        }
+        let link = self.route.link(&self.status.interface);
+        if !link.is_ok_and(|link| link.is_up && self.shape_of(&link) == self.shape) {
+            // Not quite the interface of before: the next look finds out what it is.
+            return Ok(());
+        }
+        if let Some(theirs) = self.set_by_others()? {
+            return self.let_go(&theirs);
+        }
+        self.change(target.delay, reason)
+    }
+
+    fn change(&mut self, to: Nanos, reason: &str) -> Result<(), Error> {
+        let interface = self.status.interface.clone();
+        match self.hand.apply(&self.lever.setting(to)) {
+            Ok(()) => {}
+            Err(error @ (ApplyError::Stranded { .. } | ApplyError::Checkpoint(_))) => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                self.status.failures += 1;
+                self.failures_in_row += 1;
+                tracing::warn!(interface, to = %to, %error, "a change failed");
+                if self.failures_in_row >= FAILURES_MOST {
+                    let (times, last) = (self.failures_in_row, error.to_string());
+                    return Err(Error::KeepsFailing { interface, times, last });
+                }
+                // It is as before, and the policy must not think otherwise.
+                let read = self.lever.read(self.hand.kernel(), &interface);
+                self.written = read.unwrap_or_else(|_| std::mem::take(&mut self.written));
+                self.governor = self.new_governor();
+                return Ok(());
+            }
+        }
+        self.failures_in_row = 0;
+        self.written = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
+        let from = std::mem::replace(&mut self.delay, to);
+        let knob = self.lever.main().name();
+        tracing::info!(interface, knob, from = %from, to = %to, why = reason, "changed");
+        self.record(from, to, reason);
+        self.status.delay_ns = to.as_ns();
+        self.rebase()?;
+        Ok(())
+    }
+
+    /// A policy that knows nothing yet.
+    fn new_governor(&self) -> Governor {
+        Governor::new(&self.options.goal, self.lever.least(), self.status.ring)
+    }
+
+    /// What another delay did before the change is no part of the next sample.
+    fn rebase(&mut self) -> Result<(), Error> {
+        let interface = self.route.counters(self.shape.index)?;
+        let now = OsClock.now();
+        self.meter.rebase(Glance { at: now, interface });
+        self.governor.changed(now);
+        Ok(())
+    }
+
+    /// Without acting, the answer of the load to a delay stays unknown: only the first step of a walk can
+    /// be told.
+    fn would_change(&mut self, to: Nanos, reason: &str) {
+        let (interface, knob) = (&self.status.interface, self.lever.main().name());
+        tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
+        self.record(self.delay, to, reason);
+        self.governor = self.new_governor();
+    }
+
+    fn record(&mut self, from: Nanos, to: Nanos, reason: &str) {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.status.changes += 1;
+        self.status.last_change = Some(Change {
+            unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
+            from_ns: from.as_ns(),
+            to_ns: to.as_ns(),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Looks at what changes seldom.
+    fn look_around(&mut self, glance: Glance) -> Result<(), Error> {
+        self.notify.say("WATCHDOG=1");
+        self.take_rates(glance);
+        let link = self.find()?;
+        if !link.is_up {
+            if matches!(self.status.state, State::Holding) {
+                tracing::info!(interface = link.name, "the interface is down: waiting");
+                self.status.state = State::Waiting;
+            }
+            return Ok(());
+        }
+        let shape = self.shape_of(&link);
+        let was_down = self.status.state == State::Waiting;
+        if was_down || shape != self.shape {
+            self.shape = shape;
+            if matches!(self.status.state, State::Holding | State::Waiting) {
+                return self.start_over();
+            }
+        }
+        match self.status.state {
+            State::Holding => {
+                if let Some(theirs) = self.set_by_others()? {
+                    return self.let_go(&theirs);
+                }
+            }
+            State::Observing => {
+                let read = self.lever.read(self.hand.kernel(), &link.name);
+                self.delay = read.map_or(self.delay, |state| lever::delay_in(&self.lever, &state));
+                self.status.delay_ns = self.delay.as_ns();
+            }
+            State::Waiting | State::LetGo => return Ok(()),
+        }
+        let busy = self.status.busy_ratio.unwrap_or(0.0);
+        let decision = self.governor.look(LOOK_EVERY, busy);
+        let was_met = self.status.is_budget_met;
+        self.status.is_budget_met = self.governor.is_budget_met();
+        let frontier = self.governor.frontier().into_iter();
+        let point =
+            |(delay, busy_ratio): (Nanos, f64)| Point { delay_ns: delay.as_ns(), busy_ratio };
+        self.status.frontier = frontier.map(point).collect();
+        let at_most = self.delay >= self.options.goal.most;
+        if self.status.is_budget_met == Some(false) && was_met == Some(true) && at_most {
+            let interface = &self.status.interface;
+            tracing::warn!(
+                interface,
+                busy,
+                "the CPU budget cannot be met: this is the longest delay"
+            );
+        }
+        self.follow(decision)
+    }
+
+    /// Rates over the time since the last look.
+    fn take_rates(&mut self, glance: Glance) {
+        let seconds = glance.at.saturating_sub(self.look.at).as_secs_f64().max(1e-3);
+        let (a, b) = (self.look.glance.interface, glance.interface);
+        let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
+        self.status.rx_pps = rate(a.rx_packets, b.rx_packets);
+        self.status.tx_pps = rate(a.tx_packets, b.tx_packets);
+        self.status.rx_bps = 8.0 * rate(a.rx_bytes, b.rx_bytes);
+        self.status.tx_bps = 8.0 * rate(a.tx_bytes, b.tx_bytes);
+        let interrupts = self.hand.kernel().interrupt_count(&self.status.interface);
+        self.status.interrupts_per_s =
+            self.look.interrupts.zip(interrupts).map(|(from, to)| rate(from, to));
+        let (busy, total) = cpu_time(self.look.cpu.as_mut());
+        let (busy_before, total_before) = self.look.cpu_time;
+        let elapsed = total.saturating_sub(total_before).as_secs_f64();
+        if elapsed > 0.0 {
+            let busy = busy.saturating_sub(busy_before).as_secs_f64();
+            self.status.busy_ratio = Some((busy / elapsed).clamp(0.0, 1.0));
+        }
+        self.look.at = glance.at;
+        self.look.glance = glance;
+        self.look.interrupts = interrupts;
+        self.look.cpu_time = (busy, total);
+    }
+
+    /// The interface, by its index: its name may be another one now.
+    fn find(&mut self) -> Result<Link, Error> {
+        match self.route.link(&self.status.interface) {
+            Ok(link) if link.index == self.shape.index => return Ok(link),
+            Ok(_) => {}
+            Err(error) if is_no_device(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let renamed = self.route.links()?.into_iter().find(|link| link.index == self.shape.index);
+        let Some(link) = renamed else { return Err(self.gone()) };
+        let (old, new) = (self.status.interface.clone(), link.name.clone());
+        tracing::info!(old, new, "the interface has a new name");
+        if let Hand::Holds(session) = &mut self.hand {
+            session.rename(&new)?;
+        }
+        let namespace = Namespace::current()?.inode()?;
+        self.server.rename(socket_path(&self.options.folder, namespace, &new));
+        self.status.interface.clone_from(&new);
+        Ok(link)
+    }
+
+    fn gone(&self) -> Error {
+        Error::Gone { interface: self.status.interface.clone() }
+    }
+
+    /// The interface came up again, or has new queues: what is new gets the setting too, with a way back
+    /// that is its own.
+    fn start_over(&mut self) -> Result<(), Error> {
+        let interface = self.status.interface.clone();
+        tracing::info!(interface, "the interface came up or has other queues: starting over");
+        let read = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
+        let theirs: Vec<_> = differing(&self.written, &read)
+            .filter(|(key, value)| !is_fresh(value) && !self.is_known(*key, value))
+            .map(|((knob, _), _)| knob)
+            .collect();
+        if !theirs.is_empty() {
+            self.status.state = State::Holding;
+            return self.let_go(&theirs);
+        }
+        // Placeholder eyes while the session is closed and opened anew.
+        let hand = std::mem::replace(&mut self.hand, Hand::look()?);
+        hand.close()?;
+        self.hand = Hand::claim(&self.options.folder.join("checkpoints"), &interface)?;
+        self.status.ring = lever::ring(self.hand.kernel(), &interface);
+        self.governor = self.new_governor();
+        self.status.state = State::Holding;
+        self.change(self.governor.delay(), "started over")
+    }
+
+    /// Whether a place holds what it held before latput, or what latput wrote: a new NAPI takes over the
+    /// device's value.
+    fn is_known(&self, key: (Knob, Place), value: &Value) -> bool {
+        let is_ours = |((knob, _), ours): (&(Knob, Place), &Value)| *knob == key.0 && ours == value;
+        let is_original = match &self.hand {
+            Hand::Holds(session) => session.checkpoint().undo.0.get(&key) == Some(value),
+            Hand::Looks(_) => false,
+        };
+        is_original || self.written.0.iter().any(is_ours)
+    }
+
+    /// The knobs that do not hold any more what was written; `None` if all do.
+    fn set_by_others(&self) -> Result<Option<Vec<Knob>>, Error> {
+        let interface = &self.status.interface;
+        let now = self.lever.read(self.hand.kernel(), interface).map_err(unread)?;
+        let knobs: BTreeSet<Knob> =
+            differing(&self.written, &now).map(|((knob, _), _)| knob).collect();
+        Ok((!knobs.is_empty()).then(|| knobs.into_iter().collect()))
+    }
+
+    /// The administrator wins: what he has set stays, the rest goes back, and nothing is touched again.
+    fn let_go(&mut self, theirs: &[Knob]) -> Result<(), Error> {
+        let interface = self.status.interface.clone();
+        let now = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
+        for ((knob, place), value) in differing(&self.written, &now) {
+            let ours = self.written.0.get(&(knob, place));
+            let ours = ours.map_or_else(|| "nothing".to_owned(), ToString::to_string);
+            let what = format!("{knob} ({place}) was {ours} and is now {value}");
+            tracing::warn!(
+                interface,
+                "{what}: somebody else has set it, so latput lets it go; restart it to begin again"
+            );
+            self.status.let_go.push(what);
+        }
+        let released: BTreeSet<Knob> =
+            theirs.iter().flat_map(|knob| self.lever.let_go_with(*knob)).collect();
+        let released: Vec<Knob> = released.into_iter().collect();
+        if let Hand::Holds(session) = &mut self.hand {
+            session.release(&released)?;
+            session.apply(&latput_knobs::Setting::new())?;
+        }
+        self.status.state = State::LetGo;
+        let state = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
+        self.delay = lever::delay_in(&self.lever, &state);
+        self.status.delay_ns = self.delay.as_ns();
+        Ok(())
+    }
+
+    fn shape_of(&self, link: &Link) -> Shape {
+        let napis = self.netdev.as_ref().and_then(|netdev| netdev.napis(link.index).ok());
+        let carrier_changes = self.hand.kernel().carrier_changes(&link.name).ok();
+        Shape::of(
+            link,
+            napis.map(|napis| napis.iter().map(|napi| napi.id).collect()),
+            carrier_changes,
+        )
+    }
+}
+
+impl Shape {
+    fn of(link: &Link, napis: Option<BTreeSet<u32>>, carrier_changes: Option<u64>) -> Self {
+        let queues = (link.rx_queues, link.tx_queues);
+        Self { index: link.index, napis: napis.unwrap_or_default(), queues, carrier_changes }
+    }
+}
+
+/// Brings the interface to the policy's first delay, by the first lever that its driver takes.
+fn take_hold(
+    hand: &mut Hand,
+    options: &Options,
+    levers: Vec<Lever>,
+) -> Result<(Lever, Governor), Error> {
+    let interface = &options.interface;
+    let mut refused = None;
+    for lever in levers {
+        let (most, least) = (options.goal.most, lever.least());
+        if most > Nanos::ZERO && most < least {
+            let (interface, knob) = (interface.clone(), lever.main().name());
+            refused = Some(Error::TooShort { interface, most, knob, least });
+            continue;
+        }
+        let ring = lever::ring(hand.kernel(), interface);
+        let governor = Governor::new(&options.goal, least, ring);
+        match hand.apply(&lever.setting(governor.delay())) {
+            Ok(()) => return Ok((lever, governor)),
+            Err(error) if error.kind() == transaction::ErrorKind::Stranded => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                // Drivers show coalescing that they cannot set (virtio-net without the feature).
+                let knob = lever.main().name();
+                tracing::info!(interface, knob, %error, "not taken");
+                refused = refused.or(Some(error.into()));
+            }
+        }
+    }
+    Err(refused.expect("there is a lever, or `find` would have failed"))
+}
+
+fn first_status(options: &Options, lever: &Lever, ring: u32, delay: Nanos) -> Status {
+    Status {
+        schema: SCHEMA,
+        interface: options.interface.clone(),
+        pid: std::process::id(),
+        state: if options.observe { State::Observing } else { State::Holding },
+        goal: options.goal.text.clone(),
+        knobs: lever.knobs().iter().map(|knob| knob.name().to_owned()).collect(),
+        delay_ns: delay.as_ns(),
+        delay_ns_most: options.goal.most.as_ns(),
+        ring,
+        uptime_s: 0.0,
+        decisions: 0,
+        changes: 0,
+        failures: 0,
+        last_change: None,
+        rx_pps: 0.0,
+        rx_bps: 0.0,
+        tx_pps: 0.0,
+        tx_bps: 0.0,
+        rx_dropped: 0,
+        interrupts_per_s: None,
+        busy_ratio: None,
+        is_budget_met: None,
+        frontier: Vec::new(),
+        let_go: Vec::new(),
+    }
+}
+
+/// Places of now that do not hold what they held before. Places that went away are no difference.
+fn differing<'a>(
+    before: &'a latput_knobs::State,
+    now: &'a latput_knobs::State,
+) -> impl Iterator<Item = ((Knob, Place), &'a Value)> {
+    let values = now.0.iter().filter(|(key, value)| before.0.get(key) != Some(value));
+    values.map(|(key, value)| (*key, value))
+}
+
+/// What a knob holds that nobody has set yet.
+fn is_fresh(value: &Value) -> bool {
+    matches!(value, Value::Count(0) | Value::Time(Nanos::ZERO) | Value::Switch(_))
+}
+
+/// Busy and total CPU time of the machine since boot.
+fn cpu_time(meter: Option<&mut CpuMeter>) -> (Nanos, Nanos) {
+    let time = meter.and_then(|meter| meter.read().ok()).unwrap_or_default();
+    (time.busy(), time.total())
+}
+
+fn is_no_device(error: &latput_linux::Error) -> bool {
+    // ENODEV
+    error.errno() == Some(rustix::io::Errno::NODEV.raw_os_error())
+}
+
+fn unread(error: latput_knobs::KernelError) -> Error {
+    Error::Unreadable(error)
+}

@@ -1,0 +1,159 @@
+//! The status in Prometheus' text format, and just enough HTTP to be scraped.
+
+use std::fmt::Write as _;
+
+use crate::status::{State, Status};
+
+/// The answer to one HTTP request.
+pub(crate) fn answer(request: &[u8], status: &Status) -> String {
+    let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(' ');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (code, body) = match (method, path.split('?').next().unwrap_or_default()) {
+        ("GET", "/metrics" | "/") => ("200 OK", exposition(status)),
+        ("GET", _) => ("404 Not Found", "only /metrics is here\n".to_owned()),
+        _ => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
+    };
+    format!(
+        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The text format (Prometheus, "Exposition formats", version 0.0.4).
+fn exposition(status: &Status) -> String {
+    let mut text = Text { out: String::new(), interface: escaped(&status.interface) };
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    text.gauge("delay_seconds", "Delay that holds.", seconds(status.delay_ns));
+    text.gauge("delay_seconds_most", "Longest delay of the goal.", seconds(status.delay_ns_most));
+    text.gauge("uptime_seconds", "Since the start.", status.uptime_s);
+    text.counter("decisions_total", "Samples decided on.", status.decisions);
+    text.counter("changes_total", "Changes of the delay.", status.changes);
+    text.counter("failures_total", "Changes that failed.", status.failures);
+    text.counter("rx_dropped_total", "Packets dropped on the way in.", status.rx_dropped);
+    text.gauge("rx_packets_per_second", "Packets in.", status.rx_pps);
+    text.gauge("tx_packets_per_second", "Packets out.", status.tx_pps);
+    text.gauge("rx_bits_per_second", "Bits in.", status.rx_bps);
+    text.gauge("tx_bits_per_second", "Bits out.", status.tx_bps);
+    if let Some(rate) = status.interrupts_per_s {
+        text.gauge("interrupts_per_second", "Interrupts of the interface.", rate);
+    }
+    if let Some(busy) = status.busy_ratio {
+        text.gauge("cpu_busy_ratio", "Share of the machine's CPU time in use.", busy);
+    }
+    if let Some(met) = status.is_budget_met {
+        text.gauge("cpu_budget_met", "Whether the CPU budget is kept.", f64::from(u8::from(met)));
+    }
+    text.head("state", "gauge", "What the daemon does: 1 for the state it is in.");
+    for state in [State::Holding, State::Observing, State::Waiting, State::LetGo] {
+        let is = u8::from(state == status.state);
+        let (interface, name) = (&text.interface, state.name());
+        let line =
+            format!("latput_moderate_state{{interface=\"{interface}\",state=\"{name}\"}} {is}\n");
+        text.out.push_str(&line);
+    }
+    text.out
+}
+
+struct Text {
+    out: String,
+    interface: String,
+}
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.out, "# HELP latput_moderate_{name} {help}");
+        let _ = writeln!(self.out, "# TYPE latput_moderate_{name} {kind}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.head(name, "gauge", help);
+        let interface = &self.interface;
+        let _ = writeln!(self.out, "latput_moderate_{name}{{interface=\"{interface}\"}} {value}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "counter", help);
+        let interface = &self.interface;
+        let _ = writeln!(self.out, "latput_moderate_{name}{{interface=\"{interface}\"}} {value}");
+    }
+}
+
+/// A label's value: names of interfaces may hold quotes and backslashes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_has_a_type_and_a_value() {
+        let text = exposition(&sample());
+        let mut typed = Vec::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                typed.push(rest.split(' ').next().unwrap().to_owned());
+            } else if !line.starts_with('#') {
+                let (name, rest) = line.split_once('{').unwrap();
+                assert!(typed.contains(&name.to_owned()), "{line}");
+                rest.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+            }
+        }
+        assert!(
+            text.contains("latput_moderate_delay_seconds{interface=\"eth\\\"0\"} 0.00005"),
+            "{text}"
+        );
+        assert!(text.contains("state=\"holding\"} 1"), "{text}");
+    }
+
+    #[test]
+    fn whatever_is_sent_is_answered() {
+        check(b"GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
+        check(b"GET /metrics?x=1 HTTP/1.1\r\n\r\n", "HTTP/1.1 200");
+        check(b"GET /etc/passwd HTTP/1.1\r\n\r\n", "HTTP/1.1 404");
+        check(b"POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405");
+        check(b"", "HTTP/1.1 405");
+        check(&[0xff; 300], "HTTP/1.1 405");
+    }
+
+    #[track_caller]
+    fn check(request: &[u8], start: &str) {
+        let text = answer(request, &sample());
+        assert!(text.starts_with(start), "{text}");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    }
+
+    pub(crate) fn sample() -> Status {
+        Status {
+            schema: crate::status::SCHEMA,
+            interface: "eth\"0".to_owned(),
+            pid: 1,
+            state: State::Holding,
+            goal: "balanced".to_owned(),
+            knobs: vec!["rx-usecs".to_owned()],
+            delay_ns: 50_000,
+            delay_ns_most: 100_000,
+            ring: 256,
+            uptime_s: 1.5,
+            decisions: 30,
+            changes: 2,
+            failures: 0,
+            last_change: None,
+            rx_pps: 1e5,
+            rx_bps: 1e9,
+            tx_pps: 1e5,
+            tx_bps: 1e9,
+            rx_dropped: 0,
+            interrupts_per_s: Some(8000.0),
+            busy_ratio: Some(0.25),
+            is_budget_met: Some(false),
+            frontier: Vec::new(),
+            let_go: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The sockets that a daemon answers at: its status, and its metrics.
+//!
+//! Everything is non-blocking and bounded: a client that is slow, silent or hostile costs the loop a
+//! few microseconds, and is dropped after a second.
+
+use std::fs;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use latput_units::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+
+use crate::error::Error;
+use crate::metrics;
+use crate::status::Status;
+
+const CLIENTS_MOST: usize = 16;
+const REQUEST_BYTES_MOST: usize = 4096;
+const PATIENCE: Nanos = Nanos::from_s(1);
+/// A status that is longer is none.
+const STATUS_BYTES_MOST: u64 = 1 << 20;
+
+/// Where metrics are given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A port of the loopback interface.
+    Loopback(SocketAddr),
+}
+
+impl std::str::FromStr for MetricsAddress {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |problem: &str| Error::MetricsAddress {
+            given: text.chars().take(80).collect(),
+            problem: problem.to_owned(),
+        };
+        if let Some(path) = text.strip_prefix("unix:") {
+            let is_good = path.starts_with('/') && path.len() < 108;
+            return if is_good {
+                Ok(Self::Unix(path.into()))
+            } else {
+                Err(wrong("the path of a socket must be absolute and shorter than 108 bytes"))
+            };
+        }
+        let address: SocketAddr = text.parse().map_err(|_| wrong("is no address with a port"))?;
+        if address.ip().is_loopback() {
+            Ok(Self::Loopback(address))
+        } else {
+            Err(wrong("metrics are for this machine only"))
+        }
+    }
+}
+
+/// The socket of the daemon that holds an interface in a namespace.
+pub(crate) fn socket_path(folder: &Path, namespace: u64, interface: &str) -> PathBuf {
+    // The kernel allows no `/` in names, and the caller has none other.
+    folder.join("moderate").join(format!("{namespace}-{interface}.sock"))
+}
+
+/// Asks the daemon that holds an interface in the calling thread's namespace how it is.
+pub fn ask(folder: &Path, interface: &str) -> Result<Status, Error> {
+    if interface.contains('/') {
+        let path = folder.display().to_string();
+        return Err(Error::NotHeld { interface: interface.to_owned(), path });
+    }
+    let namespace = latput_linux::Namespace::current()?.inode()?;
+    let path = socket_path(folder, namespace, interface);
+    let at = path.display().to_string();
+    let failed = |operation: &'static str| {
+        let path = at.clone();
+        move |source: io::Error| Error::Socket { path, operation, source }
+    };
+    let stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Err(Error::NotHeld { interface: interface.to_owned(), path: at });
+        }
+        Err(error) => return Err(failed("connect")(error)),
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed("connect"))?;
+    let mut text = Vec::new();
+    stream.take(STATUS_BYTES_MOST).read_to_end(&mut text).map_err(failed("read the status"))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| Error::BadStatus { path: at, reason: error.to_string() })
+}
+
+/// The sockets of one daemon.
+#[derive(Debug)]
+pub(crate) struct Server {
+    status: OwnedFd,
+    path: PathBuf,
+    metrics: Option<OwnedFd>,
+    metrics_path: Option<PathBuf>,
+    clients: Vec<Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    socket: OwnedFd,
+    request: Vec<u8>,
+    until: Nanos,
+}
+
+impl Server {
+    /// Binds the sockets. One that nobody answers at is left over from a crash, and replaced.
+    pub(crate) fn open(
+        interface: &str,
+        path: PathBuf,
+        metrics: Option<&MetricsAddress>,
+    ) -> Result<Self, Error> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(failed(&folder.display().to_string(), "create the folder"))?;
+        let status = bind(interface, &path)?;
+        let (metrics, metrics_path) = match metrics {
+            None => (None, None),
+            Some(MetricsAddress::Unix(path)) => (Some(bind(interface, path)?), Some(path.clone())),
+            Some(MetricsAddress::Loopback(address)) => {
+                let listener = TcpListener::bind(address)
+                    .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+                    .map_err(failed(&address.to_string(), "listen"))?;
+                (Some(listener.into()), None)
+            }
+        };
+        Ok(Self { status, path, metrics, metrics_path, clients: Vec::new() })
+    }
+
+    /// Moves the status socket with the interface's name.
+    pub(crate) fn rename(&mut self, path: PathBuf) {
+        if fs::rename(&self.path, &path).is_ok() {
+            self.path = path;
+        }
+    }
+
+    /// Sleeps until somebody asks something, a signal comes or `timeout` is over.
+    pub(crate) fn wait(&self, timeout: Nanos) {
+        let sockets = [Some(&self.status), self.metrics.as_ref()].into_iter().flatten();
+        let sockets = sockets.chain(self.clients.iter().map(|client| &client.socket));
+        let mut polled: Vec<PollFd<'_>> =
+            sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_ns() / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(timeout.as_ns() % 1_000_000_000).expect("less than a second"),
+        };
+        // An interrupted or failed wait is a short one: the caller looks at the clock.
+        let _ = poll(&mut polled, Some(&timeout));
+    }
+
+    /// Answers whoever asks.
+    pub(crate) fn answer(&mut self, now: Nanos, status: &dyn Fn() -> Status) {
+        while let Some(socket) = accept(&self.status) {
+            let mut text = serde_json::to_string(&status()).unwrap_or_default();
+            text.push('\n');
+            // What does not fit into the socket's buffer is not waited for.
+            let _ = rustix::io::write(&socket, text.as_bytes());
+        }
+        while let Some(socket) = self.metrics.as_ref().and_then(accept) {
+            if self.clients.len() < CLIENTS_MOST {
+                let until = now.saturating_add(PATIENCE);
+                self.clients.push(Client { socket, request: Vec::new(), until });
+            }
+        }
+        self.clients.retain_mut(|client| now < client.until && client.is_asking(status));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for path in [Some(&self.path), self.metrics_path.as_ref()].into_iter().flatten() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Client {
+    /// Reads what there is; answers a whole request. Whether more is to come.
+    fn is_asking(&mut self, status: &dyn Fn() -> Status) -> bool {
+        let mut buffer = [0; 1024];
+        loop {
+            match rustix::io::read(&self.socket, &mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => self.request.extend_from_slice(&buffer[..count]),
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+            let is_whole = self.request.windows(4).any(|end| end == b"\r\n\r\n");
+            if is_whole || self.request.len() > REQUEST_BYTES_MOST {
+                let text = metrics::answer(&self.request, &status());
+                let _ = rustix::io::write(&self.socket, text.as_bytes());
+                return false;
+            }
+        }
+    }
+}
+
+fn accept(listener: impl AsFd) -> Option<OwnedFd> {
+    accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).ok()
+}
+
+fn bind(interface: &str, path: &Path) -> Result<OwnedFd, Error> {
+    if UnixStream::connect(path).is_ok() {
+        let (interface, path) = (interface.to_owned(), path.display().to_string());
+        return Err(Error::AlreadyHeld { interface, path });
+    }
+    let is_socket = fs::symlink_metadata(path)
+        .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
+    if is_socket {
+        let _ = fs::remove_file(path);
+    }
+    let listener = UnixListener::bind(path)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(failed(&path.display().to_string(), "listen"))?;
+    Ok(listener.into())
+}
+
+fn failed(path: &str, operation: &'static str) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Socket { path, operation, source }
+}

@@ -1,0 +1,105 @@
+//! A change that stands for a while, and stays only if somebody confirms it in time.
+//!
+//! Who watches the time is no part of this: whoever it is calls [`restore`](super::restore()) at its end.
+//! The lock of the interface decides between the two, so that a change is either confirmed or put back.
+
+use latput_units::Nanos;
+
+use super::outcome::ErrorKind;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+
+/// Lets a change that [`apply`](super::apply()) made stand until `by`, since the boot.
+pub fn await_confirmation(
+    store: &mut dyn CheckpointStore,
+    undo: &Checkpoint,
+    by: Nanos,
+) -> Result<(), StoreError> {
+    store.save(&Checkpoint { confirm_by: Some(by), ..undo.clone() })
+}
+
+/// Stays with a change of `interface` that waits for it: its checkpoint is forgotten. `now` is since the
+/// boot, on the clock of [`await_confirmation`].
+pub fn confirm(
+    store: &mut dyn CheckpointStore,
+    context: &Context,
+    interface: &str,
+    now: Nanos,
+) -> Result<(), ConfirmError> {
+    let failed = |source| ConfirmError::Store { interface: interface.to_owned(), source };
+    let Some(kept) = store.claim(context.namespace, interface).map_err(failed)? else {
+        store.remove(context.namespace, interface).map_err(failed)?; // lets go of the lock
+        return Err(ConfirmError::Nothing { interface: interface.to_owned() });
+    };
+    if kept.boot_id != context.boot_id {
+        return Err(ConfirmError::OtherBoot { interface: interface.to_owned() });
+    }
+    match kept.confirm_by {
+        None => Err(ConfirmError::Unfinished { interface: interface.to_owned(), pid: kept.pid }),
+        Some(by) if by <= now => {
+            let seconds = (now - by).as_ns().div_ceil(1_000_000_000).max(1);
+            let since = Nanos::from_s(seconds);
+            Err(ConfirmError::TooLate { interface: interface.to_owned(), since })
+        }
+        Some(_) => super::commit(store, &kept).map_err(failed),
+    }
+}
+
+/// A change that was not confirmed. Its checkpoint, if there is one, is kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfirmError {
+    /// No change of this interface waits.
+    #[error("{interface}: no change waits to be confirmed")]
+    Nothing {
+        /// The interface.
+        interface: String,
+    },
+    /// The change was cut short: half of it may be in force.
+    #[error(
+        "{interface}: the change by process {pid} was not finished, so it cannot be confirmed: run \
+         `latput restore`"
+    )]
+    Unfinished {
+        /// The interface.
+        interface: String,
+        /// Who made it.
+        pid: u32,
+    },
+    /// The time is over, and the change still stands: nobody watched it.
+    #[error(
+        "{interface}: too late by {since}, and nobody has put the change back: run `latput restore`"
+    )]
+    TooLate {
+        /// The interface.
+        interface: String,
+        /// How long the time has been over, in whole seconds.
+        since: Nanos,
+    },
+    /// It was made before a reboot, which ended it.
+    #[error(
+        "{interface}: the change was made before the last boot, which ended it: delete its checkpoint"
+    )]
+    OtherBoot {
+        /// The interface.
+        interface: String,
+    },
+    /// The store failed.
+    #[error("{interface}: the change cannot be confirmed")]
+    Store {
+        /// The interface.
+        interface: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+}
+
+impl ConfirmError {
+    /// What a caller may do about it. Too late is [`ErrorKind::Stranded`]: what should be back is not.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Store { source: StoreError::Permission { .. }, .. } => ErrorKind::Permission,
+            Self::TooLate { .. } => ErrorKind::Stranded,
+            _ => ErrorKind::Unchanged,
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Where time and CPU go under each setting: the waiting, the queueing and the costs, each with its
+//! interval, or why it is not known.
+//!
+//! CPU time is taken apart by the cost model ([`crate::fit`]). Round trips are taken apart by settings and
+//! workloads that differ in one thing: the same setting with less delay shows what waits for the timer,
+//! the same workload with one request in flight shows what waits for other requests.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{Knob, Setting, Value};
+use latput_stats::order;
+use latput_trial::observation::Role;
+use latput_trial::{Metric, Results, Traffic};
+use latput_units::Nanos;
+
+use crate::fit::{CellFigures, CostModel, FitError, Term, Why, counts_of, fit};
+use crate::runs::Runs;
+
+/// The knobs that hold packets back, and what belongs to them.
+const MODERATION: &[Knob] = &[
+    Knob::InterruptThrottleRate,
+    Knob::RxIntDelay,
+    Knob::RxAbsIntDelay,
+    Knob::TxIntDelay,
+    Knob::TxAbsIntDelay,
+    Knob::AdaptiveRx,
+    Knob::AdaptiveTx,
+    Knob::RxUsecs,
+    Knob::RxFrames,
+    Knob::TxUsecs,
+    Knob::TxFrames,
+    Knob::NapiDeferHardIrqs,
+    Knob::GroFlushTimeout,
+];
+
+/// One setting under one workload, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Index into the settings.
+    pub setting: usize,
+    /// Index into the workloads.
+    pub workload: usize,
+    /// Mean round trip, nanoseconds, median over runs; `None` where the workload has none.
+    pub round_trip_ns: Option<f64>,
+    /// What the round trip is made of; empty without one.
+    pub time: Vec<(Stage, Amount)>,
+    /// Busy CPU nanoseconds of the system under test per second.
+    pub busy_ns_per_s: f64,
+    /// The busiest CPU of the system under test, 0 to 1, median over runs.
+    pub busiest_cpu_ratio: Option<f64>,
+    /// What the CPU time of the system under test is made of, in nanoseconds per second: a part for each term
+    /// whose cost is known.
+    pub cpu: Vec<(Term, Amount)>,
+    /// Terms whose costs are in what is unexplained, since the plan does not tell them apart.
+    pub not_told_apart: Vec<Term>,
+    /// The part of the CPU time, 0 to 1, that no known cost explains.
+    pub unexplained_ratio: f64,
+}
+
+/// A stage of a round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Held back by interrupt moderation or deferred polls, at either end.
+    Timer,
+    /// Behind other requests in flight.
+    Queueing,
+    /// CPU time of both ends, of one request alone.
+    Cpu,
+    /// Wire, wake-ups and whatever else takes time and no CPU.
+    Rest,
+}
+
+impl Stage {
+    /// In words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Timer => "waiting for the timer",
+            Self::Queueing => "behind other requests",
+            Self::Cpu => "CPU of both ends",
+            Self::Rest => "wire, wake-ups and the rest",
+        }
+    }
+
+    /// The name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Timer => "timer",
+            Self::Queueing => "queueing",
+            Self::Cpu => "cpu",
+            Self::Rest => "rest",
+        }
+    }
+}
+
+/// A part with its interval, or why it is not known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Amount {
+    /// So much.
+    Known {
+        /// The figure, nanoseconds.
+        ns: f64,
+        /// Lower end of its interval.
+        ns_low: f64,
+        /// Upper end.
+        ns_high: f64,
+        /// The confidence that the interval really has.
+        confidence: f64,
+    },
+    /// Nothing, and why.
+    None(&'static str),
+    /// Why it is not known, and what a plan must have.
+    Unknown(&'static str),
+}
+
+impl Amount {
+    const fn value(&self) -> Option<f64> {
+        match self {
+            Self::Known { ns, .. } => Some(*ns),
+            Self::None(_) => Some(0.0),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// The cost models of the system under test, one for each kind of workload: a packet of a one-byte request
+/// has other work with it than one of a stream.
+pub fn models(
+    results: &Results,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<BTreeMap<&'static str, CostModel>, FitError> {
+    let kind = |load: usize| results.workloads[load].traffic.kind();
+    let mut models = BTreeMap::new();
+    for of in (0..results.workloads.len()).filter(|load| wanted(*load)).map(kind) {
+        let fitted = fit(results, |load| wanted(load) && kind(load) == of, results.confidence);
+        let of_sut = match fitted {
+            Err(FitError::NoHosts) => None, // a kind without rows yet
+            fitted => fitted?.into_iter().find(|model| model.role == Role::Sut),
+        };
+        models.extend(of_sut.map(|model| (of, model)));
+    }
+    if models.is_empty() { Err(FitError::NoHosts) } else { Ok(models) }
+}
+
+/// Takes every cell of `results` apart with the cost models of the system under test.
+pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
+    let runs = Runs::of(results);
+    let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
+        .into_iter()
+        .map(|cell| ((cell.setting, cell.workload), cell))
+        .collect();
+    let explained = |(setting, workload): (usize, usize)| {
+        let figures = figures.get(&(setting, workload));
+        let model = models.get(results.workloads[workload].traffic.kind());
+        let cpu = cpu(model, figures);
+        let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
+        let known: f64 = cpu.iter().filter_map(|(_, amount)| amount.value()).sum();
+        let cell = Cell { results, runs: &runs, setting, workload };
+        Explanation {
+            setting,
+            workload,
+            round_trip_ns: cell.median(setting, workload, Metric::LatencyNsMean),
+            time: cell.time(),
+            busy_ns_per_s,
+            busiest_cpu_ratio: busiest(results, setting, workload),
+            not_told_apart: model.map_or_else(Vec::new, not_told_apart),
+            unexplained_ratio: if busy_ns_per_s > 0.0 { 1.0 - known / busy_ns_per_s } else { 0.0 },
+            cpu,
+        }
+    };
+    runs.cells().map(|(at, _)| explained(at)).collect()
+}
+
+fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, Amount)> {
+    let (Some(model), Some(figures)) = (model, figures) else { return Vec::new() };
+    let part = |term: Term| {
+        let (cost, count) = (model.cost(term)?, figures.counts[term as usize]?);
+        let ns = |cost: f64| cost * count;
+        let (ns, ns_low, ns_high) = (ns(cost.ns), ns(cost.ns_low), ns(cost.ns_high));
+        Some((term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence }))
+    };
+    Term::ALL.into_iter().filter_map(part).collect()
+}
+
+fn not_told_apart(model: &CostModel) -> Vec<Term> {
+    let refused = model.terms.iter().filter(|fitted| {
+        let why = fitted.finding.as_ref().err().map(|refusal| refusal.why);
+        !fitted.term.is_extra()
+            && matches!(why, Some(Why::MovesWith(_) | Why::Uncertain | Why::TooFewCells))
+    });
+    refused.map(|fitted| fitted.term).collect()
+}
+
+fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
+    let rows = results.rows.iter().filter(|row| (row.setting, row.workload) == (setting, workload));
+    let hosts = rows.flat_map(|row| &row.observation.hosts).filter(|host| host.role == Role::Sut);
+    let busiest = |host: &latput_trial::observation::HostObservation| {
+        let ratio = |time: latput_trial::observation::CpuTime| {
+            let total = time.total().as_secs_f64();
+            (total > 0.0).then(|| time.busy().as_secs_f64() / total)
+        };
+        host.cpus.iter().filter_map(|cpu| ratio(cpu.time)).max_by(f64::total_cmp)
+    };
+    let mut ratios: Vec<f64> = hosts.filter_map(busiest).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied()
+}
+
+/// A cell among its like.
+struct Cell<'a> {
+    results: &'a Results,
+    runs: &'a Runs<'a>,
+    setting: usize,
+    workload: usize,
+}
+
+impl Cell<'_> {
+    fn time(&self) -> Vec<(Stage, Amount)> {
+        if self.median(self.setting, self.workload, Metric::LatencyNsMean).is_none() {
+            return Vec::new();
+        }
+        let least = self.least_delay();
+        let timer = self.timer(least);
+        let base = least.unwrap_or(self.setting);
+        let single = self.single();
+        let queueing = match single {
+            Some(single) if single == self.workload => {
+                Amount::None("one request is in flight at a time")
+            }
+            Some(single) => self.difference((base, self.workload), (base, single)),
+            None => Amount::Unknown(
+                "the plan has no workload of this kind and size with one request in flight; add one",
+            ),
+        };
+        let why = "takes a workload with one request in flight";
+        let unknown = (Amount::Unknown(why), Amount::Unknown(why));
+        let (cpu, rest) = single.map_or(unknown, |single| self.cpu_and_rest(base, single));
+        let stages = [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest];
+        stages.into_iter().zip([timer, queueing, cpu, rest]).collect()
+    }
+
+    fn timer(&self, least: Option<usize>) -> Amount {
+        match (least, self.delay(self.setting)) {
+            (_, Some(Nanos::ZERO)) => Amount::None("the setting holds nothing back"),
+            (Some(least), held @ Some(_)) if self.delay(least) < held => {
+                self.difference((self.setting, self.workload), (least, self.workload))
+            }
+            _ => Amount::Unknown(
+                "the plan has no setting that differs only in having less delay; add one",
+            ),
+        }
+    }
+
+    /// The setting that is like this one but for the least delay.
+    fn least_delay(&self) -> Option<usize> {
+        let others = |setting: usize| -> BTreeMap<Role, Setting> {
+            let strip = |(role, setting): (&Role, &Setting)| {
+                let kept = setting.iter().filter(|(knob, _)| !MODERATION.contains(knob));
+                (*role, kept.map(|(knob, value)| (*knob, value.clone())).collect())
+            };
+            self.results.settings[setting].by_role.iter().map(strip).collect()
+        };
+        let alike =
+            (0..self.results.settings.len()).filter(|it| others(*it) == others(self.setting));
+        let timed = alike.filter_map(|it| Some((self.delay(it)?, it)));
+        timed.min().map(|(_, setting)| setting)
+    }
+
+    /// How long packets are held back at most under a setting, at whichever host that is longest: by what is
+    /// set and by what the hosts had beside it. `None` where neither says.
+    fn delay(&self, setting: usize) -> Option<Nanos> {
+        let set = &self.results.settings[setting].by_role;
+        let row = self.results.rows.iter().find(|row| row.setting == setting);
+        let found = row.into_iter().flat_map(|row| &row.observation.hosts).filter_map(|host| {
+            let values = host.state.0.iter().map(|((knob, _), value)| (*knob, value.clone()));
+            delay_of(&values.collect())
+        });
+        set.values().filter_map(delay_of).chain(found).max()
+    }
+
+    /// The workload that is like this one but for a single request in flight.
+    fn single(&self) -> Option<usize> {
+        let wanted = alone(self.results.workloads[self.workload].traffic)?;
+        let is_wanted = |idx: &usize| self.results.workloads[*idx].traffic == wanted;
+        let mut found = (0..self.results.workloads.len()).filter(is_wanted);
+        if is_wanted(&self.workload) { Some(self.workload) } else { found.next() }
+    }
+
+    /// CPU time of both ends per transaction, and what it leaves of the round trip.
+    fn cpu_and_rest(&self, setting: usize, workload: usize) -> (Amount, Amount) {
+        let of = |metric| self.runs.figures(setting, workload, metric);
+        let (sut, generator) =
+            (of(Metric::SutServiceDemandUs), of(Metric::GeneratorServiceDemandUs));
+        let trips: BTreeMap<u32, f64> = of(Metric::LatencyNsMean).into_iter().collect();
+        let generator: BTreeMap<u32, f64> = generator.into_iter().collect();
+        let both: BTreeMap<u32, f64> = sut
+            .into_iter()
+            .filter_map(|(block, us)| Some((block, 1e3 * (us + generator.get(&block)?))))
+            .collect();
+        let rest = both.iter().filter_map(|(block, cpu)| Some(trips.get(block)? - cpu));
+        let rest = rest.collect::<Vec<f64>>();
+        (self.known(&both.into_values().collect::<Vec<f64>>()), self.known(&rest))
+    }
+
+    /// Mean round trip of one cell less that of another, paired within blocks.
+    fn difference(&self, of: (usize, usize), from: (usize, usize)) -> Amount {
+        let trips =
+            |(setting, workload)| self.runs.figures(setting, workload, Metric::LatencyNsMean);
+        let base: BTreeMap<u32, f64> = trips(from).into_iter().collect();
+        let pairs = trips(of).into_iter().filter_map(|(block, ns)| Some(ns - base.get(&block)?));
+        self.known(&pairs.collect::<Vec<f64>>())
+    }
+
+    fn known(&self, values: &[f64]) -> Amount {
+        match order::median(values, self.results.confidence) {
+            Some(found) => Amount::Known {
+                ns: found.value,
+                ns_low: found.low,
+                ns_high: found.high,
+                confidence: found.confidence,
+            },
+            None => Amount::Unknown("no run of both"),
+        }
+    }
+
+    fn median(&self, setting: usize, workload: usize, metric: Metric) -> Option<f64> {
+        let figures = self.runs.figures(setting, workload, metric);
+        let values: Vec<f64> = figures.into_iter().map(|(_, value)| value).collect();
+        Some(order::median(&values, self.results.confidence)?.value)
+    }
+}
+
+/// The same traffic with one request in flight; `None` where that makes no sense.
+fn alone(traffic: Traffic) -> Option<Traffic> {
+    match traffic {
+        Traffic::TcpRr { request_bytes, response_bytes, nodelay, arrivals: None, .. } => {
+            Some(Traffic::TcpRr {
+                request_bytes,
+                response_bytes,
+                burst: 0,
+                connections: 1,
+                threads: 1,
+                nodelay,
+                arrivals: None,
+            })
+        }
+        Traffic::UdpRr { request_bytes, response_bytes, timeout, arrivals: None, .. } => {
+            Some(Traffic::UdpRr {
+                request_bytes,
+                response_bytes,
+                burst: 0,
+                connections: 1,
+                threads: 1,
+                timeout,
+                arrivals: None,
+            })
+        }
+        Traffic::TcpCrr { request_bytes, response_bytes, nodelay, .. } => Some(Traffic::TcpCrr {
+            request_bytes,
+            response_bytes,
+            connections: 1,
+            threads: 1,
+            nodelay,
+        }),
+        _ => None,
+    }
+}
+
+/// How long a setting holds packets back at most; `None` where it sets nothing of the kind.
+fn delay_of(setting: &Setting) -> Option<Nanos> {
+    let deferred = setting.get(&Knob::NapiDeferHardIrqs) != Some(&Value::Count(0));
+    let delays = setting.iter().filter_map(|(knob, value)| match (knob, value) {
+        (Knob::GroFlushTimeout, Value::Time(_)) if !deferred => Some(Nanos::ZERO),
+        (Knob::GroFlushTimeout | Knob::RxUsecs, Value::Time(time)) => Some(*time),
+        // In units of 1.024 us.
+        (Knob::RxAbsIntDelay, Value::Count(units)) => {
+            Some(Nanos::from_ns(units.saturating_mul(1_024)))
+        }
+        (Knob::InterruptThrottleRate, Value::Count(0)) => Some(Nanos::ZERO),
+        (Knob::InterruptThrottleRate, Value::Count(hz)) if *hz > 4 => {
+            Some(Nanos::from_ns(1_000_000_000 / hz))
+        }
+        _ => None,
+    });
+    delays.max()
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Workload;
+
+    use super::*;
+    use crate::synthetic::{Figures, results};
+
+    #[test]
+    fn a_round_trip_is_its_timer_its_queue_its_cpu_and_the_rest() {
+        let loads = [
+            Workload::plain("one", Traffic::tcp_rr(0)),
+            Workload::plain("many", Traffic::tcp_rr(16)),
+        ];
+        let mut made = results(&["0", "50"], &loads, 6, |setting, workload| Figures {
+            rate: 1000.0,
+            // The mean of the made-up round trips is 0.51 of their 99th percentile.
+            p99_us: Some((20.0 + 50.0 * setting as f64 + 30.0 * workload as f64) / 0.51),
+            service_demand_us: 5.0,
+        });
+        for (idx, set) in made.settings.iter_mut().enumerate() {
+            let value = Value::Time(Nanos::from_us(50 * idx as u64));
+            set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
+        }
+        let explained = explain(&made, &BTreeMap::new());
+        let many = explained.iter().find(|it| (it.setting, it.workload) == (1, 1)).unwrap();
+        check(many, Stage::Timer, Some(50_000.0));
+        check(many, Stage::Queueing, Some(30_000.0));
+        // The made-up results have no generator.
+        check(many, Stage::Cpu, None);
+        let one = explained.iter().find(|it| (it.setting, it.workload) == (0, 0)).unwrap();
+        check(one, Stage::Timer, Some(0.0));
+        check(one, Stage::Queueing, Some(0.0));
+    }
+
+    #[test]
+    fn what_the_plan_does_not_show_is_not_known() {
+        let loads = [Workload::plain("many", Traffic::tcp_rr(16))];
+        let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
+        let made = results(&["as it is"], &loads, 3, |_, _| figures);
+        let explained = explain(&made, &BTreeMap::new());
+        for stage in [Stage::Timer, Stage::Queueing, Stage::Cpu, Stage::Rest] {
+            check(&explained[0], stage, None);
+        }
+        assert!(explained[0].cpu.is_empty());
+    }
+
+    #[test]
+    fn a_delay_is_that_of_the_knob_that_holds_back() {
+        let time = |us| Value::Time(Nanos::from_us(us));
+        let of = |set: &[(Knob, Value)]| delay_of(&set.iter().cloned().collect());
+        let deferred = (Knob::NapiDeferHardIrqs, Value::Count(100));
+        let at_once = (Knob::NapiDeferHardIrqs, Value::Count(0));
+        let flush = (Knob::GroFlushTimeout, time(20));
+        assert_eq!(of(&[flush.clone(), deferred]), Some(Nanos::from_us(20)));
+        assert_eq!(of(&[flush, at_once]), Some(Nanos::ZERO));
+        assert_eq!(
+            of(&[(Knob::InterruptThrottleRate, Value::Count(8_000))]),
+            Some(Nanos::from_us(125))
+        );
+        assert_eq!(of(&[(Knob::Mtu, Value::Count(1_500))]), None);
+    }
+
+    #[track_caller]
+    fn check(explained: &Explanation, stage: Stage, wanted: Option<f64>) {
+        let (_, amount) = explained.time.iter().find(|(of, _)| *of == stage).unwrap();
+        match wanted {
+            None => assert!(matches!(amount, Amount::Unknown(_)), "{amount:?}"),
+            Some(ns) => {
+                let found = amount.value().unwrap();
+                assert!((found - ns).abs() <= 0.05 * ns, "{stage:?}: {found} instead of {ns}");
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The CPU cost model: what a byte, a packet, an interrupt and a poll cost a host, from its rows.
+//!
+//! CPU time is taken for a sum, `T = a N_bytes + b N_packets + g N_interrupts` and, where they can be
+//! told apart, what polls cost beside interrupts and what the host does beside the traffic. No cost can be
+//! below zero. A cost that the rows do not fix is refused, with the factor that would fix it.
+
+mod apart;
+mod cells;
+mod solve;
+mod vary;
+
+use latput_knobs::Knob;
+use latput_trial::Results;
+use latput_trial::observation::Role;
+
+pub(crate) use self::cells::CellFigures;
+
+/// One kind of thing that costs a host CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Term {
+    /// A byte in or out of the measured interface, headers included.
+    Byte,
+    /// A packet in or out of it.
+    Packet,
+    /// A hardware interrupt on the host's CPUs, timers among them.
+    Interrupt,
+    /// A NAPI poll, whether an interrupt or a timer began it.
+    Poll,
+    /// A second of what the host does whatever the traffic.
+    Background,
+}
+
+impl Term {
+    /// All, in the order of the formula.
+    pub const ALL: [Self; 5] =
+        [Self::Byte, Self::Packet, Self::Interrupt, Self::Poll, Self::Background];
+
+    /// The name in tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Byte => "byte",
+            Self::Packet => "packet",
+            Self::Interrupt => "interrupt",
+            Self::Poll => "poll",
+            Self::Background => "background",
+        }
+    }
+
+    /// More of them, in a sentence.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Byte => "bytes",
+            Self::Packet => "packets",
+            Self::Interrupt => "interrupts",
+            Self::Poll => "polls",
+            Self::Background => "seconds of background",
+        }
+    }
+
+    /// What it is counted in.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Background => "second",
+            other => other.name(),
+        }
+    }
+
+    /// What moves how many there are, in words; `None` where nothing that one would set does.
+    pub const fn moved_by(self) -> Option<&'static str> {
+        match self {
+            Self::Byte | Self::Background => None,
+            Self::Packet => Some("a larger `mtu`, larger messages"),
+            Self::Interrupt => Some("a longer `rx-usecs` or its like"),
+            Self::Poll => Some("a longer `gro-flush-timeout` with `napi-defer-hard-irqs`"),
+        }
+    }
+
+    /// Whether the formula holds without it: then its cost is part of what it moves with.
+    pub(crate) const fn is_extra(self) -> bool {
+        matches!(self, Self::Poll | Self::Background)
+    }
+}
+
+/// The cost model of one host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostModel {
+    /// The host's name in the testbed.
+    pub host: String,
+    /// Its part.
+    pub role: Role,
+    /// Settings under workloads that it rests on, each by the medians of its runs.
+    pub cells: usize,
+    /// How sure the intervals are, such as 0.99.
+    pub confidence: f64,
+    /// The largest over the smallest singular value of the columns in the fit, each at unit length
+    /// (Belsley, Kuh and Welsch, 1980: above 30 the terms are hard to tell apart). `None` without a fit.
+    pub condition_number: Option<f64>,
+    /// Every term, in the order of [`Term::ALL`].
+    pub terms: Vec<FittedTerm>,
+    /// How far the fit is from each cell; empty without a fit.
+    pub errors: Vec<CellError>,
+}
+
+/// A term and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FittedTerm {
+    /// Which.
+    pub term: Term,
+    /// Its cost, or why there is none.
+    pub finding: Result<Cost, Refusal>,
+}
+
+/// What one of a term costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// CPU time of one, nanoseconds.
+    pub ns: f64,
+    /// Lower end of its interval.
+    pub ns_low: f64,
+    /// Upper end.
+    pub ns_high: f64,
+    /// Its part of the CPU time, median over the cells, 0 to 1.
+    pub share: f64,
+}
+
+/// Why a term has no cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// What stands in the way.
+    pub why: Why,
+    /// What to vary in a plan so that its rows fix it; empty where no plan can.
+    pub vary: String,
+}
+
+/// What stands in the way of a cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// The host does not count it.
+    NotCounted,
+    /// It never happened.
+    NeverHappened,
+    /// No more cells than terms: any costs would fit.
+    TooFewCells,
+    /// It rises and falls with another term in every cell.
+    MovesWith(Term),
+    /// It moves a little apart from the others, but the fit leaves more than that unexplained.
+    Uncertain,
+}
+
+/// How far a fit is from one cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CellError {
+    /// Index into the settings.
+    pub setting: usize,
+    /// Index into the workloads.
+    pub workload: usize,
+    /// Fitted over measured CPU time, less 1.
+    pub error_ratio: f64,
+}
+
+impl CostModel {
+    /// The cost of a term, where it is known.
+    pub fn cost(&self, term: Term) -> Option<Cost> {
+        self.terms.iter().find(|fitted| fitted.term == term)?.finding.as_ref().ok().copied()
+    }
+
+    /// A quantile (0 to 1) of the sizes of the errors; `None` without a fit.
+    #[expect(clippy::cast_possible_truncation, reason = "a place in a list")]
+    pub fn error_quantile(&self, quantile: f64) -> Option<f64> {
+        let mut sizes: Vec<f64> = self.errors.iter().map(|cell| cell.error_ratio.abs()).collect();
+        sizes.sort_by(f64::total_cmp);
+        let place = (quantile * sizes.len() as f64).ceil() as usize;
+        sizes.get(place.saturating_sub(1)).copied()
+    }
+}
+
+/// Nothing to fit to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FitError {
+    /// No row has a host that counted its CPU time.
+    #[error("no row has a host that counted CPU time: such a file has no costs to fit")]
+    NoHosts,
+    /// A confidence without meaning.
+    #[error("the file's confidence is not above 0 and below 1: give one, such as 0.99")]
+    Confidence,
+}
+
+/// Fits the cost model of every host to the rows of the workloads that `wanted` names by index.
+pub fn fit(
+    results: &Results,
+    wanted: impl Fn(usize) -> bool,
+    confidence: f64,
+) -> Result<Vec<CostModel>, FitError> {
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return Err(FitError::Confidence);
+    }
+    let hosts = cells::of(results, wanted);
+    if hosts.is_empty() {
+        return Err(FitError::NoHosts);
+    }
+    let model = |((host, role), cells): (&(String, Role), &Vec<CellFigures>)| {
+        let fitted = solve::fitted(cells, confidence);
+        let refusal =
+            |why: Why, term| Refusal { why, vary: vary::factor(term, why, results, *role) };
+        CostModel {
+            host: host.clone(),
+            role: *role,
+            cells: cells.len(),
+            confidence,
+            condition_number: fitted.condition_number,
+            terms: fitted
+                .terms
+                .into_iter()
+                .map(|(term, finding)| FittedTerm {
+                    term,
+                    finding: finding.map_err(|why| refusal(why, term)),
+                })
+                .collect(),
+            errors: fitted.errors,
+        }
+    };
+    Ok(hosts.iter().map(model).collect())
+}
+
+/// What the hosts of a role counted in each cell, as rates; with several hosts those of the first.
+pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
+    let hosts = cells::of(results, |_| true);
+    hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
+}
+
+/// The knobs that more than one setting of a plan sets, and not all alike.
+fn varied(results: &Results, role: Role) -> impl Fn(Knob) -> bool {
+    let values = move |knob| {
+        let of = |setting: &latput_trial::results::LabelledSetting| {
+            setting.by_role.get(&role).and_then(|set| set.get(&knob)).cloned()
+        };
+        results.settings.iter().map(of).collect::<Vec<_>>()
+    };
+    move |knob| values(knob).windows(2).any(|pair| pair[0] != pair[1])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! How far columns of a fit can be told apart.
+
+use latput_stats::linear;
+
+/// The part of column `j`, 0 to 1 of its length, that no sum of the others makes up.
+pub(super) fn apart(columns: &[Vec<f64>], j: usize) -> f64 {
+    let mut basis: Vec<Vec<f64>> = Vec::new();
+    let others = columns.iter().enumerate().filter(|(idx, _)| *idx != j);
+    for (_, column) in others {
+        let rest = beyond(column, &basis);
+        // What is left of a column that others make up is rounding, of no direction.
+        if length(&rest) > 1e-9 * length(column) {
+            basis.push(scaled(&rest, 1.0 / length(&rest)));
+        }
+    }
+    let size = length(&columns[j]);
+    if size > 0.0 { length(&beyond(&columns[j], &basis)) / size } else { 0.0 }
+}
+
+/// The column whose direction is nearest to that of column `j`; `None` of a single column.
+pub(super) fn nearest(columns: &[Vec<f64>], j: usize) -> Option<usize> {
+    let cosine = |k: &usize| {
+        dot(&columns[j], &columns[*k]).abs() / length(&columns[*k]).max(f64::MIN_POSITIVE)
+    };
+    (0..columns.len()).filter(|k| *k != j).max_by(|a, b| cosine(a).total_cmp(&cosine(b)))
+}
+
+/// The largest over the smallest singular value of the columns at unit length.
+pub(super) fn condition_number(columns: &[Vec<f64>]) -> f64 {
+    let unit: Vec<Vec<f64>> =
+        columns.iter().map(|column| scaled(column, 1.0 / length(column))).collect();
+    let gram: Vec<Vec<f64>> =
+        unit.iter().map(|a| unit.iter().map(|b| dot(a, b)).collect()).collect();
+    let (values, _) = linear::eigen(&gram);
+    match (values.first(), values.last()) {
+        (Some(largest), Some(least)) if *least > 0.0 => (largest / least).sqrt(),
+        _ => f64::INFINITY,
+    }
+}
+
+fn beyond(column: &[f64], basis: &[Vec<f64>]) -> Vec<f64> {
+    let mut rest = column.to_vec();
+    // Twice, since rounding leaves a little the first time.
+    for direction in basis.iter().chain(basis) {
+        let along = dot(&rest, direction);
+        rest.iter_mut().zip(direction).for_each(|(rest, unit)| *rest -= along * unit);
+    }
+    rest
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+fn length(a: &[f64]) -> f64 {
+    dot(a, a).sqrt()
+}
+
+fn scaled(a: &[f64], factor: f64) -> Vec<f64> {
+    a.iter().map(|x| factor * x).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_apart_by_its_angle_to_the_others() {
+        let columns = [vec![1.0, 0.0, 0.0], vec![3.0, 4.0, 0.0], vec![0.0, 0.0, 2.0]];
+        assert!((apart(&columns, 1) - 0.8).abs() < 1e-12);
+        assert!((apart(&columns, 2) - 1.0).abs() < 1e-12);
+        assert_eq!(nearest(&columns, 0), Some(1));
+        let dependent = [vec![1.0, 2.0], vec![2.0, 4.0], vec![0.0, 1.0]];
+        assert!((0..2).all(|j| apart(&dependent, j) < 1e-9));
+        assert_eq!((apart(&[vec![0.0]], 0), nearest(&[vec![0.0]], 0)), (0.0, None));
+    }
+
+    #[test]
+    fn two_columns_at_an_angle_have_the_condition_of_its_cosine() {
+        // Unit vectors with cosine 0.6: eigenvalues 1.6 and 0.4.
+        let found = condition_number(&[vec![10.0, 0.0], vec![3.0, 4.0]]);
+        assert!((found - 2.0).abs() < 1e-9, "{found}");
+    }
+}

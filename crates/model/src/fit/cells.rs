@@ -1,0 +1,93 @@
+//! What each host counted under each setting and workload, as rates: medians over runs, so that an odd
+//! run moves nothing.
+
+use std::collections::BTreeMap;
+
+use latput_trial::Results;
+use latput_trial::observation::{HostObservation, Role};
+
+use super::Term;
+
+/// One host's figures of one setting under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CellFigures {
+    pub(crate) setting: usize,
+    pub(crate) workload: usize,
+    /// CPU nanoseconds per second.
+    pub(crate) busy: f64,
+    /// How many of each term a second, in the order of [`Term::ALL`]; `None`: not counted in every run.
+    pub(crate) counts: [Option<f64>; 5],
+}
+
+/// The cells of each host, by its name and role. Cells in which a host was idle say nothing of costs and
+/// are left out.
+pub(crate) fn of(
+    results: &Results,
+    wanted: impl Fn(usize) -> bool,
+) -> BTreeMap<(String, Role), Vec<CellFigures>> {
+    let mut runs: BTreeMap<(String, Role), RunsOfHost> = BTreeMap::new();
+    let known = |setting, workload| {
+        setting < results.settings.len() && workload < results.workloads.len() && wanted(workload)
+    };
+    for row in results.rows.iter().filter(|row| known(row.setting, row.workload)) {
+        for host in &row.observation.hosts {
+            let Some(run) = Run::of(host) else { continue };
+            let cells = runs.entry((host.host.clone(), host.role)).or_default();
+            cells.entry((row.setting, row.workload)).or_default().push(run);
+        }
+    }
+    let cells = |of_host: RunsOfHost| {
+        of_host.into_iter().map(|((setting, workload), runs)| CellFigures {
+            setting,
+            workload,
+            busy: median(runs.iter().map(|run| run.busy)),
+            counts: Term::ALL.map(|term| {
+                let counts: Option<Vec<f64>> =
+                    runs.iter().map(|run| run.counts[term as usize]).collect();
+                counts.map(|counts| median(counts.into_iter()))
+            }),
+        })
+    };
+    let hosts = runs.into_iter().map(|(host, of_host)| (host, cells(of_host).collect()));
+    hosts.collect()
+}
+
+/// The runs of each setting under each workload.
+type RunsOfHost = BTreeMap<(usize, usize), Vec<Run>>;
+
+/// One host in one run, per second.
+struct Run {
+    busy: f64,
+    counts: [Option<f64>; 5],
+}
+
+impl Run {
+    /// `None` where no CPU time was counted, or none passed. Time that a hypervisor took is no cost of
+    /// the host's.
+    fn of(host: &HostObservation) -> Option<Self> {
+        let time = host.cpu();
+        let busy = time.busy().saturating_sub(time.steal).as_ns() as f64;
+        let seconds = host.window.as_secs_f64();
+        if busy <= 0.0 || seconds <= 0.0 {
+            return None;
+        }
+        let io = &host.interface;
+        let sum = |a: u64, b: u64| Some(a.saturating_add(b));
+        let counts = [
+            sum(io.rx_bytes, io.tx_bytes),
+            sum(io.rx_packets, io.tx_packets),
+            Some(host.interrupts),
+            host.napi.map(|napi| napi.polls),
+        ];
+        let [byte, packet, interrupt, poll] =
+            counts.map(|count| count.map(|count| count as f64 / seconds));
+        Some(Self { busy: busy / seconds, counts: [byte, packet, interrupt, poll, Some(1.0)] })
+    }
+}
+
+/// Of at least one value.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+}

@@ -1,0 +1,189 @@
+//! The fit itself: which terms can be told apart, their costs and the costs' intervals.
+
+use latput_stats::mean::critical_t;
+use latput_stats::nnls::Products;
+
+use super::apart::{apart, condition_number, nearest};
+use super::cells::CellFigures;
+use super::{CellError, Cost, Term, Why};
+
+/// A column of which less than this is its own cannot be told from the others.
+const LEAST_APART: f64 = 0.02;
+/// A cost is known if its interval is no wider than its value,
+const WIDEST: f64 = 1.0;
+/// or if its part of the CPU time is known within so much either way.
+const LEAST_SHARE: f64 = 0.1;
+
+/// What became of every term.
+pub(super) struct Fitted {
+    pub(super) terms: Vec<(Term, Result<Cost, Why>)>,
+    pub(super) condition_number: Option<f64>,
+    pub(super) errors: Vec<CellError>,
+}
+
+/// Fits costs to cells. Each counts alike, as relative errors: one at full load has no more to say than
+/// an idle one. An extra term that cannot be told apart is left out, so that its cost is in the one that it
+/// moves with; the others stay in the fit and are refused.
+pub(super) fn fitted(cells: &[CellFigures], confidence: f64) -> Fitted {
+    let mut findings: Vec<(Term, Result<Cost, Why>)> = Vec::new();
+    let mut terms = Vec::new();
+    for term in Term::ALL {
+        match column(cells, term) {
+            None => findings.push((term, Err(Why::NotCounted))),
+            Some(column) if column.iter().all(|share| *share <= 0.0) => {
+                findings.push((term, Err(Why::NeverHappened)));
+            }
+            Some(column) => terms.push((term, column)),
+        }
+    }
+    let problem = loop {
+        let problem = Problem::of(terms, cells.len(), confidence);
+        let Some((leaves, why)) = problem.leaves() else { break problem };
+        findings.push((problem.terms[leaves].0, Err(why)));
+        terms = problem.terms;
+        terms.remove(leaves);
+    };
+    for j in 0..problem.terms.len() {
+        findings.push((problem.terms[j].0, problem.finding(j)));
+    }
+    findings.sort_by_key(|(term, _)| *term);
+    let has_fit = problem.freedom > 0 && !problem.terms.is_empty();
+    Fitted {
+        terms: findings,
+        condition_number: has_fit.then(|| condition_number(&problem.columns())),
+        errors: if has_fit { problem.errors(cells) } else { Vec::new() },
+    }
+}
+
+/// How many nanoseconds one of a term must cost to be all of the CPU time, turned over, in each cell.
+fn column(cells: &[CellFigures], term: Term) -> Option<Vec<f64>> {
+    cells.iter().map(|cell| Some(cell.counts[term as usize]? / cell.busy)).collect()
+}
+
+/// Terms in a fit, and the fit.
+struct Problem {
+    terms: Vec<(Term, Vec<f64>)>,
+    products: Products,
+    costs: Vec<f64>,
+    /// Cells beyond the number of terms.
+    freedom: usize,
+    /// The residual squares at which a cost is no longer believed.
+    ceiling: f64,
+}
+
+impl Problem {
+    fn of(terms: Vec<(Term, Vec<f64>)>, cells: usize, confidence: f64) -> Self {
+        let columns: Vec<Vec<f64>> = terms.iter().map(|(_, column)| column.clone()).collect();
+        let products = Products::of(&columns, &vec![1.0; cells]);
+        let solution = products.solve();
+        let freedom = cells.saturating_sub(terms.len());
+        let residual_squares = solution.residual_squares;
+        let ceiling = if freedom == 0 {
+            f64::INFINITY
+        } else {
+            // Rounding alone leaves this much.
+            let squares = residual_squares.max(1e-12 * cells as f64);
+            squares * (1.0 + critical_t(confidence, freedom).powi(2) / freedom as f64)
+        };
+        Self { terms, products, costs: solution.coefficients, freedom, ceiling }
+    }
+
+    fn columns(&self) -> Vec<Vec<f64>> {
+        self.terms.iter().map(|(_, column)| column.clone()).collect()
+    }
+
+    /// The term that the fit does better without, if any, and why.
+    fn leaves(&self) -> Option<(usize, Why)> {
+        let extras = || (0..self.terms.len()).rev().filter(|j| self.terms[*j].0.is_extra());
+        if self.freedom == 0 {
+            return extras().next().map(|j| (j, Why::TooFewCells));
+        }
+        let columns = self.columns();
+        if let Some(j) = extras().find(|j| apart(&columns, *j) < LEAST_APART) {
+            return Some(self.weaker_of(j, self.tie(&columns, j)));
+        }
+        extras().find(|j| self.finding(*j).is_err()).map(|j| self.weaker_of(j, Why::Uncertain))
+    }
+
+    /// Where polls and interrupts cannot both stay because the fit leaves too much, that one leaves which
+    /// explains less: on a veth pair polls do the work, and interrupts are other things'.
+    fn weaker_of(&self, j: usize, why: Why) -> (usize, Why) {
+        let interrupt = self.terms.iter().position(|(term, _)| *term == Term::Interrupt);
+        let is_open = why == Why::Uncertain && self.terms[j].0 == Term::Poll;
+        match interrupt.filter(|_| is_open) {
+            Some(interrupt) if self.left_without(interrupt) < self.left_without(j) => {
+                (interrupt, why)
+            }
+            _ => (j, why),
+        }
+    }
+
+    fn left_without(&self, j: usize) -> f64 {
+        self.products.with_fixed(j, 0.0).solve().residual_squares
+    }
+
+    fn tie(&self, columns: &[Vec<f64>], j: usize) -> Why {
+        nearest(columns, j).map_or(Why::Uncertain, |other| Why::MovesWith(self.terms[other].0))
+    }
+
+    /// The cost of a term, if it is known.
+    fn finding(&self, j: usize) -> Result<Cost, Why> {
+        if self.freedom == 0 {
+            return Err(Why::TooFewCells);
+        }
+        let columns = self.columns();
+        if apart(&columns, j) < LEAST_APART {
+            return Err(self.tie(&columns, j));
+        }
+        let ns = self.costs[j];
+        let (ns_low, ns_high) = self.interval(j);
+        let mut shares = columns[j].clone();
+        shares.sort_by(f64::total_cmp);
+        let count = shares[shares.len() / 2];
+        let width = ns_high - ns_low;
+        let is_known = width <= WIDEST * ns || width * count <= 2.0 * LEAST_SHARE;
+        if is_known {
+            Ok(Cost { ns, ns_low, ns_high, share: ns * count })
+        } else {
+            Err(Why::Uncertain)
+        }
+    }
+
+    /// The values of a cost that can be believed: with the cost held there and all others fitted anew, what
+    /// is left is below the ceiling. The interval of a profile likelihood, which for free costs is Student's
+    /// t (Bates and Watts, "Nonlinear Regression Analysis", 1988, section 6.1) and holds at the bound of zero
+    /// as well.
+    fn interval(&self, j: usize) -> (f64, f64) {
+        let left = |cost: f64| self.products.with_fixed(j, cost).solve().residual_squares;
+        let best = self.costs[j];
+        let low = if left(0.0) <= self.ceiling { 0.0 } else { self.edge(best, 0.0, &left) };
+        // One of a term that costs this much alone makes up some cell's whole CPU time.
+        let column = &self.terms[j].1;
+        let scale = 1.0 / column.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let mut beyond = best + scale;
+        while left(beyond) <= self.ceiling && beyond < 1e6 * (best + scale) {
+            beyond *= 2.0;
+        }
+        (low, self.edge(best, beyond, &left))
+    }
+
+    /// Where between a believed and an unbelieved value belief ends.
+    fn edge(&self, believed: f64, unbelieved: f64, left: &impl Fn(f64) -> f64) -> f64 {
+        let (mut inside, mut outside) = (believed, unbelieved);
+        for _ in 0..40 {
+            let middle = f64::midpoint(inside, outside);
+            if left(middle) <= self.ceiling { inside = middle } else { outside = middle }
+        }
+        inside
+    }
+
+    fn errors(&self, cells: &[CellFigures]) -> Vec<CellError> {
+        let error = |(idx, cell): (usize, &CellFigures)| {
+            let parts = self.terms.iter().zip(&self.costs);
+            let fitted: f64 = parts.map(|((_, column), cost)| cost * column[idx]).sum();
+            let CellFigures { setting, workload, .. } = *cell;
+            CellError { setting, workload, error_ratio: fitted - 1.0 }
+        };
+        cells.iter().enumerate().map(error).collect()
+    }
+}

@@ -1,0 +1,215 @@
+use latput_knobs::{Knob, Setting, Value};
+use latput_trial::observation::{
+    CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation, Observation,
+};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Row, Traffic, Workload};
+use latput_units::{CpuId, Nanos, Rng};
+
+use super::*;
+
+/// What a made-up host counts in a second; `None`: it cannot tell.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    bytes: u64,
+    packets: u64,
+    interrupts: u64,
+    polls: Option<u64>,
+}
+
+/// Nanoseconds of a byte, a packet, an interrupt, a poll and a second.
+type Costs = [f64; 5];
+
+const COSTS: Costs = [0.5, 900.0, 4000.0, 700.0, 2e6];
+
+#[test]
+fn costs_that_a_plan_varies_are_found() {
+    let models = fitted(&varied_cells(), COSTS, 0.01);
+    for (term, wanted) in Term::ALL.into_iter().zip(COSTS) {
+        let Some(cost) = models[0].cost(term) else { panic!("{:?}", models[0].terms) };
+        assert!(cost.ns_low <= cost.ns && cost.ns <= cost.ns_high, "{term:?} {cost:?}");
+        assert!(term == Term::Background || (cost.ns / wanted - 1.0).abs() < 0.15, "{cost:?}");
+    }
+    assert!(models[0].error_quantile(0.9).unwrap() < 0.03);
+    assert!(models[0].condition_number.unwrap() < 30.0, "{:?}", models[0].condition_number);
+}
+
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    let mut held = [0; 5];
+    for seed in 0..100 {
+        let models = fit(&results(&varied_cells(), COSTS, 0.03, seed), |_| true, 0.9).unwrap();
+        for (term, truth) in Term::ALL.into_iter().zip(COSTS) {
+            let holds = |cost: Cost| cost.ns_low <= truth && truth <= cost.ns_high;
+            held[term as usize] += u32::from(models[0].cost(term).is_none_or(holds));
+        }
+    }
+    // 90 % of 100, with a standard deviation of 3.
+    assert!(held.iter().all(|held| *held >= 81), "{held:?}");
+}
+
+#[test]
+fn a_plan_that_varies_nothing_is_refused_term_by_term() {
+    let alike = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
+    let model = &fitted(&alike.repeat(6), COSTS, 0.02)[0];
+    let vary = ["`mtu`", "`mtu`", "`rx-usecs`", "", "rate"];
+    for (fitted, vary) in model.terms.iter().zip(vary) {
+        let refusal = fitted.finding.as_ref().unwrap_err();
+        assert!(refusal.vary.contains(vary), "{fitted:?}");
+    }
+    let whys: Vec<Why> =
+        model.terms.iter().map(|fitted| fitted.finding.clone().unwrap_err().why).collect();
+    assert!(matches!(whys[0], Why::MovesWith(_)), "{whys:?}");
+    assert_eq!(whys[3], Why::NotCounted);
+}
+
+#[test]
+fn one_cell_is_too_few() {
+    let one = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: Some(1) }];
+    let model = &fitted(&one, COSTS, 0.0)[0];
+    assert!(model.terms.iter().all(|fitted| fitted.finding.is_err()), "{model:?}");
+    assert_eq!((model.condition_number, model.error_quantile(0.5)), (None, None));
+}
+
+#[test]
+fn bytes_and_packets_of_one_size_are_refused_and_the_interrupt_is_not() {
+    let cells: Vec<Counts> = (1..9)
+        .map(|k| {
+            let packets = 40_000 * (1 + k % 3);
+            Counts { bytes: 1_500 * packets, packets, interrupts: 3_000 * k, polls: None }
+        })
+        .collect();
+    let model = &fitted(&cells, COSTS, 0.005)[0];
+    let refused = |term: Term| model.terms[term as usize].finding.clone().unwrap_err();
+    assert_eq!(refused(Term::Byte).why, Why::MovesWith(Term::Packet));
+    assert_eq!(refused(Term::Packet).why, Why::MovesWith(Term::Byte));
+    assert!(refused(Term::Byte).vary.starts_with("`mtu`"));
+    let interrupt = model.cost(Term::Interrupt).unwrap();
+    assert!((interrupt.ns / 4_000.0 - 1.0).abs() < 0.1, "{interrupt:?}");
+}
+
+#[test]
+fn polls_that_come_with_every_interrupt_are_part_of_it() {
+    let mut cells = varied_cells();
+    for cell in &mut cells {
+        cell.polls = Some(cell.interrupts);
+    }
+    let model = &fitted(&cells, COSTS, 0.005)[0];
+    let interrupt = model.cost(Term::Interrupt).unwrap();
+    assert!((interrupt.ns / 4_700.0 - 1.0).abs() < 0.1, "{interrupt:?}");
+    let poll = model.terms[Term::Poll as usize].finding.clone().unwrap_err();
+    assert_eq!(poll.why, Why::MovesWith(Term::Interrupt));
+    assert!(poll.vary.contains("gro-flush-timeout"));
+}
+
+#[test]
+fn a_host_without_interrupts_still_has_its_other_costs() {
+    let mut cells = varied_cells();
+    for cell in &mut cells {
+        cell.interrupts = 0;
+    }
+    let model = &fitted(&cells, COSTS, 0.005)[0];
+    let interrupt = model.terms[Term::Interrupt as usize].finding.clone().unwrap_err();
+    assert_eq!(interrupt.why, Why::NeverHappened);
+    assert!(model.cost(Term::Poll).is_some() && model.cost(Term::Packet).is_some());
+}
+
+#[test]
+fn an_odd_run_among_five_moves_nothing() {
+    let mut results = results(&varied_cells(), COSTS, 0.0, 1);
+    for row in results.rows.iter_mut().filter(|row| row.block == 2) {
+        row.observation.hosts[0].cpus[0].time.system = Nanos::from_s(30);
+    }
+    let packet = fit(&results, |_| true, 0.99).unwrap()[0].cost(Term::Packet).unwrap();
+    assert!((packet.ns / COSTS[1] - 1.0).abs() < 0.02, "{packet:?}");
+}
+
+#[test]
+fn a_knob_that_was_varied_is_to_be_varied_more() {
+    let alike = [Counts { bytes: 150_000_000, packets: 100_000, interrupts: 8_000, polls: None }];
+    let mut results = results(&alike.repeat(6), COSTS, 0.02, 1);
+    for (idx, set) in results.settings.iter_mut().enumerate() {
+        let value = Value::Time(Nanos::from_us(idx as u64));
+        set.by_role.insert(Role::Sut, Setting::from([(Knob::RxUsecs, value)]));
+    }
+    let model = &fit(&results, |_| true, 0.99).unwrap()[0];
+    let refusal = model.terms[Term::Interrupt as usize].finding.clone().unwrap_err();
+    assert!(refusal.vary.contains("more widely"), "{refusal:?}");
+}
+
+#[test]
+fn results_without_hosts_and_impossible_confidences_are_refused() {
+    let mut empty = results(&varied_cells(), COSTS, 0.0, 1);
+    assert_eq!(fit(&empty, |_| true, 1.0), Err(FitError::Confidence));
+    assert_eq!(fit(&empty, |_| false, 0.9), Err(FitError::NoHosts));
+    empty.rows.iter_mut().for_each(|row| row.observation.hosts.clear());
+    assert_eq!(fit(&empty, |_| true, 0.9), Err(FitError::NoHosts));
+    empty.rows.iter_mut().for_each(|row| row.setting = usize::MAX);
+    assert_eq!(fit(&empty, |_| true, 0.9), Err(FitError::NoHosts));
+}
+
+/// Packet sizes, interrupt rates, polls and loads of every kind.
+fn varied_cells() -> Vec<Counts> {
+    let mut cells = Vec::new();
+    for (k, size) in [64, 500, 1_500, 9_000].into_iter().enumerate() {
+        for (l, per_interrupt) in [1, 5, 25, 100].into_iter().enumerate() {
+            let packets = [1_000, 20_000, 50_000, 100_000][(k + l) % 4];
+            let interrupts = packets / per_interrupt;
+            let polls = Some(interrupts + packets / [3, 40, 9][(k + 2 * l) % 3]);
+            cells.push(Counts { bytes: size * packets, packets, interrupts, polls });
+        }
+    }
+    cells
+}
+
+#[track_caller]
+fn fitted(cells: &[Counts], costs: Costs, noise: f64) -> Vec<CostModel> {
+    fit(&results(cells, costs, noise, 1), |_| true, 0.99).unwrap()
+}
+
+/// Five runs of every cell, each a setting of its own, on a host with these costs and so much noise in its
+/// CPU time.
+fn results(cells: &[Counts], costs: Costs, noise: f64, seed: u64) -> Results {
+    let mut rng = Rng::from_seed(seed);
+    let mut rows = Vec::new();
+    for block in 0..5 {
+        for (setting, cell) in cells.iter().enumerate() {
+            let counts = [cell.bytes, cell.packets, cell.interrupts, cell.polls.unwrap_or(0), 1];
+            let exact: f64 = counts.iter().zip(costs).map(|(n, cost)| *n as f64 * cost).sum();
+            let busy = exact * (noise * rng.normal()).exp();
+            let observation =
+                Observation { hosts: vec![host(cell, busy)], ..Observation::default() };
+            rows.push(Row { block, setting, workload: 0, started_unix_ms: 0, observation });
+        }
+    }
+    let labelled = |k: usize| LabelledSetting {
+        label: format!("{k}"),
+        by_role: std::collections::BTreeMap::new(),
+    };
+    Results {
+        settings: (0..cells.len()).map(labelled).collect(),
+        rows,
+        ..crate::synthetic::results(&[], &[Workload::plain("w", Traffic::tcp_rr(0))], 0, |_, _| {
+            crate::synthetic::Figures::default()
+        })
+    }
+}
+
+fn host(cell: &Counts, busy_ns: f64) -> HostObservation {
+    let system = Nanos::from_secs_f64(busy_ns / 1e9);
+    let time = CpuTime { system, idle: Nanos::from_s(60), ..CpuTime::default() };
+    HostObservation {
+        host: "b".to_owned(),
+        role: Role::Sut,
+        window: Nanos::from_s(1),
+        cpus: vec![CpuObservation { cpu: CpuId(0), time }],
+        interrupts: cell.interrupts,
+        napi: cell.polls.map(|polls| NapiObservation { polls, packets: 0, empty_polls: 0 }),
+        interface: InterfaceCounters {
+            rx_bytes: cell.bytes,
+            rx_packets: cell.packets,
+            ..InterfaceCounters::default()
+        },
+        ..HostObservation::default()
+    }
+}

@@ -1,0 +1,165 @@
+//! Moderation to a CPU budget: the least delay that keeps the host's CPU within it.
+//!
+//! Delay saves interrupts and with them CPU time, less with each doubling. The policy lengthens the
+//! delay while the CPU is over its budget, and shortens it when the rung below promises to stay
+//! within: by what that rung was seen to take, in proportion to the packets of now. A rung that broke
+//! the budget is tried again only when the load has fallen by enough, so that it does not swing.
+
+use crate::ladder::{Bounds, RUNGS};
+use crate::{Decision, Moderation, Observation};
+
+/// Looks over the budget in a row before the delay grows: CPU time comes in ticks of 10 ms.
+const OVER: u32 = 2;
+/// Looks under it before a rung that was never seen is tried below.
+const UNDER: u32 = 4;
+/// A rung promises to keep the budget if it would take this share of it.
+const PROMISE: f64 = 0.93;
+/// Weight of the newest look in a rung's estimate.
+const NEWEST: f64 = 0.4;
+
+/// The policy of one interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    bounds: Bounds,
+    /// The share of the host's CPU time that may be used.
+    allowed_ratio: f64,
+    rung: usize,
+    /// CPU share and packets per second that each rung was last seen with.
+    seen: [Option<(f64, f64)>; RUNGS],
+    over: u32,
+    under: u32,
+    is_met: bool,
+}
+
+impl Budget {
+    /// Starts without a delay.
+    pub fn new(bounds: Bounds, allowed_ratio: f64) -> Self {
+        Self {
+            bounds,
+            allowed_ratio,
+            rung: 0,
+            seen: [None; RUNGS],
+            over: 0,
+            under: 0,
+            is_met: true,
+        }
+    }
+
+    /// The delay of the rung that holds.
+    pub fn current(&self) -> Moderation {
+        Moderation::delay(self.bounds.delay(self.rung))
+    }
+
+    /// Whether the last look was within the budget.
+    pub fn is_met(&self) -> bool {
+        self.is_met
+    }
+
+    /// The CPU share that each delay was last seen with: the frontier of this load.
+    pub fn frontier(&self) -> impl Iterator<Item = (Moderation, f64)> {
+        self.seen.iter().enumerate().filter_map(|(rung, seen)| {
+            seen.map(|(cpu, _)| (Moderation::delay(self.bounds.delay(rung)), cpu))
+        })
+    }
+
+    /// One look: what came in `elapsed` since the previous one, and how busy the host was.
+    pub fn step(
+        &mut self,
+        observation: &Observation,
+        elapsed: latput_units::Nanos,
+        busy_ratio: f64,
+    ) -> Decision {
+        let seconds = elapsed.as_secs_f64();
+        if seconds <= 0.0 {
+            return Decision::Keep;
+        }
+        let pps = f64::from(observation.rx.packets) / seconds;
+        let (cpu, packets) = self.seen[self.rung].unwrap_or((busy_ratio, pps));
+        let seen = (cpu + (busy_ratio - cpu) * NEWEST, packets + (pps - packets) * NEWEST);
+        self.seen[self.rung] = Some(seen);
+        self.is_met = busy_ratio <= self.allowed_ratio;
+        self.over = if self.is_met { 0 } else { self.over + 1 };
+        let highest = self.bounds.highest(pps);
+        if self.rung > highest {
+            return self.go(highest, "the ring would overrun");
+        }
+        if self.over >= OVER && self.rung < highest && pps > 0.0 {
+            return self.go(self.rung + 1, "the CPU is over its budget: a longer delay");
+        }
+        self.under =
+            if self.rung > 0 && self.promises(self.rung - 1, pps) { self.under + 1 } else { 0 };
+        if self.under >= UNDER {
+            return self.go(self.rung - 1, "a shorter delay stays within the CPU budget");
+        }
+        Decision::Keep
+    }
+
+    /// Whether a rung would stay within the budget at this rate.
+    fn promises(&self, rung: usize, pps: f64) -> bool {
+        let allowed = PROMISE * self.allowed_ratio;
+        match self.seen[rung] {
+            Some((cpu, packets)) if packets > 0.0 => cpu * (pps / packets).min(1.0) <= allowed,
+            Some((cpu, _)) => cpu <= allowed,
+            None => self.seen[self.rung].is_some_and(|(cpu, _)| cpu <= allowed),
+        }
+    }
+
+    fn go(&mut self, rung: usize, reason: &'static str) -> Decision {
+        self.rung = rung;
+        self.over = 0;
+        self.under = 0;
+        Decision::Change { target: self.current(), reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Nanos;
+
+    use super::*;
+    use crate::Counts;
+
+    #[test]
+    fn the_least_delay_within_the_budget_is_found_and_kept() {
+        let mut policy = Budget::new(Bounds::default(), 0.30);
+        let delays = drive(&mut policy, 40, 100_000);
+        // 10 % and 40 % / (1 + delay / 8 us): 30 % at 8 us.
+        assert_eq!(delays.last(), Some(&Nanos::from_us(8)), "{delays:?}");
+        assert!(policy.is_met());
+        assert!(delays.len() <= 4, "it swings: {delays:?}");
+    }
+
+    #[test]
+    fn a_lighter_load_gets_its_delay_back() {
+        let mut policy = Budget::new(Bounds::default(), 0.30);
+        drive(&mut policy, 40, 100_000);
+        drive(&mut policy, 40, 20_000);
+        assert_eq!(policy.current().delay, Nanos::ZERO);
+    }
+
+    #[test]
+    fn a_budget_that_cannot_be_met_ends_at_the_longest_delay_with_its_frontier() {
+        let mut policy = Budget::new(Bounds::default(), 0.05);
+        drive(&mut policy, 60, 100_000);
+        assert_eq!(policy.current().delay, Nanos::from_us(100));
+        assert!(!policy.is_met());
+        assert!(policy.frontier().count() >= 6);
+    }
+
+    /// Looks of 250 ms at a host of which packets take the CPU in proportion, less with delay.
+    fn drive(policy: &mut Budget, looks: u32, pps: u32) -> Vec<Nanos> {
+        let elapsed = Nanos::from_ms(250);
+        let mut delays = vec![policy.current().delay];
+        for _ in 0..looks {
+            let delay = policy.current().delay.as_us_f64();
+            let share = f64::from(pps) / 100_000.0;
+            let busy = share * (0.10 + 0.40 / (1.0 + delay / 8.0)) - 0.001;
+            let rx = Counts { packets: pps / 4, bytes: pps * 25 };
+            let observation = Observation { rx, ..Observation::default() };
+            if let Decision::Change { target, .. } = policy.step(&observation, elapsed, busy) {
+                delays.push(target.delay);
+            }
+        }
+        delays
+    }
+}

@@ -1,0 +1,215 @@
+//! The loads that policies are compared on.
+
+use latput_moderate::Policy;
+use latput_sim::machine::{Costs, Machine};
+use latput_sim::scenario::{Host, Load, Network, Scenario, Spacing, Traffic, Transport};
+use latput_sim::vector::{Coalescing, Throttle};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+
+/// One load, or several that take turns.
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) gbps: u64,
+    pub(crate) mtu: u64,
+    pub(crate) queues: u32,
+    /// The loads, each with its name; with a step they take turns, without they run together.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) step: Option<Nanos>,
+    /// Left out of the quick run.
+    pub(crate) slow: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) name: String,
+    pub(crate) loads: Vec<Load>,
+}
+
+impl Case {
+    fn new(parts: Vec<Part>, gbps: u64) -> Self {
+        let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+        let name = names.join(" + ");
+        Self { name, gbps, mtu: 1500, queues: 1, parts, step: None, slow: false }
+    }
+
+    pub(crate) fn label(&self) -> String {
+        let mtu = if self.mtu == 1500 { String::new() } else { format!(" mtu {}", self.mtu) };
+        let queues = if self.queues == 1 { String::new() } else { format!(" {}q", self.queues) };
+        let step = self.step.map_or_else(String::new, |step| format!(" every {step}"));
+        format!("{}{step} {}G{mtu}{queues}", self.name, self.gbps)
+    }
+
+    fn stepped(a: Part, b: Part, ms: u64) -> Self {
+        let mut case = Self::new(vec![a, b], 10);
+        case.name = case.name.replace(" + ", " / ");
+        case.step = Some(Nanos::from_ms(ms));
+        case.slow = ms > 500;
+        case
+    }
+
+    /// One part alone and all the time: what its oracle is searched with.
+    pub(crate) fn alone(&self, part: usize) -> Self {
+        let parts = vec![self.parts[part].clone()];
+        Self { parts, step: None, name: self.name.clone(), ..*self }
+    }
+
+    /// The scenario, and to which part each of its loads belongs.
+    pub(crate) fn scenario(&self, policy: &Policy, seed: u64) -> (Scenario, Vec<usize>) {
+        let warmup = Nanos::from_ms(100);
+        let turns = self.parts.len() as u64;
+        let duration = match self.step {
+            None => Nanos::from_ms(500),
+            Some(step) => {
+                let round = step.as_ns() * turns;
+                Nanos::from_ns(round * (600_000_000_u64.div_ceil(round)).max(2))
+            }
+        };
+        let mut sut = host(self.queues);
+        sut.nic.coalescing = Coalescing {
+            throttle: Throttle::HoldOff { interval: Nanos::ZERO },
+            ..Coalescing::default()
+        };
+        sut.adaptive.throttle = Some(policy.clone());
+        let (mut loads, mut part_of) = (Vec::new(), Vec::new());
+        for (idx, part) in self.parts.iter().enumerate() {
+            for load in &part.loads {
+                let first = loads.len();
+                let spans = self.step.map_or_else(Vec::new, |step| {
+                    let turn = (warmup + duration).as_ns() / step.as_ns() + 1;
+                    let mine = (0..turn).filter(|n| n % turns == idx as u64);
+                    mine.map(|n| (step.saturating_mul(n), step.saturating_mul(n + 1))).collect()
+                });
+                if spans.is_empty() {
+                    loads.push(load.clone());
+                    part_of.push(idx);
+                }
+                for (start, stop) in spans {
+                    let counted_with = (loads.len() > first).then_some(first);
+                    loads.push(Load { counted_with, ..load.clone().between(start, stop) });
+                    part_of.push(idx);
+                }
+            }
+        }
+        let network = Network {
+            rate: BitsPerSecond::new(self.gbps * 1_000_000_000),
+            latency: Nanos::from_us(8),
+            mtu: Bytes::new(self.mtu),
+            ..Network::default()
+        };
+        let hosts = vec![host(self.queues), sut];
+        (Scenario { seed, warmup, duration, hosts, network, loads }, part_of)
+    }
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for gbps in [1, 10] {
+        for (burst, connections) in [(0, 1), (4, 1), (16, 1), (64, 1), (128, 1), (0, 8), (16, 8)] {
+            cases.push(Case::new(vec![rr(burst, connections)], gbps));
+        }
+        for connections in [1, 3, 10] {
+            cases.push(Case::new(vec![bulk(connections)], gbps));
+        }
+        cases.push(Case::new(vec![udp(50_000.0)], gbps));
+        cases.push(Case::new(vec![reads()], gbps));
+        cases.push(Case::new(vec![rr(0, 1), bulk(1)], gbps));
+    }
+    cases.push(Case { mtu: 9000, ..Case::new(vec![bulk(3)], 10) });
+    cases.push(Case { mtu: 9000, ..Case::new(vec![rr(16, 1)], 10) });
+    cases.push(Case { queues: 8, ..Case::new(vec![rr(4, 8)], 10) });
+    cases.push(Case { queues: 8, ..Case::new(vec![bulk(10)], 10) });
+    cases.push(Case { queues: 8, slow: true, ..Case::new(vec![bulk(10)], 100) });
+    cases.push(Case { queues: 8, slow: true, ..Case::new(vec![rr(0, 1000)], 10) });
+    cases.push(Case { slow: true, ..Case::new(vec![rr(0, 1000)], 10) });
+    let kinds = [rr(0, 1), bulk(3), udp(50_000.0), rr(64, 1), reads()];
+    for (idx, a) in kinds.iter().enumerate() {
+        for b in kinds.iter().skip(idx + 1) {
+            cases.push(Case::stepped(a.clone(), b.clone(), 300));
+        }
+    }
+    for ms in [50, 100, 1000, 2000] {
+        cases.push(Case::stepped(rr(0, 1), bulk(3), ms));
+    }
+    for ms in [10, 100] {
+        let nothing = Part { name: "nothing".to_owned(), loads: Vec::new() };
+        cases.push(Case::stepped(udp(100_000.0), nothing, ms));
+    }
+    cases
+}
+
+fn rr(burst: u32, connections: u32) -> Part {
+    // Few connections are processes of their own; a thousand are not.
+    let processes = if connections > 16 { 4 } else { connections };
+    let traffic = Traffic::RequestResponse {
+        transport: Transport::Tcp { nodelay: true },
+        request: Bytes::new(1),
+        response: Bytes::new(1),
+        burst,
+        connections: connections / processes,
+        think: Nanos::ZERO,
+    };
+    let load = Load::new(0, 1, traffic);
+    let name = match connections {
+        1 => format!("rr b{burst}"),
+        _ => format!("rr b{burst} x{connections}"),
+    };
+    Part { name, loads: vec![load; processes as usize] }
+}
+
+fn bulk(connections: u32) -> Part {
+    let traffic = Traffic::Stream { message: Bytes::new(32_768), connections };
+    Part { name: format!("bulk {connections}"), loads: vec![Load::new(0, 1, traffic)] }
+}
+
+/// Ten senders, together a Poisson stream.
+fn udp(rate_pps: f64) -> Part {
+    let traffic = Traffic::Datagrams {
+        size: Bytes::new(1470),
+        rate_pps: rate_pps / 10.0,
+        spacing: Spacing::Poisson,
+        group: 1,
+        receive_batch: 32,
+    };
+    let name = format!("udp {:.0}k", rate_pps / 1e3);
+    Part { name, loads: vec![Load::new(0, 1, traffic); 10] }
+}
+
+/// NFS-like: eight clients, a small request each, 32 KiB back, four in flight.
+fn reads() -> Part {
+    let traffic = Traffic::RequestResponse {
+        transport: Transport::Tcp { nodelay: true },
+        request: Bytes::new(128),
+        response: Bytes::new(32_768),
+        burst: 3,
+        connections: 8,
+        think: Nanos::from_us(100),
+    };
+    Part { name: "reads".to_owned(), loads: vec![Load::new(0, 1, traffic)] }
+}
+
+fn host(queues: u32) -> Host {
+    let mut host = Host {
+        machine: Machine {
+            cores: if queues > 1 { queues } else { 2 },
+            costs: Costs {
+                interrupt: Nanos::from_ns(1500),
+                poll: Nanos::from_ns(300),
+                rx_packet: Nanos::from_ns(450),
+                tx_completion: Nanos::from_ns(80),
+                tx_packet: Nanos::from_ns(500),
+                ack: Nanos::from_ns(300),
+                syscall: Nanos::from_ns(400),
+                user: Nanos::from_ns(200),
+                copy_per_kib: Nanos::from_ns(60),
+                wake: Nanos::from_ns(1000),
+                jitter_ratio: 0.2,
+                ..Costs::default()
+            },
+            ..Machine::default()
+        },
+        ..Host::default()
+    };
+    host.nic.queues = queues;
+    host
+}

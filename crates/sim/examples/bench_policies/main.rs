@@ -1,0 +1,260 @@
+//! Moderation policies side by side on simulated loads, the same seeds for all, and beside them the best
+//! fixed delay of each phase (the oracle), found by search.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark talks to whoever runs it"
+)]
+
+mod cases;
+
+use std::sync::Mutex;
+
+use cases::Case;
+use latput_moderate::e1000::Mode;
+use latput_moderate::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
+use latput_units::Nanos;
+
+/// The fixed delays that the oracle chooses from, up to the longest of DIM's, which bounds ours too.
+const LADDER_US: [u64; 10] = [0, 4, 8, 16, 32, 64, 100, 128, 200, 256];
+/// What counts as a difference between two policies.
+const NOISE: f64 = 0.02;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let seeds = if has("--quick") { 1 } else { 3 };
+    let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
+    let cases: Vec<Case> = cases::all()
+        .into_iter()
+        .filter(|case| !(has("--quick") && case.slow))
+        .filter(|case| {
+            wanted.is_empty() || wanted.iter().any(|word| case.label().contains(word.as_str()))
+        })
+        .collect();
+    let queue = Mutex::new(cases.into_iter());
+    let rows = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no worker panics with it").next();
+                    let Some(case) = next else { return };
+                    let row = measure(&case, seeds);
+                    eprintln!("{}", row.label);
+                    rows.lock().expect("no worker panics with it").push(row);
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().expect("all workers have ended");
+    // Losses first.
+    rows.sort_by(|a, b| a.ours().score().total_cmp(&b.ours().score()));
+    show(&rows);
+}
+
+/// What one policy made of one case.
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    /// By part: units per second, over the whole run.
+    rates: Vec<f64>,
+    p99_us: Vec<f64>,
+    cpu: f64,
+    drops: f64,
+}
+
+/// Figures as shares of the oracle's: the worst part's rate and tail, and the CPU.
+#[derive(Clone, Copy, Debug)]
+struct Ratios {
+    rate: f64,
+    p99: f64,
+    cpu: f64,
+}
+
+impl Ratios {
+    /// What the goal of 97 % of the rate, 1.1 x the tail and 1.05 x the CPU is missed by; 0 if it is kept.
+    fn score(self) -> f64 {
+        (self.rate / 0.97).ln().min(0.0)
+            + (1.1 / self.p99).ln().min(0.0)
+            + (1.05 / self.cpu).ln().min(0.0)
+    }
+
+    fn keeps_the_goal(self) -> bool {
+        self.score() >= 0.0
+    }
+
+    /// Better or worse than another policy by more than noise: by rate, and if that is alike by CPU, and
+    /// if that is alike by the tail.
+    fn against(self, other: Self) -> i32 {
+        let sign = |ratio: f64, noise: f64| {
+            if ratio > 1.0 + noise { 1 } else { -i32::from(ratio < 1.0 - noise) }
+        };
+        let parts = [
+            sign(self.rate / other.rate, NOISE),
+            sign(other.cpu / self.cpu, NOISE),
+            sign(other.p99 / self.p99, 5.0 * NOISE),
+        ];
+        parts.into_iter().find(|sign| *sign != 0).unwrap_or(0)
+    }
+}
+
+struct Row {
+    label: String,
+    oracle: String,
+    drops: f64,
+    policies: Vec<(&'static str, Ratios)>,
+}
+
+impl Row {
+    fn ours(&self) -> Ratios {
+        self.policies.last().expect("ours is the last").1
+    }
+}
+
+fn fixed(us: u64) -> Policy {
+    Policy::Fixed(Moderation::delay(Nanos::from_us(us)))
+}
+
+fn policies() -> Vec<(&'static str, Policy)> {
+    let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
+    let bounds = Bounds { most, ..Bounds::default() };
+    vec![
+        ("e1000 1", Policy::E1000(E1000::new(Mode::Dynamic))),
+        ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
+        ("aim", Policy::Aim(Aim::new(latput_moderate::aim::Flavour::IgbConservative))),
+        ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_moderate::ixgbe::Version::Mainline))),
+        ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
+        ("elastic", Policy::Elastic(Box::new(Elastic::new(bounds)))),
+    ]
+}
+
+fn measure(case: &Case, seeds: u64) -> Row {
+    let mut oracle = Figures::default();
+    let mut names = Vec::new();
+    let share = if case.step.is_some() { 1.0 / case.parts.len() as f64 } else { 1.0 };
+    // Loads that run together have one best setting, those that take turns one each.
+    let alone: Vec<Case> = match case.step {
+        None => vec![Case { name: case.name.clone(), parts: case.parts.clone(), ..*case }],
+        Some(_) => (0..case.parts.len()).map(|part| case.alone(part)).collect(),
+    };
+    for case in &alone {
+        let (us, best) = best_fixed(case, seeds);
+        names.push(us.to_string());
+        oracle.rates.extend(best.rates.iter().map(|rate| rate * share));
+        oracle.p99_us.extend(best.p99_us);
+        oracle.cpu += best.cpu * share;
+    }
+    let mut drops = 0.0;
+    let mut done = Vec::new();
+    if case.step.is_some() {
+        let singles = LADDER_US.map(|us| ratios(&figures(case, &fixed(us), seeds), &oracle));
+        let best = singles.into_iter().max_by(|a, b| a.score().total_cmp(&b.score()));
+        done.push(("single", best.expect("the ladder has rungs")));
+    } else {
+        done.push(("single", Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 }));
+    }
+    for (name, policy) in policies() {
+        let found = figures(case, &policy, seeds);
+        drops = found.drops;
+        done.push((name, ratios(&found, &oracle)));
+    }
+    Row { label: case.label(), oracle: names.join("/"), drops, policies: done }
+}
+
+/// The fixed delay with the least CPU among those with (all but) the best rate and no drops.
+fn best_fixed(case: &Case, seeds: u64) -> (u64, Figures) {
+    let all: Vec<(u64, Figures)> =
+        LADDER_US.iter().map(|&us| (us, figures(case, &fixed(us), seeds))).collect();
+    let parts = all[0].1.rates.len();
+    let best: Vec<f64> =
+        (0..parts).map(|part| all.iter().map(|(_, f)| f.rates[part]).fold(0.0, f64::max)).collect();
+    let keeps = |f: &Figures| f.rates.iter().zip(&best).all(|(rate, best)| *rate >= 0.985 * best);
+    let sum =
+        |f: &Figures| f.rates.iter().zip(&best).map(|(rate, best)| rate / best.max(1.0)).sum();
+    let kept = all.iter().filter(|(_, f)| keeps(f)).min_by(|a, b| a.1.cpu.total_cmp(&b.1.cpu));
+    // Parts that pull apart have no delay that is best for all: then the best on the whole.
+    let on_the_whole = || {
+        all.iter().max_by(|a, b| {
+            let (a, b): (f64, f64) = (sum(&a.1), sum(&b.1));
+            a.total_cmp(&b)
+        })
+    };
+    kept.or_else(on_the_whole).expect("the ladder has rungs").clone()
+}
+
+fn ratios(found: &Figures, oracle: &Figures) -> Ratios {
+    let pairs = |a: &[f64], b: &[f64]| -> Vec<f64> {
+        a.iter().zip(b).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect()
+    };
+    let worst = |ratios: Vec<f64>, pick: fn(f64, f64) -> f64| {
+        ratios.into_iter().reduce(pick).unwrap_or(1.0)
+    };
+    Ratios {
+        rate: worst(pairs(&found.rates, &oracle.rates), f64::min),
+        p99: worst(pairs(&found.p99_us, &oracle.p99_us), f64::max),
+        cpu: found.cpu / oracle.cpu.max(1e-9),
+    }
+}
+
+fn figures(case: &Case, policy: &Policy, seeds: u64) -> Figures {
+    let parts = case.parts.len();
+    let mut mean =
+        Figures { rates: vec![0.0; parts], p99_us: vec![0.0; parts], ..Figures::default() };
+    for seed in 0..seeds {
+        let (scenario, part_of) = case.scenario(policy, seed + 1);
+        let out = latput_sim::run(&scenario).expect("a sound scenario");
+        let weight = 1.0 / seeds as f64;
+        let mut tails = vec![0.0_f64; parts];
+        for (load, part) in out.loads.iter().zip(&part_of) {
+            let units = load.received_bytes.max(load.received);
+            mean.rates[*part] += out.per_second(units) * weight;
+            let p99 = load.latency.quantile(0.99).map_or(0.0, Nanos::as_us_f64);
+            tails[*part] = tails[*part].max(p99);
+        }
+        for (mean, tail) in mean.p99_us.iter_mut().zip(tails) {
+            *mean += tail * weight;
+        }
+        let busy = out.hosts[1].cpu().busy().as_secs_f64();
+        mean.cpu += 100.0 * busy / out.window.as_secs_f64() * weight;
+        mean.drops += out.hosts[1].nic().rx_dropped as f64 * weight;
+    }
+    mean
+}
+
+fn show(rows: &[Row]) {
+    let Some(first) = rows.first() else {
+        println!("no such load");
+        return;
+    };
+    println!(
+        "each cell: rate, p99 and CPU as shares of the per-phase oracle's; worst for ours first"
+    );
+    print!("{:<30} {:>9}", "load", "oracle us");
+    for (name, _) in &first.policies {
+        print!(" {name:^16}");
+    }
+    println!("  drops");
+    for row in rows {
+        print!("{:<30} {:>9}", row.label, row.oracle);
+        for (_, ratios) in &row.policies {
+            let mark = if ratios.keeps_the_goal() { '*' } else { ' ' };
+            print!(" {:>4.2} {:>5.2} {:>4.2}{mark}", ratios.rate, ratios.p99, ratios.cpu);
+        }
+        println!("  {:.0}", row.drops);
+    }
+    println!("\n* keeps the goal: 97 % of the rate, 1.1 x the p99, 1.05 x the CPU");
+    for (idx, (name, _)) in first.policies.iter().enumerate() {
+        let kept = rows.iter().filter(|row| row.policies[idx].1.keeps_the_goal()).count();
+        let against = |sign: i32| {
+            rows.iter().filter(|row| row.ours().against(row.policies[idx].1) == sign).count()
+        };
+        println!(
+            "{name:<9} keeps the goal on {kept} of {}; ours is better on {}, alike on {}, worse on {}",
+            rows.len(),
+            against(1),
+            against(0),
+            against(-1)
+        );
+    }
+}

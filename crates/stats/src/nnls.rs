@@ -1,0 +1,204 @@
+//! Non-negative least squares: the costs that explain a sum best, where no cost can be below zero.
+
+use crate::linear;
+
+/// A gradient this small beside its column's share of the target is zero but for rounding.
+const FLAT: f64 = 1e-10;
+
+/// A least squares problem by its products: `columns' * columns`, `columns' * target` and
+/// `target' * target`. Small, whatever the number of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Products {
+    gram: Vec<Vec<f64>>,
+    with_target: Vec<f64>,
+    target_squares: f64,
+}
+
+/// What fits best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// One for each column, none below zero.
+    pub coefficients: Vec<f64>,
+    /// The sum of squares of what is left.
+    pub residual_squares: f64,
+}
+
+impl Products {
+    /// Of columns and a target, all of one length.
+    pub fn of(columns: &[Vec<f64>], target: &[f64]) -> Self {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+        Self {
+            gram: columns.iter().map(|a| columns.iter().map(|b| dot(a, b)).collect()).collect(),
+            with_target: columns.iter().map(|column| dot(column, target)).collect(),
+            target_squares: dot(target, target),
+        }
+    }
+
+    /// The coefficients, none below zero, that leave the least squares.
+    ///
+    /// The active-set method of Lawson and Hanson ("Solving Least Squares Problems", 1974, chapter 23):
+    /// columns join one by one, that with the steepest descent first; one whose coefficient would turn
+    /// negative leaves again. A column that is a sum of others never joins.
+    pub fn solve(&self) -> Solution {
+        let n = self.with_target.len();
+        let mut x = vec![0.0; n];
+        let mut active: Vec<usize> = Vec::new();
+        let mut dependent = vec![false; n];
+        // Each round leaves less than the one before, so none comes twice; rounding is what the bound is for.
+        for _ in 0..10 * (n + 1) {
+            let gradient = self.gradient(&x);
+            let steepness = |j: usize| gradient[j] / self.gram[j][j].sqrt();
+            let least = FLAT * self.target_squares.sqrt();
+            let next = (0..n)
+                .filter(|j| !active.contains(j) && !dependent[*j] && steepness(*j) > least)
+                .max_by(|a, b| steepness(*a).total_cmp(&steepness(*b)));
+            let Some(next) = next else { break };
+            active.push(next);
+            if !self.descend(&mut x, &mut active) {
+                active.retain(|j| *j != next);
+                dependent[next] = true;
+            }
+        }
+        let residual_squares = self.residual_squares(&x);
+        Solution { coefficients: x, residual_squares }
+    }
+
+    /// The problem that is left when the coefficient of column `fixed` is `value`.
+    pub fn with_fixed(&self, fixed: usize, value: f64) -> Self {
+        let others = || (0..self.with_target.len()).filter(move |j| *j != fixed);
+        let row = |a: usize| others().map(|b| self.gram[a][b]).collect();
+        Self {
+            gram: others().map(row).collect(),
+            with_target: others()
+                .map(|j| self.with_target[j] - value * self.gram[j][fixed])
+                .collect(),
+            target_squares: self.target_squares - 2.0 * value * self.with_target[fixed]
+                + value * value * self.gram[fixed][fixed],
+        }
+    }
+
+    /// Moves `x` to the best of the columns in `active`, which lose what would turn negative. False, and
+    /// nothing is done, where they depend on one another.
+    fn descend(&self, x: &mut [f64], active: &mut Vec<usize>) -> bool {
+        while !active.is_empty() {
+            let part = |a: &usize| active.iter().map(|b| self.gram[*a][*b]).collect();
+            let gram: Vec<Vec<f64>> = active.iter().map(part).collect();
+            let right: Vec<f64> = active.iter().map(|j| self.with_target[*j]).collect();
+            let Some(best) = linear::solve(&gram, &right) else { return false };
+            let targets = || active.iter().zip(&best);
+            if best.iter().all(|value| *value > 0.0) {
+                for (j, value) in targets() {
+                    x[*j] = *value;
+                }
+                return true;
+            }
+            let blocked = targets().filter(|(_, value)| **value <= 0.0);
+            let step = blocked.map(|(j, value)| x[*j] / (x[*j] - value)).fold(1.0, f64::min);
+            let leaves =
+                |(j, value): (&usize, &f64)| *value <= 0.0 && x[*j] / (x[*j] - value) <= step;
+            let leaving: Vec<usize> = targets().filter(|it| leaves(*it)).map(|(j, _)| *j).collect();
+            for (j, value) in active.iter().zip(&best) {
+                x[*j] += step * (value - x[*j]);
+            }
+            for j in &leaving {
+                x[*j] = 0.0;
+            }
+            active.retain(|j| !leaving.contains(j));
+        }
+        true
+    }
+
+    fn gradient(&self, x: &[f64]) -> Vec<f64> {
+        let rows = self.gram.iter().zip(&self.with_target);
+        rows.map(|(row, with)| with - row.iter().zip(x).map(|(g, x)| g * x).sum::<f64>()).collect()
+    }
+
+    fn residual_squares(&self, x: &[f64]) -> f64 {
+        let gradient = self.gradient(x);
+        // target'target - x'(columns'target) - x'(columns'target - gram x)
+        let parts = gradient.iter().zip(&self.with_target).zip(x);
+        let explained: f64 = parts.map(|((left, with), x)| x * (with + left)).sum();
+        (self.target_squares - explained).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+
+    #[test]
+    fn an_exact_sum_is_taken_apart() {
+        check(&[&[1.0, 0.0, 2.0], &[0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0], &[2.0, 4.0], 0.0);
+    }
+
+    #[test]
+    fn a_coefficient_that_would_be_negative_is_zero() {
+        // Without the bound -1 and 2 leave nothing; with it the second column is left alone.
+        check(
+            &[&[1.0, 1.0, 0.0], &[1.0, 1.0, 1.0]],
+            &[1.0, 1.0, 2.0],
+            &[0.0, 4.0 / 3.0],
+            2.0 / 3.0,
+        );
+        // Nothing points along the target.
+        check(&[&[-1.0, -2.0]], &[1.0, 1.0], &[0.0], 2.0);
+    }
+
+    #[test]
+    fn a_column_that_is_another_one_does_not_join() {
+        let (columns, target) = ([vec![1.0, 2.0], vec![2.0, 4.0]], [3.0, 6.0]);
+        let found = Products::of(&columns, &target).solve();
+        let sum = found.coefficients[0] + 2.0 * found.coefficients[1];
+        assert!((sum - 3.0).abs() < 1e-9 && found.residual_squares < 1e-9, "{found:?}");
+        check(&[&[0.0, 0.0], &[1.0, 1.0]], &[2.0, 2.0], &[0.0, 2.0], 0.0);
+    }
+
+    /// The conditions of Karush, Kuhn and Tucker say of any problem whether its solution is the best.
+    #[test]
+    fn no_step_from_a_solution_leaves_less() {
+        let mut rng = Rng::from_seed(1);
+        for _ in 0..300 {
+            let (rows, n) = (3 + rng.below(12), 1 + rng.below(6));
+            let mut draw = || (0..rows).map(|_| rng.normal()).collect::<Vec<f64>>();
+            let columns: Vec<Vec<f64>> = (0..n).map(|_| draw()).collect();
+            let target = draw();
+            let problem = Products::of(&columns, &target);
+            let found = problem.solve();
+            if n > rows {
+                continue; // columns depend on one another: any best will do
+            }
+            for (gradient, x) in
+                problem.gradient(&found.coefficients).iter().zip(&found.coefficients)
+            {
+                assert!(*x >= 0.0 && *gradient < 1e-7, "{problem:?} {found:?}");
+                assert!(*x == 0.0 || gradient.abs() < 1e-7, "{problem:?} {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fixed_coefficient_leaves_the_rest_of_the_problem() {
+        let problem = Products::of(&[vec![1.0, 0.0, 2.0], vec![0.0, 3.0, 1.0]], &[2.0, 12.0, 8.0]);
+        let rest = problem.with_fixed(0, 2.0).solve();
+        assert!(
+            (rest.coefficients[0] - 4.0).abs() < 1e-9 && rest.residual_squares < 1e-9,
+            "{rest:?}"
+        );
+        // With 3 for the first: the target less that is -1, 12, 2, and the best second one 3.8.
+        let rest = problem.with_fixed(0, 3.0).solve();
+        assert!((rest.coefficients[0] - 3.8).abs() < 1e-9, "{rest:?}");
+        assert!((rest.residual_squares - 4.6).abs() < 1e-9, "{rest:?}");
+    }
+
+    #[track_caller]
+    fn check(columns: &[&[f64]], target: &[f64], coefficients: &[f64], squares: f64) {
+        let columns: Vec<Vec<f64>> = columns.iter().map(|column| column.to_vec()).collect();
+        let found = Products::of(&columns, target).solve();
+        for (found, wanted) in found.coefficients.iter().zip(coefficients) {
+            assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");
+        }
+        assert!((found.residual_squares - squares).abs() < 1e-9, "{found:?}");
+    }
+}

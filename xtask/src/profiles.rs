@@ -1,0 +1,171 @@
+//! `cargo xtask profiles`: the calibrated system profiles, made again from the published cells, and what the
+//! predictions are worth with those that are shipped.
+//!
+//! The plans are in `data/calibration.toml`, the demands that must hold in `data/accuracy.toml`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::workspace::Workspace;
+
+/// Which profiles, and whether to write.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Write nothing; fail if a profile differs from what the fit gives, or a demand is lost.
+    #[arg(long)]
+    check: bool,
+    /// This profile only; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Fit nothing; only ask whether the demands hold.
+    #[arg(long)]
+    accuracy: bool,
+}
+
+#[derive(Deserialize)]
+struct Plans {
+    profile: Vec<Plan>,
+}
+
+#[derive(Deserialize)]
+struct Plan {
+    profile: String,
+    cells: Vec<String>,
+}
+
+/// What must hold.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Demands {
+    /// Names of targets, as `latput reproduce` prints them.
+    holds: Vec<String>,
+}
+
+/// The part of `latput reproduce --json` that matters here.
+#[derive(Deserialize)]
+struct Reproduction {
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    seen: String,
+    wanted: String,
+    holds: bool,
+}
+
+/// Fits the profiles again, then asks whether the demands hold.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let binary = workspace.binary();
+    let shown = binary.display();
+    ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
+    let mut differing = Vec::new();
+    if !options.accuracy {
+        for plan in plans(workspace, &options.only)? {
+            if !remake(workspace, &binary, &plan, options.check)? {
+                differing.push(plan.profile);
+            }
+        }
+    }
+    if options.only.is_empty() {
+        check_accuracy(workspace, &binary)?;
+    }
+    if options.check && !differing.is_empty() {
+        bail!("these differ from what their fits give: {}", differing.join(", "));
+    }
+    Ok(())
+}
+
+fn plans(workspace: &Workspace, only: &[String]) -> Result<Vec<Plan>> {
+    let Plans { profile } = read_toml(&workspace.root.join("data/calibration.toml"))?;
+    for name in only {
+        let names: Vec<&str> = profile.iter().map(|plan| plan.profile.as_str()).collect();
+        ensure!(names.contains(&name.as_str()), "no plan for `{name}`; there are {names:?}");
+    }
+    let wanted = |plan: &Plan| only.is_empty() || only.contains(&plan.profile);
+    Ok(profile.into_iter().filter(wanted).collect())
+}
+
+/// Whether the fit gives the shipped bytes; writes them unless it only checks.
+fn remake(workspace: &Workspace, binary: &Path, plan: &Plan, check: bool) -> Result<bool> {
+    let name = &plan.profile;
+    let shipped = workspace.root.join(format!("data/systems/{name}.toml"));
+    let made = workspace.target.join(format!("xtask-profile-{name}.toml"));
+    let mut command = Command::new(binary);
+    command.args(["calibrate", "--system", name, "--output"]).arg(&made);
+    for file in &plan.cells {
+        command.arg("--cells").arg(workspace.root.join("data/published").join(file));
+    }
+    let status = command.status().context("cannot start latput")?;
+    ensure!(status.success(), "`latput calibrate --system {name}` failed");
+    let same = std::fs::read(&made)? == std::fs::read(&shipped)?;
+    println!("{name}: {}", if same { "the same bytes" } else { "differs" });
+    if !same && !check {
+        std::fs::copy(&made, &shipped)
+            .with_context(|| format!("cannot write {}", shipped.display()))?;
+    }
+    Ok(same)
+}
+
+/// Fails if a demand of `data/accuracy.toml` is not met.
+pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
+    let demands: Demands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
+    let output = Command::new(binary)
+        .args(["reproduce", "--json"])
+        .output()
+        .context("cannot start `latput reproduce`")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    let seen: Reproduction = serde_json::from_slice(&output.stdout)
+        .context("cannot read what `latput reproduce --json` says")?;
+    for target in &seen.targets {
+        let mark = if target.holds { "holds " } else { "missed" };
+        println!("{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
+    }
+    let lost = lost(&demands.holds, &seen.targets);
+    ensure!(lost.is_empty(), "held before, and no longer: {}", lost.join("; "));
+    Ok(())
+}
+
+/// Demands that are not met, or that nothing answers.
+fn lost(holds: &[String], targets: &[Target]) -> Vec<String> {
+    let met: BTreeMap<&str, bool> =
+        targets.iter().map(|target| (target.name.as_str(), target.holds)).collect();
+    holds.iter().filter(|name| met.get(name.as_str()) != Some(&true)).cloned().collect()
+}
+
+fn read_toml<T: serde::de::DeserializeOwned>(path: &PathBuf) -> Result<T> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demand_that_is_missed_or_gone_is_lost() {
+        let target = |name: &str, holds| Target {
+            name: name.to_owned(),
+            seen: String::new(),
+            wanted: String::new(),
+            holds,
+        };
+        let holds = ["a", "b", "c"].map(String::from);
+        assert_eq!(lost(&holds, &[target("a", true), target("b", false)]), ["b", "c"]);
+    }
+
+    #[test]
+    fn the_shipped_plans_and_demands_can_be_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let plans: Plans = read_toml(&root.join("data/calibration.toml")).unwrap();
+        assert!(plans.profile.iter().all(|plan| !plan.cells.is_empty()));
+        let demands: Demands = read_toml(&root.join("data/accuracy.toml")).unwrap();
+        assert!(!demands.holds.is_empty());
+    }
+}
