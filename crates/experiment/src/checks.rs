@@ -319,7 +319,7 @@ mod tests {
     fn a_timer_that_holds_nothing_back_marks_the_trial() {
         let deferred = |polls| {
             let mut hosts = lab();
-            for (knob, value) in ["gro-flush-timeout=500us", "napi-defer-hard-irqs=100"]
+            for (knob, value) in ["gro-flush-timeout=300us", "napi-defer-hard-irqs=100"]
                 .map(|text| latput_knobs::parse_assignment(text).unwrap())
             {
                 hosts[1].state.0.insert((knob, latput_knobs::Place::Device), value);

@@ -1,6 +1,6 @@
 //! Calibration: the few costs of a profile, fitted to published cells.
 //!
-//! The residuals are logarithms of predicted over published; [`engine`] searches.
+//! The residuals are logarithms of predicted over published; `engine` searches.
 
 use std::fmt::Write as _;
 

@@ -46,7 +46,7 @@ pub fn require_process_1() -> Result<(), Error> {
 }
 
 /// Unloads the driver of the cards, loads it with these parameters and connects the hosts again. Works
-/// in a guest only, where there is a [`CONFIG`].
+/// in a guest only, where there is a `CONFIG`.
 pub fn reload(parameters: &[String]) -> Result<(), Error> {
     let config = config()?;
     let module = CString::new(config.cards.as_str()).map_err(|_| {

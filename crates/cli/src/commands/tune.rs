@@ -136,7 +136,7 @@ mod tests {
         goal = "latency"
         [factors]
         txqueuelen = [10, 20, 30, 40, 50]
-        mtu = [1000, 1100, 1200, 1300, 1400]
+        mtu = [1300, 1400, 1500, 1600, 1700]
         [[workload]]
         kind = "tcp_rr"
         [method]
@@ -152,7 +152,7 @@ mod tests {
         check(format!("{PLAN}budget = \"200s\""), Some(Design::Search));
         check(format!("{PLAN}budget = \"200s\"\ndesign = \"grid\""), Some(Design::Grid));
         check(format!("{PLAN}budget = \"200s\"").replace("goal = \"latency\"", ""), None);
-        check(format!("{PLAN}budget = \"200s\"").replace(", 1300, 1400]", "]"), None);
+        check(format!("{PLAN}budget = \"200s\"").replace(", 1600, 1700]", "]"), None);
         // Nothing said: an hour.
         check(PLAN.replace("\"2s\"", "\"30s\""), Some(Design::Search));
     }
