@@ -1,7 +1,7 @@
 //! Where time and CPU go under each setting: the waiting, the queueing and the costs, each with its
 //! interval, or why it is not known.
 //!
-//! CPU time is taken apart by the cost model ([`crate::fit`]). Round trips are taken apart by settings and
+//! CPU time is taken apart by the cost model (`crate::fit`). Round trips are taken apart by settings and
 //! workloads that differ in one thing: the same setting with less delay shows what waits for the timer,
 //! the same workload with one request in flight shows what waits for other requests.
 
