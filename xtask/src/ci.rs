@@ -62,6 +62,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     for arm in &total.skipped {
         println!("skipped: {arm}");
     }
+    for test in &total.unsteady {
+        println!("unsteady: {} failed beside others and passed alone", test.name);
+        println!("    {}", test.said.join("\n    "));
+    }
+    for test in &total.failures {
+        println!("failed: {}\n    {}", test.name, test.said.join("\n    "));
+    }
     println!("{} passed, {} failed", total.passed, total.failed);
     Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -21,7 +21,7 @@ use crate::host::chain;
 use crate::interval::Joiner;
 use crate::lacking::Wanted;
 use crate::protocol::{Answer, FailureKind, Finished, Part, Request};
-use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
+use crate::runner::{News, Trial, TrialRunner, run_trial};
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
@@ -29,9 +29,6 @@ const TRIAL_SLACK: Duration = Duration::from_secs(15);
 /// Hosts are told an instant to start at, so far ahead that all get word of it in time, beside the
 /// longest round trip of a control line.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
-
-/// How often a trial is tried whose traffic breaks.
-const ATTEMPTS: u32 = 3;
 
 impl TrialRunner for Crew {
     fn hosts(&self) -> Vec<HostFacts> {
@@ -67,7 +64,10 @@ impl TrialRunner for Crew {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
-            run_trial(self, trial, method, stop, tell)?;
+            run_trial(trial, tell, &mut |trial, tell| {
+                set_hosts(self, &trial.set, stop)?;
+                observe(self, &trial.load, method, stop, tell)
+            })?;
         }
         Ok(())
     }
@@ -104,31 +104,6 @@ impl TrialRunner for Crew {
     fn abandon(self: Box<Self>) -> Result<(), Error> {
         Self::abandon(*self)
     }
-}
-
-/// One trial, tried again while its traffic breaks.
-fn run_trial(
-    crew: &mut Crew,
-    trial: Trial,
-    method: &Method,
-    stop: &Stop,
-    tell: &mut dyn FnMut(News) -> Result<(), Error>,
-) -> Result<(), Error> {
-    for attempt in 1..=ATTEMPTS {
-        let started_unix_ms = unix_ms();
-        set_hosts(crew, &trial.set, stop)?;
-        match observe(crew, &trial.load, method, stop, tell) {
-            Ok(observation) => {
-                return tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })));
-            }
-            Err(error) if error.is_passing() => {
-                let given_up = attempt == ATTEMPTS;
-                tell(News::Lost(Box::new(Lost { trial: trial.clone(), error, given_up })))?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Brings every host to its part of a setting.

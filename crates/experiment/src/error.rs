@@ -135,7 +135,11 @@ pub enum ErrorKind {
 impl Error {
     /// Whether a trial's traffic broke with every host ready for another trial.
     pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::Host { kind: FailureKind::Lost, .. })
+        match self {
+            Self::Host { kind, .. } => matches!(kind, FailureKind::Lost),
+            Self::Peer(error) => error.is_passing(),
+            _ => false,
+        }
     }
 
     /// What it means for the exit code.

@@ -121,6 +121,34 @@ pub struct Lost {
     pub given_up: bool,
 }
 
+/// How often a trial is tried whose traffic breaks.
+const ATTEMPTS: u32 = 3;
+
+/// One trial, tried again while its traffic breaks. `attempt` brings the hosts to its setting and measures.
+pub(crate) fn run_trial(
+    trial: Trial,
+    tell: &mut Tell<'_>,
+    attempt: &mut dyn FnMut(&Trial, &mut Tell<'_>) -> Result<Observation, Error>,
+) -> Result<(), Error> {
+    for tried in 1..=ATTEMPTS {
+        let started_unix_ms = unix_ms();
+        match attempt(&trial, tell) {
+            Ok(observation) => {
+                return tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })));
+            }
+            Err(error) if error.is_passing() => {
+                let given_up = tried == ATTEMPTS;
+                tell(News::Lost(Box::new(Lost { trial: trial.clone(), error, given_up })))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Takes news; its error ends the run.
+pub(crate) type Tell<'a> = dyn FnMut(News) -> Result<(), Error> + 'a;
+
 /// Told how a run goes.
 pub trait Progress {
     /// Something a person should know.

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::host::{Host, chain};
 use crate::lacking::Wanted;
 use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA};
-use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+use crate::runner::{News, Trial, TrialRunner, run_trial};
 
 /// The traffic's threads and the counters are ready before the window, also without a warm-up.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
@@ -175,9 +175,7 @@ impl TrialRunner for Stock {
             if stop.is_raised() {
                 return Err(Error::Interrupted);
             }
-            let started_unix_ms = unix_ms();
-            let observation = self.trial(&trial.load, method, stop)?;
-            tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+            run_trial(trial, tell, &mut |trial, _| self.trial(&trial.load, method, stop))?;
         }
         Ok(())
     }

@@ -168,6 +168,11 @@ impl Error {
         }
     }
 
+    /// Whether the traffic broke at this end, so that the same may go well another time.
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Traffic(error) if error.is_passing())
+    }
+
     pub(crate) fn io(doing: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io { doing, source: source.into() }
     }

@@ -14,9 +14,27 @@ pub struct Tally {
     pub failed: usize,
     /// Arms that did not run, each with its test where that is known, and what it needs.
     pub skipped: Vec<String>,
+    /// The tests that failed and have a name.
+    pub failures: Vec<Failure>,
+    /// What they belong to, as cargo names it at the end: `-p latput --test it`.
+    pub failed_targets: Vec<String>,
+    /// Tests that failed beside others and passed alone.
+    pub unsteady: Vec<Failure>,
     /// The test whose output is passing by.
     test: Option<String>,
 }
+
+/// A test that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// With its modules.
+    pub name: String,
+    /// What it printed, [`SAID_LINES`] at most.
+    pub said: Vec<String>,
+}
+
+/// Lines of a failed test that are repeated at the end.
+const SAID_LINES: usize = 30;
 
 impl Tally {
     /// Runs a command without input, shows its output as it comes and counts what it says.
@@ -52,9 +70,27 @@ impl Tally {
     /// Takes note of one line of output.
     pub fn feed(&mut self, line: &str) {
         let line = line.trim();
+        let of_test = self.test.as_deref();
+        if let Some(failure) = self.failures.iter_mut().find(|it| Some(&*it.name) == of_test)
+            && failure.said.len() < SAID_LINES
+            && !line.is_empty()
+            && line != "failures:"
+        {
+            failure.said.push(line.to_owned());
+        }
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
+            self.test = None;
+        } else if let Some(name) =
+            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            self.failures.push(Failure { name: name.to_owned(), said: Vec::new() });
+        } else if let Some(target) =
+            line.strip_prefix("`-p ").and_then(|rest| rest.strip_suffix('`'))
+        {
+            self.failed_targets.push(format!("-p {target}"));
+        } else if line == "failures:" {
             self.test = None;
         } else if let Some(name) =
             line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
@@ -76,6 +112,9 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped.extend(other.skipped);
+        self.failures.extend(other.failures);
+        self.failed_targets.extend(other.failed_targets);
+        self.unsteady.extend(other.unsteady);
     }
 }
 
@@ -120,6 +159,19 @@ mod tests {
         let expected =
             ["needs chromium", "comes_and_goes: needs root", "tests::lab: needs two CPUs"];
         assert_eq!(tally.skipped, expected);
+    }
+
+    #[test]
+    fn a_failed_test_is_kept_with_what_it_said() {
+        let mut tally = Tally::default();
+        let output = "test goes ... ok\ntest a::breaks ... FAILED\n\nsuccesses:\n\n---- goes stdout ----\nfine\n\n\
+                      failures:\n\n---- a::breaks stdout ----\n\nthread 'a::breaks' panicked\nleft: 1\n\n\nfailures:\n    \
+                      a::breaks\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored;\n\nerror: 1 target failed:\n    \
+                      `-p latput-peers --test stock`\n";
+        output.lines().for_each(|line| tally.feed(line));
+        let said = ["thread 'a::breaks' panicked", "left: 1"].map(str::to_owned).to_vec();
+        assert_eq!(tally.failures, [Failure { name: "a::breaks".into(), said }]);
+        assert_eq!(tally.failed_targets, ["-p latput-peers --test stock"]);
     }
 
     #[test]
