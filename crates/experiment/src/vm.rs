@@ -80,7 +80,7 @@ impl Emulated {
         if wanted == self.parameters {
             return Ok(());
         }
-        if !self.guest.spec().driver.has_parameters() {
+        if self.guest.spec().driver.parameters().is_empty() {
             let problem = format!("the driver has no parameter {}", wanted.join(" "));
             return Err(Error::Guest { testbed, problem });
         }
@@ -202,11 +202,12 @@ impl TrialRunner for Emulated {
         let wanted = match wanted {
             Wanted::Setting(by_role) => {
                 match parameters::of(by_role) {
-                    Ok(words) if words.is_empty() || self.guest.spec().driver.has_parameters() => {}
-                    Ok(words) => {
+                    Ok(words) if words.is_empty() => {}
+                    Ok(words) if self.guest.spec().driver.parameters().is_empty() => {
                         let why = format!("the driver has no parameter {}", words.join(" "));
                         return Ok(Some(why));
                     }
+                    Ok(_) => {}
                     Err(why) => return Ok(Some(why)),
                 }
                 without = by_role.clone();

@@ -259,7 +259,12 @@ impl KnobSpec {
         let (min, max) = (min.unwrap_or(self.min), max.unwrap_or(self.max));
         let mut text = match self.kind {
             ValueKind::Count => {
-                format!("a whole number of {}s from {min} to {max}", self.unit)
+                // Of several: `packets`, `packets/s`.
+                let plural = match self.unit.split_once('/') {
+                    Some((what, per)) => format!("{what}s/{per}"),
+                    None => format!("{}s", self.unit),
+                };
+                format!("a whole number of {plural} from {min} to {max}")
             }
             ValueKind::Time => {
                 let unit = self.time_unit();

@@ -8,6 +8,7 @@
 mod device;
 mod failure;
 mod features;
+mod load_time;
 mod qdisc;
 mod read;
 mod source;
@@ -43,23 +44,21 @@ pub struct LinuxKernel {
     ioctl: EthtoolIoctl,
     sysfs: Sysfs,
     proc: Files,
+    /// The folders of modprobe.d(5), the first before the others.
+    modprobe: Vec<Files>,
 }
 
 impl LinuxKernel {
     /// Opens the kernel in the calling thread's network namespace, whose sysfs must be on `/sys`.
     pub fn open() -> Result<Self, Error> {
-        Self::with_roots(Path::new("/sys"), Path::new("/proc"))
-    }
-
-    /// The same with sysfs and procfs elsewhere.
-    pub fn with_roots(sysfs: &Path, proc: &Path) -> Result<Self, Error> {
         Ok(Self {
             route: Route::open()?,
             ethtool: if_known(Ethtool::open())?,
             netdev: if_known(Netdev::open())?,
             ioctl: EthtoolIoctl::open()?,
-            sysfs: Sysfs::new(sysfs),
-            proc: Files::new(proc),
+            sysfs: Sysfs::new(Path::new("/sys")),
+            proc: Files::new(Path::new("/proc")),
+            modprobe: load_time::MODPROBE_FOLDERS.map(|it| Files::new(Path::new(it))).into(),
         })
     }
 
@@ -372,7 +371,10 @@ mod tests {
         let route = Route::open().unwrap();
         let (sysfs, proc) = (Sysfs::new(folder.path()), Files::new(folder.path()));
         let ioctl = EthtoolIoctl::open().unwrap();
-        (folder, LinuxKernel { route, ethtool: None, netdev: None, ioctl, sysfs, proc })
+        let modprobe = vec![Files::new(&folder.path().join("modprobe.d"))];
+        let kernel =
+            LinuxKernel { route, ethtool: None, netdev: None, ioctl, sysfs, proc, modprobe };
+        (folder, kernel)
     }
 
     #[track_caller]

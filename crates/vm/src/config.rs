@@ -10,6 +10,8 @@ pub const PROGRAM: &str = "/bin/latput";
 
 /// The configuration in the guest.
 pub(crate) const CONFIG: &str = "/etc/latput-vm.json";
+/// What the driver of the cards was loaded with, where any program looks for it (modprobe.d(5)).
+pub(crate) const OPTIONS: &str = "/etc/modprobe.d/latput.conf";
 /// The modules in the guest, one file each, without folders.
 pub(crate) const MODULES: &str = "/lib/modules";
 /// The virtio ports over which commands come are called `latput.0`, `latput.1` and so on.
@@ -75,4 +77,6 @@ pub(crate) struct Config {
     pub(crate) modules: Vec<String>,
     /// The one among them that drives the two cards.
     pub(crate) cards: String,
+    /// Its parameters, with what it takes by itself.
+    pub(crate) parameters: Vec<(String, u64)>,
 }

@@ -189,10 +189,26 @@ fn initramfs(spec: GuestSpec, kernel: &Kernel) -> Result<Vec<u8>, Error> {
     wanted.push(spec.driver.module());
     let modules = Modules::read(&kernel.modules)?.with_dependencies(&wanted)?;
     let names = modules.iter().map(|module| module.name.clone());
-    let config = Config { modules: names.collect(), cards: spec.driver.module().to_owned() };
+    let parameters = spec.driver.parameters().iter();
+    let config = Config {
+        modules: names.collect(),
+        cards: spec.driver.module().to_owned(),
+        parameters: parameters.map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+    };
     let config = serde_json::to_vec(&config).expect("names are strings");
     let mut archive = Initramfs::default();
-    let folders = ["/bin", "/dev", "/etc", "/lib", MODULES, "/proc", "/run", "/sys", "/tmp"];
+    let folders = [
+        "/bin",
+        "/dev",
+        "/etc",
+        "/etc/modprobe.d",
+        "/lib",
+        MODULES,
+        "/proc",
+        "/run",
+        "/sys",
+        "/tmp",
+    ];
     for folder in folders {
         archive.folder(folder);
     }

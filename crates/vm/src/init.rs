@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 
-use crate::config::{CONFIG, Config, FAILED, MODULES, READY};
+use crate::config::{CONFIG, Config, FAILED, HOSTS, MODULES, OPTIONS, READY};
 use crate::error::Error;
 
 pub(crate) use network::interrupts;
@@ -54,15 +54,17 @@ pub fn reload(parameters: &[String]) -> Result<(), Error> {
     })?;
     rustix::system::delete_module(&module, NOT_WAITING)
         .map_err(|errno| Error::io(format!("unload the module {}", config.cards), errno))?;
-    load(&config.cards, &parameters.join(" "))?;
+    load_cards(&config, parameters)?;
     network::connect_again()
 }
 
 fn set_up(console: &mut impl Write) -> Result<(), Error> {
     mount_all()?;
-    for module in &config()?.modules {
+    let config = config()?;
+    for module in config.modules.iter().filter(|module| **module != config.cards) {
         load(module, "")?;
     }
+    load_cards(&config, &[])?;
     let _ = writeln!(console, "latput: drivers after {}", uptime());
     network::make_hosts()?;
     let _ = writeln!(console, "{READY} after {}", uptime());
@@ -88,6 +90,22 @@ fn mount_all() -> Result<(), Error> {
             .map_err(|errno| Error::io(format!("mount {path}"), errno))?;
     }
     Ok(())
+}
+
+/// Loads the driver of the cards, and writes down with what: it does not show it. What is not given is
+/// given as the driver would take it.
+fn load_cards(config: &Config, given: &[String]) -> Result<(), Error> {
+    let name = |word: &str| word.split('=').next().map(str::to_owned);
+    let missing = config.parameters.iter().filter(|(parameter, _)| {
+        !given.iter().any(|word| name(word).as_deref() == Some(parameter))
+    });
+    let by_itself = missing.map(|(parameter, value)| {
+        format!("{parameter}={}", HOSTS.map(|_| value.to_string()).join(","))
+    });
+    let words: Vec<String> = given.iter().cloned().chain(by_itself).collect();
+    load(&config.cards, &words.join(" "))?;
+    let options = format!("options {} {}\n", config.cards, words.join(" "));
+    fs::write(OPTIONS, options).map_err(|source| Error::io(format!("write {OPTIONS}"), source))
 }
 
 fn load(module: &str, parameters: &str) -> Result<(), Error> {

@@ -28,4 +28,4 @@ pub use frame::Ended;
 pub use guest::Guest;
 pub use line::{Line, Output, Said, attach};
 pub use qemu::Qmp;
-pub use spec::{Driver, GuestSpec};
+pub use spec::{Driver, E1000_PARAMETERS, GuestSpec};

@@ -24,6 +24,15 @@ pub enum Driver {
     VirtioNet,
 }
 
+/// Of both drivers alike (`e1000_param.c`, `e1000e/param.c`).
+pub const E1000_PARAMETERS: [(&str, u64); 5] = [
+    ("InterruptThrottleRate", 3),
+    ("RxIntDelay", 0),
+    ("RxAbsIntDelay", 8),
+    ("TxIntDelay", 8),
+    ("TxAbsIntDelay", 32),
+];
+
 impl Driver {
     /// Every one.
     pub const ALL: [Self; 3] = [Self::E1000e, Self::E1000, Self::VirtioNet];
@@ -37,9 +46,12 @@ impl Driver {
         }
     }
 
-    /// Whether it has parameters on interrupts that it reads when it is loaded.
-    pub const fn has_parameters(self) -> bool {
-        matches!(self, Self::E1000e | Self::E1000)
+    /// The parameters on interrupts that it reads when it is loaded, with what it takes by itself.
+    pub const fn parameters(self) -> &'static [(&'static str, u64)] {
+        match self {
+            Self::E1000e | Self::E1000 => &E1000_PARAMETERS,
+            Self::VirtioNet => &[],
+        }
     }
 
     /// QEMU's name of the card.

@@ -7,7 +7,7 @@
 
 use latput_vm::HOSTS;
 
-use crate::vm_knobs::{latput, start};
+use crate::vm_knobs::{latput, latput_on, start};
 use crate::{Place, guest_turn};
 
 /// 3000 bytes let at most three packets out each 10 ms, 30000 bytes ten times as many.
@@ -38,7 +38,7 @@ fn fq_codel_spares_the_ping_beside_bulk_and_bql_holds_bulk_back() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", PLAN);
-    run_to_its_end(&place);
+    run_to_its_end(&place, "vm:e1000e");
     assert_eq!(place.trials("kept.db"), TRIALS);
     let report = place.run(&["report", "kept.db", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
@@ -85,11 +85,11 @@ fn interrupts_come_to_the_cpu_that_smp_affinity_names() {
     }
 }
 
-/// Runs the plan in guests of e1000e. On a busy machine a guest may stand still for so long that a trial
+/// Runs the plan in guests. On a busy machine a guest may stand still for so long that a trial
 /// is given up, and the same command goes on with it.
 #[track_caller]
-fn run_to_its_end(place: &Place) {
-    let run = || place.run(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
+fn run_to_its_end(place: &Place, testbed: &str) {
+    let run = || place.run(&["run", "plan.toml", "--on", testbed, "-o", "kept.db"]);
     let mut ran = run();
     for _ in 0..4 {
         if ran.code == Some(6) && ran.err.contains("run the same command again") {
@@ -97,7 +97,7 @@ fn run_to_its_end(place: &Place) {
             ran = run();
         }
     }
-    ran.expect(0, &["vm:e1000e"]);
+    ran.expect(0, &[testbed]);
 }
 
 /// The least and the most of a metric over the trials of the setting whose label has both words.
@@ -158,7 +158,7 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     place.write("plan.toml", PARAMETERS);
-    run_to_its_end(&place);
+    run_to_its_end(&place, "vm:e1000e");
     assert_eq!(place.trials("kept.db"), TRIALS);
     let report = place.run(&["report", "kept.db", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
@@ -172,6 +172,68 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
         assert!(throttled <= 200.0, "{throttled} transactions/s at 100 interrupts/s");
         assert!(free > 2.0 * throttled, "{free} transactions/s, {throttled} at 100 interrupts/s");
     }
+}
+
+/// The card's model (`hw/net/e1000.c` of QEMU) waits for the shortest timer that is in force: a throttle
+/// of 0 is none, the receive timers are in force where `rx-int-delay` is not 0, and those of transmission
+/// where `tx-int-delay` is not 0.
+const TIMERS: &str = r#"
+schema = 1
+name = "timers of the driver"
+[factors]
+"sut.interrupt-throttle-rate + sut.rx-int-delay + sut.rx-abs-int-delay + sut.tx-int-delay + sut.tx-abs-int-delay" = [
+  [0, 0, 8, 0, 32],
+  [0, 32, 20000, 0, 32],
+  [0, 0, 8, 32, 20000],
+]
+[[workload]]
+kind = "tcp_rr"
+[method]
+repetitions = { min = 2, max = 2 }
+warmup = "500ms"
+duration = "2s"
+"#;
+
+#[test]
+fn the_receive_and_transmit_timers_that_a_driver_is_loaded_with_hold_interrupts_back() {
+    let Some(_turn) = guest_turn() else { return };
+    let place = Place::new();
+    place.write("plan.toml", TIMERS);
+    run_to_its_end(&place, "vm:e1000");
+    assert_eq!(place.trials("kept.db"), 6);
+    let report = place.run(&["report", "kept.db", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
+    let rate = |words| least_and_most(&report, words, "transactions_per_s").1;
+    let free = rate(["rx-int-delay=0", "tx-int-delay=0"]);
+    for words in [["rx-int-delay=32", "tx-int-delay=0"], ["rx-int-delay=0", "tx-int-delay=32"]] {
+        let held = rate(words);
+        crate::tell(&format!("{words:?}: {held:.0} transactions/s, {free:.0} without"));
+        // 20000 units of 1.024 us let 49 interrupts through each second.
+        assert!(held < 110.0, "{words:?}: {held} transactions/s");
+        assert!(free > 2.0 * held, "{words:?}: {held} transactions/s, {free} without");
+    }
+}
+
+#[test]
+fn what_a_driver_was_loaded_with_is_shown_for_each_card() {
+    let Some(_turn) = guest_turn() else { return };
+    let guest = start("e1000");
+    let shown = |host: usize, knob: &str| {
+        let output = latput_on(&guest, HOSTS[host], &["show", HOSTS[host].interface, "--json"]);
+        let shown: serde_json::Value = serde_json::from_str(&output.text()).unwrap();
+        let mut knobs = shown["knobs"].as_array().unwrap().iter();
+        let found = knobs.find(|it| it["name"] == knob).unwrap();
+        found["values"][0]["value"].clone()
+    };
+    assert_eq!(shown(0, "interrupt-throttle-rate"), "3");
+    assert_eq!(shown(0, "tx-abs-int-delay"), "32");
+    guest
+        .reload(&["InterruptThrottleRate=8000,0".to_owned(), "RxIntDelay=0,16".to_owned()])
+        .unwrap();
+    assert_eq!(shown(0, "interrupt-throttle-rate"), "8000");
+    assert_eq!(shown(1, "interrupt-throttle-rate"), "0");
+    assert_eq!(shown(1, "rx-int-delay"), "16");
+    assert_eq!(shown(1, "tx-abs-int-delay"), "32");
 }
 
 #[test]

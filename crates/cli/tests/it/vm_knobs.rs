@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use latput_experiment::protocol::{Answer, LinkReset, Open, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
 use latput_trial::observation::Role;
-use latput_vm::{Ended, Guest, GuestSpec, HOSTS, Line, Output, Said};
+use latput_vm::{Ended, Guest, GuestHost, GuestSpec, HOSTS, Line, Output, Said};
 
 use crate::{guest_turn, tell};
 
@@ -260,9 +260,14 @@ fn other_values(value: &str) -> Vec<String> {
     }
 }
 
+/// On the system under test.
 pub(crate) fn latput(guest: &Guest, arguments: &[&str]) -> Output {
+    latput_on(guest, HOSTS[0], arguments)
+}
+
+pub(crate) fn latput_on(guest: &Guest, host: GuestHost, arguments: &[&str]) -> Output {
     let words = arguments.iter().map(|&word| word.to_owned());
-    let words = HOSTS[0].exec_words().into_iter().chain(["latput".to_owned()]).chain(words);
+    let words = host.exec_words().into_iter().chain(["latput".to_owned()]).chain(words);
     let words: Vec<String> = words.collect();
     Line::open(guest.folder(), &words).unwrap().output().unwrap()
 }

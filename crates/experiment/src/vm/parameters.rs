@@ -5,18 +5,10 @@ use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_trial::observation::Role;
+use latput_vm::E1000_PARAMETERS;
 
 /// The cards in the order in which the driver finds them.
 const CARDS: [Role; 2] = [Role::Sut, Role::Generator];
-/// What both drivers take where nothing is given (`e1000_param.c`, `param.c`): a card before the one
-/// that is meant must be given something.
-const DEFAULTS: [(Knob, u64); 5] = [
-    (Knob::InterruptThrottleRate, 3),
-    (Knob::RxIntDelay, 0),
-    (Knob::RxAbsIntDelay, 8),
-    (Knob::TxIntDelay, 8),
-    (Knob::TxAbsIntDelay, 32),
-];
 /// The largest delay of both drivers.
 const DELAY_MAX: u64 = 0xffff;
 /// The interrupt rates that they take, beside the modes.
@@ -27,7 +19,11 @@ const MODES: [u64; 4] = [0, 1, 3, 4];
 /// each card. What the drivers would only warn of and not take is an error.
 pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
-    for (knob, default) in DEFAULTS {
+    for &knob in Knob::ALL {
+        let Some(name) = knob.module_parameter() else { continue };
+        let Some((_, default)) = E1000_PARAMETERS.iter().find(|(known, _)| *known == name) else {
+            continue;
+        };
         let values =
             CARDS.map(|role| match by_role.get(&role).and_then(|setting| setting.get(&knob)) {
                 Some(Value::Count(count)) => Some(*count),
@@ -36,7 +32,7 @@ pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, Strin
         if values == [None, None] {
             continue;
         }
-        let values = values.map(|value| value.unwrap_or(default));
+        let values = values.map(|value| value.unwrap_or(*default));
         if let Some(wrong) = values.into_iter().find(|value| !is_taken(knob, *value)) {
             return Err(if knob == Knob::InterruptThrottleRate {
                 format!("{knob}={wrong}: the driver takes 0, 1, 3, 4 and 100 to 100000")
@@ -44,7 +40,7 @@ pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, Strin
                 format!("{knob}={wrong}: the driver takes 0 to {DELAY_MAX}")
             });
         }
-        let mut word = knob.module_parameter().unwrap_or_default().to_owned();
+        let mut word = name.to_owned();
         for (value, sign) in values.into_iter().zip(['=', ',']) {
             let _ = write!(word, "{sign}{value}");
         }

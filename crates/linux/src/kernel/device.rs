@@ -13,10 +13,6 @@ use super::failure::Failure;
 use super::read::Values;
 use crate::error::Error;
 
-/// Drivers with parameters that they read when they are loaded and, their permissions being 0, do not
-/// show in sysfs (`E1000_PARAM`, `drivers/net/ethernet/intel/e1000*/`).
-const SILENT_DRIVERS: [&str; 2] = ["e1000", "e1000e"];
-
 /// An interrupt of an interface: for which queue, on which CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterruptRoute {
@@ -183,42 +179,8 @@ impl LinuxKernel {
         found.ok_or_else(|| Failure::unsupported(format!("there is no interrupt {rank}")))
     }
 
-    /// The number of a parameter that the driver was loaded with. Of a list, one for each port, the
-    /// first.
-    pub(super) fn load_time_parameter(&self, interface: &str, name: &str) -> Result<u64, Failure> {
-        let Some(module) = self.module(interface) else {
-            return Err(Failure::unsupported("there is no driver module behind it"));
-        };
-        let file = format!("module/{module}/parameters/{name}");
-        let text = match self.sysfs.files.read(&file) {
-            Ok(text) => text,
-            Err(error) if error.errno() == Some(libc::ENOENT) => {
-                let option = format!("{module}.{name}=");
-                let cmdline = self.proc.read("cmdline").unwrap_or_default();
-                let given = cmdline.split_whitespace().find_map(|word| word.strip_prefix(&option));
-                given.map(ToOwned::to_owned).ok_or_else(|| {
-                    Failure::unsupported(if SILENT_DRIVERS.contains(&module.as_str()) {
-                        format!("{module} reads {name} when it is loaded and does not show it")
-                    } else {
-                        format!("the driver {module} has no parameter {name}")
-                    })
-                })?
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let first = text.split(',').next().unwrap_or_default().trim();
-        first.parse().map_err(|_| {
-            let path = self.sysfs.files.path(&file).display().to_string();
-            Error::parse(path, "a number", &text).into()
-        })
-    }
-
-    /// Whether the driver has parameters of load time that it does not show.
-    pub(super) fn hides_parameters(&self, interface: &str) -> bool {
-        self.module(interface).is_some_and(|module| SILENT_DRIVERS.contains(&module.as_str()))
-    }
-
-    fn module(&self, interface: &str) -> Option<String> {
+    /// The module of the driver behind an interface; what is built in has the driver's name.
+    pub(super) fn module(&self, interface: &str) -> Option<String> {
         base_name(&self.sysfs.path(interface, "device/driver/module"))
             .or_else(|| self.driver_name(interface))
     }
@@ -324,30 +286,6 @@ mod tests {
             let error = kernel.read("lo", Knob::SmpAffinity).unwrap_err();
             assert_eq!(error.kind, KernelErrorKind::Unsupported, "{files:?}: {error}");
         }
-    }
-
-    #[test]
-    fn load_time_parameters_come_from_sysfs_the_command_line_or_stay_hidden() {
-        let throttle = Knob::InterruptThrottleRate;
-        let shown = format!("{ROOT}/module/e1000e/parameters/InterruptThrottleRate");
-        let cmdline = format!("{ROOT}/cmdline");
-        let read = |driver: &str, files: &[(&str, &str)]| {
-            let (folder, kernel) = old_kernel(&[files, &[("device/x", "")]].concat());
-            symlink(format!("/x/{driver}"), folder.path().join("class/net/lo/device/driver"))
-                .unwrap();
-            (kernel.read("lo", throttle).map_err(|e| e.reason), kernel.capability("lo", throttle))
-        };
-        let device = |number| Ok(vec![(Place::Device, Value::Count(number))]);
-        assert_eq!(read("e1000e", &[(&shown, "3,1\n")]).0, device(3));
-        let given = [(cmdline.as_str(), "quiet e1000e.InterruptThrottleRate=8000,1\n")];
-        assert_eq!(read("e1000e", &given).0, device(8000));
-        let (hidden, capability) = read("e1000e", &[]);
-        assert!(hidden.unwrap_err().contains("does not show it"));
-        assert!(matches!(capability, Capability::ReadOnly(_)), "{capability:?}");
-        let (unknown, capability) = read("virtio_net", &[]);
-        assert!(unknown.unwrap_err().contains("has no parameter"));
-        assert!(matches!(capability, Capability::Absent(_)), "{capability:?}");
-        assert!(read("e1000e", &[(&shown, "fast")]).0.unwrap_err().contains("expected a number"));
     }
 
     #[test]
