@@ -9,6 +9,8 @@ use latput_units::Nanos;
 
 /// More than this share of a host's CPU time taken by the hypervisor spoils its figures.
 const STEAL_LIMIT: f64 = 0.02;
+/// More than any slewing of NTP in a window, and less than anybody sets a clock by.
+const WALL_CLOCK_STEP_S: f64 = 0.1;
 /// The parts of the CPU time may miss the whole by this share of the window and two clock ticks a
 /// CPU: the kernel's lines of `/proc/stat` are not read at one instant.
 const PARTS_LIMIT: f64 = 0.02;
@@ -47,6 +49,7 @@ pub fn of_trial(
     for (host, part) in hosts.iter().zip(parts) {
         checks.push(steal(host));
         checks.push(sampling(host));
+        checks.extend(wall_clock(host));
         checks.extend(other_work(part.traffic_cpu, host));
         checks.extend(effects(host));
     }
@@ -128,6 +131,22 @@ fn sampling(host: &HostObservation) -> Check {
         passed: share <= SAMPLING_LIMIT,
         detail: format!("{}: sampling took {:.2} % of a CPU", host.host, share * 100.0),
     }
+}
+
+/// A wall clock that was set in the window. Nothing is measured by it, so the figures stand; it is told
+/// because the times of day that other programs wrote meanwhile do not.
+fn wall_clock(host: &HostObservation) -> Option<Check> {
+    let step_s = host.wall_clock_step_ns as f64 / 1e9;
+    (step_s.abs() > WALL_CLOCK_STEP_S).then(|| Check {
+        name: "wall-clock-step".to_owned(),
+        passed: false,
+        detail: format!(
+            "{}: the wall clock was set {} by {:.1} s; the figures are by another clock and stand",
+            host.host,
+            if step_s < 0.0 { "back" } else { "forward" },
+            step_s.abs()
+        ),
+    })
 }
 
 /// Polls that a moderation knob should have held back: a device may accept a value and ignore it. Where
@@ -266,6 +285,18 @@ mod tests {
     use latput_units::CpuId;
 
     use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_set_is_told_and_ntps_slewing_is_not() {
+        let mut hosts = lab();
+        let told = |hosts: &[HostObservation]| wall_clock(&hosts[0]).map(|check| check.detail);
+        hosts[0].wall_clock_step_ns = -40_000;
+        assert_eq!(told(&hosts), None);
+        hosts[0].wall_clock_step_ns = -3_600_000_000_000;
+        assert!(
+            told(&hosts).is_some_and(|it| it.starts_with("a: ") && it.contains("back by 3600.0 s"))
+        );
+    }
 
     #[test]
     fn a_sound_trial_passes_every_check() {

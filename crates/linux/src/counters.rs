@@ -18,7 +18,7 @@ use latput_units::{Clock, CpuSet, Nanos};
 use crate::bpf::NapiTracer;
 use crate::error::Error;
 use crate::lab::napi_threads;
-use crate::process::{OsClock, cpu_time_of, thread_cpu_time};
+use crate::process::{OsClock, cpu_time_of, thread_cpu_time, wall_clock};
 use crate::route::Route;
 
 /// The softirqs that are the network's.
@@ -94,6 +94,7 @@ impl Sampler {
         let (machine, other_cpus) =
             parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut cpus)?;
         let at = OsClock.now();
+        let wall_clock_ahead_ns = wall_clock().saturating_sub_unsigned(at.as_ns());
         let interface = self.route.counters(self.interface_index)?;
         let napi = match &self.tracer {
             Ok(tracer) => Some(tracer.read()?.into_iter().map(|(_, counts)| counts).fold(
@@ -118,6 +119,7 @@ impl Sampler {
         self.cost = self.cost + thread_cpu_time().saturating_sub(start);
         Ok(Sample {
             at,
+            wall_clock_ahead_ns,
             cpus,
             other_cpus,
             machine,
@@ -147,6 +149,8 @@ pub struct Glance {
 pub struct Sample {
     /// When, on the monotonic clock.
     pub at: Nanos,
+    /// How far the wall clock is ahead of it, nanoseconds.
+    pub wall_clock_ahead_ns: i64,
     /// The host's CPUs since boot.
     pub cpus: Vec<CpuObservation>,
     /// The machine's other CPUs since boot, summed.
@@ -227,6 +231,7 @@ impl Sample {
                 self.udp_receive_buffer_errors,
                 later.udp_receive_buffer_errors,
             )?,
+            wall_clock_step_ns: later.wall_clock_ahead_ns.saturating_sub(self.wall_clock_ahead_ns),
             state,
         })
     }

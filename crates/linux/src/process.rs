@@ -35,6 +35,12 @@ pub fn thread_cpu_time() -> Nanos {
     read_clock(ClockId::ThreadCPUTime)
 }
 
+/// The wall clock, nanoseconds since 1970; somebody may set it at any time.
+pub fn wall_clock() -> i64 {
+    let time = clock_gettime(ClockId::Realtime);
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+}
+
 /// CPU time that the calling process has used, all its threads together.
 pub fn process_cpu_time() -> Nanos {
     read_clock(ClockId::ProcessCPUTime)

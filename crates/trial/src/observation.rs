@@ -204,6 +204,10 @@ pub struct HostObservation {
     pub tcp_retransmitted: u64,
     /// UDP datagrams dropped for want of socket buffer (`RcvbufErrors`).
     pub udp_receive_buffer_errors: u64,
+    /// How far the host's wall clock went ahead of its monotonic one in the window, nanoseconds: what
+    /// somebody set it by, or, below 0.05 % of the window, NTP's correction (`adjtimex(2)`).
+    #[serde(default)]
+    pub wall_clock_step_ns: i64,
     /// The knobs as read before the trial.
     pub state: State,
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
+use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
 use crate::config::{CONFIG, Config, FAILED, HOSTS, MODULES, OPTIONS, READY};
 use crate::error::Error;
@@ -56,6 +57,15 @@ pub fn reload(parameters: &[String]) -> Result<(), Error> {
         .map_err(|errno| Error::io(format!("unload the module {}", config.cards), errno))?;
     load_cards(&config, parameters)?;
     network::connect_again()
+}
+
+/// Sets the wall clock forward, or back by a negative number. Works in a guest only.
+pub fn step_wall_clock(seconds: i64) -> Result<(), Error> {
+    config()?;
+    let now = clock_gettime(ClockId::Realtime);
+    let then = Timespec { tv_sec: now.tv_sec.saturating_add(seconds), ..now };
+    clock_settime(ClockId::Realtime, then)
+        .map_err(|errno| Error::io("set the wall clock".to_owned(), errno))
 }
 
 fn set_up(console: &mut impl Write) -> Result<(), Error> {

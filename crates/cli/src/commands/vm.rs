@@ -41,6 +41,12 @@ enum Action {
     /// In a guest: load the cards' driver with other parameters; latput's own use.
     #[command(hide = true)]
     Reload { parameters: Vec<String> },
+    /// In a guest: set the wall clock forward or back; for tests.
+    #[command(hide = true)]
+    StepClock {
+        #[arg(allow_negative_numbers = true)]
+        seconds: i64,
+    },
     /// In a guest, which has no other program: print a file, such as `/proc/interrupts`.
     #[command(hide = true)]
     Read { path: PathBuf },
@@ -83,6 +89,10 @@ impl Args {
             }
             Action::Reload { parameters } => {
                 latput_vm::init::reload(&parameters)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Action::StepClock { seconds } => {
+                latput_vm::init::step_wall_clock(seconds)?;
                 Ok(ExitCode::SUCCESS)
             }
             Action::Read { path } => {

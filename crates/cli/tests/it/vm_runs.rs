@@ -119,6 +119,33 @@ fn a_cable_that_is_pulled_and_plugged_in_again_is_survived() {
 }
 
 #[test]
+fn a_wall_clock_that_steps_back_moves_no_figure_and_marks_the_trial() {
+    let Some(_turn) = guest_turn() else { return };
+    let place = place(&PLAN.replace("\"2s\"", "\"4s\""));
+    let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
+    wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
+    thread::sleep(Duration::from_millis(500));
+    let folder = guest_folder(&child).display().to_string();
+    let step = ["vm", "attach", &folder, "--", latput_vm::PROGRAM, "vm", "step-clock", "-3600"];
+    place.run(&step).expect(0, &[]);
+    let code = child.wait().unwrap().code();
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(place.trials("kept.db"), TRIALS);
+    let report = report(&place);
+    let runs = report["runs"].as_array().unwrap();
+    let marked =
+        runs.iter().filter(|run| run["checks"].to_string().contains("set back by 3600.0 s"));
+    assert!((1..=2).contains(&marked.count()), "{runs:#?}");
+    for run in runs {
+        for host in run["hosts"].as_array().unwrap() {
+            let window = host["window_ns"].as_f64().unwrap();
+            assert!((3.9e9..6e9).contains(&window), "{run:#}");
+        }
+    }
+}
+
+#[test]
 fn what_a_guest_is_made_of_is_asked_for_by_name() {
     let place = place(PLAN);
     let run = |testbed: &str, name: &str, value: &str| {
@@ -166,11 +193,15 @@ fn qemu_of(child: &Child) -> u32 {
     String::from_utf8(output.unwrap().stdout).unwrap().trim().parse().unwrap()
 }
 
+/// The folder of the guest that a latput has started.
+fn guest_folder(child: &Child) -> PathBuf {
+    std::env::temp_dir().join(format!("latput-vm-{}-0", child.id()))
+}
+
 /// Gives QEMU's monitor an order.
 #[track_caller]
 fn order(child: &Child, order: &str) {
-    let folder = std::env::temp_dir().join(format!("latput-vm-{}-0", child.id()));
-    let mut stream = UnixStream::connect(folder.join("orders")).unwrap();
+    let mut stream = UnixStream::connect(guest_folder(child).join("orders")).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
     answers.next().unwrap().unwrap();
     for order in [r#"{"execute":"qmp_capabilities"}"#, order] {
