@@ -1,6 +1,6 @@
 //! Plans: settings x workloads x repetitions, the statistics wanted and the goal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting, Value};
 use latput_units::Nanos;
@@ -190,12 +190,54 @@ impl Factor {
         }
     }
 
-    /// The first target's value names the level: what moves with it follows from it.
+    /// The first target's value names the level where it is another at each: what moves with it
+    /// follows from it. Else all that vary do.
     fn label(&self, level: &[Value]) -> String {
-        let (target, value) = (&self.targets[0], &level[0]);
-        match target.role {
-            Some(role) => format!("{}.{}={value}", role.name(), target.knob),
-            None => format!("{}={value}", target.knob),
-        }
+        let values = |idx: usize| self.levels.iter().map(move |level| &level[idx]);
+        let distinct = values(0).collect::<BTreeSet<_>>().len();
+        let varies = |idx: &usize| values(*idx).any(|value| *value != self.levels[0][*idx]);
+        let naming: Vec<usize> = if distinct == self.levels.len() {
+            vec![0]
+        } else {
+            (0..self.targets.len()).filter(varies).collect()
+        };
+        let named = naming.into_iter().map(|idx| {
+            let (target, value) = (&self.targets[idx], &level[idx]);
+            match target.role {
+                Some(role) => format!("{}.{}={value}", role.name(), target.knob),
+                None => format!("{}={value}", target.knob),
+            }
+        });
+        named.collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_label_of_its_own() {
+        check("mtu = [1500, 9000]", &["mtu=1500", "mtu=9000"]);
+        let together = "\"rx-usecs + rx-frames\" = ";
+        check(&format!("{together}[[10, 0], [50, 0]]"), &["rx-usecs=10us", "rx-usecs=50us"]);
+        check(
+            "\"rx-usecs + sut.mtu + rx-frames\" = [[10, 1500, 0], [10, 1500, 8], [50, 1500, 8]]",
+            &[
+                "rx-usecs=10us rx-frames=0",
+                "rx-usecs=10us rx-frames=8",
+                "rx-usecs=50us rx-frames=8",
+            ],
+        );
+    }
+
+    #[track_caller]
+    fn check(factors: &str, expected: &[&str]) {
+        let text = format!(
+            "schema = 1\nname = \"x\"\n[factors]\n{factors}\n[[workload]]\nkind = \"tcp_rr\"\n"
+        );
+        let settings = Plan::parse("plan.toml", &text).unwrap().settings();
+        let labels: Vec<&str> = settings.iter().map(|setting| setting.label.as_str()).collect();
+        assert_eq!(labels, expected);
     }
 }

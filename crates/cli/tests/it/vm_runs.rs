@@ -124,19 +124,27 @@ fn a_wall_clock_that_steps_back_moves_no_figure_and_marks_the_trial() {
     let place = place(&PLAN.replace("\"2s\"", "\"4s\""));
     let mut child = place.start(&["run", "plan.toml", "--on", "vm:e1000e", "-o", "kept.db"]);
     wait_until("a trial", || has_ended(&mut child) || place.trials("kept.db") >= 1);
-    thread::sleep(Duration::from_millis(500));
     let folder = guest_folder(&child).display().to_string();
     let step = ["vm", "attach", &folder, "--", latput_vm::PROGRAM, "vm", "step-clock", "-3600"];
-    place.run(&step).expect(0, &[]);
+    // Again and again: it must meet the window of some trial.
+    let mut steps = 0;
+    while !has_ended(&mut child) {
+        steps += u32::from(place.run(&step).code == Some(0));
+        thread::sleep(Duration::from_secs(1));
+    }
     let code = child.wait().unwrap().code();
     let said = std::fs::read_to_string(place.path("stderr")).unwrap();
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(place.trials("kept.db"), TRIALS);
     let report = report(&place);
     let runs = report["runs"].as_array().unwrap();
-    let marked =
-        runs.iter().filter(|run| run["checks"].to_string().contains("set back by 3600.0 s"));
-    assert!((1..=2).contains(&marked.count()), "{runs:#?}");
+    let marked = |run: &&serde_json::Value| {
+        let failed = run["checks_failed"].to_string();
+        failed.contains("wall-clock-step") && failed.contains("set back by")
+    };
+    let marked = runs.iter().filter(marked).count();
+    crate::tell(&format!("{steps} steps back marked {marked} of {TRIALS} trials"));
+    assert!(marked > 0, "{runs:#?}");
     for run in runs {
         for host in run["hosts"].as_array().unwrap() {
             let window = host["window_ns"].as_f64().unwrap();
