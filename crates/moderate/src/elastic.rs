@@ -201,7 +201,9 @@ impl Elastic {
         }
         let elapsed = self.slot.elapsed(now);
         let is_full = self.slot.is_full(now, self.load.scatter[0], self.load.talks);
-        if (gap > IDLE && polls < SLOT_POLLS) || (elapsed > IDLE && !is_full) {
+        // A poll after a long gap is the first of something new; a sample of a daemon is always long.
+        let is_first = polls == 1 || observation.rx.packets < SLOT_POLLS;
+        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
             return self.forget("idle: back to the safe side");
         }
         if !is_full && !self.is_far_off(now) {
