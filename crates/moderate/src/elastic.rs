@@ -48,6 +48,8 @@ const COME_OR_GONE: f64 = 2.0;
 /// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
 const LONGEST_TEST: u32 = 6;
 const TEST_LEAST: Nanos = Nanos::from_ms(12);
+/// At its end a test accepts a loss of so many times its error beyond the one allowed.
+const BENEFIT: f64 = 1.0;
 /// Rungs that a walk climbs at once, while none was found to be too high.
 const STRIDE: usize = 3;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
@@ -190,15 +192,12 @@ impl Elastic {
     /// One completed poll, or a sample of many: `interrupts` says of how many.
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
-        let before = self.last.replace(now).unwrap_or(now);
-        if !self.slot.add(observation, before) {
+        let Some(before) = self.last.replace(now) else { return Decision::Keep };
+        if !self.slot.add(observation, before, self.pace) {
             return Decision::Keep;
         }
         let polls = observation.interrupts.max(1);
         let gap = now.saturating_sub(before);
-        if polls < SLOT_POLLS {
-            self.slot.leave_out(gap, self.pace);
-        }
         let elapsed = self.slot.elapsed(now);
         let is_full = self.slot.is_full(now, self.load.scatter[0], self.load.talks);
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
@@ -248,6 +247,9 @@ impl Elastic {
         }
         self.strange = None;
         self.load.talks |= seen.small_log.is_some();
+        if self.load.rungs.iter().all(|rung| rung.slots == 0) {
+            self.load.scatter[0] = self.load.scatter[0].max(seen.error);
+        }
         self.load.rungs[self.rung].take(seen);
         if self.rung == 0
             && self.rested.is_none()
@@ -377,14 +379,16 @@ impl Elastic {
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
-        // A look that promises nothing ends with its first slot.
-        let promises_nothing = test.from == Some(test.high) && all(&|loss, _| loss <= 0.0);
-        let is_good = all(&|loss, error| loss + error < 0.0);
-        if promises_nothing || is_good || (is_over && all(&|loss, error| loss <= 1.5 * error)) {
+        // What was found good is given up only for what is seen, and a look that promises nothing ends
+        // with its first slot.
+        let is_look_down = test.from == Some(test.high);
+        let is_look_up = test.from == Some(test.low);
+        let [at_once, at_last] = if is_look_down { [1.0, 2.0] } else { [-1.0, BENEFIT] };
+        let most = if is_over { at_last } else { at_once };
+        if all(&|loss, error| loss <= most * error) {
             return Verdict::Good;
         }
-        let is_look_up = test.from == Some(test.low);
-        let is_bad = !all(&|loss, error| loss <= if is_look_up { 0.0 } else { 2.0 * error });
+        let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
         if is_over || is_bad { Verdict::Bad } else { Verdict::Open }
     }
 

@@ -43,7 +43,9 @@ impl Memory {
             let packets = (seen.packets_log - then.packets_log).abs() / known.load.limit(0);
             distance(seen, then, &known.load).max(packets)
         };
-        let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < ALIKE);
+        // A slot that says little of its rate may be further off.
+        let most = |known: &Remembered| ALIKE.max(3.0 * seen.error / known.load.limit(0)).min(1.5);
+        let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < most(known));
         let (idx, _) = alike.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)))?;
         let mut found = self.0.remove(idx);
         for rung in &mut found.load.rungs {

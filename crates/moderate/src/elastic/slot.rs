@@ -25,7 +25,7 @@ const PAUSE_LEAST: Nanos = Nanos::from_ms(2);
 const PAUSE_GAPS: u64 = 20;
 
 /// What has come since the slot began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Slot {
     start: Option<Nanos>,
     /// Polls that still belong to the delay before.
@@ -37,6 +37,17 @@ pub(super) struct Slot {
     /// Received and transmitted: all bytes, and the small packets.
     bytes: [u64; 2],
     small: [u64; 2],
+    spread: Spread,
+}
+
+/// Sums over polls, of bytes and the time since the poll before: how surely they tell the rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spread {
+    bytes: f64,
+    seconds: f64,
+    bytes_squared: f64,
+    seconds_squared: f64,
+    product: f64,
 }
 
 /// What a slot showed of the load.
@@ -48,6 +59,8 @@ pub(super) struct Seen {
     pub(super) small_log: Option<f64>,
     /// Logarithm of received packets per second.
     pub(super) packets_log: f64,
+    /// Standard error of `bytes_log`, as far as the polls within the slot show it.
+    pub(super) error: f64,
 }
 
 impl Slot {
@@ -60,8 +73,10 @@ impl Slot {
         Self { start: Some(start), ..Self::default() }
     }
 
-    /// Takes in a poll, or a sample of many. False if it still belongs to the delay before.
-    pub(super) fn add(&mut self, observation: &Observation, before: Nanos) -> bool {
+    /// Takes in a poll, or a sample of many. False if it still belongs to the delay before. `pace` is the
+    /// usual gap between two polls: one that is much longer is left out, since a load that comes and goes is
+    /// judged by what it does while it is there.
+    pub(super) fn add(&mut self, observation: &Observation, before: Nanos, pace: Nanos) -> bool {
         let polls = observation.interrupts.max(1);
         if self.settling > 0 {
             if polls < COARSE_POLLS {
@@ -81,15 +96,14 @@ impl Slot {
             self.bytes[idx] += u64::from(counts.bytes);
             self.small[idx] += u64::from(small[idx]);
         }
-        true
-    }
-
-    /// Leaves a gap in the traffic out, if it is one: a load that comes and goes is judged by what it
-    /// does while it is there. `pace` is the usual gap between two polls.
-    pub(super) fn leave_out(&mut self, gap: Nanos, pace: Nanos) {
-        if gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS) {
+        let gap = observation.now.saturating_sub(before);
+        if polls < SLOT_POLLS && gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS) {
             self.paused = self.paused.saturating_add(gap);
+        } else {
+            let bytes = f64::from(observation.rx.bytes) + f64::from(observation.tx.bytes);
+            self.spread.add(bytes, gap.as_secs_f64());
         }
+        true
     }
 
     /// How long it has lasted, without pauses.
@@ -125,6 +139,7 @@ impl Slot {
             bytes_log: per_second(bytes),
             small_log,
             packets_log: per_second(self.packets),
+            error: self.spread.error(),
         })
     }
 
@@ -135,5 +150,28 @@ impl Slot {
         let way = usize::from(self.bytes[1] > self.bytes[0]);
         let at_most = self.small[way] * u64::from(2 * SMALL_BYTES);
         if at_most <= self.bytes[way] { self.small[way] } else { 0 }
+    }
+}
+
+impl Spread {
+    fn add(&mut self, bytes: f64, seconds: f64) {
+        self.bytes += bytes;
+        self.seconds += seconds;
+        self.bytes_squared += bytes * bytes;
+        self.seconds_squared += seconds * seconds;
+        self.product += bytes * seconds;
+    }
+
+    /// Relative standard error of bytes per second, by the residuals of a ratio estimator (Cochran, Sampling
+    /// Techniques, 2.11). A Poisson stream of n packets has 1 / sqrt(n), however they fall into polls, and a
+    /// closed loop nearly none.
+    fn error(&self) -> f64 {
+        if self.bytes <= 0.0 || self.seconds <= 0.0 {
+            return 0.0;
+        }
+        let rate = self.bytes / self.seconds;
+        let residuals =
+            self.bytes_squared - 2.0 * rate * self.product + rate * rate * self.seconds_squared;
+        residuals.max(0.0).sqrt() / self.bytes
     }
 }

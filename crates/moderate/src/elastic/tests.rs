@@ -1,5 +1,7 @@
 //! Loads with known answers, and what the policy makes of them.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::Counts;
 
@@ -130,4 +132,62 @@ fn drive_from(
         }
     }
     delays
+}
+
+/// An open loop with exponential gaps that is there in every other span of `turn` (always, if zero);
+/// the changes, each with its time, and the share of the time with traffic at each delay.
+fn drive_poisson(
+    policy: &mut Elastic,
+    seconds: f64,
+    pps: f64,
+    turn: f64,
+) -> (Vec<(f64, Nanos, &'static str)>, BTreeMap<u64, f64>) {
+    let mut rng = latput_units::Rng::from_seed(7);
+    let mut next = 0.0;
+    let mut arrival = move || {
+        next -= rng.uniform().max(1e-12).ln() / pps;
+        if turn > 0.0 && (next / turn) as u64 % 2 == 1 {
+            next = ((next / turn).floor() + 1.0) * turn;
+        }
+        next
+    };
+    let (mut now, mut due) = (0.0_f64, arrival());
+    let (mut changes, mut shares) = (Vec::new(), BTreeMap::new());
+    while now < seconds {
+        let delay = policy.current().delay.as_secs_f64();
+        // A hold-off: at once after a quiet time.
+        let at = due.max(now + delay).max(now + 2e-6);
+        let is_pause = at - now > 2e-3;
+        *shares.entry(policy.current().delay.as_ns() / 1000).or_insert(0.0) +=
+            if is_pause { 0.0 } else { (at - now) / seconds };
+        now = at;
+        let mut packets = 0;
+        while due <= now {
+            packets += 1;
+            due = arrival();
+        }
+        let observation = Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets, bytes: packets * 1500 },
+            interrupts: 1,
+            ..Observation::default()
+        };
+        if let Decision::Change { target, reason } = policy.step(&observation) {
+            changes.push((now, target.delay, reason));
+        }
+    }
+    (changes, shares)
+}
+
+#[test]
+fn look_at_poisson() {
+    for (pps, turn) in [(50e3, 0.0), (100e3, 0.1), (100e3, 0.01)] {
+        let bounds = Bounds { most: Nanos::from_us(256), ..Bounds::default() };
+        let mut policy = Elastic::new(bounds);
+        let (changes, shares) = drive_poisson(&mut policy, 0.7, pps, turn);
+        println!("{pps} {turn}: {shares:?}");
+        for (at, delay, reason) in changes {
+            println!("   {:.4} {delay} {reason}", at);
+        }
+    }
 }
