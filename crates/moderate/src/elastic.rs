@@ -199,7 +199,7 @@ impl Elastic {
         let polls = observation.interrupts.max(1);
         let gap = now.saturating_sub(before);
         let elapsed = self.slot.elapsed(now);
-        let is_full = self.slot.is_full(now, self.load.scatter[0], self.load.talks);
+        let is_full = self.slot.is_full(now, self.patience());
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let is_first = polls == 1 || observation.rx.packets < SLOT_POLLS;
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
@@ -224,7 +224,13 @@ impl Elastic {
         }
         let Some(seen) = self.slot.seen(now, self.load.talks) else { return false };
         let off = (seen.bytes_log - rung.seen.bytes_log).abs();
-        off > EARLY_JUMP.max(10.0 * self.load.scatter[0])
+        off > EARLY_JUMP.max(10.0 * self.patience())
+    }
+
+    /// The scatter that slots are made long for. Whether a strange one was the first of another load is to be
+    /// known soon.
+    fn patience(&self) -> f64 {
+        if self.strange.is_some() { 0.0 } else { self.load.scatter[0] }
     }
 
     /// Takes in one slot; that of a `coarse` sample needs no second one to be believed.
@@ -239,8 +245,9 @@ impl Elastic {
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                self.scatter_by(seen, &rung.seen, 0.2);
-                self.strange = Some(*seen);
+                if self.strange.replace(*seen).is_some() {
+                    self.scatter_by(seen, &rung.seen, 0.2);
+                }
                 return Decision::Keep;
             }
             self.scatter_by(seen, &rung.seen, 0.1);

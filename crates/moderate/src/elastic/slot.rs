@@ -111,13 +111,14 @@ impl Slot {
         now.saturating_sub(self.start.unwrap_or(now)).saturating_sub(self.paused)
     }
 
-    /// Whether it says enough of a load with this scatter; `talks` if small packets are looked for.
-    pub(super) fn is_full(&self, now: Nanos, scatter: f64, talks: bool) -> bool {
+    /// Whether it says enough of a load with this scatter. Few small packets beside bulk are waited for.
+    pub(super) fn is_full(&self, now: Nanos, scatter: f64) -> bool {
         let elapsed = self.elapsed(now);
         let longer = (scatter / STEADY).powi(2).clamp(1.0, LONGER);
         let mut units = (self.packets as f64).max(f64::from(self.polls));
-        if talks {
-            units = units.min(longer * self.small() as f64);
+        let small = self.small();
+        if small > 0 {
+            units = units.min(longer * small as f64);
         }
         let enough = self.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
         let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();

@@ -89,6 +89,41 @@ fn samples_without_traffic_change_nothing() {
     }
 }
 
+#[test]
+fn requests_beside_bulk_are_seen_though_they_are_a_thousandth_of_its_bytes() {
+    // One in flight: each delay is waited for.
+    let delay = drive_beside_bulk(|delay| 1.0 / (50e-6 + delay));
+    assert!(delay <= Nanos::from_us(4), "{delay}");
+    // Nobody waits for telemetry, nor for no small packets at all.
+    assert_eq!(drive_beside_bulk(|_| 5000.0), Nanos::from_us(100));
+    assert_eq!(drive_beside_bulk(|_| 0.0), Nanos::from_us(100));
+}
+
+#[test]
+fn a_load_that_comes_back_is_known_within_two_milliseconds() {
+    let mut policy = policy();
+    let closed = |delay: f64| 1.0 / (100e-6 + delay);
+    for turn in [0.0, 0.4] {
+        drive_from(&mut policy, turn, 0.2, |_| 50_000.0);
+        drive_from(&mut policy, turn + 0.2, 0.2, closed);
+    }
+    let delays = drive_from(&mut policy, 0.8, 0.004, |_| 50_000.0);
+    assert_eq!(delays, [Nanos::ZERO, Nanos::from_us(100)]);
+}
+
+#[test]
+fn a_stream_that_scatters_keeps_its_delay_also_if_it_comes_and_goes() {
+    for (pps, turn, least) in [(50e3, 0.0, 0.9), (100e3, 0.1, 0.45), (100e3, 0.01, 0.0)] {
+        let shares = drive_poisson(0.7, pps, turn);
+        let share =
+            |delays: std::ops::RangeInclusive<u64>| shares.range(delays).map(|s| s.1).sum::<f64>();
+        assert!(share(256..=256) >= least, "{pps} {turn}: {shares:?}");
+        // Of the time with traffic.
+        let all = share(0..=256);
+        assert!(share(0..=8) < 0.1 * all, "{pps} {turn}: {shares:?}");
+    }
+}
+
 fn policy() -> Elastic {
     Elastic::new(Bounds::default())
 }
@@ -134,60 +169,70 @@ fn drive_from(
     delays
 }
 
-/// An open loop with exponential gaps that is there in every other span of `turn` (always, if zero);
-/// the changes, each with its time, and the share of the time with traffic at each delay.
-fn drive_poisson(
-    policy: &mut Elastic,
-    seconds: f64,
-    pps: f64,
-    turn: f64,
-) -> (Vec<(f64, Nanos, &'static str)>, BTreeMap<u64, f64>) {
+/// The share of the time with traffic at each delay (in microseconds), under an open loop with
+/// exponential gaps that is there in every other span of `turn` (always, if zero).
+fn drive_poisson(seconds: f64, pps: f64, turn: f64) -> BTreeMap<u64, f64> {
+    let mut policy = Elastic::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
     let mut rng = latput_units::Rng::from_seed(7);
     let mut next = 0.0;
     let mut arrival = move || {
         next -= rng.uniform().max(1e-12).ln() / pps;
-        if turn > 0.0 && (next / turn) as u64 % 2 == 1 {
+        if turn > 0.0 && (next / turn).floor() % 2.0 == 1.0 {
             next = ((next / turn).floor() + 1.0) * turn;
         }
         next
     };
     let (mut now, mut due) = (0.0_f64, arrival());
-    let (mut changes, mut shares) = (Vec::new(), BTreeMap::new());
+    let mut shares = BTreeMap::new();
     while now < seconds {
-        let delay = policy.current().delay.as_secs_f64();
+        let delay = policy.current().delay;
         // A hold-off: at once after a quiet time.
-        let at = due.max(now + delay).max(now + 2e-6);
-        let is_pause = at - now > 2e-3;
-        *shares.entry(policy.current().delay.as_ns() / 1000).or_insert(0.0) +=
-            if is_pause { 0.0 } else { (at - now) / seconds };
+        let at = due.max(now + delay.as_secs_f64()).max(now + 2e-6);
+        let share = if at - now > 2e-3 { 0.0 } else { (at - now) / seconds };
+        *shares.entry(delay.as_ns() / 1000).or_insert(0.0) += share;
         now = at;
         let mut packets = 0;
         while due <= now {
             packets += 1;
             due = arrival();
         }
-        let observation = Observation {
+        policy.step(&Observation {
             now: Nanos::from_secs_f64(now),
             rx: Counts { packets, bytes: packets * 1500 },
             interrupts: 1,
             ..Observation::default()
-        };
-        if let Decision::Change { target, reason } = policy.step(&observation) {
-            changes.push((now, target.delay, reason));
-        }
+        });
     }
-    (changes, shares)
+    shares
 }
 
-#[test]
-fn look_at_poisson() {
-    for (pps, turn) in [(50e3, 0.0), (100e3, 0.1), (100e3, 0.01)] {
-        let bounds = Bounds { most: Nanos::from_us(256), ..Bounds::default() };
-        let mut policy = Elastic::new(bounds);
-        let (changes, shares) = drive_poisson(&mut policy, 0.7, pps, turn);
-        println!("{pps} {turn}: {shares:?}");
-        for (at, delay, reason) in changes {
-            println!("   {:.4} {delay} {reason}", at);
-        }
+/// Bulk of 100 000 packets/s with small packets beside it, at a rate that the delay (in seconds) allows;
+/// the delay that holds in the end.
+fn drive_beside_bulk(small_rate: impl Fn(f64) -> f64) -> Nanos {
+    let mut policy = policy();
+    let (mut now, mut bulk, mut small) = (0.0, 0.0_f64, 0.0_f64);
+    let mut held = Vec::new();
+    while now < 0.5 {
+        let delay = policy.current().delay.as_secs_f64();
+        let gap = delay.max(10e-6);
+        now += gap;
+        bulk += gap * 100e3;
+        small += gap * small_rate(delay);
+        let whole = [bulk.floor(), small.floor()];
+        (bulk, small) = (bulk - whole[0], small - whole[1]);
+        let [bulk, rx_small] = whole.map(|count| Nanos::from_secs_f64(count / 1e9).as_ns());
+        let [bulk, rx_small] = [bulk, rx_small].map(|count| u32::try_from(count).unwrap());
+        policy.step(&Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets: bulk + rx_small, bytes: bulk * 1514 + rx_small * 66 },
+            rx_small,
+            interrupts: 1,
+            ..Observation::default()
+        });
+        held.push(policy.current().delay);
     }
+    // Looks at the neighbours are short.
+    let mut late = held.split_off(held.len() / 2);
+    late.sort();
+    late[late.len() / 2]
 }
