@@ -187,9 +187,10 @@ impl<'a> Daemon<'a> {
     }
 
     fn status(&self) -> Value {
-        let text = self.asked().expect(0, &[]).out;
-        crate::json::check(SCHEMA, &text);
-        serde_json::from_str(&text).unwrap()
+        let asked = self.asked();
+        let text = &asked.expect(0, &[]).out;
+        crate::json::check(SCHEMA, text);
+        serde_json::from_str(text).unwrap()
     }
 
     /// All it has logged.
