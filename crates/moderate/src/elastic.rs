@@ -87,6 +87,8 @@ struct Load {
     rungs: [Rung; RUNGS],
     /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
     scatter: [f64; 2],
+    /// Slots that they were learnt from.
+    learnt: u32,
     /// Most packets per second seen.
     peak_pps: f64,
     /// Whether small packets go beside bulk.
@@ -143,6 +145,7 @@ impl Load {
         Self {
             rungs: [Rung::default(); RUNGS],
             scatter: SCATTER_AT_FIRST,
+            learnt: 0,
             peak_pps: 0.0,
             talks: false,
         }
@@ -269,6 +272,9 @@ impl Elastic {
 
     /// Takes in by how much a slot was off what was expected.
     fn scatter_by(&mut self, seen: &Seen, expected: &Seen, weight: f64) {
+        self.load.learnt = self.load.learnt.saturating_add(1);
+        // What the first slot promised is soon outweighed.
+        let weight = weight.max(1.0 / f64::from(self.load.learnt.saturating_add(3)));
         let bytes = Some((seen.bytes_log, expected.bytes_log));
         for (scatter, pair) in
             self.load.scatter.iter_mut().zip([bytes, seen.small_log.zip(expected.small_log)])

@@ -44,7 +44,7 @@ impl Memory {
             distance(seen, then, &known.load).max(packets)
         };
         // A slot that says little of its rate may be further off.
-        let most = |known: &Remembered| ALIKE.max(3.0 * seen.error / known.load.limit(0)).min(1.5);
+        let most = |known: &Remembered| ALIKE.max(3.0 * seen.error / known.load.limit(0)).min(1.0);
         let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < most(known));
         let (idx, _) = alike.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)))?;
         let mut found = self.0.remove(idx);
