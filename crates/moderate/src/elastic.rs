@@ -206,7 +206,7 @@ impl Elastic {
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let is_first = polls == 1 || observation.rx.packets < SLOT_POLLS;
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
-            return self.forget("idle: back to the safe side");
+            return self.miss();
         }
         if !is_full && !self.is_far_off(now) {
             return Decision::Keep;
@@ -216,6 +216,21 @@ impl Elastic {
         let Some(seen) = slot.seen(now, self.load.talks) else { return Decision::Keep };
         self.load.peak_pps = self.load.peak_pps.max(seen.packets_log.exp());
         self.learn(&seen, polls >= 4 * SLOT_POLLS, now)
+    }
+
+    /// Hardly anything came. What stops under a delay that is on trial was stopped by it.
+    fn miss(&mut self) -> Decision {
+        match self.walk {
+            Walk::Test(Test { low, high, .. }) if self.rung == high && high > low => {
+                self.slot = Slot::after_change();
+                if high == low + 1 {
+                    return self.settle(low, "the traffic stops with more delay");
+                }
+                let middle = usize::midpoint(low, high);
+                self.look(low, middle, high, "the traffic stops: a shorter delay")
+            }
+            _ => self.forget("idle: back to the safe side"),
+        }
     }
 
     /// Whether a slot that is not full yet already shows another load: the sooner the better.

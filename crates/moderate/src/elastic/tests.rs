@@ -81,6 +81,25 @@ fn samples_of_fifty_milliseconds_are_enough() {
 }
 
 #[test]
+fn what_stops_under_a_longer_delay_was_stopped_by_it() {
+    // Each timer takes the CPU that the work needs, so that any delay leaves a tenth of a packet a sample.
+    let mut policy = policy();
+    let mut changes = 0;
+    for sample in 1..100 {
+        let packets = if policy.current().delay == Nanos::ZERO { 500 } else { 5 };
+        let decision = policy.step(&Observation {
+            now: Nanos::from_ms(50 * sample),
+            rx: Counts { packets, bytes: packets * 66 },
+            interrupts: packets,
+            ..Observation::default()
+        });
+        changes += u32::from(decision != Decision::Keep);
+    }
+    assert!(changes <= 8, "{changes} changes in 100 samples");
+    assert_eq!(policy.current().delay, Nanos::ZERO);
+}
+
+#[test]
 fn samples_without_traffic_change_nothing() {
     let mut policy = policy();
     for at in 1..100 {
