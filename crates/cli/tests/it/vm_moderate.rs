@@ -1,5 +1,6 @@
 //! The daemon on the real driver of a guest: interrupts move the right way with the load.
 
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use crate::{Place, guest_turn, tell, wait_until};
 const MOST: &str = "4ms";
 const MOST_NS: u64 = 4_000_000;
 /// Long enough for the walk of a load, of which each sample takes 50 ms, on a machine that is busy.
-const LOAD_SECONDS: u32 = 12;
+const LOAD_SETTLES: Duration = Duration::from_secs(10);
+/// Looks at the status, which may take a second each.
+const LOOKS: usize = 5;
 
-/// What a phase came to in its second half.
+/// What a phase came to.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     delay_ns: u64,
@@ -80,11 +83,10 @@ fn testbed(guest: &Guest) -> String {
     format!("schema = 1\n\n{}", hosts.concat())
 }
 
-/// Runs a load beside the daemon; what its status says in the second half, by the median delay.
+/// Runs a load beside the daemon; what its status says after a while, by the median delay.
 #[track_caller]
 fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
-    let duration = format!("{LOAD_SECONDS}s");
-    let words = ["measure", "guest.toml", "--repetitions", "1..1", "--duration", &duration];
+    let words = ["measure", "guest.toml", "--repetitions", "1..1", "--duration", "90s"];
     let words: Vec<&str> =
         words.into_iter().chain(["--workload"]).chain(workload.iter().copied()).collect();
     let mut load = place.start(&words);
@@ -96,20 +98,17 @@ fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
         );
         status(guest).is_some_and(|status| status["rx_pps"].as_f64() > Some(30.0))
     });
-    thread::sleep(Duration::from_secs(u64::from(LOAD_SECONDS) / 2));
+    thread::sleep(LOAD_SETTLES);
     let mut looks: Vec<Phase> = Vec::new();
-    while load.try_wait().unwrap().is_none() && looks.len() < 9 {
+    while looks.len() < LOOKS {
+        let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+        assert!(load.try_wait().unwrap().is_none(), "{workload:?}: {said}");
         looks.push(look(guest));
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(200));
     }
-    let ended = load.wait().unwrap();
-    assert!(
-        ended.success(),
-        "{workload:?}: {}",
-        std::fs::read_to_string(place.path("stderr")).unwrap()
-    );
+    Command::new("kill").args(["-TERM", &load.id().to_string()]).status().unwrap();
+    load.wait().unwrap();
     looks.sort_by_key(|look| look.delay_ns);
-    assert!(looks.len() > 2, "{workload:?}: the load was over too soon");
     looks[looks.len() / 2]
 }
 
