@@ -43,7 +43,7 @@ fn soak_time(text: &str) -> Result<Duration, String> {
     let minutes = text.strip_suffix('m').and_then(|number| number.parse::<u64>().ok());
     let time = match minutes {
         Some(minutes) => Duration::from_secs(minutes.saturating_mul(60)),
-        None => text.parse::<Nanos>().map(|time| time.as_duration()).map_err(|e| e.to_string())?,
+        None => text.parse::<Nanos>().map(Nanos::as_duration).map_err(|e| e.to_string())?,
     };
     let bounds = Duration::from_secs(30)..=Duration::from_secs(24 * 3600);
     if bounds.contains(&time) { Ok(time) } else { Err("must be from 30s to 24 hours".to_owned()) }

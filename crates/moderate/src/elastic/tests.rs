@@ -196,7 +196,7 @@ fn drive_poisson(seconds: f64, pps: f64, turn: f64) -> BTreeMap<u64, f64> {
     let mut next = 0.0;
     let mut arrival = move || {
         next -= rng.uniform().max(1e-12).ln() / pps;
-        if turn > 0.0 && (next / turn).floor() % 2.0 == 1.0 {
+        if turn > 0.0 && (next / turn).floor() % 2.0 > 0.5 {
             next = ((next / turn).floor() + 1.0) * turn;
         }
         next
