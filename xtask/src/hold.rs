@@ -1,9 +1,12 @@
-//! `cargo xtask bench-hold`: the daemon on the lab through phases of different load, beside fixed delays.
+//! `cargo xtask bench-hold`: the daemon on the lab through phases of different load, beside fixed delays;
+//! or, with `--soak`, for long through phases drawn at random.
 //!
 //! In every round each candidate (each fixed delay, and the daemon under each goal) is put in force and runs
-//! through all phases, in an order drawn anew. A phase's figure of a candidate is compared with that
-//! of the fixed delay that is best for this phase, within the same round; what is printed is the
-//! median over the rounds, with the range.
+//! through all phases, in an order drawn anew. Figures are compared within a round, with those of the fixed
+//! delay that is best for this phase over all rounds; the interval is that of the mean of the ratios.
+
+mod soak;
+mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use latput_units::Rng;
+use latput_units::{Nanos, Rng};
 use serde_json::Value;
 
 use crate::peers::lab::{Lab, Running, SERVER};
@@ -22,19 +25,42 @@ use crate::workspace::Workspace;
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Rounds; in each, every candidate runs through every phase once.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     rounds: u32,
     /// Seconds of one phase.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=600))]
     seconds: u32,
-    /// The order of candidates.
+    /// The order of candidates, or of the phases of a soak.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Instead of rounds, let one daemon run through random phases for so long: `30m`.
+    #[arg(long, value_name = "TIME", value_parser = soak_time)]
+    soak: Option<Duration>,
+}
+
+/// `5m`, `90s`.
+fn soak_time(text: &str) -> Result<Duration, String> {
+    let minutes = text.strip_suffix('m').and_then(|number| number.parse::<u64>().ok());
+    let time = match minutes {
+        Some(minutes) => Duration::from_secs(minutes.saturating_mul(60)),
+        None => text.parse::<Nanos>().map(Nanos::as_duration).map_err(|e| e.to_string())?,
+    };
+    let bounds = Duration::from_secs(30)..=Duration::from_secs(24 * 3600);
+    if bounds.contains(&time) { Ok(time) } else { Err("must be from 30s to 24 hours".to_owned()) }
 }
 
 const FIXED_US: [u32; 5] = [0, 20, 50, 100, 200];
 const GOALS: [&str; 2] = ["balanced", "cpu"];
 const INTERFACE: &str = "lat0";
+
+/// What one program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Load {
+    /// One request in flight.
+    Requests,
+    /// One TCP connection that sends as fast as it can.
+    Bulk,
+}
 
 /// What flows, one after the other; the first comes again at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,25 +78,40 @@ impl Phase {
         match self {
             Self::Requests => "rr",
             Self::Bulk => "bulk",
-            Self::Both => "bulk + echo",
+            Self::Both => "both",
             Self::RequestsAgain => "rr after idle",
         }
     }
 
-    fn workload(self) -> &'static [&'static str] {
+    fn loads(self) -> &'static [Load] {
         match self {
-            Self::Requests | Self::RequestsAgain => &["tcp_rr"],
-            Self::Bulk => &["tcp_stream"],
-            Self::Both => &["tcp_stream", "probe_hz=200"],
+            Self::Requests | Self::RequestsAgain => &[Load::Requests],
+            Self::Bulk => &[Load::Bulk],
+            Self::Both => &[Load::Bulk, Load::Requests],
+        }
+    }
+}
+
+impl Load {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "rr",
+            Self::Bulk => "bulk",
+        }
+    }
+
+    const fn workload(self) -> &'static str {
+        match self {
+            Self::Requests => "tcp_rr",
+            Self::Bulk => "tcp_stream",
         }
     }
 
     /// The rate and the tail, by their names in a run's metrics.
-    fn metrics(self) -> (&'static str, Option<&'static str>) {
+    const fn metrics(self) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::Requests | Self::RequestsAgain => ("transactions_per_s", Some("latency_ns_p99")),
+            Self::Requests => ("transactions_per_s", Some("latency_ns_p99")),
             Self::Bulk => ("throughput_bps", None),
-            Self::Both => ("throughput_bps", Some("probe_ns_p99")),
         }
     }
 }
@@ -81,6 +122,7 @@ enum Candidate {
     Goal(&'static str),
 }
 
+/// What one load came to.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     rate: f64,
@@ -88,7 +130,7 @@ struct Sample {
     cpu: f64,
 }
 
-type Round = BTreeMap<(Candidate, Phase), Sample>;
+type Round = BTreeMap<(Candidate, Phase, Load), Sample>;
 
 /// Runs the phases and prints the table; the lab is gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
@@ -100,10 +142,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     let lab = Lab::up(&binary, &workspace.target, &stop)?;
+    let mut rng = Rng::from_seed(options.seed);
+    if let Some(length) = options.soak {
+        return soak::run(&lab, &binary, length, &mut rng);
+    }
     let fixed = FIXED_US.iter().map(|us| Candidate::Fixed(*us));
     let mut order: Vec<Candidate> =
         fixed.chain(GOALS.iter().map(|goal| Candidate::Goal(goal))).collect();
-    let mut rng = Rng::from_seed(options.seed);
     let mut rounds = Vec::new();
     for round in 1..=options.rounds {
         rng.shuffle(&mut order);
@@ -114,55 +159,73 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 if phase == Phase::RequestsAgain {
                     lab.sleep(Duration::from_secs(1))?;
                 }
-                let sample = measure(&lab, phase, options.seconds)
+                let measured = measure(&lab, phase.loads(), options.seconds)
                     .with_context(|| format!("{candidate:?}, {} in round {round}", phase.name()))?;
-                samples.insert((*candidate, phase), sample);
+                let loads = phase.loads().iter().zip(measured);
+                samples.extend(loads.map(|(load, sample)| ((*candidate, phase, *load), sample)));
             }
         }
         rounds.push(samples);
         println!("round {round} of {} done", options.rounds);
     }
     order.sort();
-    show(&rounds, &order);
+    print!("{}", table::compare(&rounds, &order));
     Ok(())
 }
 
 /// A daemon that runs while the value lives; for a fixed delay it is set, and there is none.
 fn put_in_force(lab: &Lab, binary: &Path, candidate: Candidate) -> Result<Option<Running>> {
-    let binary = binary.display().to_string();
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match candidate {
         Candidate::Fixed(us) => {
-            let timeout = format!("gro-flush-timeout={us}us");
             let deferrals = if us == 0 { 0 } else { 1000_u32.div_ceil(us).clamp(2, 100) };
+            let timeout = format!("gro-flush-timeout={us}us");
             let deferrals = format!("napi-defer-hard-irqs={deferrals}");
-            let set = words(&[&binary, "set", INTERFACE, &timeout, &deferrals]);
-            let deadline = Instant::now() + Duration::from_secs(20);
-            lab.start_in(SERVER, &set)?.finish(&lab.stop, deadline)?;
+            ask(lab, binary, &["set", INTERFACE, &timeout, &deferrals])?;
             Ok(None)
         }
-        Candidate::Goal(goal) => {
-            // Nobody reads its log, and a full pipe would hold it up.
-            let quiet = words(&["env", "LATPUT_LOG=off"]);
-            let daemon = words(&[&binary, "moderate", INTERFACE, "--goal", goal]);
-            let running = lab.start_in(SERVER, &[quiet, daemon].concat())?;
-            lab.sleep(Duration::from_millis(500))?;
-            Ok(Some(running))
-        }
+        Candidate::Goal(goal) => start_daemon(lab, binary, goal).map(Some),
     }
 }
 
-fn measure(lab: &Lab, phase: Phase, seconds: u32) -> Result<Sample> {
-    let mut words = vec!["measure".to_owned(), lab.testbed.display().to_string()];
-    let seconds_text = format!("{seconds}s");
-    let more = ["--json", "--repetitions", "1..1", "--duration", &seconds_text, "--workload"];
-    words.extend(more.iter().chain(phase.workload()).map(|word| (*word).to_owned()));
+/// A daemon that has had time to start.
+fn start_daemon(lab: &Lab, binary: &Path, goal: &str) -> Result<Running> {
+    let binary = binary.display().to_string();
+    // Nobody reads its log, and a full pipe would hold it up.
+    let command = ["env", "LATPUT_LOG=off", &binary, "moderate", INTERFACE, "--goal", goal];
+    let running = lab.start_in(SERVER, &command.map(str::to_owned))?;
+    lab.sleep(Duration::from_millis(500))?;
+    Ok(running)
+}
+
+/// What a short command of latput on the answering host prints.
+fn ask(lab: &Lab, binary: &Path, words: &[&str]) -> Result<String> {
+    let binary = binary.display().to_string();
+    let words = std::iter::once(binary).chain(words.iter().map(|word| (*word).to_owned()));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    lab.start_in(SERVER, &words.collect::<Vec<_>>())?.finish(&lab.stop, deadline)
+}
+
+/// Runs loads at the same time.
+fn measure(lab: &Lab, loads: &[Load], seconds: u32) -> Result<Vec<Sample>> {
+    let duration = format!("{seconds}s");
+    let start = |load: &Load| {
+        let testbed = lab.testbed.display().to_string();
+        let words = ["measure", &testbed, "--json", "--repetitions", "1..1", "--duration"];
+        let words = words.into_iter().chain([&*duration, "--workload", load.workload()]);
+        lab.start_latput(&words.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let running: Vec<Running> = loads.iter().map(start).collect::<Result<_>>()?;
     let deadline = Instant::now() + Duration::from_secs(u64::from(seconds) * 3 + 60);
-    let output = lab.start_latput(&words)?.finish(&lab.stop, deadline)?;
-    let document: Value = serde_json::from_str(&output).context("`latput measure --json`")?;
+    let finish =
+        |(load, running): (&Load, Running)| sample(*load, &running.finish(&lab.stop, deadline)?);
+    loads.iter().zip(running).map(finish).collect()
+}
+
+fn sample(load: Load, output: &str) -> Result<Sample> {
+    let document: Value = serde_json::from_str(output).context("`latput measure --json`")?;
     let metrics = &document["runs"][0]["metrics"];
     let figure = |name: &str| metrics[name].as_f64().with_context(|| format!("no {name}"));
-    let (rate, tail) = phase.metrics();
+    let (rate, tail) = load.metrics();
     Ok(Sample {
         rate: figure(rate)?,
         tail: tail.map(figure).transpose()?,
@@ -170,54 +233,26 @@ fn measure(lab: &Lab, phase: Phase, seconds: u32) -> Result<Sample> {
     })
 }
 
-fn show(rounds: &[Round], candidates: &[Candidate]) {
-    println!(
-        "\nrate and p99 as shares of the best fixed delay's of the same phase and round: median (range)"
-    );
-    println!("{:<14} {:<14} {:>24} {:>24} {:>8}", "phase", "candidate", "rate", "p99", "cpu");
-    for phase in PHASES {
-        for candidate in candidates {
-            let pairs: Vec<(Sample, Sample)> = rounds
-                .iter()
-                .filter_map(|round| {
-                    let own = round.get(&(*candidate, phase))?;
-                    let fixed = FIXED_US.iter();
-                    let best = fixed
-                        .filter_map(|us| round.get(&(Candidate::Fixed(*us), phase)))
-                        .max_by(|a, b| a.rate.total_cmp(&b.rate))?;
-                    Some((*own, *best))
-                })
-                .collect();
-            let rate = pairs.iter().map(|(own, best)| own.rate / best.rate);
-            let tail = pairs.iter().filter_map(|(own, best)| Some(own.tail? / best.tail?));
-            let cpu = pairs.iter().map(|(own, _)| own.cpu);
-            let name = match candidate {
-                Candidate::Fixed(us) => format!("{us} us"),
-                Candidate::Goal(goal) => format!("goal {goal}"),
-            };
-            let (rate, tail) = (spread(rate.collect()), spread(tail.collect()));
-            let cpu = spread(cpu.collect());
-            println!("{:<14} {name:<14} {rate:>24} {tail:>24} {cpu:>8.6}", phase.name());
-        }
-    }
-}
-
-/// `median (least..most)`.
-fn spread(mut values: Vec<f64>) -> String {
-    values.sort_by(f64::total_cmp);
-    match (values.first(), values.get(values.len() / 2), values.last()) {
-        (Some(least), Some(median), Some(most)) => format!("{median:.2} ({least:.2}..{most:.2})"),
-        _ => "-".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_names_the_median_and_the_range() {
-        assert_eq!(spread(vec![0.9, 1.2, 1.0]), "1.00 (0.90..1.20)");
-        assert_eq!(spread(Vec::new()), "-");
+    fn a_soak_is_minutes_or_seconds() {
+        assert_eq!(soak_time("30m"), Ok(Duration::from_secs(1800)));
+        assert_eq!(soak_time("90s"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "m", "1s", "99999999999999999999m", "-5m", "2000m"] {
+            assert!(soak_time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_load_and_a_missing_one_is_named() {
+        let output = r#"{"runs":[{"metrics":{"transactions_per_s":5e3,"latency_ns_p99":2e5,"sut_cpu_busy_ratio":0.4}}]}"#;
+        let found = sample(Load::Requests, output).unwrap();
+        assert_eq!((found.rate, found.tail, found.cpu), (5e3, Some(2e5), 0.4));
+        let error = sample(Load::Bulk, output).unwrap_err().to_string();
+        assert_eq!(error, "no throughput_bps");
+        assert!(sample(Load::Bulk, "{}").is_err());
     }
 }

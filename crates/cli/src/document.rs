@@ -115,6 +115,10 @@ mod tests {
         check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
         let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
         check("explain", explain);
+        check(
+            "moderate",
+            serde_json::to_value(schemars::schema_for!(latput_hold::Status)).unwrap(),
+        );
         check("results", latput_report::Document::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }

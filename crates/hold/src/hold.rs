@@ -152,7 +152,7 @@ impl Hold {
             hand,
             lever,
             governor,
-            meter: Meter::new(glance),
+            meter: Meter::new(glance, link.mtu),
             server,
             notify: Notify::from_environment(),
             written,
@@ -317,6 +317,7 @@ impl Hold {
             }
             return Ok(());
         }
+        self.meter.set_mtu(link.mtu);
         let shape = self.shape_of(&link);
         let was_down = self.status.state == State::Waiting;
         if was_down || shape != self.shape {
@@ -468,9 +469,10 @@ impl Hold {
         }
         let released: BTreeSet<Knob> =
             theirs.iter().flat_map(|knob| self.lever.let_go_with(*knob)).collect();
-        let released: Vec<Knob> = released.into_iter().collect();
         if let Hand::Holds(session) = &mut self.hand {
-            session.release(&released)?;
+            for knob in released {
+                session.give_up(knob)?;
+            }
             session.apply(&latput_knobs::Setting::new())?;
         }
         self.status.state = State::LetGo;

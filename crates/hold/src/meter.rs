@@ -2,12 +2,20 @@
 
 use latput_linux::Glance;
 use latput_moderate::{Counts, Observation};
-use latput_units::Nanos;
+use latput_units::{Bytes, Nanos};
+
+/// What drivers count of a frame beside its packet, at most: Ethernet header, VLAN tag, check sequence and
+/// padding.
+const AROUND_BYTES: f64 = 26.0;
 
 /// The counters as they were at the last sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     last: Glance,
+    mtu: Bytes,
+    /// The longest mean frame seen so far in each direction, from the MTU upwards: drivers differ in what
+    /// they count.
+    full_bytes: [f64; 2],
 }
 
 /// What happened between two samples.
@@ -19,8 +27,15 @@ pub(crate) struct Sample {
 }
 
 impl Meter {
-    pub(crate) fn new(first: Glance) -> Self {
-        Self { last: first }
+    pub(crate) fn new(first: Glance, mtu: Bytes) -> Self {
+        Self { last: first, mtu, full_bytes: [mtu.get() as f64; 2] }
+    }
+
+    /// Another MTU has other full frames.
+    pub(crate) fn set_mtu(&mut self, mtu: Bytes) {
+        if mtu != self.mtu {
+            *self = Self::new(self.last, mtu);
+        }
     }
 
     /// Begins anew: what was before belongs to another delay.
@@ -41,10 +56,39 @@ impl Meter {
         // Polls are not counted for us without more privilege: at most one a packet, one a delay.
         let polls = elapsed.as_ns() / delay.as_ns().max(1_000);
         let interrupts = rx.packets.min(u32::try_from(polls).unwrap_or(u32::MAX));
-        let observation = Observation { now: now.at, rx, tx, interrupts, ..Observation::default() };
+        let (rx_small, tx_small) = (self.small(0, rx), self.small(1, tx));
+        let observation = Observation {
+            now: now.at,
+            rx,
+            tx,
+            rx_small,
+            tx_small,
+            interrupts,
+            ..Observation::default()
+        };
         let dropped = b.rx_dropped.saturating_sub(a.rx_dropped);
         Some(Sample { observation, elapsed, dropped })
     }
+
+    /// How many packets were small: those that full frames alone would not have needed for these bytes.
+    /// None where frames are longer than the link's, because packets were merged before they were
+    /// counted.
+    fn small(&mut self, way: usize, counts: Counts) -> u32 {
+        let (packets, bytes) = (f64::from(counts.packets), f64::from(counts.bytes));
+        let full = &mut self.full_bytes[way];
+        let mean = bytes / packets.max(1.0);
+        if mean > self.mtu.get() as f64 + AROUND_BYTES {
+            return 0;
+        }
+        *full = full.max(mean);
+        counts.packets.saturating_sub(saturating_count((bytes / *full).ceil()))
+    }
+}
+
+/// A whole number that is not negative.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates here")]
+fn saturating_count(number: f64) -> u32 {
+    number as u32
 }
 
 fn counts(packets: u64, bytes: u64) -> Counts {
@@ -60,7 +104,7 @@ mod tests {
 
     #[test]
     fn samples_are_differences() {
-        let mut meter = Meter::new(glance(0, 0));
+        let mut meter = meter();
         let sample = meter.advance(glance(50, 500), Nanos::from_us(100)).unwrap();
         assert_eq!(sample.observation.rx, Counts { packets: 500, bytes: 50_000 });
         assert_eq!(sample.observation.interrupts, 500, "50 ms hold 500 delays of 100 us");
@@ -70,16 +114,37 @@ mod tests {
 
     #[test]
     fn counters_that_start_again_are_no_sample() {
-        let mut meter = Meter::new(glance(0, 1000));
+        let mut meter = Meter::new(glance(0, 1000), Bytes::new(1500));
         assert_eq!(meter.advance(glance(50, 10), Nanos::ZERO), None);
         assert!(meter.advance(glance(100, 20), Nanos::ZERO).is_some());
     }
 
     #[test]
     fn a_fast_link_does_not_overflow() {
-        let mut meter = Meter::new(glance(0, 0));
+        let mut meter = meter();
         let sample = meter.advance(glance(50, u64::MAX / 200), Nanos::ZERO).unwrap();
         assert_eq!(sample.observation.rx.bytes, u32::MAX);
+    }
+
+    #[test]
+    fn small_packets_are_those_that_full_frames_would_not_have_needed() {
+        let mut meter = meter();
+        let mut small = |packets, bytes| meter.small(0, Counts { packets, bytes });
+        assert_eq!(small(1000, 1000 * 66), 956);
+        assert_eq!(small(1000, 1000 * 1500), 0);
+        // This driver counts the Ethernet header.
+        assert_eq!(small(1000, 1000 * 1514), 0);
+        assert_eq!(small(1100, 1000 * 1514 + 100 * 66), 95);
+        // Merged, and no traffic at all.
+        assert_eq!(small(1000, 1000 * 9000), 0);
+        assert_eq!(small(0, 0), 0);
+        meter.set_mtu(Bytes::new(9000));
+        assert_eq!(meter.small(0, Counts { packets: 1000, bytes: 1000 * 9000 }), 0);
+        assert_eq!(meter.small(1, Counts { packets: u32::MAX, bytes: 0 }), u32::MAX);
+    }
+
+    fn meter() -> Meter {
+        Meter::new(glance(0, 0), Bytes::new(1500))
     }
 
     fn glance(at_ms: u64, packets: u64) -> Glance {

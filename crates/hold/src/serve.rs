@@ -156,10 +156,8 @@ impl Server {
         let sockets = sockets.chain(self.clients.iter().map(|client| &client.socket));
         let mut polled: Vec<PollFd<'_>> =
             sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-        let timeout = Timespec {
-            tv_sec: i64::try_from(timeout.as_ns() / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(timeout.as_ns() % 1_000_000_000).expect("less than a second"),
-        };
+        let timeout = Timespec::try_from(Duration::from_nanos(timeout.as_ns()))
+            .expect("584 years are seconds enough for a signed word");
         // An interrupted or failed wait is a short one: the caller looks at the clock.
         let _ = poll(&mut polled, Some(&timeout));
     }

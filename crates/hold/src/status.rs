@@ -1,15 +1,16 @@
 //! What a running daemon says of itself.
 
 use latput_units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the stored form of [`Status`].
 pub const SCHEMA: u32 = 1;
 
 /// What a running daemon says of itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// [`SCHEMA`].
+    /// Version of this document's shape: 1.
     pub schema: u32,
     /// The interface, by the name it has now.
     pub interface: String,
@@ -60,7 +61,7 @@ pub struct Status {
 }
 
 /// What a daemon does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// It holds the interface.
@@ -86,7 +87,7 @@ impl State {
 }
 
 /// One change.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// When, in milliseconds since 1970.
     pub unix_ms: u64,
@@ -99,7 +100,7 @@ pub struct Change {
 }
 
 /// One delay and what it cost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// The delay.
     pub delay_ns: u64,

@@ -32,7 +32,7 @@ fn what_is_let_go_stays_as_somebody_else_set_it() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);
     session.apply(&setting("txqueuelen=777 mtu=9000")).unwrap();
-    session.release(&[Knob::Txqueuelen]).unwrap();
+    session.give_up(Knob::Txqueuelen).unwrap();
     session.apply(&Setting::new()).unwrap();
     let read = |session: &BorrowingSession<'_>, knob| {
         session.kernel().read("eth0", knob).unwrap().remove(0).1

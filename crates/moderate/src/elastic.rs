@@ -12,43 +12,44 @@
 //! sequential test on slots of a few milliseconds that alternate between the two. What the scatter of
 //! the load hides at one rung is looked for at a higher one: a load that waits for each delay loses more
 //! there, so that contrast is had instead of patience. What is never seen is accepted. A rate that
-//! jumps is a new load: everything learnt is forgotten and the walk starts from the bottom, within two
-//! slots. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
+//! jumps is a new load: the walk starts from the bottom, within two slots, unless the load does what one of
+//! the last few did there: then what was learnt of that one holds again.
+//!
+//! Two rates are watched: all bytes, and small packets that go the way of much larger traffic. Requests
+//! beside bulk are a thousandth of its bytes, but they are counted apart, and so they have an elasticity of
+//! their own. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
 //! half of the ring absorbs at the packet rate seen.
 
+mod memory;
+mod slot;
+#[cfg(test)]
+mod tests;
+
 use latput_units::Nanos;
+use memory::{Memory, Remembered};
+use slot::{SLOT_POLLS, Seen, Slot};
 
 use crate::ladder::{Bounds, RUNGS};
 use crate::{Decision, Moderation, Observation};
 
-/// A slot has at least this many polls...
-const SLOT_POLLS: u32 = 24;
-/// ...and lasts at least this long, so that a few interrupts of a burst do not decide,
-const SLOT_LEAST: Nanos = Nanos::from_us(600);
-/// but after this long fewer polls do.
-const SLOT_MOST: Nanos = Nanos::from_ms(6);
-/// A slot's rate should scatter by no more than this: slots of restless loads are longer, up to
-/// [`LONGER`] times.
-const STEADY: f64 = 0.02;
-const LONGER: f64 = 8.0;
 /// After this long without a full slot the load is as good as gone.
 const IDLE: Nanos = Nanos::from_ms(40);
-/// Polls after a change that belong to the old delay.
-const SETTLING_POLLS: u32 = 3;
-/// A sample of this many polls is the new delay's, whatever few at its start are not.
-const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
-/// The scatter that a load has until it shows its own.
-const SCATTER_AT_FIRST: f64 = 0.03;
+/// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
+const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
-const JUMP: f64 = 0.18;
+const JUMP: [f64; 2] = [0.18, 0.4];
 /// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
 const EARLY_JUMP: f64 = 0.6;
 const EARLY_POLLS: u32 = 8;
 const EARLY_LEAST: Nanos = Nanos::from_us(300);
+/// Small packets that come up beside bulk, or are gone, are as far off as this many jumps.
+const COME_OR_GONE: f64 = 2.0;
 /// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
 /// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
 const LONGEST_TEST: u32 = 6;
 const TEST_LEAST: Nanos = Nanos::from_ms(12);
+/// At its end a test accepts a loss of so many times its error beyond the one allowed.
+const BENEFIT: f64 = 1.0;
 /// Rungs that a walk climbs at once, while none was found to be too high.
 const STRIDE: usize = 3;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
@@ -64,19 +65,43 @@ pub struct Elastic {
     slot: Slot,
     /// When the previous step was.
     last: Option<Nanos>,
-    /// What each rung was seen to do under this load.
-    rungs: [Rung; RUNGS],
-    /// Scatter of a slot's rate, as a logarithm.
-    scatter: f64,
-    /// The rate of the last slot, if it did not fit its rung.
-    strange: Option<f64>,
-    /// Most packets per second seen under this load.
-    peak_pps: f64,
+    /// The usual gap between two polls.
+    pace: Nanos,
+    load: Load,
+    /// What the last slot showed, if it did not fit its rung.
+    strange: Option<Seen>,
     walk: Walk,
     /// Slots of the next rest.
     rest: u32,
     /// Which neighbour is looked at after it.
     up: bool,
+    /// Where the walk has ended, once a slot there was as it should be.
+    rested: Option<usize>,
+    memory: Memory,
+}
+
+/// What is known of the load of now.
+#[derive(Clone, Debug, PartialEq)]
+struct Load {
+    /// What each rung was seen to do.
+    rungs: [Rung; RUNGS],
+    /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
+    scatter: [f64; 2],
+    /// Slots that they were learnt from.
+    learnt: u32,
+    /// Most packets per second seen.
+    peak_pps: f64,
+    /// Whether small packets go beside bulk.
+    talks: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Rung {
+    /// Means of the logarithms.
+    seen: Seen,
+    slots: u32,
+    /// What was given up of the rate on the way to this rung, beyond doubt.
+    spent: f64,
 }
 
 /// What is under way.
@@ -94,6 +119,8 @@ struct Test {
     high: usize,
     /// The lowest rung that is known to be too high.
     ceiling: usize,
+    /// Only a look from this rung, where the walk has ended.
+    from: Option<usize>,
     slots: u32,
     /// When its first slot began.
     start: Option<Nanos>,
@@ -101,24 +128,44 @@ struct Test {
 
 impl Test {
     fn new(low: usize, high: usize, ceiling: usize) -> Self {
-        Self { low, high, ceiling, slots: 0, start: None }
+        Self { low, high, ceiling, from: None, slots: 0, start: None }
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Rung {
-    /// Mean logarithm of the rate in bytes per second.
-    rate_log: f64,
-    slots: u32,
+/// What a test says so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    Bad,
+    Open,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slot {
-    start: Option<Nanos>,
-    settling: u32,
-    polls: u32,
-    bytes: u64,
-    packets: u64,
+impl Load {
+    fn new() -> Self {
+        Self {
+            rungs: [Rung::default(); RUNGS],
+            scatter: SCATTER_AT_FIRST,
+            learnt: 0,
+            peak_pps: 0.0,
+            talks: false,
+        }
+    }
+
+    /// From where on a rate is another load's.
+    fn limit(&self, which: usize) -> f64 {
+        JUMP[which].max(5.0 * self.scatter[which])
+    }
+}
+
+/// How far two slots are apart: over 1 they are of two loads.
+fn distance(a: &Seen, b: &Seen, load: &Load) -> f64 {
+    let bytes = (a.bytes_log - b.bytes_log).abs() / load.limit(0);
+    let small = match (a.small_log, b.small_log) {
+        (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
+        (None, None) => 0.0,
+        _ => COME_OR_GONE,
+    };
+    bytes.max(small)
 }
 
 impl Elastic {
@@ -127,15 +174,16 @@ impl Elastic {
         Self {
             bounds,
             rung: 0,
-            slot: Slot { settling: SETTLING_POLLS, ..Slot::default() },
+            slot: Slot::after_change(),
             last: None,
-            rungs: [Rung::default(); RUNGS],
-            scatter: SCATTER_AT_FIRST,
+            pace: Nanos::ZERO,
+            load: Load::new(),
             strange: None,
-            peak_pps: 0.0,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
             rest: REST[0],
             up: false,
+            rested: None,
+            memory: Memory::default(),
         }
     }
 
@@ -147,91 +195,133 @@ impl Elastic {
     /// One completed poll, or a sample of many: `interrupts` says of how many.
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
-        let before = self.last.replace(now).unwrap_or(now);
+        let Some(before) = self.last.replace(now) else { return Decision::Keep };
+        if !self.slot.add(observation, before, self.pace) {
+            return Decision::Keep;
+        }
         let polls = observation.interrupts.max(1);
-        if self.slot.settling > 0 {
-            if polls < COARSE_POLLS {
-                self.slot.settling = self.slot.settling.saturating_sub(polls);
-                if self.slot.settling == 0 {
-                    self.slot = Slot { start: Some(now), ..Slot::default() };
-                }
-                return Decision::Keep;
-            }
-            self.slot = Slot { start: Some(before), ..Slot::default() };
-        }
-        let elapsed = now.saturating_sub(self.slot.start.unwrap_or(now));
-        self.slot.polls = self.slot.polls.saturating_add(polls);
-        self.slot.bytes += u64::from(observation.rx.bytes) + u64::from(observation.tx.bytes);
-        self.slot.packets += u64::from(observation.rx.packets);
         let gap = now.saturating_sub(before);
-        let longer = (self.scatter / STEADY).powi(2).clamp(1.0, LONGER);
-        let units = (self.slot.packets as f64).max(f64::from(self.slot.polls));
-        let enough = self.slot.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
-        let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
-        let is_full = (enough && elapsed >= SLOT_LEAST) || (late && self.slot.polls >= 6);
-        if (gap > IDLE && polls < SLOT_POLLS) || (elapsed > IDLE && !is_full) {
-            return self.forget("idle: back to the safe side");
+        let elapsed = self.slot.elapsed(now);
+        let is_full = self.slot.is_full(now, self.patience());
+        // A poll after a long gap is the first of something new; a sample of a daemon is always long.
+        let is_first = polls == 1 || observation.rx.packets < SLOT_POLLS;
+        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
+            return self.miss();
         }
-        if !is_full && !self.is_far_off(elapsed) {
+        if !is_full && !self.is_far_off(now) {
             return Decision::Keep;
         }
-        let seconds = elapsed.as_secs_f64();
-        let (bytes, packets) =
-            (self.slot.bytes as f64 / seconds, self.slot.packets as f64 / seconds);
-        self.slot = Slot { start: Some(now), ..Slot::default() };
-        if bytes <= 0.0 {
-            return Decision::Keep;
+        let slot = std::mem::replace(&mut self.slot, Slot::from(now));
+        self.pace = Nanos::from_ns(elapsed.as_ns() / u64::from(slot.polls));
+        let Some(seen) = slot.seen(now, self.load.talks) else { return Decision::Keep };
+        self.load.peak_pps = self.load.peak_pps.max(seen.packets_log.exp());
+        self.learn(&seen, polls >= 4 * SLOT_POLLS, now)
+    }
+
+    /// Hardly anything came. What stops under a delay that is on trial was stopped by it.
+    fn miss(&mut self) -> Decision {
+        match self.walk {
+            Walk::Test(Test { low, high, .. }) if self.rung == high && high > low => {
+                self.slot = Slot::after_change();
+                if high == low + 1 {
+                    return self.settle(low, "the traffic stops with more delay");
+                }
+                let middle = usize::midpoint(low, high);
+                self.look(low, middle, high, "the traffic stops: a shorter delay")
+            }
+            _ => self.forget("idle: back to the safe side"),
         }
-        self.peak_pps = self.peak_pps.max(packets);
-        self.learn(bytes.ln(), polls >= 4 * SLOT_POLLS, now)
     }
 
     /// Whether a slot that is not full yet already shows another load: the sooner the better.
-    fn is_far_off(&self, elapsed: Nanos) -> bool {
-        let rung = &self.rungs[self.rung];
+    fn is_far_off(&self, now: Nanos) -> bool {
+        let rung = &self.load.rungs[self.rung];
+        let elapsed = self.slot.elapsed(now);
         if rung.slots == 0 || self.slot.polls < EARLY_POLLS || elapsed < EARLY_LEAST {
             return false;
         }
-        let rate_log = (self.slot.bytes as f64 / elapsed.as_secs_f64()).max(1.0).ln();
-        (rate_log - rung.rate_log).abs() > EARLY_JUMP.max(10.0 * self.scatter)
+        let Some(seen) = self.slot.seen(now, self.load.talks) else { return false };
+        let off = (seen.bytes_log - rung.seen.bytes_log).abs();
+        off > EARLY_JUMP.max(10.0 * self.patience())
     }
 
-    /// Takes in one slot's rate; that of a `coarse` sample needs no second one to be believed.
-    fn learn(&mut self, rate_log: f64, coarse: bool, now: Nanos) -> Decision {
-        let rung = &mut self.rungs[self.rung];
+    /// The scatter that slots are made long for. Whether a strange one was the first of another load is to be
+    /// known soon.
+    fn patience(&self) -> f64 {
+        if self.strange.is_some() { 0.0 } else { self.load.scatter[0] }
+    }
+
+    /// Takes in one slot; that of a `coarse` sample needs no second one to be believed.
+    fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
+        let rung = self.load.rungs[self.rung];
         if rung.slots > 0 {
-            let off = (rate_log - rung.rate_log).abs();
-            let limit = JUMP.max(5.0 * self.scatter);
-            if off > limit {
+            let off = distance(seen, &rung.seen, &self.load);
+            if off > 1.0 {
                 // Two that agree are another load; two that do not are unrest.
-                let agree = self.strange.is_some_and(|last| (last - rate_log).abs() < 0.5 * off);
-                if agree || (coarse && off > 2.0 * limit) {
+                let agree =
+                    self.strange.is_some_and(|last| distance(seen, &last, &self.load) < 0.5 * off);
+                if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                self.scatter += (off.min(0.5) - self.scatter) * 0.2;
-                self.strange = Some(rate_log);
+                if self.strange.replace(*seen).is_some() {
+                    self.scatter_by(seen, &rung.seen, 0.2);
+                }
                 return Decision::Keep;
             }
-            // Mean absolute deviation x 1.25 is the standard deviation of a normal.
-            self.scatter += (1.25 * off - self.scatter) * 0.1;
+            self.scatter_by(seen, &rung.seen, 0.1);
         }
         self.strange = None;
-        rung.slots = rung.slots.saturating_add(1);
-        let weight = NEWEST.max(1.0 / f64::from(rung.slots));
-        rung.rate_log += (rate_log - rung.rate_log) * weight;
+        self.load.talks |= seen.small_log.is_some();
+        if self.load.rungs.iter().all(|rung| rung.slots == 0) {
+            self.load.scatter[0] = self.load.scatter[0].max(seen.error);
+        }
+        self.load.rungs[self.rung].take(seen);
+        if self.rung == 0
+            && self.rested.is_none()
+            && let Some(known) = self.memory.recall(seen)
+        {
+            return self.remember(known);
+        }
         self.walk_on(now)
+    }
+
+    /// Takes in by how much a slot was off what was expected.
+    fn scatter_by(&mut self, seen: &Seen, expected: &Seen, weight: f64) {
+        self.load.learnt = self.load.learnt.saturating_add(1);
+        // What the first slot promised is soon outweighed.
+        let weight = weight.max(1.0 / f64::from(self.load.learnt.saturating_add(3)));
+        let bytes = Some((seen.bytes_log, expected.bytes_log));
+        for (scatter, pair) in
+            self.load.scatter.iter_mut().zip([bytes, seen.small_log.zip(expected.small_log)])
+        {
+            let Some((seen, expected)) = pair else { continue };
+            // Mean absolute deviation x 1.25 is the standard deviation of a normal.
+            let off = 1.25 * (seen - expected).abs().min(0.5);
+            *scatter += (off - *scatter) * weight;
+        }
+    }
+
+    /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
+    fn remember(&mut self, known: Remembered) -> Decision {
+        let Remembered { mut load, rung, rest } = known;
+        load.peak_pps = load.peak_pps.max(self.load.peak_pps);
+        (self.load, self.rest) = (load, rest);
+        let rung = rung.min(self.highest());
+        self.walk = Walk::Rest { rung, slots: rest };
+        self.go(rung, "a load of before is back")
     }
 
     fn walk_on(&mut self, now: Nanos) -> Decision {
         match self.walk {
             Walk::Test(test) => self.test(test, now),
-            Walk::Rest { rung, slots: 0 } => self.look_around(rung),
             Walk::Rest { rung, slots } => {
-                self.walk = Walk::Rest { rung, slots: slots - 1 };
+                self.rested = Some(rung);
                 let highest = self.highest();
                 if rung > highest {
                     return self.settle(highest, "the ring would overrun");
                 }
+                let Some(slots) = slots.checked_sub(1) else { return self.look_around(rung) };
+                self.walk = Walk::Rest { rung, slots };
                 Decision::Keep
             }
         }
@@ -247,9 +337,10 @@ impl Elastic {
             return Decision::Keep;
         };
         // What was seen there long ago counts for little.
-        self.rungs[other].slots = self.rungs[other].slots.min(2);
+        self.load.rungs[other].slots = self.load.rungs[other].slots.min(2);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
-        self.walk = Walk::Test(Test::new(rung.min(other), rung.max(other), ceiling));
+        let test = Test::new(rung.min(other), rung.max(other), ceiling);
+        self.walk = Walk::Test(Test { from: Some(rung), ..test });
         self.go(other, "a look at a neighbouring delay")
     }
 
@@ -266,46 +357,88 @@ impl Elastic {
             }
             return self.look(low, highest, ceiling, "the longest delay allowed");
         }
-        let (a, b) = (self.rungs[low], self.rungs[high]);
-        if a.slots == 0 || b.slots == 0 {
-            return self
-                .go(if a.slots == 0 { low } else { high }, "a look at a neighbouring delay");
+        let [a, b] = [low, high].map(|rung| self.load.rungs[rung].slots);
+        if a == 0 || b == 0 {
+            return self.go(if a == 0 { low } else { high }, "a look at a neighbouring delay");
         }
-        let loss = a.rate_log - b.rate_log;
-        let error = self.scatter * (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
-        let allowed = self.bounds.loss_ratio;
         let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
-        if loss + error < allowed || (is_over && loss <= allowed + 1.5 * error) {
-            return self.accept(high, ceiling);
-        }
-        if loss - 2.0 * error > allowed || is_over {
-            if high == low + 1 {
-                self.rest = if ceiling == high + 1 { REST[0] } else { self.rest };
-                return self.settle(low, "the rate falls with more delay");
+        match self.verdict(test, is_over) {
+            Verdict::Good => self.accept(test),
+            Verdict::Bad if high == low + 1 => {
+                self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
+                self.settle(low, "the rate falls with more delay")
             }
-            let middle = usize::midpoint(low, high);
-            return self.look(low, middle, high, "the rate falls: a shorter delay");
+            Verdict::Bad => {
+                let middle = usize::midpoint(low, high);
+                self.look(low, middle, high, "the rate falls: a shorter delay")
+            }
+            Verdict::Open => {
+                let [bytes, small] = self.losses(low, high);
+                let is_free = bytes.0 <= bytes.1 && small.0 <= small.1;
+                if ceiling == RUNGS && high < highest && is_free && slots >= 2 {
+                    let higher = (high + STRIDE).min(highest);
+                    let reason = "the rate scatters: a longer delay tells more";
+                    return self.look(low, higher, ceiling, reason);
+                }
+                let other = if self.rung == low { high } else { low };
+                self.go(other, "a look at a neighbouring delay")
+            }
         }
-        let is_free = ceiling == RUNGS && high < highest && loss <= allowed + error;
-        if is_free && slots >= 2 {
-            let higher = (high + STRIDE).min(highest);
-            return self.look(low, higher, ceiling, "the rate scatters: a longer delay tells more");
-        }
-        self.go(if self.rung == low { high } else { low }, "a look at a neighbouring delay")
     }
 
-    /// `rung` is good: higher, if there may be something better.
-    fn accept(&mut self, rung: usize, ceiling: usize) -> Decision {
+    /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets
+    /// beside bulk, less what their loss has won for the bulk.
+    fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
+        let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
+        let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
+        let allowed = self.bounds.loss_ratio - a.spent;
+        let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);
+        let bytes = a.seen.bytes_log - b.seen.bytes_log;
+        let small = match (a.seen.small_log, b.seen.small_log) {
+            (Some(a), Some(b)) => a - b + bytes.min(0.0),
+            (Some(_), None) => self.load.limit(1),
+            _ => return [(bytes - allowed, bytes_error), (f64::NEG_INFINITY, 0.0)],
+        };
+        [(bytes - allowed, bytes_error), (small - allowed, small_error)]
+    }
+
+    fn verdict(&self, test: Test, is_over: bool) -> Verdict {
+        let losses = self.losses(test.low, test.high);
+        let all = |is_good: &dyn Fn(f64, f64) -> bool| {
+            losses.iter().all(|(loss, error)| is_good(*loss, *error))
+        };
+        // What was found good is given up only for what is seen, and a look that promises nothing ends
+        // with its first slot.
+        let is_look_down = test.from == Some(test.high);
+        let is_look_up = test.from == Some(test.low);
+        let [at_once, at_last] = if is_look_down { [1.0, 2.0] } else { [-1.0, BENEFIT] };
+        let most = if is_over { at_last } else { at_once };
+        if all(&|loss, error| loss <= most * error) {
+            return Verdict::Good;
+        }
+        let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
+        if is_over || is_bad { Verdict::Bad } else { Verdict::Open }
+    }
+
+    /// `high` is good: higher, if there may be something better.
+    fn accept(&mut self, test: Test) -> Decision {
+        let Test { low, high, ceiling, from, .. } = test;
+        if from != Some(high) {
+            let allowed = self.bounds.loss_ratio;
+            let spent = self.load.rungs[low].spent;
+            let more = self.losses(low, high).map(|(loss, error)| loss + allowed - spent - error);
+            self.load.rungs[high].spent = (spent + more[0].max(more[1]).max(0.0)).min(allowed);
+        }
         let highest = self.highest();
         let next = if ceiling == RUNGS {
-            (rung + STRIDE).min(highest)
+            (high + STRIDE).min(highest)
         } else {
-            usize::midpoint(rung, ceiling)
+            usize::midpoint(high, ceiling)
         };
-        if next <= rung || next > highest || next >= ceiling {
-            return self.settle(rung, "the rate does not fall with this delay");
+        if next <= high || next > highest || next >= ceiling {
+            return self.settle(high, "the rate does not fall with this delay");
         }
-        self.look(rung, next, ceiling, "the rate did not fall: a longer delay")
+        self.look(high, next, ceiling, "the rate did not fall: a longer delay")
     }
 
     fn look(&mut self, low: usize, high: usize, ceiling: usize, reason: &'static str) -> Decision {
@@ -322,7 +455,7 @@ impl Elastic {
 
     /// The highest rung that the bounds allow.
     fn highest(&self) -> usize {
-        self.bounds.highest(self.peak_pps)
+        self.bounds.highest(self.load.peak_pps)
     }
 
     fn go(&mut self, rung: usize, reason: &'static str) -> Decision {
@@ -330,153 +463,33 @@ impl Elastic {
             return Decision::Keep;
         }
         self.rung = rung;
-        self.slot = Slot { settling: SETTLING_POLLS, ..Slot::default() };
+        self.slot = Slot::after_change();
         Decision::Change { target: self.current(), reason }
     }
 
-    /// Another load: nothing learnt holds.
+    /// Another load: what was learnt holds no longer, but is kept for when the load comes back.
     fn forget(&mut self, reason: &'static str) -> Decision {
-        let before = self.rung;
-        *self = Self { last: self.last, ..Self::new(self.bounds) };
-        self.rung = before;
+        let mut new = Self::new(self.bounds);
+        std::mem::swap(self, &mut new);
+        let Self { rung, last, load, rested, rest, memory, .. } = new;
+        (self.rung, self.last, self.memory) = (rung, last, memory);
+        if let Some(rung) = rested {
+            self.memory.keep(Remembered { load, rung, rest });
+        }
         self.go(0, reason)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use latput_units::BitsPerSecond;
-
-    use super::*;
-    use crate::Counts;
-
-    #[test]
-    fn a_closed_loop_is_not_delayed() {
-        // One transaction in flight: its rate is 1 / (round trip + delay).
-        let delays = drive(&mut policy(), 0.5, |delay| 1.0 / (100e-6 + delay));
-        assert_eq!(last(&delays), Nanos::ZERO);
-    }
-
-    #[test]
-    fn an_open_loop_gets_the_longest_delay_allowed_within_a_tenth_of_a_second() {
-        let delays = drive(&mut policy(), 0.1, |_| 50_000.0);
-        assert_eq!(last(&delays), Nanos::from_us(100));
-    }
-
-    #[test]
-    fn a_window_is_given_as_much_delay_as_it_does_not_wait_for() {
-        // 64 packets per round trip: the line is full up to a delay of 28 us.
-        let rate = |delay: f64| (64.0 / (100e-6 + delay)).min(500_000.0);
-        let bounds = Bounds { ring: 4096, ..Bounds::default() };
-        let delays = drive(&mut Elastic::new(bounds), 0.5, rate);
-        assert_eq!(last(&delays), Nanos::from_us(16));
-    }
-
-    #[test]
-    fn a_new_load_finds_no_delay_within_fifty_milliseconds() {
-        let mut policy = policy();
-        drive(&mut policy, 0.3, |_| 50_000.0);
-        let delays = drive_from(&mut policy, 0.3, 0.05, |delay| 1.0 / (100e-6 + delay));
-        assert!(delays.contains(&Nanos::ZERO), "{delays:?}");
-        assert!(last(&delays) <= Nanos::from_us(4), "{delays:?}");
-    }
-
-    #[test]
-    fn the_ring_bounds_the_delay() {
-        // 10 M packets/s: 128 descriptors hold 12.8 us.
-        let delays = drive(&mut policy(), 0.3, |_| 10e6);
-        assert!(delays.iter().all(|delay| *delay <= Nanos::from_us(16)), "{delays:?}");
-        assert_eq!(last(&delays), Nanos::from_us(8));
-    }
-
-    #[test]
-    fn idle_asks_for_nothing_and_forgets() {
-        let mut policy = policy();
-        drive(&mut policy, 0.3, |_| 50_000.0);
-        let late = Observation { now: Nanos::from_s(2), ..Observation::default() };
-        let decision = (0..4).map(|_| policy.step(&late)).find(|d| *d != Decision::Keep);
-        let Some(Decision::Change { target, .. }) = decision else { panic!("{decision:?}") };
-        assert_eq!(target.delay, Nanos::ZERO);
-    }
-
-    #[test]
-    fn samples_of_fifty_milliseconds_are_enough() {
-        // As a daemon sees a queue: each sample a slot of hundreds of polls.
-        for (closed, expected) in [(true, 0), (false, 100)] {
-            let mut policy = policy();
-            let mut now = Nanos::ZERO;
-            let mut right = 0;
-            for sample in 0..100 {
-                now = now + Nanos::from_ms(50);
-                let delay = policy.current().delay.as_secs_f64();
-                let rate = if closed { 1.0 / (100e-6 + delay) } else { 50_000.0 };
-                let packets = u32::try_from(Nanos::from_secs_f64(rate * 50e-12).as_ns()).unwrap();
-                policy.step(&Observation {
-                    now,
-                    rx: Counts { packets, bytes: packets * 100 },
-                    interrupts: 500,
-                    ..Observation::default()
-                });
-                let is_right = policy.current().delay == Nanos::from_us(expected);
-                right += u32::from(sample >= 40 && is_right);
-            }
-            // The rest are looks at the neighbouring delay.
-            assert!(right >= 45, "closed {closed}: right in {right} of 60");
+impl Rung {
+    fn take(&mut self, new: &Seen) {
+        self.slots = self.slots.saturating_add(1);
+        let weight = NEWEST.max(1.0 / f64::from(self.slots));
+        let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
+        towards(&mut self.seen.bytes_log, new.bytes_log);
+        towards(&mut self.seen.packets_log, new.packets_log);
+        match (&mut self.seen.small_log, new.small_log) {
+            (Some(mean), Some(new)) => towards(mean, new),
+            (mean, new) => *mean = new,
         }
-    }
-
-    #[test]
-    fn samples_without_traffic_change_nothing() {
-        let mut policy = policy();
-        for at in 1..100 {
-            let now = Nanos::from_ms(50 * at);
-            assert_eq!(policy.step(&Observation { now, ..Observation::default() }), Decision::Keep);
-        }
-    }
-
-    fn policy() -> Elastic {
-        Elastic::new(Bounds::default())
-    }
-
-    fn last(delays: &[Nanos]) -> Nanos {
-        *delays.last().expect("at least the first")
-    }
-
-    fn drive(policy: &mut Elastic, seconds: f64, rate: impl Fn(f64) -> f64) -> Vec<Nanos> {
-        drive_from(policy, 0.0, seconds, rate)
-    }
-
-    /// Polls as a hold-off makes them, of packets of 100 byte at the rate that the delay (in seconds)
-    /// allows; every delay that held, in order.
-    fn drive_from(
-        policy: &mut Elastic,
-        start: f64,
-        seconds: f64,
-        rate: impl Fn(f64) -> f64,
-    ) -> Vec<Nanos> {
-        let mut now = start;
-        let mut due = 0.0;
-        let mut delays = vec![policy.current().delay];
-        while now < start + seconds {
-            let delay = policy.current().delay.as_secs_f64();
-            let rate = rate(delay);
-            let gap = delay.max(1.0 / rate).max(2e-6);
-            now += gap;
-            due += rate * gap;
-            let packets = due.floor();
-            due -= packets;
-            let packets = u32::try_from(Nanos::from_secs_f64(packets / 1e9).as_ns()).unwrap();
-            let observation = Observation {
-                now: Nanos::from_secs_f64(now),
-                rx: Counts { packets, bytes: packets * 100 },
-                tx: Counts::default(),
-                interrupts: 1,
-                link: BitsPerSecond::new(10_000_000_000),
-            };
-            if let Decision::Change { target, .. } = policy.step(&observation) {
-                delays.push(target.delay);
-            }
-        }
-        delays
     }
 }

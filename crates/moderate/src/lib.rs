@@ -38,11 +38,18 @@ pub struct Observation {
     pub rx: Counts,
     /// Transmit completions since the previous step.
     pub tx: Counts,
+    /// How many of the received packets were [small](SMALL_BYTES).
+    pub rx_small: u32,
+    /// How many of the transmitted packets were.
+    pub tx_small: u32,
     /// Interrupts since the previous step.
     pub interrupts: u32,
     /// The link's rate.
     pub link: BitsPerSecond,
 }
+
+/// A packet of no more bytes is small: a request, an answer or an acknowledgement, and no part of bulk.
+pub const SMALL_BYTES: u32 = 256;
 
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

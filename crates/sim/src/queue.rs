@@ -1,6 +1,6 @@
 //! A pair of NIC rings with their interrupt vector, as driver and hardware share them.
 
-use latput_moderate::{ByteLimit, Counts, Decision, Observation, Policy};
+use latput_moderate::{ByteLimit, Counts, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::agenda::Time;
@@ -197,6 +197,9 @@ impl Queue {
         self.visible -= count as usize;
         self.sample.rx.packets += count;
         let bytes = count * frame.counted_bytes();
+        if frame.counted_bytes() <= SMALL_BYTES {
+            self.sample.rx_small += count;
+        }
         self.sample.rx.bytes = self.sample.rx.bytes.saturating_add(bytes);
         frame
     }
@@ -247,7 +250,7 @@ impl Queue {
             self.pending = Some((now + self.adaptive.latency.as_ns(), self.wanted));
         }
         (self.sample.rx, self.sample.tx) = (Counts::default(), Counts::default());
-        self.sample.interrupts = 0;
+        (self.sample.rx_small, self.sample.interrupts) = (0, 0);
     }
 }
 

@@ -23,6 +23,7 @@ mod root_settings;
 mod simulated;
 mod vm_effects;
 mod vm_knobs;
+mod vm_moderate;
 mod vm_runs;
 
 use std::io::Write;

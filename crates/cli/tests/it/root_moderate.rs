@@ -162,6 +162,7 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
     assert_eq!(lab.knobs(), before);
 }
 
+const SCHEMA: &str = include_str!("../../../../docs/schema/moderate.json");
 const BINARY: &str = env!("CARGO_BIN_EXE_latput");
 
 /// A daemon that holds `lat0` of host `b`.
@@ -186,7 +187,10 @@ impl<'a> Daemon<'a> {
     }
 
     fn status(&self) -> Value {
-        serde_json::from_str(&self.asked().expect(0, &[]).out).unwrap()
+        let asked = self.asked();
+        let text = &asked.expect(0, &[]).out;
+        crate::json::check(SCHEMA, text);
+        serde_json::from_str(text).unwrap()
     }
 
     /// All it has logged.

@@ -130,18 +130,6 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         Ok(Applied { changes: planned.changes, rounded, undo: self.checkpoint.clone() })
     }
 
-    /// Lets go of knobs that somebody else has set meanwhile: what they hold now stays, whatever is
-    /// applied later and however the session ends.
-    pub fn release(&mut self, knobs: &[Knob]) -> Result<(), StoreError> {
-        let mut reduced = self.checkpoint.clone();
-        reduced.undo.0.retain(|(knob, _), _| !knobs.contains(knob));
-        if self.stage == Stage::Saved {
-            self.store.save(&reduced)?;
-        }
-        self.checkpoint = reduced;
-        Ok(())
-    }
-
     /// Follows the interface to its new name. When that fails, the session is as before.
     pub fn rename(&mut self, interface: &str) -> Result<(), ApplyError> {
         check_name(interface)?;

@@ -63,11 +63,12 @@ impl LinuxKernel {
     /// Interrupts of the device so far, all of its vectors on all CPUs; `None` where it has none of its
     /// own, or the kernel does not count them one by one (`/sys/kernel/irq`, Linux 4.9).
     pub fn interrupt_count(&self, interface: &str) -> Option<u64> {
-        let count_of = |irq: u32| -> Option<u64> {
+        let interrupts = self.interrupts(interface).ok()?;
+        interrupts.into_iter().try_fold(0, |sum: u64, irq| {
             let text = self.sysfs.files.read(&format!("kernel/irq/{irq}/per_cpu_count")).ok()?;
-            text.split(',').map(|count| count.trim().parse::<u64>().ok()).sum()
-        };
-        self.interrupts(interface).ok()?.into_iter().map(count_of).sum()
+            let mut counts = text.split(',').map(|count| count.trim().parse::<u64>().ok());
+            counts.try_fold(sum, |sum, count| Some(sum.saturating_add(count?)))
+        })
     }
 
     /// How often the link of an interface went up or down.
@@ -271,6 +272,29 @@ mod tests {
         assert_eq!(kernel.interrupt_names(31), ["eth0-rx-0"]);
         let routes = kernel.interrupt_routes("lo").unwrap();
         assert_eq!(routes[1].to_string(), "31 eth0-rx-0: cpus 2-3, effective unreadable");
+    }
+
+    #[test]
+    fn only_the_interfaces_own_interrupts_are_counted() {
+        let count = |text: &str| {
+            let counts = [4, 24, 25].map(|irq| format!("{ROOT}/kernel/irq/{irq}/per_cpu_count"));
+            let lines = format!("{ROOT}/irq/25/smp_affinity_list");
+            let files = [
+                ("device/msi_irqs/24", "msix"),
+                ("device/msi_irqs/25", "msix"),
+                (&format!("{ROOT}/irq/24/smp_affinity_list"), "0\n"),
+                (&lines, "0\n"),
+                (&counts[0], "9,9\n"),
+                (&counts[1], "1,20\n"),
+                (&counts[2], text),
+            ];
+            let (_folder, kernel) = old_kernel(&files);
+            kernel.interrupt_count("lo")
+        };
+        assert_eq!(count("0,0\n"), Some(21));
+        assert_eq!(count("18446744073709551615,1\n"), Some(u64::MAX));
+        assert_eq!(count("x\n"), None);
+        assert_eq!(old_kernel(&[]).1.interrupt_count("lo"), None, "no device, no interrupts");
     }
 
     #[test]

@@ -1,0 +1,133 @@
+//! The daemon on the real driver of a guest: interrupts move the right way with the load.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use latput_vm::{Guest, HOSTS, Line};
+use serde_json::Value;
+
+use crate::vm_knobs::{latput, start};
+use crate::{Place, guest_turn, tell, wait_until};
+
+/// QEMU's cards wait at least 128 us between two interrupts, so that only longer delays have an effect.
+const MOST: &str = "4ms";
+const MOST_NS: u64 = 4_000_000;
+/// Long enough for the walk of a load, of which each sample takes 50 ms, on a machine that is busy.
+const LOAD_SETTLES: Duration = Duration::from_secs(10);
+/// Looks at the status, which may take a second each.
+const LOOKS: usize = 5;
+
+/// What a phase came to.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    delay_ns: u64,
+    interrupts_per_s: f64,
+    interrupts_per_packet: f64,
+}
+
+#[test]
+fn interrupts_move_the_right_way_in_each_phase() {
+    let Some(_turn) = guest_turn() else { return };
+    let place = Place::new();
+    let guest = start("e1000e");
+    place.write("guest.toml", &testbed(&guest));
+    let before = coalescing(&guest);
+    let words = ["latput", "moderate", "eth0", "--goal", "cpu", "--max-delay", MOST];
+    let words = HOSTS[0].exec_words().into_iter().chain(words.map(str::to_owned));
+    let mut daemon = Line::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
+    wait_until("the daemon", || status(&guest).is_some_and(|status| status["state"] == "holding"));
+    let requests = phase(&place, &guest, &["tcp_rr"]);
+    let bulk = phase(&place, &guest, &["udp_stream", "rate=8Mbps"]);
+    let both = phase(&place, &guest, &["udp_stream", "rate=8Mbps", "probe_hz=50"]);
+    wait_until("idle", || status(&guest).is_some_and(|status| status["delay_ns"] == 0));
+    let idle = look(&guest);
+    let again = phase(&place, &guest, &["tcp_rr"]);
+    for (name, phase) in
+        [("rr", requests), ("bulk", bulk), ("both", both), ("idle", idle), ("rr again", again)]
+    {
+        tell(&format!(
+            "{name}: a delay of {} us, {:.0} interrupts/s, {:.2} for each packet",
+            phase.delay_ns / 1000,
+            phase.interrupts_per_s,
+            phase.interrupts_per_packet
+        ));
+    }
+    for waited in [requests, again] {
+        assert!(waited.delay_ns < MOST_NS / 8, "requests are waited for: {waited:?}");
+        for open in [bulk, both] {
+            assert!(open.delay_ns >= MOST_NS / 2, "nobody waits for these: {open:?}");
+            let fewer = 2.0 * open.interrupts_per_packet < waited.interrupts_per_packet;
+            assert!(fewer, "{open:?} beside {waited:?}");
+        }
+    }
+    assert!(idle.interrupts_per_s < 50.0, "{idle:?}");
+    daemon.kill().unwrap();
+    while !matches!(daemon.receive().unwrap(), latput_vm::Said::Ended(_)) {}
+    assert!(latput(&guest, &["restore"]).is_success());
+    assert_eq!(coalescing(&guest), before);
+}
+
+/// The guest's two hosts, reached through its lines.
+fn testbed(guest: &Guest) -> String {
+    let binary = env!("CARGO_BIN_EXE_latput");
+    let hosts = HOSTS.map(|host| {
+        let folder = guest.folder().display().to_string();
+        let words = [binary, "vm", "attach", &folder, "--"].map(str::to_owned);
+        let via: Vec<String> = words.into_iter().chain(host.exec_words()).collect();
+        format!(
+            "[host.{}]\nrole = {:?}\nvia = {via:?}\nlatput = \"latput\"\ninterface = {:?}\naddress = \"{}\"\n\n",
+            host.name, host.name, host.interface, host.address
+        )
+    });
+    format!("schema = 1\n\n{}", hosts.concat())
+}
+
+/// Runs a load beside the daemon; what its status says after a while, by the median delay.
+#[track_caller]
+fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
+    let words = ["measure", "guest.toml", "--repetitions", "1..1", "--duration", "90s"];
+    let words: Vec<&str> =
+        words.into_iter().chain(["--workload"]).chain(workload.iter().copied()).collect();
+    let mut load = place.start(&words);
+    wait_until("traffic", || {
+        assert!(
+            load.try_wait().unwrap().is_none(),
+            "{}",
+            std::fs::read_to_string(place.path("stderr")).unwrap()
+        );
+        status(guest).is_some_and(|status| status["rx_pps"].as_f64() > Some(30.0))
+    });
+    thread::sleep(LOAD_SETTLES);
+    let mut looks: Vec<Phase> = Vec::new();
+    while looks.len() < LOOKS {
+        let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+        assert!(load.try_wait().unwrap().is_none(), "{workload:?}: {said}");
+        looks.push(look(guest));
+        thread::sleep(Duration::from_millis(200));
+    }
+    Command::new("kill").args(["-TERM", &load.id().to_string()]).status().unwrap();
+    load.wait().unwrap();
+    looks.sort_by_key(|look| look.delay_ns);
+    looks[looks.len() / 2]
+}
+
+fn look(guest: &Guest) -> Phase {
+    let status = status(guest).unwrap();
+    let interrupts_per_s = status["interrupts_per_s"].as_f64().unwrap();
+    let packets = status["rx_pps"].as_f64().unwrap() + status["tx_pps"].as_f64().unwrap();
+    Phase {
+        delay_ns: status["delay_ns"].as_u64().unwrap(),
+        interrupts_per_s,
+        interrupts_per_packet: interrupts_per_s / packets.max(1.0),
+    }
+}
+
+fn status(guest: &Guest) -> Option<Value> {
+    let answer = latput(guest, &["moderate", "eth0", "--status", "--json"]);
+    answer.is_success().then(|| serde_json::from_str(&answer.text()).unwrap())
+}
+
+fn coalescing(guest: &Guest) -> String {
+    latput(guest, &["show", "eth0", "rx-usecs", "--json"]).text()
+}

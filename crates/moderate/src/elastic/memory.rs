@@ -1,0 +1,56 @@
+//! Loads that were seen before: known again by what they do without a delay.
+
+use super::slot::Seen;
+use super::{Load, distance};
+
+/// Loads that are remembered.
+const LOADS: usize = 4;
+/// A load is the same if it is not off by more than this share of what makes it another.
+const ALIKE: f64 = 0.6;
+/// What was learnt long ago counts as so many slots.
+const FAITH: u32 = 4;
+
+/// The loads before this one, the newest last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Memory(Vec<Remembered>);
+
+/// A load whose walk had ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Remembered {
+    pub(super) load: Load,
+    /// The rung that was right.
+    pub(super) rung: usize,
+    /// Slots between two looks around.
+    pub(super) rest: u32,
+}
+
+impl Memory {
+    /// Keeps a load, instead of the oldest if there are enough.
+    pub(super) fn keep(&mut self, remembered: Remembered) {
+        if remembered.load.rungs[0].slots == 0 {
+            return;
+        }
+        if self.0.len() == LOADS {
+            self.0.remove(0);
+        }
+        self.0.push(remembered);
+    }
+
+    /// Takes out the load that does the same without a delay.
+    pub(super) fn recall(&mut self, seen: &Seen) -> Option<Remembered> {
+        let off = |known: &Remembered| {
+            let then = &known.load.rungs[0].seen;
+            let packets = (seen.packets_log - then.packets_log).abs() / known.load.limit(0);
+            distance(seen, then, &known.load).max(packets)
+        };
+        // A slot that says little of its rate may be further off.
+        let most = |known: &Remembered| ALIKE.max(3.0 * seen.error / known.load.limit(0)).min(1.0);
+        let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < most(known));
+        let (idx, _) = alike.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)))?;
+        let mut found = self.0.remove(idx);
+        for rung in &mut found.load.rungs {
+            rung.slots = rung.slots.min(FAITH);
+        }
+        Some(found)
+    }
+}

@@ -1,0 +1,178 @@
+//! A few milliseconds of traffic under one delay, and what they show of the load.
+
+use latput_units::Nanos;
+
+use crate::{Observation, SMALL_BYTES};
+
+/// A slot has at least this many polls...
+pub(super) const SLOT_POLLS: u32 = 24;
+/// ...and lasts at least this long, so that a few interrupts of a burst do not decide,
+const SLOT_LEAST: Nanos = Nanos::from_us(600);
+/// but after this long fewer polls do.
+const SLOT_MOST: Nanos = Nanos::from_ms(6);
+/// A slot's rate should scatter by no more than this: slots of restless loads are longer, up to
+/// [`LONGER`] times.
+const STEADY: f64 = 0.02;
+const LONGER: f64 = 8.0;
+/// Polls after a change that belong to the old delay.
+const SETTLING_POLLS: u32 = 3;
+/// A sample of this many polls is the new delay's, whatever few at its start are not.
+const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
+/// Small packets beside bulk are seen from so many on in a slot, and not seen any more below the second.
+const SMALL_SEEN: [u32; 2] = [12, 4];
+/// A gap is a pause if it is this long, and so many times the gap between two polls.
+const PAUSE_LEAST: Nanos = Nanos::from_ms(2);
+const PAUSE_GAPS: u64 = 20;
+
+/// What has come since the slot began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Slot {
+    start: Option<Nanos>,
+    /// Polls that still belong to the delay before.
+    settling: u32,
+    /// Time in which nothing flowed.
+    paused: Nanos,
+    pub(super) polls: u32,
+    packets: u64,
+    /// Received and transmitted: all bytes, and the small packets.
+    bytes: [u64; 2],
+    small: [u64; 2],
+    spread: Spread,
+}
+
+/// Sums over polls, of bytes and the time since the poll before: how surely they tell the rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spread {
+    bytes: f64,
+    seconds: f64,
+    bytes_squared: f64,
+    seconds_squared: f64,
+    product: f64,
+}
+
+/// What a slot showed of the load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    /// Logarithm of bytes per second, both ways.
+    pub(super) bytes_log: f64,
+    /// Logarithm of small packets per second beside bulk that goes the same way; `None` without.
+    pub(super) small_log: Option<f64>,
+    /// Logarithm of received packets per second.
+    pub(super) packets_log: f64,
+    /// Standard error of `bytes_log`, as far as the polls within the slot show it.
+    pub(super) error: f64,
+}
+
+impl Slot {
+    /// A slot under a delay that was set just now.
+    pub(super) fn after_change() -> Self {
+        Self { settling: SETTLING_POLLS, ..Self::default() }
+    }
+
+    pub(super) fn from(start: Nanos) -> Self {
+        Self { start: Some(start), ..Self::default() }
+    }
+
+    /// Takes in a poll, or a sample of many. False if it still belongs to the delay before. `pace` is the
+    /// usual gap between two polls: one that is much longer is left out, since a load that comes and goes is
+    /// judged by what it does while it is there.
+    pub(super) fn add(&mut self, observation: &Observation, before: Nanos, pace: Nanos) -> bool {
+        let polls = observation.interrupts.max(1);
+        if self.settling > 0 {
+            if polls < COARSE_POLLS {
+                self.settling = self.settling.saturating_sub(polls);
+                if self.settling == 0 {
+                    *self = Self::from(observation.now);
+                }
+                return false;
+            }
+            *self = Self::from(before);
+        }
+        self.start.get_or_insert(observation.now);
+        self.polls = self.polls.saturating_add(polls);
+        self.packets += u64::from(observation.rx.packets);
+        let small = [observation.rx_small, observation.tx_small];
+        for (idx, counts) in [observation.rx, observation.tx].iter().enumerate() {
+            self.bytes[idx] += u64::from(counts.bytes);
+            self.small[idx] += u64::from(small[idx]);
+        }
+        let gap = observation.now.saturating_sub(before);
+        if polls < SLOT_POLLS && gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS) {
+            self.paused = self.paused.saturating_add(gap);
+        } else {
+            let bytes = f64::from(observation.rx.bytes) + f64::from(observation.tx.bytes);
+            self.spread.add(bytes, gap.as_secs_f64());
+        }
+        true
+    }
+
+    /// How long it has lasted, without pauses.
+    pub(super) fn elapsed(&self, now: Nanos) -> Nanos {
+        now.saturating_sub(self.start.unwrap_or(now)).saturating_sub(self.paused)
+    }
+
+    /// Whether it says enough of a load with this scatter. Few small packets beside bulk are waited for.
+    pub(super) fn is_full(&self, now: Nanos, scatter: f64) -> bool {
+        let elapsed = self.elapsed(now);
+        let longer = (scatter / STEADY).powi(2).clamp(1.0, LONGER);
+        let mut units = (self.packets as f64).max(f64::from(self.polls));
+        let small = self.small();
+        if small > 0 {
+            units = units.min(longer * small as f64);
+        }
+        let enough = self.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
+        let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
+        (enough && elapsed >= SLOT_LEAST) || (late && self.polls >= 6)
+    }
+
+    /// `None` if nothing flowed. `talks` if small packets were seen beside the bulk before.
+    pub(super) fn seen(&self, now: Nanos, talks: bool) -> Option<Seen> {
+        let seconds = self.elapsed(now).as_secs_f64();
+        let bytes = self.bytes[0] + self.bytes[1];
+        if bytes == 0 || seconds <= 0.0 {
+            return None;
+        }
+        let per_second = |count: u64| (count as f64 / seconds).max(1.0).ln();
+        let least = SMALL_SEEN[usize::from(talks)];
+        let small = self.small();
+        let small_log = (small >= u64::from(least)).then(|| per_second(small));
+        Some(Seen {
+            bytes_log: per_second(bytes),
+            small_log,
+            packets_log: per_second(self.packets),
+            error: self.spread.error(),
+        })
+    }
+
+    /// Small packets that go the way of the bulk: those of the other way are its acknowledgements, whose
+    /// number falls with delay for reasons of their own. None where they are more than a tail of the bytes,
+    /// which show them then.
+    fn small(&self) -> u64 {
+        let way = usize::from(self.bytes[1] > self.bytes[0]);
+        let at_most = self.small[way] * u64::from(2 * SMALL_BYTES);
+        if at_most <= self.bytes[way] { self.small[way] } else { 0 }
+    }
+}
+
+impl Spread {
+    fn add(&mut self, bytes: f64, seconds: f64) {
+        self.bytes += bytes;
+        self.seconds += seconds;
+        self.bytes_squared += bytes * bytes;
+        self.seconds_squared += seconds * seconds;
+        self.product += bytes * seconds;
+    }
+
+    /// Relative standard error of bytes per second, by the residuals of a ratio estimator (Cochran, Sampling
+    /// Techniques, 2.11). A Poisson stream of n packets has 1 / sqrt(n), however they fall into polls, and a
+    /// closed loop nearly none.
+    fn error(&self) -> f64 {
+        if self.bytes <= 0.0 || self.seconds <= 0.0 {
+            return 0.0;
+        }
+        let rate = self.bytes / self.seconds;
+        let residuals =
+            self.bytes_squared - 2.0 * rate * self.product + rate * rate * self.seconds_squared;
+        residuals.max(0.0).sqrt() / self.bytes
+    }
+}

@@ -1,0 +1,257 @@
+//! Loads with known answers, and what the policy makes of them.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::Counts;
+
+#[test]
+fn a_closed_loop_is_not_delayed() {
+    // One transaction in flight: its rate is 1 / (round trip + delay).
+    let delays = drive(&mut policy(), 0.5, |delay| 1.0 / (100e-6 + delay));
+    assert_eq!(last(&delays), Nanos::ZERO);
+}
+
+#[test]
+fn an_open_loop_gets_the_longest_delay_allowed_within_a_tenth_of_a_second() {
+    let delays = drive(&mut policy(), 0.1, |_| 50_000.0);
+    assert_eq!(last(&delays), Nanos::from_us(100));
+}
+
+#[test]
+fn a_window_is_given_as_much_delay_as_it_does_not_wait_for() {
+    // 64 packets per round trip: the line is full up to a delay of 28 us.
+    let rate = |delay: f64| (64.0 / (100e-6 + delay)).min(500_000.0);
+    let bounds = Bounds { ring: 4096, ..Bounds::default() };
+    let delays = drive(&mut Elastic::new(bounds), 0.5, rate);
+    assert_eq!(last(&delays), Nanos::from_us(16));
+}
+
+#[test]
+fn a_new_load_finds_no_delay_within_fifty_milliseconds() {
+    let mut policy = policy();
+    drive(&mut policy, 0.3, |_| 50_000.0);
+    let delays = drive_from(&mut policy, 0.3, 0.05, |delay| 1.0 / (100e-6 + delay));
+    assert!(delays.contains(&Nanos::ZERO), "{delays:?}");
+    assert!(last(&delays) <= Nanos::from_us(4), "{delays:?}");
+}
+
+#[test]
+fn the_ring_bounds_the_delay() {
+    // 10 M packets/s: 128 descriptors hold 12.8 us.
+    let delays = drive(&mut policy(), 0.3, |_| 10e6);
+    assert!(delays.iter().all(|delay| *delay <= Nanos::from_us(16)), "{delays:?}");
+    assert_eq!(last(&delays), Nanos::from_us(8));
+}
+
+#[test]
+fn idle_asks_for_nothing_and_forgets() {
+    let mut policy = policy();
+    drive(&mut policy, 0.3, |_| 50_000.0);
+    let late = Observation { now: Nanos::from_s(2), ..Observation::default() };
+    let decision = (0..4).map(|_| policy.step(&late)).find(|d| *d != Decision::Keep);
+    let Some(Decision::Change { target, .. }) = decision else { panic!("{decision:?}") };
+    assert_eq!(target.delay, Nanos::ZERO);
+}
+
+#[test]
+fn samples_of_fifty_milliseconds_are_enough() {
+    // As a daemon sees a queue: each sample a slot of hundreds of polls.
+    for (closed, expected) in [(true, 0), (false, 100)] {
+        let mut policy = policy();
+        let mut now = Nanos::ZERO;
+        let mut right = 0;
+        for sample in 0..100 {
+            now = now + Nanos::from_ms(50);
+            let delay = policy.current().delay.as_secs_f64();
+            let rate = if closed { 1.0 / (100e-6 + delay) } else { 50_000.0 };
+            let packets = u32::try_from(Nanos::from_secs_f64(rate * 50e-12).as_ns()).unwrap();
+            policy.step(&Observation {
+                now,
+                rx: Counts { packets, bytes: packets * 100 },
+                interrupts: 500,
+                ..Observation::default()
+            });
+            let is_right = policy.current().delay == Nanos::from_us(expected);
+            right += u32::from(sample >= 40 && is_right);
+        }
+        // The rest are looks at the neighbouring delay.
+        assert!(right >= 45, "closed {closed}: right in {right} of 60");
+    }
+}
+
+#[test]
+fn what_stops_under_a_longer_delay_was_stopped_by_it() {
+    // Each timer takes the CPU that the work needs, so that any delay leaves a tenth of a packet a sample.
+    let mut policy = policy();
+    let mut changes = 0;
+    for sample in 1..100 {
+        let packets = if policy.current().delay == Nanos::ZERO { 500 } else { 5 };
+        let decision = policy.step(&Observation {
+            now: Nanos::from_ms(50 * sample),
+            rx: Counts { packets, bytes: packets * 66 },
+            interrupts: packets,
+            ..Observation::default()
+        });
+        changes += u32::from(decision != Decision::Keep);
+    }
+    assert!(changes <= 8, "{changes} changes in 100 samples");
+    assert_eq!(policy.current().delay, Nanos::ZERO);
+}
+
+#[test]
+fn samples_without_traffic_change_nothing() {
+    let mut policy = policy();
+    for at in 1..100 {
+        let now = Nanos::from_ms(50 * at);
+        assert_eq!(policy.step(&Observation { now, ..Observation::default() }), Decision::Keep);
+    }
+}
+
+#[test]
+fn requests_beside_bulk_are_seen_though_they_are_a_thousandth_of_its_bytes() {
+    // One in flight: each delay is waited for.
+    let delay = drive_beside_bulk(|delay| 1.0 / (50e-6 + delay));
+    assert!(delay <= Nanos::from_us(4), "{delay}");
+    // Nobody waits for telemetry, nor for no small packets at all.
+    assert_eq!(drive_beside_bulk(|_| 5000.0), Nanos::from_us(100));
+    assert_eq!(drive_beside_bulk(|_| 0.0), Nanos::from_us(100));
+}
+
+#[test]
+fn a_load_that_comes_back_is_known_within_two_milliseconds() {
+    let mut policy = policy();
+    let closed = |delay: f64| 1.0 / (100e-6 + delay);
+    for turn in [0.0, 0.4] {
+        drive_from(&mut policy, turn, 0.2, |_| 50_000.0);
+        drive_from(&mut policy, turn + 0.2, 0.2, closed);
+    }
+    let delays = drive_from(&mut policy, 0.8, 0.004, |_| 50_000.0);
+    assert_eq!(delays, [Nanos::ZERO, Nanos::from_us(100)]);
+}
+
+#[test]
+fn a_stream_that_scatters_keeps_its_delay_also_if_it_comes_and_goes() {
+    for (pps, turn, least) in [(50e3, 0.0, 0.9), (100e3, 0.1, 0.45), (100e3, 0.01, 0.0)] {
+        let shares = drive_poisson(0.7, pps, turn);
+        let share =
+            |delays: std::ops::RangeInclusive<u64>| shares.range(delays).map(|s| s.1).sum::<f64>();
+        assert!(share(256..=256) >= least, "{pps} {turn}: {shares:?}");
+        // Of the time with traffic.
+        let all = share(0..=256);
+        assert!(share(0..=8) < 0.1 * all, "{pps} {turn}: {shares:?}");
+    }
+}
+
+fn policy() -> Elastic {
+    Elastic::new(Bounds::default())
+}
+
+fn last(delays: &[Nanos]) -> Nanos {
+    *delays.last().expect("at least the first")
+}
+
+fn drive(policy: &mut Elastic, seconds: f64, rate: impl Fn(f64) -> f64) -> Vec<Nanos> {
+    drive_from(policy, 0.0, seconds, rate)
+}
+
+/// Polls as a hold-off makes them, of packets of 100 byte at the rate that the delay (in seconds)
+/// allows; every delay that held, in order.
+fn drive_from(
+    policy: &mut Elastic,
+    start: f64,
+    seconds: f64,
+    rate: impl Fn(f64) -> f64,
+) -> Vec<Nanos> {
+    let mut now = start;
+    let mut due = 0.0;
+    let mut delays = vec![policy.current().delay];
+    while now < start + seconds {
+        let delay = policy.current().delay.as_secs_f64();
+        let rate = rate(delay);
+        let gap = delay.max(1.0 / rate).max(2e-6);
+        now += gap;
+        due += rate * gap;
+        let packets = due.floor();
+        due -= packets;
+        let packets = u32::try_from(Nanos::from_secs_f64(packets / 1e9).as_ns()).unwrap();
+        let observation = Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets, bytes: packets * 100 },
+            interrupts: 1,
+            ..Observation::default()
+        };
+        if let Decision::Change { target, .. } = policy.step(&observation) {
+            delays.push(target.delay);
+        }
+    }
+    delays
+}
+
+/// The share of the time with traffic at each delay (in microseconds), under an open loop with
+/// exponential gaps that is there in every other span of `turn` (always, if zero).
+fn drive_poisson(seconds: f64, pps: f64, turn: f64) -> BTreeMap<u64, f64> {
+    let mut policy = Elastic::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
+    let mut rng = latput_units::Rng::from_seed(7);
+    let mut next = 0.0;
+    let mut arrival = move || {
+        next -= rng.uniform().max(1e-12).ln() / pps;
+        if turn > 0.0 && (next / turn).floor() % 2.0 > 0.5 {
+            next = ((next / turn).floor() + 1.0) * turn;
+        }
+        next
+    };
+    let (mut now, mut due) = (0.0_f64, arrival());
+    let mut shares = BTreeMap::new();
+    while now < seconds {
+        let delay = policy.current().delay;
+        // A hold-off: at once after a quiet time.
+        let at = due.max(now + delay.as_secs_f64()).max(now + 2e-6);
+        let share = if at - now > 2e-3 { 0.0 } else { (at - now) / seconds };
+        *shares.entry(delay.as_ns() / 1000).or_insert(0.0) += share;
+        now = at;
+        let mut packets = 0;
+        while due <= now {
+            packets += 1;
+            due = arrival();
+        }
+        policy.step(&Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets, bytes: packets * 1500 },
+            interrupts: 1,
+            ..Observation::default()
+        });
+    }
+    shares
+}
+
+/// Bulk of 100 000 packets/s with small packets beside it, at a rate that the delay (in seconds) allows;
+/// the delay that holds in the end.
+fn drive_beside_bulk(small_rate: impl Fn(f64) -> f64) -> Nanos {
+    let mut policy = policy();
+    let (mut now, mut bulk, mut small) = (0.0, 0.0_f64, 0.0_f64);
+    let mut held = Vec::new();
+    while now < 0.5 {
+        let delay = policy.current().delay.as_secs_f64();
+        let gap = delay.max(10e-6);
+        now += gap;
+        bulk += gap * 100e3;
+        small += gap * small_rate(delay);
+        let whole = [bulk.floor(), small.floor()];
+        (bulk, small) = (bulk - whole[0], small - whole[1]);
+        let [bulk, rx_small] = whole.map(|count| Nanos::from_secs_f64(count / 1e9).as_ns());
+        let [bulk, rx_small] = [bulk, rx_small].map(|count| u32::try_from(count).unwrap());
+        policy.step(&Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets: bulk + rx_small, bytes: bulk * 1514 + rx_small * 66 },
+            rx_small,
+            interrupts: 1,
+            ..Observation::default()
+        });
+        held.push(policy.current().delay);
+    }
+    // Looks at the neighbours are short.
+    let mut late = held.split_off(held.len() / 2);
+    late.sort();
+    late[late.len() / 2]
+}

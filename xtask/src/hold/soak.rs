@@ -1,0 +1,215 @@
+//! One daemon for a long time through phases drawn at random: it must neither grow nor drift, and leave
+//! everything as it was.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use latput_units::Rng;
+use serde_json::Value;
+
+use super::{INTERFACE, Load, ask, measure, start_daemon};
+use crate::peers::lab::Lab;
+
+/// What a phase may be, and how often: silence, one load, or both.
+const PHASES: [&[Load]; 6] = [
+    &[],
+    &[Load::Requests],
+    &[Load::Requests],
+    &[Load::Bulk],
+    &[Load::Bulk],
+    &[Load::Requests, Load::Bulk],
+];
+const PHASE_SECONDS: [u32; 4] = [1, 2, 3, 4];
+/// A process that grows by less has not grown: the allocator keeps a page or two.
+const GROWTH_BYTES: u64 = 512 * 1024;
+/// Rates of the first and last third of the time that differ by more are a drift.
+const DRIFT: f64 = 0.25;
+
+/// What a daemon holds of the machine.
+#[derive(Clone, Copy, Debug)]
+struct Footprint {
+    resident_bytes: u64,
+    descriptors: usize,
+    threads: usize,
+    /// CPU time since its start, in clock ticks.
+    ticks: u64,
+}
+
+/// Runs the soak and says what it found.
+pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> Result<()> {
+    let knobs = || ask(lab, binary, &["show", INTERFACE, "--json"]).map(|text| settings(&text));
+    let before = knobs()??;
+    let daemon = start_daemon(lab, binary, "balanced")?;
+    let begun = Instant::now();
+    let pid = number(&status(lab, binary)?, "pid")?;
+    let mut prints = vec![footprint(pid)?];
+    let mut rates: Vec<(Duration, f64)> = Vec::new();
+    let mut failed = 0;
+    while begun.elapsed() < length {
+        let phase = PHASES[rng.below(PHASES.len())];
+        let seconds = PHASE_SECONDS[rng.below(PHASE_SECONDS.len())];
+        if phase.is_empty() {
+            lab.sleep(Duration::from_secs(seconds.into()))?;
+        } else {
+            let at = begun.elapsed();
+            match measure(lab, phase, seconds) {
+                Ok(samples) if phase == [Load::Requests] => {
+                    rates.extend(samples.iter().map(|sample| (at, sample.rate)));
+                }
+                Ok(_) => {}
+                // A load that does not start on a busy machine says nothing of the daemon.
+                Err(error) => {
+                    failed += 1;
+                    println!("a load failed: {error:#}");
+                    ensure!(failed * 4 <= prints.len() + 8, "too many loads have failed");
+                }
+            }
+        }
+        prints.push(footprint(pid)?);
+        let status = status(lab, binary)?;
+        let state = status["state"].as_str().unwrap_or_default();
+        ensure!(state == "holding", "after {:?} it is {state}: {status}", begun.elapsed());
+        ensure!(number(&status, "failures")? == 0, "changes have failed: {status}");
+    }
+    let status = status(lab, binary)?;
+    drop(daemon); // tells it to end, and waits
+    let after = knobs()??;
+    report(&prints, &rates, &status, begun.elapsed())?;
+    ensure!(after == before, "the setting is not as before: {before:?} and now {after:?}");
+    println!("the setting is as it was before");
+    Ok(())
+}
+
+fn report(
+    prints: &[Footprint],
+    rates: &[(Duration, f64)],
+    status: &Value,
+    length: Duration,
+) -> Result<()> {
+    // The first phases fill buffers and tables.
+    let settled = prints.get(prints.len() / 5).context("no footprint")?;
+    let (first, last) = (prints.first().context("none")?, prints.last().context("none")?);
+    println!(
+        "{} phases in {:.0} s: {} decisions, {} changes, {} packets dropped",
+        prints.len() - 1,
+        length.as_secs_f64(),
+        status["decisions"],
+        status["changes"],
+        status["rx_dropped"]
+    );
+    let kib = |print: &Footprint| print.resident_bytes / 1024;
+    println!(
+        "resident memory {} KiB at the start, {} after a fifth of the time, {} at the end; file descriptors \
+         {} to {}; threads {} to {}",
+        kib(first),
+        kib(settled),
+        kib(last),
+        first.descriptors,
+        last.descriptors,
+        first.threads,
+        last.threads
+    );
+    // 100 ticks a second on every Linux (`USER_HZ`).
+    let share = last.ticks.saturating_sub(first.ticks) as f64 / length.as_secs_f64();
+    println!("{share:.2} % of one CPU");
+    let third = length / 3;
+    let early = rates.iter().filter(|(at, _)| *at < third).map(|(_, rate)| *rate);
+    let late = rates.iter().filter(|(at, _)| *at >= 2 * third).map(|(_, rate)| *rate);
+    if let (Some(early), Some(late)) = (median(early), median(late)) {
+        println!("requests/s in the first third {early:.0}, in the last {late:.0}");
+        if (late / early - 1.0).abs() > DRIFT {
+            println!("warning: they differ by more than {:.0} %", DRIFT * 100.0);
+        }
+    }
+    let grown = last.resident_bytes.saturating_sub(settled.resident_bytes);
+    ensure!(grown < GROWTH_BYTES, "its memory has grown by {grown} bytes");
+    ensure!(last.descriptors <= settled.descriptors, "it leaks file descriptors");
+    ensure!(last.threads <= settled.threads, "it leaks threads");
+    Ok(())
+}
+
+fn status(lab: &Lab, binary: &Path) -> Result<Value> {
+    let text = ask(lab, binary, &["moderate", INTERFACE, "--status", "--json"])?;
+    serde_json::from_str(&text).context("`latput moderate --status --json`")
+}
+
+fn number(status: &Value, name: &str) -> Result<u64> {
+    status[name].as_u64().with_context(|| format!("the status has no {name}"))
+}
+
+/// The knobs of `latput show --json` with their values.
+fn settings(text: &str) -> Result<Vec<(Value, Value)>> {
+    let mut document: Value = serde_json::from_str(text).context("`latput show --json`")?;
+    let knobs = document["knobs"].as_array_mut().context("`latput show --json` has no knobs")?;
+    Ok(knobs.iter_mut().map(|knob| (knob["name"].take(), knob["values"].take())).collect())
+}
+
+fn footprint(pid: u64) -> Result<Footprint> {
+    let read = |name: &str| {
+        let path = format!("/proc/{pid}/{name}");
+        fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+    };
+    let entries = |name: &str| {
+        let path = format!("/proc/{pid}/{name}");
+        Ok::<_, anyhow::Error>(fs::read_dir(&path).with_context(|| path)?.count())
+    };
+    let (resident_bytes, ticks) = (resident(&read("status")?)?, ticks(&read("stat")?)?);
+    let (descriptors, threads) = (entries("fd")?, entries("task")?);
+    Ok(Footprint { resident_bytes, descriptors, threads, ticks })
+}
+
+/// `VmRSS` of `/proc/PID/status`.
+fn resident(text: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    Ok(number.context("no VmRSS in its status")? * 1024)
+}
+
+/// User and system time of `/proc/PID/stat`, columns 14 and 15; the name before may hold anything.
+fn ticks(text: &str) -> Result<u64> {
+    let (_, columns) = text.rsplit_once(')').context("no name in its stat")?;
+    let mut columns =
+        columns.split_whitespace().skip(11).map_while(|word| word.parse::<u64>().ok());
+    columns.next().zip(columns.next()).map(|(a, b)| a + b).context("no times in its stat")
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_time_are_read_from_proc_whatever_the_name() {
+        assert_eq!(resident("Name:\tx\nVmRSS:\t    1234 kB\n").unwrap(), 1234 * 1024);
+        assert!(resident("VmRSS:\t1234\n").is_err());
+        let stat = "7 (a) b c) S 1 2 3 4 5 6 7 8 9 10 40 2 0 0 20";
+        assert_eq!(ticks(stat).unwrap(), 42);
+        assert!(ticks("7 (a) S 1").is_err());
+        let own = footprint(u64::from(std::process::id())).unwrap();
+        assert!(own.resident_bytes > 0 && own.descriptors > 0 && own.threads > 0);
+    }
+
+    #[test]
+    fn growth_and_leaks_fail() {
+        let at = |resident_bytes, descriptors| Footprint {
+            resident_bytes,
+            descriptors,
+            threads: 1,
+            ticks: 0,
+        };
+        let check = |last| {
+            let prints = [at(1 << 20, 8), at(5 << 20, 8), at(5 << 20, 8), last];
+            report(&prints, &[], &Value::Null, Duration::from_secs(60))
+        };
+        check(at(5 << 20, 8)).unwrap();
+        assert!(check(at(6 << 20, 8)).unwrap_err().to_string().contains("memory"));
+        assert!(check(at(5 << 20, 9)).unwrap_err().to_string().contains("descriptors"));
+    }
+}

@@ -1,0 +1,170 @@
+//! Rates, tails and CPU of every candidate in every phase, beside the best fixed delay of the phase.
+
+use latput_stats::{Estimate, paired};
+
+use super::{Candidate, Load, PHASES, Phase, Round, Sample};
+
+const CONFIDENCE: f64 = 0.95;
+/// What the daemon may be worse by than the best fixed delay of a phase.
+const WITHIN: f64 = 0.1;
+
+/// The table, and which goals are kept.
+pub(super) fn compare(rounds: &[Round], candidates: &[Candidate]) -> String {
+    let fixed = |c: &&Candidate| matches!(c, Candidate::Fixed(_));
+    let fixed: Vec<Candidate> = candidates.iter().filter(fixed).copied().collect();
+    let single = best(rounds, &fixed, &PHASES);
+    let mut text = format!(
+        "\nmedians, and ratios to the best fixed delay of the phase with 95 % intervals over {} rounds; the best \
+         single delay is {}\n{:<18} {:<14} {:>11} {:>20} {:>9} {:>20} {:>6}\n",
+        rounds.len(),
+        name(single),
+        "phase",
+        "candidate",
+        "rate",
+        "to the best",
+        "p99 us",
+        "to the best",
+        "cpu"
+    );
+    let mut missed = Vec::new();
+    for phase in PHASES {
+        let oracle = best(rounds, &fixed, &[phase]);
+        for load in phase.loads() {
+            for candidate in candidates {
+                let (line, is_within) = row(rounds, *candidate, oracle, phase, *load);
+                text.push_str(&line);
+                let is_ours = matches!(candidate, Candidate::Goal(_));
+                if is_ours && !is_within {
+                    missed.push(format!("{} in {}", name(*candidate), title(phase, *load)));
+                }
+            }
+        }
+    }
+    text + &match &*missed.join("; ") {
+        "" => "\nevery phase is within 10 % of its best fixed delay, or the interval contains it\n"
+            .to_owned(),
+        missed => format!("\nmissed: {missed}\n"),
+    }
+}
+
+fn row(
+    rounds: &[Round],
+    candidate: Candidate,
+    oracle: Candidate,
+    phase: Phase,
+    load: Load,
+) -> (String, bool) {
+    let pairs: Vec<(Sample, Sample)> = rounds
+        .iter()
+        .filter_map(|round| {
+            let of = |candidate| round.get(&(candidate, phase, load)).copied();
+            of(oracle).zip(of(candidate))
+        })
+        .collect();
+    let own =
+        |figure: fn(&Sample) -> Option<f64>| median(pairs.iter().filter_map(|p| figure(&p.1)));
+    let ratio = |figure: fn(&Sample) -> Option<f64>| {
+        let both = pairs.iter().filter_map(|(base, own)| figure(base).zip(figure(own)));
+        paired::ratio(&both.collect::<Vec<_>>(), CONFIDENCE)
+    };
+    let (rate, tail) = (ratio(|s| Some(s.rate)), ratio(|s| s.tail));
+    let shown = |ratio: &Option<Estimate>| {
+        if candidate == oracle {
+            return "best".to_owned();
+        }
+        let text = |e: &Estimate| format!("{:.2} [{:.2}, {:.2}]", e.value, e.low, e.high);
+        ratio.as_ref().map_or_else(|| "-".to_owned(), text)
+    };
+    let tail_us = own(|s| s.tail).map_or_else(|| "-".to_owned(), |ns| format!("{:.0}", ns / 1e3));
+    let line = format!(
+        "{:<18} {:<14} {:>11.4e} {:>20} {:>9} {:>20} {:>6.2}\n",
+        title(phase, load),
+        name(candidate),
+        own(|s| Some(s.rate)).unwrap_or(0.0),
+        shown(&rate),
+        tail_us,
+        shown(&tail),
+        own(|s| Some(s.cpu)).unwrap_or(0.0)
+    );
+    let rate_holds = rate.is_none_or(|e| e.value >= 1.0 - WITHIN || e.high >= 1.0);
+    let tail_holds = tail.is_none_or(|e| e.value <= 1.0 + WITHIN || e.low <= 1.0);
+    (line, rate_holds && tail_holds)
+}
+
+/// The fixed delay with the highest rates over these phases: by the mean of the logarithms of the medians.
+fn best(rounds: &[Round], fixed: &[Candidate], phases: &[Phase]) -> Candidate {
+    let score = |candidate: &Candidate| {
+        let loads = phases.iter().flat_map(|phase| phase.loads().iter().map(move |l| (*phase, *l)));
+        let rates = loads.filter_map(|(phase, load)| {
+            median(rounds.iter().filter_map(|r| Some(r.get(&(*candidate, phase, load))?.rate)))
+        });
+        rates.map(f64::ln).sum::<f64>()
+    };
+    let best = fixed.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
+    *best.expect("there are fixed delays")
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn title(phase: Phase, load: Load) -> String {
+    if phase.loads().len() > 1 {
+        format!("{}: {}", phase.name(), load.name())
+    } else {
+        phase.name().to_owned()
+    }
+}
+
+fn name(candidate: Candidate) -> String {
+    match candidate {
+        Candidate::Fixed(us) => format!("{us} us"),
+        Candidate::Goal(goal) => format!("goal {goal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CANDIDATES: [Candidate; 3] =
+        [Candidate::Fixed(0), Candidate::Fixed(100), Candidate::Goal("balanced")];
+
+    #[test]
+    fn the_best_of_each_phase_is_the_measure_and_what_is_missed_is_named() {
+        // Requests want no delay, bulk wants some; the daemon does both, or stays at none.
+        let text = table(|phase| if phase == Phase::Bulk { 1.0 } else { 0.99 });
+        assert!(text.contains("every phase is within 10 %"), "{text}");
+        assert!(!text.contains("missed"), "{text}");
+        let text = table(|phase| if phase == Phase::Bulk { 0.7 } else { 1.0 });
+        assert!(text.ends_with("missed: goal balanced in bulk\n"), "{text}");
+    }
+
+    /// Three rounds with a little scatter; the daemon has `share` of the best delay's rate.
+    #[track_caller]
+    fn table(share: impl Fn(Phase) -> f64) -> String {
+        let mut rounds = Vec::new();
+        for scatter in [0.99, 1.0, 1.01] {
+            let mut round = Round::new();
+            for phase in PHASES {
+                for load in phase.loads() {
+                    let of = |candidate| match (candidate, load, phase) {
+                        (Candidate::Fixed(0), Load::Bulk, _) => 50.0,
+                        (Candidate::Fixed(_), Load::Requests, _) => 10.0,
+                        (Candidate::Fixed(_), ..) => 100.0,
+                        (Candidate::Goal(_), ..) => 100.0 * share(phase) * scatter,
+                    };
+                    for candidate in CANDIDATES {
+                        let rate = of(candidate);
+                        let sample = Sample { rate, tail: Some(1e6 / rate), cpu: 0.5 };
+                        round.insert((candidate, phase, *load), sample);
+                    }
+                }
+            }
+            rounds.push(round);
+        }
+        compare(&rounds, &CANDIDATES)
+    }
+}
