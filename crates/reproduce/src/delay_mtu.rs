@@ -122,8 +122,7 @@ pub fn cells() -> Vec<Cell> {
             delays.map(move |delay| Cell { flow, mtu, moderation: Moderation::Delay(delay) })
         })
     };
-    let dynamic =
-        MTUS.map(|mtu| Cell { flow: Flow::Tcp10, mtu, moderation: Moderation::Dynamic });
+    let dynamic = MTUS.map(|mtu| Cell { flow: Flow::Tcp10, mtu, moderation: Moderation::Dynamic });
     // At 4000 units a full ring of descriptors loses datagrams, which no claim is about.
     let slow = Cell { flow: Flow::NfsSlowDisk, mtu: 1_500, moderation: Moderation::Delay(40) };
     grid(Flow::Udp10, 2_800)
@@ -155,7 +154,9 @@ impl Sweep {
 
     /// One run.
     fn at(&self, flow: Flow, mtu: u64, moderation: Moderation) -> &Seen {
-        self.0.get(&Cell { flow, mtu, moderation }).expect("`cells` has every run that claims ask for")
+        self.0
+            .get(&Cell { flow, mtu, moderation })
+            .expect("`cells` has every run that claims ask for")
     }
 
     /// A figure by delay, in the order of delays up to `most` units.
@@ -168,4 +169,3 @@ impl Sweep {
         self.0.keys().filter(is_there).filter_map(point).collect()
     }
 }
-

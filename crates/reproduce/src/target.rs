@@ -173,7 +173,8 @@ fn classes(
     let right = rows.iter().filter(is_right).count();
     let wrong: Vec<&str> =
         rows.iter().filter(|it| !is_right(it)).map(|it| it.table.as_str()).collect();
-    let wrong = if wrong.is_empty() { String::new() } else { format!(", not {}", wrong.join(", ")) };
+    let wrong =
+        if wrong.is_empty() { String::new() } else { format!(", not {}", wrong.join(", ")) };
     (!rows.is_empty()).then(|| Target {
         name: name.to_owned(),
         wanted: format!("{} of {}", rows.len(), rows.len()),

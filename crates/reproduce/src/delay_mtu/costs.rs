@@ -71,8 +71,7 @@ fn results(sweep: &Sweep) -> Results {
     let setting = |(cell, _): &(&Cell, &Seen)| {
         let Moderation::Delay(units) = cell.moderation else { unreachable!("filtered out") };
         let delay = Nanos::from_ns(units * UNIT.as_ns());
-        let knobs =
-            [(Knob::Mtu, Value::Count(cell.mtu)), (Knob::RxUsecs, Value::Time(delay))];
+        let knobs = [(Knob::Mtu, Value::Count(cell.mtu)), (Knob::RxUsecs, Value::Time(delay))];
         LabelledSetting {
             label: format!("mtu={} rx-usecs={delay}", cell.mtu),
             by_role: BTreeMap::from([(Role::Sut, knobs.into())]),

@@ -71,10 +71,8 @@ fn measured(cell: &Cell, profile: &Profile) -> Host {
     let coalescing = &mut sink.nic.coalescing;
     match cell.moderation {
         Moderation::Delay(units) => {
-            coalescing.rx = Delay {
-                delay: Nanos::from_ns(units * UNIT.as_ns()),
-                ..Delay::default()
-            };
+            coalescing.rx =
+                Delay { delay: Nanos::from_ns(units * UNIT.as_ns()), ..Delay::default() };
         }
         Moderation::Dynamic => {
             coalescing.rx = Delay::default();
