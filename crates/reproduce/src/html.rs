@@ -19,7 +19,7 @@ padding-top:.8rem;border-top:1px solid var(--line);overflow-wrap:anywhere}p{max-
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}\
 td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}\
 th{color:var(--dim);font-weight:600}.words td,.words th,td:first-child,th:first-child{text-align:left}\
-.side{display:flex;flex-wrap:wrap;gap:1rem 2.5rem;align-items:flex-start}.side>*{flex:1 1 20rem;min-width:0}\
+.side{display:flex;flex-wrap:wrap;gap:1rem 2.5rem;align-items:flex-start;margin-bottom:.9rem}.side>*{flex:1 1 20rem;min-width:0}\
 svg{max-width:26rem;width:100%;height:auto;background:var(--card);border-radius:6px}.dot{fill:var(--dot);\
 fill-opacity:.55}.odd{fill:var(--odd);fill-opacity:.8}.axis{stroke:var(--line);fill:none}.same{stroke:var(--dim);\
 stroke-dasharray:4 3}.tick{font-size:11px;fill:var(--dim)}.held{color:var(--good)}.missed{color:var(--bad);\
