@@ -187,7 +187,7 @@ fn hosts(
     Ok([sut, other])
 }
 
-fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
+pub(crate) fn host(name: &str, role: Role, profile: &HostProfile) -> Host {
     Host {
         name: name.to_owned(),
         role,

@@ -6,6 +6,7 @@
 pub mod anomaly;
 pub mod calibrate;
 pub mod cells;
+pub mod delay_mtu;
 pub mod experiment;
 pub mod html;
 pub mod kind;

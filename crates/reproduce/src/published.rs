@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::anomaly::Anomalies;
 use crate::calibrate::Errors;
 use crate::cells::{CellFile, CellsError, RowPrediction};
+use crate::delay_mtu::Claim;
 use crate::kind::{Kind, Scale};
 use crate::row::Row;
 use crate::system::Systems;
@@ -38,8 +39,18 @@ pub struct Reproduction {
     pub figures: Vec<ReproducedFigure>,
     /// Errors by table and column, anomalies left out.
     pub tables: Vec<TableErrors>,
+    /// What is claimed without cells (the slides on receive delay and MTU), and whether it is seen.
+    pub claims: Vec<Claim>,
     /// What is asked of the predictions, and whether it holds.
     pub targets: Vec<Target>,
+}
+
+impl Reproduction {
+    /// Adds claims and what is asked of them.
+    pub fn add_claims(&mut self, claims: Vec<Claim>) {
+        self.targets.extend(crate::target::of_claims(&claims));
+        self.claims.extend(claims);
+    }
 }
 
 /// One published figure.
@@ -166,7 +177,7 @@ pub fn compare(files: &[(&str, &CellFile, &[Option<RowPrediction>])]) -> Reprodu
     }
     let tables = tables(&figures);
     let targets = crate::target::all(&figures);
-    Reproduction { schema: 1, figures, tables, targets }
+    Reproduction { schema: 1, figures, tables, claims: Vec::new(), targets }
 }
 
 /// Idle time is a share although its column holds times too.

@@ -16,6 +16,7 @@ const SHIPPED: &[&str] = &[
     include_str!("../../../data/systems/dragonfly-em.toml"),
     include_str!("../../../data/systems/freebsd-em.toml"),
     include_str!("../../../data/systems/hs22-ixgbe.toml"),
+    include_str!("../../../data/systems/p4-e1000.toml"),
     include_str!("../../../data/systems/rx1600-e1000.toml"),
     include_str!("../../../data/systems/rx1600-tg3-2.6.8.toml"),
     include_str!("../../../data/systems/rx1600-tg3-2.6.12.toml"),

@@ -1,6 +1,7 @@
 //! What is asked of the predictions of published figures, each demand with a name.
 
 use crate::calibrate::Errors;
+use crate::delay_mtu::Claim;
 use crate::published::{ReproducedFigure, Target, scale_name};
 
 /// Every demand that these figures can answer.
@@ -59,29 +60,19 @@ pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
     targets.extend(within("interrupt share of the server's CPU", figures, 10.0, |it| {
         polling(it) && is_server(it) && it.column == "cpu_interrupt_pct"
     }));
-    targets.extend(classes("classes of the fq_codel matrix: rate", figures, "bw_kbytes_s", |it| {
-        let gbit = it * 1_024.0 * 8e-9;
-        if gbit > 9.0 {
-            3
-        } else if gbit >= 4.0 {
-            2
-        } else {
-            1
-        }
-    }));
+    targets.extend(classes(
+        "classes of the fq_codel matrix: rate",
+        figures,
+        "bw_kbytes_s",
+        |it| it * 1_024.0 * 8e-9,
+        [4.0, 5.0, 9.0, f64::MAX],
+    ));
     targets.extend(classes(
         "classes of the fq_codel matrix: mean ping",
         figures,
         "ping_avg_ms",
-        |it| {
-            if it < 5.5 {
-                1
-            } else if it <= 50.0 {
-                2
-            } else {
-                3
-            }
-        },
+        |it| it,
+        [3.0, 10.0, 40.0, 60.0],
     ));
     targets.extend(ranks("rank correlation of the fq_codel matrix: rate", figures, "bw_kbytes_s"));
     targets.extend(ranks(
@@ -90,6 +81,26 @@ pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
         "ping_avg_ms",
     ));
     targets
+}
+
+/// What is asked of claims, by their kind.
+pub fn of_claims(claims: &[Claim]) -> Vec<Target> {
+    let kinds = [
+        ("order", "receive delay x MTU: orders and rates"),
+        ("onset", "receive delay x MTU: onsets within a factor of two"),
+        ("cost", "receive delay x MTU: cost model within 15 %"),
+    ];
+    let target = |(kind, name): (&str, &str)| {
+        let of_kind = || claims.iter().filter(|claim| claim.kind == kind);
+        let (all, held) = (of_kind().count(), of_kind().filter(|claim| claim.holds).count());
+        (all > 0).then(|| Target {
+            name: name.to_owned(),
+            wanted: format!("{all} of {all} claims"),
+            seen: format!("{held} of {all}"),
+            holds: held == all,
+        })
+    };
+    kinds.into_iter().filter_map(target).collect()
 }
 
 type Pick<'a> = &'a dyn Fn(&ReproducedFigure) -> bool;
@@ -146,19 +157,28 @@ fn within(
     })
 }
 
+/// Three classes with gaps between them, by the ends of each: below the first, from the second to the third, above
+/// the last. A published figure in a gap has that gap for its class.
 fn classes(
     name: &str,
     figures: &[ReproducedFigure],
     column: &str,
-    class: impl Fn(f64) -> u8,
+    scale: impl Fn(f64) -> f64,
+    ends: [f64; 4],
 ) -> Option<Target> {
     let rows: Vec<_> =
         figures.iter().filter(|it| it.column == column && it.anomaly.is_none()).collect();
-    let right = rows.iter().filter(|it| class(it.published) == class(it.predicted)).count();
+    let class = |value: f64| ends.iter().filter(|end| scale(value) >= **end).count();
+    let is_right = |it: &&&ReproducedFigure| class(it.published) == class(it.predicted);
+    let right = rows.iter().filter(is_right).count();
+    let wrong: Vec<&str> =
+        rows.iter().filter(|it| !is_right(it)).map(|it| it.table.as_str()).collect();
+    let wrong =
+        if wrong.is_empty() { String::new() } else { format!(", not {}", wrong.join(", ")) };
     (!rows.is_empty()).then(|| Target {
         name: name.to_owned(),
         wanted: format!("{} of {}", rows.len(), rows.len()),
-        seen: format!("{right} of {}", rows.len()),
+        seen: format!("{right} of {}{wrong}", rows.len()),
         holds: right == rows.len(),
     })
 }

@@ -3,7 +3,7 @@
 //! These structs are what a system profile (`data/systems/*.toml`) and a test fill in.
 
 use latput_moderate::polling::Sysctls;
-use latput_units::{Bytes, Nanos};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::vector::Coalescing;
@@ -172,6 +172,9 @@ pub struct Nic {
     pub fifo: Bytes,
     /// Whether the NIC asks the sender to pause when that buffer is half full (802.3x).
     pub pause: bool,
+    /// Rate of its link to the switch where it is not the network's; both of its directions.
+    #[serde(rename = "link_bps")]
+    pub link: Option<BitsPerSecond>,
 }
 
 impl Default for Nic {
@@ -188,6 +191,7 @@ impl Default for Nic {
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,
+            link: None,
         }
     }
 }
@@ -291,6 +295,9 @@ pub struct Stack {
     /// Socket send buffer.
     #[serde(rename = "send_buffer_bytes")]
     pub send_buffer: Bytes,
+    /// Data is acknowledged when the process has read it and the window can move, not with every second segment:
+    /// Linux's rule (`__tcp_ack_snd_check`), which shows where soft interrupts hand over many segments at once.
+    pub acks_when_read: bool,
     /// TCP's congestion control.
     pub congestion: Congestion,
     /// The sysctls of FreeBSD device polling.
@@ -338,6 +345,7 @@ impl Default for Stack {
             bql: None,
             receive_buffer: Bytes::new(212_992),
             send_buffer: Bytes::new(212_992),
+            acks_when_read: false,
             congestion: Congestion::default(),
             polling: Sysctls::default(),
         }

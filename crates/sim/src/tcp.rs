@@ -27,6 +27,8 @@ pub(crate) struct Options {
     /// The other end's.
     pub(crate) peer_buffer: u32,
     pub(crate) nodelay: bool,
+    /// Acknowledge what was read, not every second segment.
+    pub(crate) acks_when_read: bool,
     pub(crate) congestion: Congestion,
 }
 
@@ -134,7 +136,9 @@ impl Tcp {
         let offered = self.advertised - self.received;
         let possible = self.read + u64::from(self.options.receive_buffer) - self.received;
         let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
-        if possible >= 2 * offered && possible >= worth {
+        let has_read_all = self.options.acks_when_read && self.readable() == 0;
+        let is_due = has_read_all && self.unacknowledged > u64::from(self.options.mss);
+        if is_due || (possible >= 2 * offered && possible >= worth) {
             self.acknowledge_now = true;
         }
     }
@@ -234,7 +238,8 @@ impl Tcp {
             self.take_what_now_fits();
             self.acknowledge_now = true;
         }
-        if self.unacknowledged >= 2 * u64::from(self.options.mss) {
+        let is_due = self.unacknowledged >= 2 * u64::from(self.options.mss);
+        if is_due && !self.options.acks_when_read {
             self.acknowledge_now = true;
         } else if self.acknowledge_at == NEVER {
             self.acknowledge_at = now + DELAYED_ACK;

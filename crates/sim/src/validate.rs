@@ -13,6 +13,8 @@ use crate::vector::Coalescing;
 
 /// More packets than this take days.
 const MOST_PACKETS: f64 = 1e11;
+/// Rates that a link may have.
+const LINK_BPS: RangeInclusive<u64> = 10_000..=10_000_000_000_000;
 /// On the wire, in packets with their headers.
 const LARGEST_CHUNK: u64 = 80_000;
 /// What a run may need.
@@ -97,7 +99,8 @@ impl Scenario {
         for (idx, host) in self.hosts.iter().enumerate() {
             let largest = if host.stack.tso { LARGEST_CHUNK } else { self.network.mtu.get() };
             let bytes = f64::from(host.nic.tx_ring) * (largest + 100) as f64;
-            let seconds = bytes * 8.0 / self.network.rate.get() as f64;
+            let rate = host.nic.link.unwrap_or(self.network.rate);
+            let seconds = bytes * 8.0 / rate.get() as f64;
             if seconds > FARTHEST_AHEAD.as_secs_f64() / 2.0 {
                 let wanted =
                     "smaller, or the link faster: to send it once would take more than a day";
@@ -238,7 +241,7 @@ fn mtu(network: &Network) -> u32 {
 }
 
 fn check_network(network: &Network) -> Result<(), Invalid> {
-    within("network.rate", network.rate.get(), 10_000..=10_000_000_000_000)?;
+    within("network.rate", network.rate.get(), LINK_BPS)?;
     within("network.latency", network.latency, Nanos::ZERO..=Nanos::from_s(10))?;
     within("network.latency_jitter_ratio", network.latency_jitter_ratio, 0.0..=10.0)?;
     within("network.mtu", network.mtu.get(), 576..=65_535)?;
@@ -303,6 +306,9 @@ fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
     within(&format!("{key}.rx_ring"), nic.rx_ring, 1..=1 << 20)?;
     within(&format!("{key}.tx_ring"), nic.tx_ring, 2..=1 << 20)?;
     within(&format!("{key}.fifo_bytes"), nic.fifo.get(), 0..=1 << 30)?;
+    if let Some(link) = nic.link {
+        within(&format!("{key}.link_bps"), link.get(), LINK_BPS)?;
+    }
     for core in &nic.irq_cores {
         within(&format!("{key}.irq_cores"), *core, 0..=cores - 1)?;
     }

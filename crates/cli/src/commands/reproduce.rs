@@ -8,13 +8,16 @@ use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::summarise;
 use latput_reproduce::published::{self, FILES, Reproduction};
 use latput_reproduce::row::RowErrorKind;
-use latput_reproduce::{Experiment, Systems, html};
+use latput_reproduce::{Experiment, Systems, delay_mtu, html};
 use latput_sim::Profile;
 
 use crate::commands::report::write_file;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::{output, parallel};
+
+/// One run of each cell is enough: claims rest on whole curves.
+const CLAIMS_SEED: u64 = 0;
 
 /// Published experiments in the simulator, with the error of every cell.
 #[derive(Debug, clap::Args)]
@@ -23,6 +26,7 @@ Examples:
   latput reproduce                                   every published cell
   latput reproduce tcp_rr_aggregate binding_rr_single    these files
   latput reproduce A04 A05                           these tables
+  latput reproduce coalescing_mtu                    the claims on receive delay and MTU
   latput reproduce --report reproduce.html           and one HTML file with pictures
   latput reproduce --cells mine.csv -o predicted.csv any cells in the format of a published file
 
@@ -110,12 +114,15 @@ impl Args {
                 files.push((name, file));
             }
         }
-        if files.is_empty() {
+        let has_claims =
+            self.tables.is_empty() || self.tables.iter().any(|table| table == delay_mtu::FILE);
+        if files.is_empty() && !has_claims {
             let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
             return Err(Failure::usage(format!(
-                "no published cells of {}; there are {}, and their tables such as A04 or B2_agg",
+                "no published cells of {}; there are {}, {}, and their tables such as A04 or B2_agg",
                 self.tables.join(", "),
-                names.join(", ")
+                names.join(", "),
+                delay_mtu::FILE
             )));
         }
         let all: Vec<&CellFile> = files.iter().map(|(_, file)| file).collect();
@@ -125,7 +132,10 @@ impl Args {
             .zip(&predictions)
             .map(|((name, file), predicted)| (*name, file, predicted.as_slice()))
             .collect();
-        let reproduction = published::compare(&compared);
+        let mut reproduction = published::compare(&compared);
+        if has_claims {
+            reproduction.add_claims(claims(systems, context)?);
+        }
         if let Some(path) = &self.report {
             write_file(path, &html::page(&reproduction))?;
         }
@@ -136,6 +146,23 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The claims on receive delay and MTU, on simulated runs.
+fn claims(systems: &Systems, context: &Context) -> Result<Vec<delay_mtu::Claim>, Failure> {
+    let profile = systems.named(delay_mtu::PROFILE);
+    let cells = delay_mtu::cells();
+    let bar = parallel::bar(cells.len(), "runs");
+    let seen =
+        parallel::map(&cells, &context.stop, bar.as_ref(), |cell| cell.run(profile, CLAIMS_SEED));
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let seen = seen.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
+    let seen: Result<Vec<_>, _> = seen.into_iter().collect();
+    let seen =
+        seen.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
+    Ok(delay_mtu::Sweep::of(seen).claims(profile))
 }
 
 /// The shipped profiles, with these in place of those of their names.
@@ -224,6 +251,14 @@ fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
                 if it.anomaly.is_some() { "  anomaly" } else { "" }
             );
         }
+        text.push('\n');
+    }
+    for it in &reproduction.claims {
+        let mark = if it.holds { "holds " } else { "MISSED" };
+        let _ = writeln!(text, "{mark}  {} {}", it.id, it.claim);
+        let _ = writeln!(text, "        seen {} (wanted: {})", it.seen, it.wanted);
+    }
+    if !reproduction.claims.is_empty() {
         text.push('\n');
     }
     let _ = writeln!(

@@ -30,12 +30,13 @@ const SPREAD_FAIR: Nanos = Nanos::from_ms(90);
 
 /// While receive work is spread and the queue is fair: how late the server itself is, by whether RPS spreads too.
 /// Taken from rows Q06 and Q19.
-const SPREAD_SERVER: Nanos = Nanos::from_ms(3);
+const SPREAD_SERVER: Nanos = Nanos::from_us(2_500);
 const SPREAD_SERVER_RPS: Nanos = Nanos::from_ms(12);
 
-/// The FIFO in bytes. The real one holds 1000 packets, of 37 kB at the line rate (31 ms) and of half of that behind BQL; simulated flows send
-/// chunks of other sizes.
+/// The FIFO in bytes, and behind a limit of BQL. The real one holds 1000 packets, one chunk of each flow; published rate times ping says that
+/// chunks are 37 kB at the line rate (Q02), and 17 kB behind BQL (Q04; claim F11). Simulated flows send chunks of other sizes.
 const FIFO: Qdisc = Qdisc::Bfifo { limit_bytes: Bytes::new(34_000_000) };
+const FIFO_BEHIND_BQL: Qdisc = Qdisc::Bfifo { limit_bytes: Bytes::new(17_000_000) };
 /// BQL's `limit_max` as the kernel sets it.
 const BQL_MAX: Bytes = Bytes::new(1_879_048_192);
 
@@ -97,7 +98,11 @@ pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     let mut server = host("server", Role::Sut, &profile.sut);
     server.nic.queues = u32::try_from(queues).unwrap_or(CORES);
     server.nic.irq_cores = (0..server.nic.queues).collect();
-    server.stack.qdisc = if is_fair { Qdisc::FQ_CODEL } else { FIFO };
+    server.stack.qdisc = match (is_fair, limit) {
+        (true, _) => Qdisc::FQ_CODEL,
+        (false, None) => FIFO,
+        (false, Some(_)) => FIFO_BEHIND_BQL,
+    };
     // Late completions would make the dynamic limit the only queue; where they stand for something else, it is left
     // out.
     let most = limit.or((is_fair || !is_spread).then_some(BQL_MAX));

@@ -13,6 +13,7 @@ const OPTIONS: Options = Options {
     receive_buffer: 65_536,
     peer_buffer: 65_536,
     nodelay: true,
+    acks_when_read: false,
     congestion: Congestion::Cubic,
 };
 
@@ -67,6 +68,27 @@ fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
     tcp.receive(2_000, &data(1_448));
     assert_eq!(tcp.next_frame(2_000).unwrap().ack, 2_896);
     assert_eq!(tcp.next_tick(), NEVER);
+}
+
+#[test]
+fn where_acknowledgements_wait_for_the_reader_one_answers_all_that_it_read() {
+    let mut tcp = Tcp::new(Options { acks_when_read: true, ..OPTIONS });
+    let data =
+        |seq| Frame { seq, payload: 1_448, kind: Kind::Tcp, window: 65_536, ..Frame::default() };
+    for number in 0..5 {
+        tcp.receive(1_000, &data(1_448 * number));
+        assert!(tcp.next_frame(1_000).is_none(), "{number}");
+    }
+    tcp.read(1_448);
+    assert!(tcp.next_frame(2_000).is_none(), "four segments are not read yet");
+    tcp.read(4 * 1_448);
+    assert_eq!(tcp.next_frame(2_000).unwrap().ack, 5 * 1_448);
+    assert!(tcp.next_frame(2_000).is_none());
+    // One more segment is not worth an acknowledgement of its own until its timer says so.
+    tcp.receive(3_000, &data(5 * 1_448));
+    tcp.read(1_448);
+    assert!(tcp.next_frame(3_000).is_none());
+    assert_eq!(tcp.next_tick(), 40_003_000);
 }
 
 #[test]

@@ -91,7 +91,8 @@ impl<'a> Builder<'a> {
                 first_core + core,
             ));
         }
-        let wire = Wire { rate: scenario.network.rate, mss: self.mss() };
+        let rate = host.nic.link.unwrap_or(scenario.network.rate);
+        let wire = Wire { rate, mss: self.mss() };
         for queue in 0..host.nic.queues as usize {
             let irq = match host.nic.irq_cores.as_slice() {
                 [] => 0,
@@ -106,7 +107,7 @@ impl<'a> Builder<'a> {
             (None, _) => Far::Host(1 - idx),
         };
         let feed = Feed::Rings { first: first_queue, count: host.nic.queues as usize, turn: 0 };
-        self.ports.push(self.port(feed, far));
+        self.ports.push(self.port(idx, feed, far));
         let tick = 1_000_000_000 / u64::from(host.stack.polling.hz.max(1));
         self.hosts.push(HostState {
             costs: plain(&host.machine.costs),
@@ -133,9 +134,11 @@ impl<'a> Builder<'a> {
         });
     }
 
-    fn port(&self, feed: Feed, far: Far) -> Port {
+    /// A port on the link of this host.
+    fn port(&self, host: usize, feed: Feed, far: Far) -> Port {
         let network = &self.scenario.network;
-        Port::new(feed, far, network.rate, network.latency, network.latency_jitter_ratio)
+        let rate = self.scenario.hosts[host].nic.link.unwrap_or(network.rate);
+        Port::new(feed, far, rate, network.latency, network.latency_jitter_ratio)
     }
 
     /// The switch's output ports follow those of the hosts.
@@ -146,7 +149,7 @@ impl<'a> Builder<'a> {
         for host in 0..self.hosts.len() {
             let feed =
                 Feed::Buffer { frames: Fifo::with_capacity(64), bytes: 0, limit: buffer.get() };
-            let port = self.port(feed, Far::Host(host));
+            let port = self.port(host, feed, Far::Host(host));
             self.ports.push(port);
         }
     }
@@ -363,6 +366,7 @@ impl<'a> Builder<'a> {
             receive_buffer: size(stack.receive_buffer.get()),
             peer_buffer: size(peer.receive_buffer.get()),
             nodelay,
+            acks_when_read: stack.acks_when_read,
             congestion: stack.congestion,
         })))
     }

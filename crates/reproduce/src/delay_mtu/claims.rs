@@ -1,0 +1,146 @@
+//! Every claim of the slides as a check on the simulated grid.
+//!
+//! Orders must be exact, an onset must be met within a factor of two, a cost within 15 %. Rates on a plateau
+//! are compared with 0.3 % of slack: their order there is noise. Where the slides' relation sign is lost
+//! (`unreadable`), it is read as "about".
+
+mod curve;
+mod model;
+mod nfs;
+mod summary;
+mod tcp;
+mod udp;
+
+use latput_sim::Profile;
+
+use self::curve::Curve;
+use super::{Claim, FILE, Flow, Moderation, Seen, Sweep, TEXT};
+use crate::row::Row;
+use crate::table::Table;
+
+/// The delays of the slides' own sweep end here.
+const SWEEP: u64 = 640;
+/// The large MTUs.
+const LARGE: [u64; 3] = [3_000, 4_500, 6_000];
+
+/// A claim's verdict, before its words are added.
+struct Verdict {
+    id: &'static str,
+    wanted: String,
+    seen: String,
+    holds: bool,
+}
+
+fn verdict(
+    id: &'static str,
+    wanted: impl Into<String>,
+    seen: impl Into<String>,
+    holds: bool,
+) -> Verdict {
+    Verdict { id, wanted: wanted.into(), seen: seen.into(), holds }
+}
+
+/// The published file, by claim.
+struct Published(Table);
+
+impl Published {
+    fn read() -> Self {
+        Self(Table::parse(TEXT).expect("the file is shipped and tested"))
+    }
+
+    fn row(&self, id: &str) -> Row<'_> {
+        let rows = (0..self.0.rows.len()).map(|idx| Row::new(&self.0, idx));
+        rows.into_iter().find(|row| row.text("claim_id") == id).expect("the claim is in the file")
+    }
+
+    fn number(&self, id: &str) -> f64 {
+        self.row(id).text("value").parse().expect("the claim has a number")
+    }
+
+    fn words(&self, id: &str) -> String {
+        let row = self.row(id);
+        let parts = ["quantity", "relation", "value", "unit"].map(|column| row.text(column));
+        let parts = parts.map(|part| if part == "unreadable" { "about (sign lost)" } else { part });
+        let mut words = format!("{}: {}", row.text("workload"), parts.join(" ").trim_end());
+        if !row.text("conditions").is_empty() {
+            words += &format!(", {}", row.text("conditions"));
+        }
+        words
+    }
+}
+
+pub(super) fn all(sweep: &Sweep, profile: &Profile) -> Vec<Claim> {
+    let published = Published::read();
+    let ends = Ends { sweep, published: &published };
+    let mut verdicts = Vec::new();
+    for part in [
+        ends.links(),
+        ends.udp(),
+        ends.ten_rates(),
+        ends.ten_delays(),
+        ends.dynamic(),
+        ends.three(),
+        ends.reading(),
+        ends.reading_cpu(),
+        ends.costs(profile),
+        ends.summary(),
+    ] {
+        verdicts.extend(part);
+    }
+    verdicts.sort_by_key(|verdict| verdict.id);
+    let claim = |Verdict { id, wanted, seen, holds }| Claim {
+        file: String::from(FILE),
+        id: String::from(id),
+        kind: String::from(kind(id)),
+        claim: published.words(id),
+        wanted,
+        seen,
+        holds,
+    };
+    verdicts.into_iter().map(claim).collect()
+}
+
+fn kind(id: &str) -> &'static str {
+    const ONSETS: [&str; 14] = [
+        "T058", "T059", "T063", "T066", "T067", "T068", "T070", "T071", "T072", "T074", "T077",
+        "T078", "T079", "T080",
+    ];
+    if ONSETS.contains(&id) {
+        "onset"
+    } else if ("T083".."T105").contains(&id) {
+        "cost"
+    } else {
+        "order"
+    }
+}
+
+/// What is claimed and what was seen.
+struct Ends<'a> {
+    sweep: &'a Sweep,
+    published: &'a Published,
+}
+
+const RATE: fn(&Seen) -> f64 = |seen| seen.link_mbps;
+const BUSY: fn(&Seen) -> f64 = |seen| seen.busy_percent;
+const CPU: fn(&Seen) -> f64 = |seen| seen.busy_us_per_mb;
+const BATCH: fn(&Seen) -> f64 = |seen| seen.packets_per_interrupt;
+
+fn units(delay: Option<u64>) -> String {
+    delay.map_or_else(|| String::from("none"), |delay| delay.to_string())
+}
+
+/// A figure of each MTU, for people.
+fn by_mtu(mtus: &[u64], told: impl Fn(u64) -> String) -> String {
+    let parts: Vec<String> = mtus.iter().map(|mtu| format!("{mtu}: {}", told(*mtu))).collect();
+    parts.join("; ")
+}
+
+impl Ends<'_> {
+    fn curve(&self, flow: Flow, mtu: u64, end: u64, figure: fn(&Seen) -> f64) -> Curve {
+        self.sweep.curve(flow, mtu, end, figure)
+    }
+
+    fn delayed(&self, flow: Flow, mtu: u64, delay: u64) -> &Seen {
+        self.sweep.at(flow, mtu, Moderation::Delay(delay))
+    }
+}

@@ -1,0 +1,77 @@
+//! What a claim asks of a curve over delays: its best, its plateau, where its loss begins.
+
+/// A figure by delay in units, in the order of delays.
+pub(super) type Curve = Vec<(u64, f64)>;
+
+/// Less than this of the best rate is a loss.
+pub(super) const KEPT: f64 = 0.95;
+/// At least this of the best rate is as good as the best.
+pub(super) const BEST: f64 = 0.997;
+
+pub(super) fn most(curve: &[(u64, f64)]) -> f64 {
+    curve.iter().map(|point| point.1).fold(0.0, f64::max)
+}
+
+pub(super) fn least(curve: &[(u64, f64)]) -> f64 {
+    curve.iter().map(|point| point.1).fold(f64::MAX, f64::min)
+}
+
+/// The first and the last delay at which a rate is as good as the best.
+pub(super) fn plateau(curve: &[(u64, f64)]) -> (u64, u64) {
+    let mut good = curve.iter().filter(|point| point.1 >= BEST * most(curve)).map(|point| point.0);
+    let first = good.next().unwrap_or(u64::MAX);
+    (first, good.last().unwrap_or(first))
+}
+
+/// The first delay after the best rate at which a twentieth of that is lost.
+pub(super) fn onset(curve: &[(u64, f64)]) -> Option<u64> {
+    let mut best: f64 = 0.0;
+    for (delay, rate) in curve {
+        best = best.max(*rate);
+        if *rate < KEPT * best && best >= BEST * most(curve) {
+            return Some(*delay);
+        }
+    }
+    None
+}
+
+/// The first delay at which a cost is within 1 % of its least.
+pub(super) fn cheapest(curve: &[(u64, f64)]) -> u64 {
+    let is_least = |point: &&(u64, f64)| point.1 <= 1.01 * least(curve);
+    curve.iter().find(is_least).map_or(u64::MAX, |point| point.0)
+}
+
+pub(super) fn at(curve: &[(u64, f64)], delay: u64) -> f64 {
+    curve.iter().find(|point| point.0 == delay).expect("a delay of the grid").1
+}
+
+pub(super) fn is_near(seen: u64, published: f64) -> bool {
+    let seen = seen as f64;
+    (published / 2.0..=2.0 * published).contains(&seen)
+}
+
+/// Whether a range of delays has one within a factor of two of the published one.
+pub(super) fn reaches((first, last): (u64, u64), published: f64) -> bool {
+    first as f64 <= 2.0 * published && last as f64 >= published / 2.0
+}
+
+pub(super) fn never_rises(curve: &[(u64, f64)], slack: f64) -> bool {
+    curve.windows(2).all(|pair| pair[1].1 <= pair[0].1 + slack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_begins_after_the_best_and_a_plateau_has_two_ends() {
+        let curve = [(10, 90.0), (20, 99.9), (40, 100.0), (80, 96.0), (160, 90.0)];
+        assert_eq!(plateau(&curve), (20, 40));
+        assert_eq!(onset(&curve), Some(160));
+        assert_eq!(onset(&curve[..4]), None);
+        assert!(reaches((20, 40), 80.0) && !reaches((20, 40), 90.0));
+        assert!(is_near(160, 320.0) && !is_near(159, 320.0));
+        assert!(never_rises(&[(10, 5.0), (20, 5.2), (40, 4.0)], 0.3));
+        assert_eq!(cheapest(&[(10, 5.0), (20, 4.03), (40, 4.0)]), 20);
+    }
+}

@@ -1,0 +1,97 @@
+//! Claims on the cost model: the costs recovered from simulated runs, and what follows from them.
+
+use latput_sim::Profile;
+
+use super::curve::{least, most};
+use super::{Curve, Ends, SWEEP, Verdict, verdict};
+use crate::delay_mtu::Flow;
+use crate::delay_mtu::costs::{Abg, WITHIN};
+
+/// MTU and packets per interrupt of the sums that the text evaluates.
+const EVALUATED: [(&str, f64, f64); 12] = [
+    ("T093", 1_500.0, 1.0),
+    ("T094", 1_500.0, 10.0),
+    ("T095", 1_500.0, 40.0),
+    ("T096", 3_000.0, 1.0),
+    ("T097", 3_000.0, 10.0),
+    ("T098", 3_000.0, 40.0),
+    ("T099", 4_500.0, 1.0),
+    ("T100", 4_500.0, 10.0),
+    ("T101", 4_500.0, 40.0),
+    ("T102", 6_000.0, 1.0),
+    ("T103", 6_000.0, 10.0),
+    ("T104", 6_000.0, 40.0),
+];
+
+fn is_within(seen: f64, wanted: f64) -> bool {
+    (seen / wanted - 1.0).abs() <= WITHIN
+}
+
+impl Ends<'_> {
+    /// The costs themselves, then what follows from them.
+    pub(super) fn costs(&self, profile: &Profile) -> Vec<Verdict> {
+        let of_profile = Abg::of(profile, self.sweep);
+        let recovered = Abg::recovered(self.sweep);
+        let jiffy_ns = 1e6 * self.published.number("T089");
+        // Jiffies for a million bytes, for a thousand packets and for a thousand interrupts.
+        let published = |id, each: f64| self.published.number(id) * jiffy_ns / each;
+        let cost = |id, published: f64, pick: fn(&Abg) -> f64| {
+            let wanted = format!(
+                "within 15 % of {published} ns as published and {} ns of the profile",
+                (1e3 * pick(&of_profile)).round() / 1e3
+            );
+            let seen = recovered.as_ref().map(pick);
+            verdict(
+                id,
+                wanted,
+                seen.map_or_else(|| String::from("not identified"), |ns| format!("{ns:.3} ns")),
+                seen.is_some_and(|ns| is_within(ns, published) && is_within(ns, pick(&of_profile))),
+            )
+        };
+        let mut verdicts = vec![
+            cost("T083", published("T083", 1e6), |abg| abg.a),
+            cost("T084", published("T084", 1e3), |abg| abg.b),
+            cost("T085", published("T085", 1e3), |abg| abg.g),
+        ];
+        let abg = recovered.unwrap_or(Abg { a: 0.0, b: 0.0, g: 0.0 });
+        verdicts.extend(EVALUATED.map(|(id, mtu, batch)| {
+            let jiffies = abg.us_per_mb(mtu, batch) * 1e3 / jiffy_ns;
+            let wanted = self.published.number(id);
+            verdict(
+                id,
+                format!("within 15 % of {wanted}, from the recovered costs"),
+                format!("{jiffies:.4}"),
+                is_within(jiffies, wanted),
+            )
+        }));
+        verdicts.extend(self.terms(&abg));
+        verdicts
+    }
+
+    /// Which term a batch and a frame move.
+    fn terms(&self, abg: &Abg) -> [Verdict; 2] {
+        // What is left of the CPU time of a MB without its interrupts.
+        let rest = |delay: u64| {
+            let seen = self.delayed(Flow::Udp10, 1_500, delay);
+            let packets = 1e6 / 1_472.0;
+            seen.busy_us_per_mb - 1e-3 * abg.g * packets / seen.packets_per_interrupt
+        };
+        let rests: Curve = [10, 40, 160, SWEEP].map(|delay| (delay, rest(delay))).to_vec();
+        let by_mtu = abg.us_per_mb(1_500.0, 10.0) - abg.us_per_mb(6_000.0, 10.0);
+        let by_batch = abg.us_per_mb(1_500.0, 10.0) - abg.us_per_mb(1_500.0, 40.0);
+        [
+            verdict(
+                "T087",
+                "without interrupts a MB costs the same at every delay, within 5 % (UDP, MTU 1500)",
+                format!("{:.0} to {:.0} us", least(&rests), most(&rests)),
+                most(&rests) <= 1.05 * least(&rests),
+            ),
+            verdict(
+                "T088",
+                "four times the MTU saves more than four times the packets per interrupt",
+                format!("{by_mtu:.0} and {by_batch:.0} us/MB"),
+                by_mtu > by_batch,
+            ),
+        ]
+    }
+}

@@ -1,0 +1,65 @@
+//! The claims that sum up.
+
+use super::curve::{BEST, most, never_rises};
+use super::{BUSY, Ends, RATE, SWEEP, Verdict, verdict};
+use crate::delay_mtu::{Flow, MTUS};
+
+impl Ends<'_> {
+    pub(super) fn summary(&self) -> Vec<Verdict> {
+        const FLOWS: [Flow; 4] = [Flow::Udp10, Flow::Tcp10, Flow::Tcp3, Flow::Nfs];
+        let fine = |flow: &Flow| {
+            let delay = match flow {
+                Flow::Udp10 | Flow::Tcp10 => SWEEP,
+                Flow::Tcp3 => 320,
+                Flow::Nfs | Flow::NfsSlowDisk => 40,
+            };
+            MTUS.windows(2).all(|pair| {
+                let [small, large] = [pair[0], pair[1]].map(|mtu| self.delayed(*flow, mtu, delay));
+                large.goodput_mbps >= 0.995 * small.goodput_mbps
+                    && large.busy_us_per_mb <= small.busy_us_per_mb
+            })
+        };
+        let falls = |flow: &Flow| {
+            MTUS.iter().all(|mtu| never_rises(&self.curve(*flow, *mtu, SWEEP, BUSY), 0.5))
+        };
+        let named = |is_good: &dyn Fn(&Flow) -> bool| {
+            let bad: Vec<String> = FLOWS
+                .iter()
+                .filter(|flow| !is_good(flow))
+                .map(|flow| format!("{flow:?}"))
+                .collect();
+            if bad.is_empty() { String::from("none") } else { bad.join(", ") }
+        };
+        let kept = |flow: Flow, end: u64| {
+            let curve = self.curve(flow, 1_500, end, RATE);
+            curve.last().map_or(0.0, |last| last.1) / most(&curve)
+        };
+        let (udp, tcp3, nfs) =
+            (kept(Flow::Udp10, 2_000), kept(Flow::Tcp3, 2_000), kept(Flow::Nfs, 960));
+        vec![
+            verdict(
+                "T105",
+                "no load loses rate or needs more CPU for a MB, at the longest delay that costs it nothing by the slides (640, 320, 40)",
+                format!("loads that do: {}", named(&fine)),
+                FLOWS.iter().all(fine),
+            ),
+            verdict(
+                "T106",
+                "no load's CPU share rises by half a point",
+                format!("loads that do: {}", named(&falls)),
+                FLOWS.iter().all(falls),
+            ),
+            verdict(
+                "T107",
+                "some loads lose half of their rate, another nothing",
+                format!(
+                    "kept at their longest delay: UDP {:.0} %, three TCP {:.0} %, NFS {:.0} %",
+                    100.0 * udp,
+                    100.0 * tcp3,
+                    100.0 * nfs
+                ),
+                udp > BEST && tcp3 < 0.5 && nfs < 0.5,
+            ),
+        ]
+    }
+}

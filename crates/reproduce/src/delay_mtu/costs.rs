@@ -1,0 +1,113 @@
+//! The cost model of the slides, recovered from simulated runs with the fit that `latput model fit` uses.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{Knob, Value};
+use latput_model::Term;
+use latput_model::fit::CostModel;
+use latput_sim::Profile;
+use latput_trial::observation::Role;
+use latput_trial::results::{LabelledSetting, Row};
+use latput_trial::workload::Direction;
+use latput_trial::{Results, Workload};
+use latput_units::{Bytes, Nanos};
+
+use super::{Cell, Flow, Moderation, Seen, Sweep, UNIT};
+
+/// Costs in nanoseconds: of a byte, a packet and an interrupt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Abg {
+    pub(super) a: f64,
+    pub(super) b: f64,
+    pub(super) g: f64,
+}
+
+/// How far a recovered cost may be from the one it stands for.
+pub(super) const WITHIN: f64 = 0.15;
+
+impl Abg {
+    /// What a profile says. Before NAPI a received packet passes the backlog, then the protocols; the fit counts
+    /// acknowledgements as packets, so theirs is in the mean cost of a packet.
+    pub(super) fn of(profile: &Profile, sweep: &Sweep) -> Self {
+        let costs = &profile.sut.machine.costs;
+        let ns = |cost: Nanos| cost.as_ns() as f64;
+        let rx = ns(costs.backlog_packet) + ns(costs.rx_merged);
+        let (packets, acks) = fitted(sweep).fold((0.0, 0.0), |(packets, acks), (_, seen)| {
+            (packets + seen.frames_per_s, acks + seen.frames_per_s / seen.packets_per_ack)
+        });
+        Self {
+            a: ns(costs.copy_per_kib) / 1_024.0,
+            b: (rx * packets + ns(costs.ack) * acks) / (packets + acks),
+            g: ns(costs.interrupt),
+        }
+    }
+
+    /// Of the TCP runs of a sweep, which the slides fitted; `None` where a cost is not identified.
+    pub(super) fn recovered(sweep: &Sweep) -> Option<Self> {
+        let models = latput_model::fit(&results(sweep), |_| true, 0.95).ok()?;
+        let model: &CostModel = models.iter().find(|model| model.role == Role::Sut)?;
+        let ns = |term| model.cost(term).map(|cost| cost.ns);
+        Some(Self { a: ns(Term::Byte)?, b: ns(Term::Packet)?, g: ns(Term::Interrupt)? })
+    }
+
+    /// CPU microseconds of a million bytes in packets of `mtu`, so many to an interrupt (T086).
+    pub(super) fn us_per_mb(&self, mtu: f64, per_interrupt: f64) -> f64 {
+        let packets = 1e6 / mtu;
+        1e-3 * (self.a * 1e6 + self.b * packets + self.g * packets / per_interrupt)
+    }
+}
+
+/// The TCP runs with a delay.
+fn fitted(sweep: &Sweep) -> impl Iterator<Item = (&Cell, &Seen)> {
+    sweep.0.iter().filter(|(cell, _)| {
+        let is_tcp = matches!(cell.flow, Flow::Tcp10 | Flow::Tcp3);
+        is_tcp && cell.moderation != Moderation::Dynamic
+    })
+}
+
+/// The runs as a results file has them.
+fn results(sweep: &Sweep) -> Results {
+    let cells: Vec<(&Cell, &Seen)> = fitted(sweep).collect();
+    let setting = |(cell, _): &(&Cell, &Seen)| {
+        let Moderation::Delay(units) = cell.moderation else { unreachable!("filtered out") };
+        let delay = Nanos::from_ns(units * UNIT.as_ns());
+        let knobs = [(Knob::Mtu, Value::Count(cell.mtu)), (Knob::RxUsecs, Value::Time(delay))];
+        LabelledSetting {
+            label: format!("mtu={} rx-usecs={delay}", cell.mtu),
+            by_role: BTreeMap::from([(Role::Sut, knobs.into())]),
+        }
+    };
+    let row = |(setting, (cell, seen)): (usize, &(&Cell, &Seen))| Row {
+        block: 0,
+        setting,
+        workload: usize::from(cell.flow == Flow::Tcp3),
+        started_unix_ms: 0,
+        observation: seen.observation.clone(),
+    };
+    let workload = |connections: u32| {
+        let traffic = latput_trial::workload::Traffic::TcpBulk {
+            direction: Direction::ToSut,
+            message_bytes: Bytes::new(16_000),
+            connections,
+            threads: connections,
+            rate: None,
+        };
+        Workload::plain(format!("tcp{connections}"), traffic)
+    };
+    Results {
+        name: String::from(super::FILE),
+        goal: None,
+        confidence: 0.95,
+        half_width: 0.05,
+        testbed: String::from("simulated"),
+        latput_version: String::new(),
+        seed: 0,
+        hosts: Vec::new(),
+        settings: cells.iter().map(setting).collect(),
+        workloads: vec![workload(10), workload(3)],
+        rows: cells.iter().enumerate().map(row).collect(),
+        planned_trials: cells.len() as u64,
+        notes: Vec::new(),
+        confirmed_from: None,
+    }
+}

@@ -1,0 +1,149 @@
+//! One run of the grid: the hosts around the switch and what they send.
+
+use latput_moderate::e1000::throttle_interval;
+use latput_sim::profile::Profile;
+use latput_sim::scenario::{Form, Host, Load, Network, Scenario, Spacing, Traffic, Transport};
+use latput_sim::vector::{Delay, Throttle};
+use latput_sim::{Invalid, Outcome};
+use latput_trial::observation::Role;
+use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
+
+use super::{Cell, Flow, Moderation, Seen, UNIT};
+use crate::experiment::host;
+
+/// Links of the ten senders (T040, T045).
+const SLOW_LINK: BitsPerSecond = BitsPerSecond::new(100_000_000);
+/// What the driver's dynamic throttle comes to where one side only receives: 2000 + 6000 |rx - tx| / (rx + tx).
+const DYNAMIC_HZ: u32 = 8_000;
+/// Of Ethernet, as interfaces count it.
+const LINK_HEADER: u64 = 14;
+/// Datagrams wait in a socket of Linux 2.4's default size.
+const DATAGRAM_SOCKET: Bytes = Bytes::new(65_535);
+/// One send of the TCP loads (T050).
+const TCP_MESSAGE: Bytes = Bytes::new(16_000);
+/// One read of NFS and its request, as NFS on Linux 2.4 asks for them.
+const NFS_READ: Bytes = Bytes::new(8_192);
+const NFS_REQUEST: Bytes = Bytes::new(150);
+/// Reads under way for each process, beside the one it waits for: the client reads ahead.
+const NFS_AHEAD: u32 = 1;
+/// How long a server's disk and file system take for one. Disks are part of the result (T055) and not described: with
+/// this the three servers just fill the client's link, and its loss begins near the published delay (T072).
+const NFS_SERVER: Nanos = Nanos::from_us(100);
+
+pub(super) fn run(cell: &Cell, profile: &Profile, seed: u64) -> Result<Seen, Invalid> {
+    let scenario = scenario(cell, profile, seed);
+    let outcome = latput_sim::run(&scenario)?;
+    Ok(seen(cell, &scenario, &outcome))
+}
+
+fn scenario(cell: &Cell, profile: &Profile, seed: u64) -> Scenario {
+    let others = match cell.flow {
+        Flow::Udp10 | Flow::Tcp10 => 10,
+        Flow::Tcp3 | Flow::Nfs | Flow::NfsSlowDisk => 3,
+    };
+    let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
+    let mut hosts = vec![measured(cell, profile)];
+    hosts.extend((0..others).map(|_| {
+        let mut other = host("other", Role::Generator, generator);
+        if matches!(cell.flow, Flow::Udp10 | Flow::Tcp10) {
+            other.nic.link = Some(SLOW_LINK);
+        }
+        other
+    }));
+    Scenario {
+        seed: Rng::split(seed, 0).next_u64(),
+        warmup: Nanos::from_ms(100),
+        duration: Nanos::from_ms(200),
+        hosts,
+        network: Network {
+            rate: profile.network.rate,
+            latency: profile.network.latency,
+            latency_jitter_ratio: profile.network.latency_jitter_ratio,
+            mtu: Bytes::new(cell.mtu),
+            switch: profile.network.switch_buffer,
+        },
+        loads: (1..=others).map(|other| load(cell, other)).collect(),
+    }
+}
+
+fn measured(cell: &Cell, profile: &Profile) -> Host {
+    let mut sink = host("sink", Role::Sut, &profile.sut);
+    let coalescing = &mut sink.nic.coalescing;
+    match cell.moderation {
+        Moderation::Delay(units) => {
+            coalescing.rx =
+                Delay { delay: Nanos::from_ns(units * UNIT.as_ns()), ..Delay::default() };
+        }
+        Moderation::Dynamic => {
+            coalescing.rx = Delay::default();
+            coalescing.throttle = Throttle::Gate { interval: throttle_interval(DYNAMIC_HZ) };
+        }
+    }
+    if cell.flow == Flow::Udp10 {
+        sink.stack.receive_buffer = DATAGRAM_SOCKET;
+    }
+    sink
+}
+
+fn load(cell: &Cell, other: usize) -> Load {
+    match cell.flow {
+        Flow::Udp10 => {
+            // As fast as the link takes them (T049: as large as a packet carries).
+            let traffic = Traffic::Datagrams {
+                size: Bytes::new(cell.mtu - 28),
+                rate_pps: 1.0,
+                spacing: Spacing::Even,
+                group: 1,
+                receive_batch: 1,
+            };
+            let form = Form { floods: true, ..Form::default() };
+            Load { form, ..Load::new(other, 0, traffic) }
+        }
+        Flow::Tcp10 | Flow::Tcp3 => {
+            Load::new(other, 0, Traffic::Stream { message: TCP_MESSAGE, connections: 1 })
+        }
+        Flow::Nfs | Flow::NfsSlowDisk => {
+            let slower = if cell.flow == Flow::NfsSlowDisk { 2 } else { 1 };
+            let traffic = Traffic::RequestResponse {
+                transport: Transport::Tcp { nodelay: true },
+                request: NFS_REQUEST,
+                response: NFS_READ,
+                burst: NFS_AHEAD,
+                connections: 1,
+                think: Nanos::from_ns(slower * NFS_SERVER.as_ns()),
+            };
+            Load::new(0, other, traffic)
+        }
+    }
+}
+
+fn seen(cell: &Cell, scenario: &Scenario, outcome: &Outcome) -> Seen {
+    let sink = &outcome.hosts[0];
+    let (cpu, nic) = (sink.cpu(), sink.nic());
+    let busy = (cpu.user + cpu.system + cpu.irq + cpu.softirq).as_secs_f64();
+    let bytes: u64 = outcome
+        .loads
+        .iter()
+        .map(|load| match cell.flow {
+            Flow::Udp10 => load.received * (cell.mtu - 28),
+            Flow::Tcp10 | Flow::Tcp3 => load.received_bytes,
+            Flow::Nfs | Flow::NfsSlowDisk => load.received * NFS_READ.get(),
+        })
+        .sum();
+    let dropped_in_sockets: u64 = outcome.loads.iter().map(|load| load.socket_dropped).sum();
+    let lost = nic.rx_dropped + sink.backlog_dropped + dropped_in_sockets + outcome.switch_dropped;
+    // Interfaces count the link layer's header too.
+    let packet_bytes = nic.rx_bytes - LINK_HEADER * nic.rx_packets;
+    let kept = 1.0 - lost as f64 / (nic.rx_packets + lost).max(1) as f64;
+    Seen {
+        goodput_mbps: 8e-6 * outcome.per_second(bytes),
+        link_mbps: 8e-6 * outcome.per_second(packet_bytes) * kept,
+        frames_per_s: outcome.per_second(nic.rx_packets),
+        busy_percent: 100.0 * busy / (busy + cpu.idle.as_secs_f64()),
+        busy_us_per_mb: 1e6 * busy / (bytes.max(1) as f64 * 1e-6),
+        packets_per_interrupt: nic.rx_packets as f64 / nic.interrupts.max(1) as f64,
+        packets_per_ack: nic.rx_packets as f64 / nic.tx_packets.max(1) as f64,
+        lost,
+        observation: outcome.observation(scenario, 0),
+    }
+}
