@@ -142,6 +142,20 @@ impl Frame {
             }
     }
 
+    /// Whether datagrams at an even pace go on with `next`.
+    #[inline]
+    pub(crate) fn keeps_pace_with(&self, next: &Self) -> bool {
+        let later = u64::from(self.count()) * u64::from(next.gap());
+        next.gap() > 0
+            && self.kind == Kind::Udp
+            && self.window == next.window
+            && self.end == next.end
+            && self.payload == next.payload
+            && self.sent_at + later == next.sent_at
+            && self.echo + later == next.echo
+            && self.count() + next.count() <= 1 << 15
+    }
+
     /// Bytes of each packet as an interface counts them: Ethernet header, but no check sequence and no
     /// padding.
     #[inline]

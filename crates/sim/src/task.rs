@@ -382,6 +382,16 @@ impl End {
 }
 
 impl End {
+    /// Something of each cache line that a packet needs, to have them fetched.
+    #[inline]
+    pub(crate) fn touch(&self) -> u64 {
+        let own = self.timer_at ^ self.queue as u64 ^ self.rps_core.unwrap_or(0) as u64;
+        match &self.protocol {
+            Protocol::Tcp(tcp) => own ^ tcp.touch(),
+            Protocol::Datagrams(_) => own,
+        }
+    }
+
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host,
@@ -494,6 +504,36 @@ impl Tally {
             let one = Datagrams { sent_at, echo, count: 1, ..*datagrams };
             self.datagrams_together(&one, now, window);
         }
+    }
+
+    /// Datagrams that reached their process one by one in a window that began at `from`: the first at `first`,
+    /// each `every` after the one before it.
+    pub(crate) fn datagrams_apart(
+        &mut self,
+        datagrams: &Datagrams,
+        first: Time,
+        every: Time,
+        from: Time,
+    ) {
+        let Datagrams { payload, count, gap, .. } = *datagrams;
+        let (many, gap) = (u64::from(count), u64::from(gap));
+        self.received += many;
+        self.received_bytes += many * u64::from(payload);
+        self.matched += match from.checked_sub(datagrams.echo) {
+            None => many,
+            Some(before) => (0..many).filter(|idx| idx * gap > before).count() as u64,
+        };
+        let mut jitter_ns = self.jitter_ns;
+        let mut last = self.last_transit;
+        for idx in 0..many {
+            let transit = (first + idx * every).saturating_sub(datagrams.sent_at + idx * gap);
+            self.latency.record(transit, 1);
+            if let Some(last) = last {
+                jitter_ns += (transit.abs_diff(last) as f64 - jitter_ns) / 16.0;
+            }
+            last = Some(transit);
+        }
+        (self.jitter_ns, self.last_transit) = (jitter_ns, last);
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 use crate::agenda::Time;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
+use crate::narrow::short;
 
 /// Fraction bits of a nanosecond.
 pub(crate) const FRACTION: u32 = 20;
@@ -35,6 +36,13 @@ impl Trains {
     #[inline]
     pub(crate) fn push(&mut self, frame: Frame) {
         self.packets += frame.count() as usize;
+        if frame.gap() > 0
+            && let Some(last) = self.entries.back_mut()
+            && last.keeps_pace_with(&frame)
+        {
+            last.more += short(frame.count());
+            return;
+        }
         self.entries.push(frame);
     }
 
@@ -51,6 +59,17 @@ impl Trains {
         *front = front.after(most);
         self.packets -= most as usize;
         Some(frame)
+    }
+
+    /// The first entries, as many as hold `packets` or more.
+    #[inline]
+    pub(crate) fn first(&self, packets: u32) -> impl Iterator<Item = &Frame> {
+        let mut seen = 0;
+        self.entries.iter().take_while(move |frame| {
+            let is_wanted = seen < packets;
+            seen += frame.count();
+            is_wanted
+        })
     }
 
     /// The entry at the front, to be changed in place; its count must stay.

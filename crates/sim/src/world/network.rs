@@ -220,7 +220,9 @@ impl World {
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
             Far::Host(_) => {
-                self.receive(&frame, Pace { at: self.now, fraction: 0 }, Step::default());
+                let queue = self.ends[frame.end as usize].queue;
+                let pace = Pace { at: self.now, fraction: 0 };
+                self.receive(queue, &frame, pace, Step::default());
             }
             Far::Switch => self.forward(frame),
         }
@@ -250,7 +252,7 @@ impl World {
         };
         while let Some((pace, frame)) = self.ports[port].arrive_before(until, u32::MAX) {
             let step = self.ports[port].step(frame.counted_bytes(), frame.gap());
-            self.receive(&frame, pace, step);
+            self.receive(queue, &frame, pace, step);
         }
     }
 
@@ -298,8 +300,7 @@ impl World {
 
     /// Packets reach a NIC, at this pace.
     #[inline]
-    fn receive(&mut self, frame: &Frame, pace: Pace, step: Step) {
-        let queue = self.ends[frame.end as usize].queue;
+    fn receive(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
         let ring = &self.queues[queue];
         let free = id(ring.rx_limit - ring.rx.len());
         let count = frame.count();
