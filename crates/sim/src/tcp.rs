@@ -123,7 +123,12 @@ impl Tcp {
     #[inline]
     pub(crate) fn touch(&self) -> u64 {
         let lines = self.options.mss ^ self.duplicates;
-        u64::from(lines) ^ self.edge ^ self.timeout ^ self.received ^ self.echo ^ self.window.bytes()
+        u64::from(lines)
+            ^ self.edge
+            ^ self.timeout
+            ^ self.received
+            ^ self.echo
+            ^ self.window.bytes()
     }
 
     /// Bytes received in order since the start.

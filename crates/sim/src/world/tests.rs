@@ -339,37 +339,3 @@ fn random_load(rng: &mut Rng, hosts: usize) -> Load {
     }
     if rng.below(3) == 0 { load.between(Nanos::from_ms(3), Nanos::from_ms(12)) } else { load }
 }
-
-#[test]
-fn digest() {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    for seed in 0..120 {
-        for variant in 0..4 {
-            let mut scenario = random(seed);
-            for host in &mut scenario.hosts {
-                if variant > 0 {
-                    host.machine.costs.jitter_ratio = 0.0;
-                }
-                if variant > 1 {
-                    host.nic.fifo = Bytes::new(0);
-                    host.nic.queues = 1;
-                }
-            }
-            if variant > 1 {
-                scenario.network.latency_jitter_ratio = 0.0;
-            }
-            if variant > 2 {
-                for load in &mut scenario.loads {
-                    if let Traffic::Datagrams { spacing, group, rate_pps, .. } = &mut load.traffic {
-                        (*spacing, *group) = (Spacing::Even, 1);
-                        *rate_pps = rate_pps.round();
-                    }
-                }
-            }
-            let outcome = crate::Outcome { events: 0, ..crate::run(&scenario).unwrap() };
-            let mut hasher = DefaultHasher::new();
-            format!("{outcome:?}").hash(&mut hasher);
-            println!("{seed} {variant} {:x}", hasher.finish());
-        }
-    }
-}
