@@ -382,16 +382,6 @@ impl End {
 }
 
 impl End {
-    /// Something of each cache line that a packet needs, to have them fetched.
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        let own = self.timer_at ^ self.queue as u64 ^ self.rps_core.unwrap_or(0) as u64;
-        match &self.protocol {
-            Protocol::Tcp(tcp) => own ^ tcp.touch(),
-            Protocol::Datagrams(_) => own,
-        }
-    }
-
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host,

@@ -119,18 +119,6 @@ impl Tcp {
         self.writable() * 3 >= u64::from(self.options.send_buffer)
     }
 
-    /// Something of each cache line, to have them fetched.
-    #[inline]
-    pub(crate) fn touch(&self) -> u64 {
-        let lines = self.options.mss ^ self.duplicates;
-        u64::from(lines)
-            ^ self.edge
-            ^ self.timeout
-            ^ self.received
-            ^ self.echo
-            ^ self.window.bytes()
-    }
-
     /// Bytes received in order since the start.
     #[cfg(test)]
     pub(crate) fn total_received(&self) -> u64 {

@@ -36,14 +36,20 @@ impl Trains {
     #[inline]
     pub(crate) fn push(&mut self, frame: Frame) {
         self.packets += frame.count() as usize;
-        if frame.gap() > 0
-            && let Some(last) = self.entries.back_mut()
-            && last.keeps_pace_with(&frame)
-        {
-            last.more += short(frame.count());
-            return;
+        if frame.gap() == 0 || !self.joins_last(&frame) {
+            self.entries.push(frame);
         }
-        self.entries.push(frame);
+    }
+
+    #[inline(never)]
+    fn joins_last(&mut self, frame: &Frame) -> bool {
+        match self.entries.back_mut() {
+            Some(last) if last.keeps_pace_with(frame) => {
+                last.more += short(frame.count());
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The packets at the front that belong together, at most `most` of them.
@@ -59,17 +65,6 @@ impl Trains {
         *front = front.after(most);
         self.packets -= most as usize;
         Some(frame)
-    }
-
-    /// The first entries, as many as hold `packets` or more.
-    #[inline]
-    pub(crate) fn first(&self, packets: u32) -> impl Iterator<Item = &Frame> {
-        let mut seen = 0;
-        self.entries.iter().take_while(move |frame| {
-            let is_wanted = seen < packets;
-            seen += frame.count();
-            is_wanted
-        })
     }
 
     /// The entry at the front, to be changed in place; its count must stay.

@@ -12,8 +12,6 @@ use crate::narrow::id;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
-/// With more sockets than this the caches of one core do not hold them all.
-const SOCKETS_IN_CACHE: usize = 1_000;
 /// GRO merges up to this many payload bytes.
 const GRO_BYTES: u32 = 65_160;
 
@@ -207,7 +205,6 @@ impl World {
 
     #[inline]
     fn take_from_ring(&mut self, core: usize, queue: usize, rx: u32) -> Time {
-        self.fetch_sockets(queue, rx);
         let mut merger = Merger::default();
         let mut cost = 0;
         let mut left = rx;
@@ -227,16 +224,6 @@ impl World {
             self.refill(queue);
         }
         cost + self.flush(core, &mut merger)
-    }
-
-    /// Sockets of the packets that come next, all at once: one after the other each would be waited for.
-    #[inline]
-    fn fetch_sockets(&self, queue: usize, rx: u32) {
-        if self.ends.len() > SOCKETS_IN_CACHE {
-            let frames = self.queues[queue].rx.first(rx);
-            let touched = frames.fold(0, |sum, frame| sum ^ self.ends[frame.end as usize].touch());
-            std::hint::black_box(touched);
-        }
     }
 
     /// GRO: appends to the segment at hand what follows on.
