@@ -79,6 +79,7 @@ struct Sample {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dim {
     profile: Profile,
+    points: [(u32, u32); 5],
     idx: usize,
     walk: Walk,
     steps_left: u32,
@@ -91,8 +92,14 @@ pub struct Dim {
 impl Dim {
     /// As the library starts: the second point, going right.
     pub fn new(profile: Profile) -> Self {
+        Self::with_points(profile, profile.points())
+    }
+
+    /// The same between other points (`rx-profile`): microseconds and frames, 0 frames for no limit.
+    pub fn with_points(profile: Profile, points: [(u32, u32); 5]) -> Self {
         Self {
             profile,
+            points,
             idx: 1,
             walk: Walk::GoingRight,
             steps_left: 0,
@@ -105,7 +112,7 @@ impl Dim {
 
     /// The point that the walk is at.
     pub fn current(&self) -> Moderation {
-        let (delay_us, frames) = self.profile.points()[self.idx];
+        let (delay_us, frames) = self.points[self.idx];
         Moderation { delay: Nanos::from_us(u64::from(delay_us)), frames: Some(frames) }
     }
 
@@ -299,6 +306,14 @@ mod tests {
             Dim::new(Profile::TxCqe).current(),
             Moderation { delay: Nanos::from_us(8), frames: Some(64) }
         );
+    }
+
+    #[test]
+    fn other_points_are_walked_as_the_librarys_are() {
+        let points = [(2, 0), (4, 0), (20, 0), (40, 0), (50, 0)];
+        let mut dim = Dim::with_points(Profile::RxEqe, points);
+        assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
+        assert_eq!(feed(&mut dim, 65 * 4, 100), [20, 4, 20]);
     }
 
     /// Polls at a fixed pace with fixed counts; gives the delay in microseconds after each change.

@@ -75,6 +75,12 @@ impl Agenda {
         }
     }
 
+    /// When `slot` is due.
+    #[inline]
+    pub(crate) fn time(&self, slot: usize) -> Time {
+        self.nodes[self.first_leaf + slot / WIDTH][slot % WIDTH] >> SLOT_BITS
+    }
+
     /// The earliest due time and its slot; the time is [`NEVER`] when nothing is due.
     #[inline]
     pub(crate) fn next(&self) -> (Time, usize) {

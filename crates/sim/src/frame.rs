@@ -44,9 +44,9 @@ pub(crate) struct Frame {
     pub(crate) end: u32,
     /// Payload bytes.
     pub(crate) payload: u32,
-    /// TCP: bytes that may follow `ack`.
+    /// TCP: bytes that may follow `ack`. Datagrams: see [`Self::gap`].
     pub(crate) window: u32,
-    /// How many more packets the train has; each goes on where the one before it ends.
+    /// How many more packets the train has; each goes on where the one before it ends, or a gap later.
     pub(crate) more: u16,
     pub(crate) kind: Kind,
 }
@@ -81,6 +81,16 @@ impl Frame {
         matches!(self.kind, Kind::Tcp) && self.payload > mss
     }
 
+    /// Between two packets of a train of datagrams that were sent at an even pace, in nanoseconds; 0: they
+    /// were sent together.
+    #[inline]
+    pub(crate) const fn gap(&self) -> u32 {
+        match self.kind {
+            Kind::Udp => self.window,
+            _ => 0,
+        }
+    }
+
     /// Packets of the train.
     #[inline]
     pub(crate) const fn count(&self) -> u32 {
@@ -98,11 +108,16 @@ impl Frame {
     #[inline]
     pub(crate) const fn after(&self, count: u32) -> Self {
         debug_assert!(count < self.count());
-        let seq = match self.kind {
-            Kind::Tcp => self.seq + count as u64 * self.payload as u64,
-            _ => self.seq,
-        };
-        Self { seq, more: self.more - short(count), ..*self }
+        let mut rest = Self { more: self.more - short(count), ..*self };
+        match self.kind {
+            Kind::Tcp => rest.seq += count as u64 * self.payload as u64,
+            Kind::Udp => {
+                let later = count as u64 * self.window as u64;
+                (rest.sent_at, rest.echo) = (self.sent_at + later, self.echo + later);
+            }
+            _ => {}
+        }
+        rest
     }
 
     /// Whether `next` could be another packet of this train.
@@ -115,7 +130,7 @@ impl Frame {
             && self.echo == next.echo;
         is_alike
             && match self.kind {
-                Kind::Udp => true,
+                Kind::Udp => self.gap() == 0 && next.gap() == 0,
                 Kind::Tcp => {
                     let follows = u64::from(self.count()) * u64::from(self.payload);
                     self.payload > 0
@@ -125,6 +140,20 @@ impl Frame {
                 }
                 Kind::Control | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => false,
             }
+    }
+
+    /// Whether datagrams at an even pace go on with `next`.
+    #[inline]
+    pub(crate) fn keeps_pace_with(&self, next: &Self) -> bool {
+        let later = u64::from(self.count()) * u64::from(next.gap());
+        next.gap() > 0
+            && self.kind == Kind::Udp
+            && self.window == next.window
+            && self.end == next.end
+            && self.payload == next.payload
+            && self.sent_at + later == next.sent_at
+            && self.echo + later == next.echo
+            && self.count() + next.count() <= 1 << 15
     }
 
     /// Bytes of each packet as an interface counts them: Ethernet header, but no check sequence and no

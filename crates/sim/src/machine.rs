@@ -2,6 +2,7 @@
 //!
 //! These structs are what a system profile (`data/systems/*.toml`) and a test fill in.
 
+use latput_moderate::dim;
 use latput_moderate::polling::Sysctls;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -145,6 +146,22 @@ pub enum Adaptation {
     Ixgbe,
 }
 
+/// Parameters of Intel's drivers for gigabit NICs, as numbers on the command line of `modprobe`; what was not
+/// given is as the profile has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// `InterruptThrottleRate`: interrupts per second, or a mode.
+    pub interrupt_throttle_rate: Option<u32>,
+    /// `RxIntDelay`, in units of 1.024 us, as the others are.
+    pub rx_int_delay: Option<u32>,
+    /// `RxAbsIntDelay`.
+    pub rx_abs_int_delay: Option<u32>,
+    /// `TxIntDelay`.
+    pub tx_int_delay: Option<u32>,
+    /// `TxAbsIntDelay`.
+    pub tx_abs_int_delay: Option<u32>,
+}
+
 /// The NIC and its driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -165,6 +182,16 @@ pub struct Nic {
     pub adaptive_rx: bool,
     /// It moves the transmit side (`adaptive-tx`; only DIM).
     pub adaptive_tx: bool,
+    /// The points that DIM moves between on the receive side, where they are not the library's
+    /// (`rx-profile`): microseconds and frames, 0 frames for no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rx_profile: Option<[(u32, u32); 5]>,
+    /// The same of the transmit side (`tx-profile`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_profile: Option<[(u32, u32); 5]>,
+    /// What the driver was told when it was loaded.
+    #[serde(skip)]
+    pub parameters: Parameters,
     /// The core of each queue's interrupt; shorter lists repeat, an empty one is core 0.
     pub irq_cores: Vec<u32>,
     /// Buffer in the NIC before the ring, for when no descriptor is free.
@@ -175,6 +202,18 @@ pub struct Nic {
     /// Rate of its link to the switch where it is not the network's; both of its directions.
     #[serde(rename = "link_bps")]
     pub link: Option<BitsPerSecond>,
+}
+
+impl Nic {
+    /// The points that DIM moves between on the receive side: microseconds and frames, 0 for no limit.
+    pub fn rx_points(&self) -> [(u32, u32); 5] {
+        self.rx_profile.unwrap_or(dim::Profile::RxEqe.points())
+    }
+
+    /// The same of the transmit side.
+    pub fn tx_points(&self) -> [(u32, u32); 5] {
+        self.tx_profile.unwrap_or(dim::Profile::TxEqe.points())
+    }
 }
 
 impl Default for Nic {
@@ -188,6 +227,9 @@ impl Default for Nic {
             adaptation: None,
             adaptive_rx: false,
             adaptive_tx: false,
+            rx_profile: None,
+            tx_profile: None,
+            parameters: Parameters::default(),
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,

@@ -6,7 +6,7 @@ use crate::agenda::{NEVER, Time};
 use crate::fifo::Fifo;
 use crate::frame::{Frame, on_wire};
 use crate::narrow::short;
-use crate::train::{FRACTION, Pace};
+use crate::train::{FRACTION, Pace, Step};
 
 /// Where a wire ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub(crate) struct Departures {
     pub(crate) pace: Pace,
     /// Of each, as interfaces count them.
     pub(crate) bytes: u32,
+    /// As of [`Step`].
+    pub(crate) gap: u32,
     pub(crate) more: u16,
     /// Each ends a descriptor, whose bytes these are.
     pub(crate) completes: Option<u32>,
@@ -82,7 +84,7 @@ pub(crate) struct Departures {
 
 impl Departures {
     pub(crate) const fn one(at: Time, bytes: u32, completes: Option<u32>) -> Self {
-        Self { pace: Pace { at, fraction: 0 }, bytes, more: 0, completes }
+        Self { pace: Pace { at, fraction: 0 }, bytes, gap: 0, more: 0, completes }
     }
 
     pub(crate) const fn count(&self) -> u32 {
@@ -121,17 +123,17 @@ impl Port {
         }
     }
 
-    /// Link time of a packet, in 2^-20 ns.
+    /// From a packet of a train to the next.
     #[inline]
-    pub(crate) fn step(&self, counted_bytes: u32) -> u64 {
-        u64::from(on_wire(counted_bytes)) * self.per_byte
+    pub(crate) fn step(&self, counted_bytes: u32, gap: u32) -> Step {
+        Step { link: u64::from(on_wire(counted_bytes)) * self.per_byte, gap }
     }
 
     /// How long `frame` takes; what does not fill a nanosecond is carried over to the next.
     #[inline]
     pub(crate) fn serialize(&mut self, frame: &Frame) -> Time {
         let pace = Pace { at: 0, fraction: self.fraction };
-        let Pace { at, fraction } = pace.from(1, self.step(frame.counted_bytes()));
+        let Pace { at, fraction } = pace.from(1, self.step(frame.counted_bytes(), 0));
         self.fraction = fraction;
         at
     }
@@ -151,7 +153,7 @@ impl Port {
     #[inline]
     fn foresee_part(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
         let bytes = frame.counted_bytes();
-        let step = self.step(bytes);
+        let step = self.step(bytes, 0);
         // What follows without a gap and is alike joins the last train, whose end is where this begins.
         let is_behind = self.busy_until >= now;
         let before = self.busy_until.max(now);
@@ -163,12 +165,16 @@ impl Port {
             Some(last)
                 if is_behind
                     && last.bytes == bytes
+                    && last.gap == 0
                     && last.completes == completes
                     && last.count() <= longest =>
             {
                 last.more += short(frame.count());
             }
-            _ => self.departures.push(Departures { pace, bytes, more: frame.more, completes }),
+            _ => {
+                let more = frame.more;
+                self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
+            }
         }
         match self.wire.back_mut() {
             Some(last)
@@ -185,6 +191,28 @@ impl Port {
         }
     }
 
+    /// Whether datagrams that begin to leave at `first` and each `gap` after it find the wire free, and how
+    /// many of them one train can hold.
+    #[inline]
+    pub(crate) fn most_apart(&self, frame: &Frame, gap: u32, first: Time) -> u32 {
+        let link_ns = (self.step(frame.counted_bytes(), 0).link >> FRACTION) + 1;
+        let is_free = self.busy_until < first && link_ns < u64::from(gap);
+        if is_free { self.longest_train } else { 0 }
+    }
+
+    /// Sends datagrams of a foreseen port, [`Self::most_apart`] of them at most; the first now, at `first`.
+    #[inline]
+    pub(crate) fn foresee_apart(&mut self, frame: &Frame, first: Time) {
+        let (bytes, gap) = (frame.counted_bytes(), frame.gap());
+        let pace = Pace { at: first, fraction: self.fraction }.from(1, self.step(bytes, 0));
+        let last = pace.from(u32::from(frame.more), self.step(bytes, gap));
+        (self.busy_until, self.fraction) = (last.at, last.fraction);
+        let (more, completes) = (frame.more, Some(bytes));
+        self.departures.push(Departures { pace, bytes, gap, more, completes });
+        let pace = Pace { at: pace.at + self.latency, ..pace };
+        self.wire.push(Travelling { pace, frame: *frame });
+    }
+
     /// When the ring hears of the next departure.
     #[inline]
     pub(crate) fn next_departure(&self) -> Time {
@@ -199,7 +227,7 @@ impl Port {
         if front.pace.at >= until {
             return None;
         }
-        let step = u64::from(on_wire(front.bytes)) * per_byte;
+        let step = Step { link: u64::from(on_wire(front.bytes)) * per_byte, gap: front.gap };
         let count = front.pace.before(until, front.count(), step);
         if count == front.count() {
             return self.departures.pop();
@@ -261,7 +289,7 @@ impl Port {
             self.wire.pop();
             return Some((pace, frame));
         }
-        let step = u64::from(frame.wire_bytes()) * per_byte;
+        let step = Step { link: u64::from(frame.wire_bytes()) * per_byte, gap: frame.gap() };
         let count = pace.before(until, frame.count(), step).min(most);
         if count == frame.count() {
             self.wire.pop();
@@ -281,6 +309,11 @@ impl Port {
     #[cfg(test)]
     pub(crate) fn in_flight(&self) -> u64 {
         self.wire.iter().map(|travelling| u64::from(travelling.frame.count())).sum()
+    }
+
+    /// From the last bit's departure to its arrival, at least.
+    pub(crate) const fn latency(&self) -> Time {
+        self.latency
     }
 
     /// Nothing is on the wire.

@@ -3,7 +3,7 @@
 //! Reading files is for the edges; here are the structs that a file fills, with every unknown key
 //! refused, and the step from a profile and a workload to a scenario.
 
-use latput_moderate::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, e1000, ixgbe};
+use latput_moderate::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, ixgbe};
 use latput_trial::observation::Role;
 use latput_trial::workload::Workload;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
@@ -171,17 +171,19 @@ const DIM_LATENCY: Nanos = Nanos::from_us(50);
 
 /// What moves the moderation of a NIC whose driver is told to.
 fn adaptive(nic: &Nic) -> Adaptive {
-    let dim = |is_on: bool, profile| is_on.then(|| Policy::Dim(Dim::new(profile)));
+    let dim = |is_on: bool, profile, points| {
+        is_on.then(|| Policy::Dim(Dim::with_points(profile, points)))
+    };
     let throttle = match nic.adaptation {
         Some(Adaptation::Dim) => {
             return Adaptive {
-                rx: dim(nic.adaptive_rx, dim::Profile::RxEqe),
-                tx: dim(nic.adaptive_tx, dim::Profile::TxEqe),
+                rx: dim(nic.adaptive_rx, dim::Profile::RxEqe, nic.rx_points()),
+                tx: dim(nic.adaptive_tx, dim::Profile::TxEqe, nic.tx_points()),
                 latency: DIM_LATENCY,
                 ..Adaptive::default()
             };
         }
-        Some(Adaptation::E1000) => Policy::E1000(E1000::new(e1000::Mode::Conservative)),
+        Some(Adaptation::E1000) => Policy::E1000(E1000::new(nic.parameters.mode())),
         Some(Adaptation::Igb) => Policy::Aim(Aim::new(aim::Flavour::IgbConservative)),
         Some(Adaptation::Ixgbe) => Policy::Ixgbe(Ixgbe::new(ixgbe::Version::OutOfTree)),
         None => return Adaptive::default(),

@@ -1,5 +1,8 @@
 //! Knobs on a simulated host: the same settings that a real host takes, by the same names.
 
+mod parameters;
+
+use latput_knobs::profile::Point;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Setting, Value};
 use latput_trial::observation::Role;
@@ -77,6 +80,16 @@ impl HostProfile {
                 }
                 *flag = is_on;
             }
+            Knob::RxProfile | Knob::TxProfile if nic.adaptation != Some(Adaptation::Dim) => {
+                return Err(wrong(knob, value, "left out: the profile's driver has no DIM"));
+            }
+            Knob::RxProfile => nic.rx_profile = Some(points(knob, value)?),
+            Knob::TxProfile => nic.tx_profile = Some(points(knob, value)?),
+            _ if knob.module_parameter().is_some() => return nic.load_with(knob, value),
+            Knob::RxUsecs if nic.parameters.interrupt_throttle_rate.is_some() => {
+                let wanted = "left out: `interrupt-throttle-rate` sets the same interval";
+                return Err(wrong(knob, value, wanted));
+            }
             Knob::SmpAffinity => {
                 nic.irq_cores = cpus(knob, value)?.iter().map(|cpu| cpu.0).collect();
             }
@@ -150,6 +163,25 @@ impl Coalescing {
             other => Err(wrong(other, value, "left out: the simulator does not model it")),
         }
     }
+}
+
+/// The five points of DIM.
+fn points(knob: Knob, value: &Value) -> Result<[(u32, u32); 5], Invalid> {
+    let refused = |wanted: &str| wrong(knob, value, wanted);
+    let Value::Profile(profile) = value else {
+        return Err(refused("points of DIM"));
+    };
+    let point = |point: &Point| match (point.delay, point.completions) {
+        (Some(delay), None) if point.packets != Some(0) => {
+            let delay_us = u32::try_from(delay.as_ns() / 1_000).ok()?;
+            Some((delay_us, point.packets.unwrap_or(0)))
+        }
+        _ => None,
+    };
+    let points = profile.points().iter().map(point).collect::<Option<Vec<_>>>();
+    points
+        .and_then(|points| points.try_into().ok())
+        .ok_or_else(|| refused("five points of a delay and packets, without completions"))
 }
 
 /// A discipline of the simulator's: `pfifo`, `pfifo_fast` (as one band) or `fq_codel`.

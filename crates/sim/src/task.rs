@@ -202,6 +202,8 @@ pub(crate) struct Datagrams {
     pub(crate) echo: Time,
     pub(crate) payload: u32,
     pub(crate) count: u32,
+    /// From one to the next, in nanoseconds; 0: they were sent together.
+    pub(crate) gap: u32,
 }
 
 impl Inbox {
@@ -230,16 +232,10 @@ impl Inbox {
         }
         self.len += count;
         match self.waiting.back_mut() {
-            Some(last)
-                if last.sent_at == frame.sent_at
-                    && last.payload == frame.payload
-                    && last.echo == frame.echo =>
-            {
-                last.count += count;
-            }
+            Some(last) if last.is_followed_by(frame) => last.count += count,
             _ => {
                 let Frame { sent_at, echo, payload, .. } = *frame;
-                self.waiting.push(Datagrams { sent_at, echo, payload, count });
+                self.waiting.push(Datagrams { sent_at, echo, payload, count, gap: frame.gap() });
             }
         }
         count
@@ -254,8 +250,23 @@ impl Inbox {
             return self.waiting.pop();
         }
         self.len -= most;
+        let taken = Datagrams { count: most, ..*first };
+        let later = u64::from(most) * u64::from(first.gap);
         first.count -= most;
-        Some(Datagrams { count: most, ..*first })
+        (first.sent_at, first.echo) = (first.sent_at + later, first.echo + later);
+        Some(taken)
+    }
+}
+
+impl Datagrams {
+    /// Whether a train goes on with datagrams as these are.
+    #[inline]
+    fn is_followed_by(&self, train: &Frame) -> bool {
+        let later = u64::from(self.count) * u64::from(self.gap);
+        self.payload == train.payload
+            && self.gap == train.gap()
+            && self.sent_at + later == train.sent_at
+            && self.echo + later == train.echo
     }
 }
 
@@ -474,7 +485,50 @@ impl Tally {
 
     /// Datagrams reached their process.
     pub(crate) fn datagrams(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
-        let Datagrams { sent_at, echo, payload, count } = *datagrams;
+        if datagrams.gap == 0 || datagrams.count == 1 {
+            return self.datagrams_together(datagrams, now, window);
+        }
+        for idx in 0..u64::from(datagrams.count) {
+            let later = idx * u64::from(datagrams.gap);
+            let (sent_at, echo) = (datagrams.sent_at + later, datagrams.echo + later);
+            let one = Datagrams { sent_at, echo, count: 1, ..*datagrams };
+            self.datagrams_together(&one, now, window);
+        }
+    }
+
+    /// Datagrams that reached their process one by one in a window that began at `from`: the first at `first`,
+    /// each `every` after the one before it.
+    pub(crate) fn datagrams_apart(
+        &mut self,
+        datagrams: &Datagrams,
+        first: Time,
+        every: Time,
+        from: Time,
+    ) {
+        let Datagrams { payload, count, gap, .. } = *datagrams;
+        let (many, gap) = (u64::from(count), u64::from(gap));
+        self.received += many;
+        self.received_bytes += many * u64::from(payload);
+        self.matched += match from.checked_sub(datagrams.echo) {
+            None => many,
+            Some(before) => (0..many).filter(|idx| idx * gap > before).count() as u64,
+        };
+        let mut jitter_ns = self.jitter_ns;
+        let mut last = self.last_transit;
+        for idx in 0..many {
+            let transit = (first + idx * every).saturating_sub(datagrams.sent_at + idx * gap);
+            self.latency.record(transit, 1);
+            if let Some(last) = last {
+                jitter_ns += (transit.abs_diff(last) as f64 - jitter_ns) / 16.0;
+            }
+            last = Some(transit);
+        }
+        (self.jitter_ns, self.last_transit) = (jitter_ns, last);
+    }
+
+    #[inline]
+    fn datagrams_together(&mut self, datagrams: &Datagrams, now: Time, window: (Time, Time)) {
+        let Datagrams { sent_at, echo, payload, count, .. } = *datagrams;
         let transit = now.saturating_sub(sent_at);
         let many = u64::from(count);
         self.received += many;

@@ -8,7 +8,10 @@ use crate::agenda::{NEVER, Time};
 use crate::congestion::Window;
 use crate::frame::{Frame, Kind};
 use crate::machine::Congestion;
+use crate::narrow::{short, size};
 
+/// Segments beyond the first of a train.
+const LONGEST_TRAIN: u64 = 1 << 14;
 const DELAYED_ACK: Time = 40_000_000;
 const SHORTEST_TIMEOUT: Time = 200_000_000;
 const LONGEST_TIMEOUT: Time = 120_000_000_000;
@@ -298,6 +301,23 @@ impl Tcp {
             self.timeout_at = now + self.timeout;
         }
         self.acknowledge_now.then(|| self.frame(now, self.next, 0))
+    }
+
+    /// As [`Self::next_frame`], with the full segments of new data that may go at once behind it.
+    #[inline]
+    pub(crate) fn next_train(&mut self, now: Time) -> Option<Frame> {
+        let first = self.next_frame(now)?;
+        let mss = self.options.mss;
+        let is_new = first.seq + u64::from(mss) == self.furthest && self.next == self.furthest;
+        if first.payload != mss || self.options.chunk != mss || !is_new || self.probe {
+            return Some(first);
+        }
+        let limit = self.edge.min(self.acknowledged + self.window.bytes());
+        let may_go = limit.min(self.written).saturating_sub(self.next);
+        let more = (may_go / u64::from(mss)).min(LONGEST_TRAIN);
+        self.next += more * u64::from(mss);
+        self.furthest = self.next;
+        Some(Frame { more: short(size(more)), ..first })
     }
 
     /// How many bytes may go now.

@@ -32,7 +32,7 @@ pub fn record(scenario: &Scenario) -> Result<Trace, Invalid> {
     let mut simulation = Simulation::new(scenario)?;
     let given = scenario;
     let scenario = &simulation.order.scenario.clone();
-    simulation.world.handle_each_packet();
+    simulation.world.handle_each_by_itself();
     simulation.advance(given.warmup);
     let from = simulation.world.start_window();
     let mut log = Log::of(scenario);

@@ -3,9 +3,12 @@
 use crate::agenda::Time;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
+use crate::narrow::short;
 
 /// Fraction bits of a nanosecond.
 pub(crate) const FRACTION: u32 = 20;
+/// All of them.
+const WHOLE: u64 = (1 << FRACTION) - 1;
 
 /// A queue of packets that keeps trains together.
 #[derive(Debug)]
@@ -33,7 +36,20 @@ impl Trains {
     #[inline]
     pub(crate) fn push(&mut self, frame: Frame) {
         self.packets += frame.count() as usize;
-        self.entries.push(frame);
+        if frame.gap() == 0 || !self.joins_last(&frame) {
+            self.entries.push(frame);
+        }
+    }
+
+    #[inline(never)]
+    fn joins_last(&mut self, frame: &Frame) -> bool {
+        match self.entries.back_mut() {
+            Some(last) if last.keeps_pace_with(frame) => {
+                last.more += short(frame.count());
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The packets at the front that belong together, at most `most` of them.
@@ -63,6 +79,16 @@ impl Trains {
     }
 }
 
+/// From a packet of a train to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Link time of each packet, in 2^-20 ns.
+    pub(crate) link: u64,
+    /// Nanoseconds from the start of one packet to the start of the next, more than the link time; 0: each
+    /// starts when the one before it ends.
+    pub(crate) gap: u32,
+}
+
 /// When the first packet of a train passes a point; the others pass at a steady pace behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
@@ -72,31 +98,65 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// When packet `idx` passes; each takes `step` times 2^-20 ns.
+    /// When packet `idx` passes.
     #[inline]
-    pub(crate) const fn nth(&self, idx: u32, step: u64) -> Time {
-        self.at + ((self.fraction as u64 + idx as u64 * step) >> FRACTION)
+    pub(crate) const fn nth(&self, idx: u32, step: Step) -> Time {
+        if step.gap == 0 {
+            return self.at + ((self.fraction as u64 + idx as u64 * step.link) >> FRACTION);
+        }
+        self.nth_apart(idx, step)
+    }
+
+    #[inline(never)]
+    const fn nth_apart(&self, idx: u32, step: Step) -> Time {
+        self.at + idx as u64 * step.gap as u64 + self.carry(idx, step) - self.carry(0, step)
     }
 
     /// The pace from packet `idx` on.
     #[inline]
-    pub(crate) const fn from(&self, idx: u32, step: u64) -> Self {
-        let total = self.fraction as u64 + idx as u64 * step;
-        let fraction = (total & ((1 << FRACTION) - 1)) as u32;
-        Self { at: self.at + (total >> FRACTION), fraction }
+    pub(crate) const fn from(&self, idx: u32, step: Step) -> Self {
+        Self { at: self.nth(idx, step), fraction: self.fraction_after(idx, step) }
+    }
+
+    /// What packet `idx` leaves of a nanosecond to the one behind it.
+    #[inline]
+    const fn fraction_after(&self, idx: u32, step: Step) -> u32 {
+        ((self.fraction as u64 + idx as u64 * step.link) & WHOLE) as u32
+    }
+
+    /// Whether the fractions before packet `idx` and of its own add up to a nanosecond.
+    #[inline]
+    const fn carry(&self, idx: u32, step: Step) -> Time {
+        ((self.fraction_after(idx, step) as u64) < (step.link & WHOLE)) as Time
     }
 
     /// How many of `count` packets pass before `until`; the first does.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
-    pub(crate) const fn before(&self, until: Time, count: u32, step: u64) -> u32 {
+    pub(crate) const fn before(&self, until: Time, count: u32, step: Step) -> u32 {
         debug_assert!(self.at < until);
         if count == 1 || self.nth(count - 1, step) < until {
             return count;
         }
         // The last is not before `until`: the span is no longer than the train.
-        let span = (until - self.at) << FRACTION;
-        ((span - 1 - self.fraction as u64) / step + 1) as u32
+        if step.gap == 0 {
+            let span = (until - self.at) << FRACTION;
+            return ((span - 1 - self.fraction as u64) / step.link + 1) as u32;
+        }
+        self.before_apart(until, count, step)
+    }
+
+    #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
+    const fn before_apart(&self, until: Time, count: u32, step: Step) -> u32 {
+        let mut before = ((until - self.at) / step.gap as u64 + 1) as u32;
+        while before < count && self.nth(before, step) < until {
+            before += 1;
+        }
+        while self.nth(before - 1, step) >= until {
+            before -= 1;
+        }
+        before
     }
 }
 
@@ -130,16 +190,38 @@ mod tests {
     #[test]
     fn a_count_before_a_time_agrees_with_the_times() {
         let mut rng = Rng::from_seed(4);
-        for _ in 0..10_000 {
-            let (step, count) = (1 + rng.next_u64() % (1 << 24), 1 + rng.below(50) as u32);
+        for _ in 0..20_000 {
+            let link = 1 + rng.next_u64() % (1 << 24);
+            let least = (link >> FRACTION) as u32 + 2;
+            let gap = [0, least + rng.below(40) as u32][rng.below(2)];
+            let (step, count) = (Step { link, gap }, 1 + rng.below(50) as u32);
             let pace = Pace { at: rng.next_u64() % 1_000, fraction: rng.below(1 << 20) as u32 };
-            let until = pace.at + 1 + rng.next_u64() % 400;
+            let until = pace.at + 1 + rng.next_u64() % 800;
             let expected = (0..count).filter(|idx| pace.nth(*idx, step) < until).count();
-            assert_eq!(pace.before(until, count, step) as usize, expected);
+            assert_eq!(pace.before(until, count, step) as usize, expected, "{pace:?} {step:?}");
             let idx = rng.below(count as usize) as u32;
             let rest = pace.from(idx, step);
             for later in idx..count {
                 assert_eq!(rest.nth(later - idx, step), pace.nth(later, step));
+            }
+        }
+    }
+
+    #[test]
+    fn packets_with_gaps_pass_as_if_each_came_by_itself() {
+        let mut rng = Rng::from_seed(5);
+        for _ in 0..1_000 {
+            let link = rng.next_u64() % (1 << 26);
+            let gap = (link >> FRACTION) as u32 + 2 + rng.below(1_000) as u32;
+            let alone = Step { link, gap: 0 };
+            let begins = Pace { at: 1_000, fraction: rng.below(1 << 20) as u32 };
+            let train = begins.from(1, alone);
+            let mut fraction = begins.fraction;
+            for idx in 0..100 {
+                let at = begins.at + u64::from(idx) * u64::from(gap);
+                let one = Pace { at, fraction }.from(1, alone);
+                assert_eq!(train.nth(idx, Step { link, gap }), one.at);
+                fraction = one.fraction;
             }
         }
     }

@@ -35,7 +35,8 @@ pub struct Delay {
 
 impl Delay {
     /// What holds while an interrupt is being served.
-    fn in_irq(self) -> Self {
+    #[must_use]
+    pub fn in_irq(self) -> Self {
         Self {
             delay: self.delay_irq.unwrap_or(self.delay),
             frames: self.frames_irq.unwrap_or(self.frames),

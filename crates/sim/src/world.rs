@@ -1,5 +1,6 @@
 //! The running simulation: all components in flat tables, and the loop that lets the earliest act.
 
+mod ahead;
 mod build;
 mod connect;
 mod cpu;
@@ -97,6 +98,10 @@ struct HostState {
     run_queue: Fifo<(u32, Time)>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     timers_slot: usize,
+    /// Everything in the agenda that acts on this host.
+    slots: Vec<u32>,
+    /// The port whose wire brings packets to this host, if anybody sends it any.
+    hears: Option<usize>,
     polling: Polling,
     tick: Time,
     round: poll::Round,
@@ -159,6 +164,10 @@ pub(crate) struct World {
     /// The window ends once load `.0` has `.1` units, each `.2` received bytes or, if that is 0, one
     /// received item.
     quotas: Vec<(usize, u64, u64)>,
+    /// How far the present span goes.
+    until: Time,
+    /// Each packet and each item is handled as an event of its own.
+    is_eager: bool,
     /// Packets made by any stack, and those that reached one, for the conservation check.
     sent: u64,
     delivered: u64,
@@ -173,6 +182,7 @@ impl World {
     /// then.
     pub(crate) fn run_until(&mut self, until: Time) -> Time {
         let mut until = until;
+        self.until = until;
         loop {
             let (time, slot) = self.agenda.next();
             if time > until || time == NEVER {
@@ -214,8 +224,10 @@ impl World {
         self.tallies.iter().any(|tally| tally.late < tally.awaited)
     }
 
-    /// From now on no packet waits until somebody looks: each is handled at its own time.
-    pub(crate) fn handle_each_packet(&mut self) {
+    /// From now on no packet waits until somebody looks and no process goes ahead: each packet and each item
+    /// is handled at its own time.
+    pub(crate) fn handle_each_by_itself(&mut self) {
+        self.is_eager = true;
         self.quiet_queues.fill(None);
         self.queues.iter_mut().for_each(|queue| queue.quiet_wire = None);
         self.ports.iter_mut().for_each(|port| port.foreseen = None);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latput_knobs::profile::Point;
 use latput_knobs::qdisc::Parameter;
 use latput_knobs::{Knob, Place, Setting, State, Value};
 use latput_sim::Profile;
@@ -117,8 +118,11 @@ pub(super) fn state(host: &Host, network: &Network) -> State {
         values.insert(Knob::AdaptiveRx, Value::Switch(nic.adaptive_rx));
         if adaptation == Adaptation::Dim {
             values.insert(Knob::AdaptiveTx, Value::Switch(nic.adaptive_tx));
+            values.extend(points(Knob::RxProfile, nic.rx_points()));
+            values.extend(points(Knob::TxProfile, nic.tx_points()));
         }
     }
+    values.extend(nic.parameters.given().map(|(knob, value)| (knob, count(value))));
     if nic.driver == Driver::Napi {
         values.insert(Knob::BusyRead, Value::Time(stack.busy_poll));
     }
@@ -171,13 +175,24 @@ fn moderation(coalescing: &Coalescing) -> Vec<(Knob, Value)> {
     vec![
         (Knob::RxUsecs, Value::Time(rx.delay)),
         (Knob::RxFrames, count(rx.frames)),
-        (Knob::RxUsecsIrq, Value::Time(rx.delay_irq.unwrap_or(rx.delay))),
-        (Knob::RxFramesIrq, count(rx.frames_irq.unwrap_or(rx.frames))),
+        (Knob::RxUsecsIrq, Value::Time(rx.in_irq().delay)),
+        (Knob::RxFramesIrq, count(rx.in_irq().frames)),
         (Knob::TxUsecs, Value::Time(tx.delay)),
         (Knob::TxFrames, count(tx.frames)),
-        (Knob::TxUsecsIrq, Value::Time(tx.delay_irq.unwrap_or(tx.delay))),
-        (Knob::TxFramesIrq, count(tx.frames_irq.unwrap_or(tx.frames))),
+        (Knob::TxUsecsIrq, Value::Time(tx.in_irq().delay)),
+        (Knob::TxFramesIrq, count(tx.in_irq().frames)),
     ]
+}
+
+/// The points that DIM moves between.
+fn points(knob: Knob, points: [(u32, u32); 5]) -> Option<(Knob, Value)> {
+    let point = |(delay_us, frames)| Point {
+        delay: Some(Nanos::from_us(u64::from(delay_us))),
+        packets: Some(frames).filter(|frames| *frames > 0),
+        completions: None,
+    };
+    let profile = latput_knobs::profile::Profile::new(points.map(point).to_vec())?;
+    Some((knob, Value::Profile(profile)))
 }
 
 fn qdisc(simulated: Qdisc) -> latput_knobs::Qdisc {
@@ -247,6 +262,27 @@ mod tests {
         assert!(delays.iter().all(|knob| !refused.contains(knob)), "{refused:?}");
         assert!(simulated.iter().all(|knob| !refused.contains(knob)), "{refused:?}");
         assert!(refused.contains(&Knob::Gso) && refused.contains(&Knob::InterruptThrottleRate));
+    }
+
+    #[test]
+    fn what_a_gigabit_driver_was_loaded_with_is_read_back() {
+        let given = [
+            (Knob::InterruptThrottleRate, 4_000),
+            (Knob::RxIntDelay, 16),
+            (Knob::RxAbsIntDelay, 64),
+            (Knob::TxIntDelay, 0),
+        ];
+        let setting: Setting =
+            given.into_iter().map(|(knob, number)| (knob, Value::Count(number))).collect();
+        let mut profile = super::super::system::profile("rx1620-e1000").unwrap();
+        apply(&BTreeMap::from([(Role::Sut, setting.clone())]), &mut profile).unwrap();
+        let [_, sut] = states(&profile);
+        for (knob, value) in &setting {
+            assert_eq!(&sut.0[&(*knob, Place::Device)], value, "{knob}");
+        }
+        let mut modern = super::super::system::profile("server-10g").unwrap();
+        let refusal = apply(&BTreeMap::from([(Role::Sut, setting)]), &mut modern).unwrap_err();
+        assert!(refusal.contains("interrupt-throttle-rate"), "{refusal}");
     }
 
     #[test]

@@ -127,6 +127,8 @@ impl<'a> Builder<'a> {
             run_queue: Fifo::with_capacity(16),
             timers: BinaryHeap::new(),
             timers_slot: 0,
+            slots: Vec::new(),
+            hears: None,
             polling: Polling::new(host.stack.polling),
             tick,
             round: poll::Round::default(),
@@ -404,6 +406,36 @@ impl<'a> Builder<'a> {
         self.ports.iter().map(far_queue).collect()
     }
 
+    /// Tells each host what acts on it.
+    fn list_slots(&mut self) {
+        for (slot, component) in self.components.iter().enumerate() {
+            let host = match *component {
+                Component::Core(core) => self.cores[core as usize].host,
+                Component::Vector(queue) | Component::Deferral(queue) => {
+                    self.queues[queue as usize].host
+                }
+                Component::Port(port) if (port as usize) < self.hosts.len() => port as usize,
+                Component::Wire(port) => match self.ports[port as usize].far {
+                    Far::Host(host) => host,
+                    Far::Switch => continue,
+                },
+                Component::Port(_) => continue,
+                Component::Task(task) => self.tasks[task as usize].host,
+                Component::Timers(host) | Component::Tick(host) => host as usize,
+            };
+            self.hosts[host].slots.push(id(slot));
+        }
+        for (idx, host) in self.hosts.iter_mut().enumerate() {
+            let hears = self.scenario.loads.iter().any(|load| match load.traffic {
+                Traffic::Compute => false,
+                Traffic::Datagrams { .. } => load.to == idx,
+                _ => load.from == idx || load.to == idx,
+            });
+            let is_wire = |port: &Port| port.far == Far::Host(idx);
+            host.hears = self.ports.iter().position(is_wire).filter(|_| hears);
+        }
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
         let mut add = |count: usize, component: fn(u32) -> Component| {
@@ -433,6 +465,7 @@ impl<'a> Builder<'a> {
                 agenda.set(tick_slots + idx, at);
             }
         }
+        self.list_slots();
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
         let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();
@@ -467,6 +500,8 @@ impl<'a> Builder<'a> {
             window_from: 0,
             window_to: NEVER,
             quotas: Vec::new(),
+            until: 0,
+            is_eager: false,
             sent: 0,
             delivered: 0,
             events: 0,

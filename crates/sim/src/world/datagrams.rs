@@ -39,7 +39,14 @@ impl World {
         let costs = &self.hosts[self.tasks[task].host].costs;
         let each = costs.user + costs.tx_packet + copying(costs.copy_per_kib, size);
         let group = u64::from(group);
-        Some((Item::Emit, costs.syscall + group * each, group * costs.user))
+        let (cost, user) = (costs.syscall + group * each, group * costs.user);
+        if at > self.now {
+            // It is woken from its own core each time.
+            let wake = costs.wake;
+            let next = self.emit_ahead(core, task, (cost + wake, user), at);
+            self.reserve(core, next);
+        }
+        Some((Item::Emit, cost, user))
     }
 
     /// Whether a source that knows no pace must wait for its packets to leave; it is woken then.
@@ -79,16 +86,28 @@ impl World {
         batch: u32,
     ) -> Option<(Item, Time, Time)> {
         let &end = self.tasks[task].ready.front()?;
+        self.drain_ahead(core, task, batch);
         let Protocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
             unreachable!("a sink has a datagram socket");
         };
         let count = inbox.len().min(batch);
-        let size = inbox.first_payload().unwrap_or(0);
-        let costs = &self.hosts[self.tasks[task].host].costs;
-        let user = u64::from(count) * costs.user;
-        let copied = u64::from(count) * copying(costs.copy_per_kib, size);
-        let cost = costs.syscall + user + copied + self.cross_cost(core, end);
+        let (cost, user) = self.cost_of_drain(core, end, count, inbox.first_payload());
         Some((Item::Drain { end, count }, cost, user))
+    }
+
+    /// What one receive call of so many datagrams costs, and how much of that is user code.
+    #[inline]
+    pub(super) fn cost_of_drain(
+        &self,
+        core: usize,
+        end: u32,
+        count: u32,
+        payload: Option<u32>,
+    ) -> (Time, Time) {
+        let costs = &self.hosts[self.cores[core].host].costs;
+        let user = u64::from(count) * costs.user;
+        let copied = u64::from(count) * copying(costs.copy_per_kib, payload.unwrap_or(0));
+        (costs.syscall + user + copied + self.cross_cost(core, end), user)
     }
 
     /// A source sends its datagram and plans the next.
@@ -128,7 +147,7 @@ impl World {
 
     /// A sink has received datagrams.
     pub(super) fn drain(&mut self, core: usize, task: usize, end: usize, count: u32) {
-        self.keep_spinning(task, end);
+        self.keep_spinning(task, end, self.now);
         let (now, window) = (self.now, (self.window_from, self.window_to));
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];

@@ -129,9 +129,10 @@ impl World {
         let (for_ack, for_data) = (costs.ack, costs.tx_packet);
         let mut cost = 0;
         while let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
-            && let Some(frame) = tcp.next_frame(self.now)
+            && let Some(frame) = tcp.next_train(self.now)
         {
-            cost += if frame.payload == 0 { for_ack } else { for_data };
+            let each = if frame.payload == 0 { for_ack } else { for_data };
+            cost += u64::from(frame.count()) * each;
             self.transmit(queue, Frame { end: id(end) ^ 1, ..frame });
         }
         self.arm(end);

@@ -6,7 +6,7 @@ use crate::core::Irq;
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::port::{Departures, Far, Feed, Sending};
-use crate::train::Pace;
+use crate::train::{Pace, Step};
 use crate::vector::Event;
 
 /// The longest pause that fits a pause frame.
@@ -198,7 +198,7 @@ impl World {
 
     #[inline]
     fn sent_from_ring(&mut self, queue: usize, departures: &Departures) {
-        let Departures { pace, bytes, completes, .. } = *departures;
+        let Departures { pace, bytes, gap, completes, .. } = *departures;
         let count = departures.count();
         let ring = &mut self.queues[queue];
         ring.counters.tx_packets += u64::from(count);
@@ -206,7 +206,7 @@ impl World {
         if let Some(completed) = completes {
             ring.done += count;
             ring.done_bytes += u64::from(count) * u64::from(completed);
-            let step = self.ports[ring.port].step(bytes);
+            let step = self.ports[ring.port].step(bytes, gap);
             if ring.vector.tx(count, |idx| pace.nth(idx, step)) {
                 self.update_vector(queue);
             }
@@ -219,7 +219,11 @@ impl World {
         let frame = self.ports[port].arrive();
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(_) => self.receive(&frame, Pace { at: self.now, fraction: 0 }, 0),
+            Far::Host(_) => {
+                let queue = self.ends[frame.end as usize].queue;
+                let pace = Pace { at: self.now, fraction: 0 };
+                self.receive(queue, &frame, pace, Step::default());
+            }
             Far::Switch => self.forward(frame),
         }
         self.update_wire(port);
@@ -227,7 +231,7 @@ impl World {
 
     /// Writes into the agenda when the next frame arrives, unless it can wait to be seen.
     #[inline]
-    fn update_wire(&mut self, port: usize) {
+    pub(super) fn update_wire(&mut self, port: usize) {
         let at = match self.quiet_queues[port] {
             Some(queue) if !self.queues[queue].vector.heeds_rx() => NEVER,
             _ => self.ports[port].next_arrival(),
@@ -247,8 +251,8 @@ impl World {
             return;
         };
         while let Some((pace, frame)) = self.ports[port].arrive_before(until, u32::MAX) {
-            let step = self.ports[port].step(frame.counted_bytes());
-            self.receive(&frame, pace, step);
+            let step = self.ports[port].step(frame.counted_bytes(), frame.gap());
+            self.receive(queue, &frame, pace, step);
         }
     }
 
@@ -296,8 +300,7 @@ impl World {
 
     /// Packets reach a NIC, at this pace.
     #[inline]
-    fn receive(&mut self, frame: &Frame, pace: Pace, step: u64) {
-        let queue = self.ends[frame.end as usize].queue;
+    fn receive(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
         let ring = &self.queues[queue];
         let free = id(ring.rx_limit - ring.rx.len());
         let count = frame.count();
@@ -314,7 +317,7 @@ impl World {
     }
 
     #[inline]
-    fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: Pace, step: u64) {
+    fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
         let ring = &mut self.queues[queue];
         if let Some(log) = &mut self.log {
             log.packet(pace.at, ring.host, true, frame);
@@ -358,7 +361,8 @@ impl World {
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
             self.queues[queue].waiting_bytes -= u64::from(frame.wire_bytes());
-            self.put_in_ring(queue, &frame, Pace { at: self.now, fraction: 0 }, 0);
+            let pace = Pace { at: self.now, fraction: 0 };
+            self.put_in_ring(queue, &frame, pace, Step::default());
         }
         let host = self.queues[queue].host;
         if self.hosts[host].paused_peer

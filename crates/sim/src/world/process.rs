@@ -167,6 +167,7 @@ impl World {
     }
 
     /// A process away from the core that takes its packets works with a cold cache.
+    #[inline]
     pub(super) fn cross_cost(&self, core: usize, end: u32) -> Time {
         let socket = &self.ends[end as usize];
         if self.queues[socket.queue].core == core {
@@ -222,9 +223,9 @@ impl World {
     }
 
     /// Work found: busy polling goes on for its time from here.
-    pub(super) fn keep_spinning(&mut self, task: usize, end: usize) {
+    pub(super) fn keep_spinning(&mut self, task: usize, end: usize, now: Time) {
         let host = &self.hosts[self.tasks[task].host];
-        self.tasks[task].spin_until = self.now + host.stack.busy_poll.as_ns();
+        self.tasks[task].spin_until = now + host.stack.busy_poll.as_ns();
         self.tasks[task].spin_queue = self.ends[end].queue;
     }
 

@@ -191,7 +191,7 @@ impl World {
         bytes: u32,
         completes: bool,
     ) -> Time {
-        self.keep_spinning(task, end);
+        self.keep_spinning(task, end, self.now);
         let program = self.tasks[task].program;
         let (mut cost, stamps) = self.consume(&program, end, bytes, completes);
         match program {

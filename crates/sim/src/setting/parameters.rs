@@ -1,0 +1,162 @@
+//! Load-time parameters of Intel's drivers for gigabit NICs (e1000, e1000e, em).
+//!
+//! What they mean is in `Documentation/networking/device_drivers/ethernet/intel/e1000.rst`.
+
+use latput_knobs::{Knob, Value};
+use latput_moderate::e1000::{Mode, throttle_interval};
+use latput_units::Nanos;
+
+use super::{small, wrong};
+use crate::machine::{Adaptation, Nic, Parameters};
+use crate::validate::Invalid;
+use crate::vector::{Delay, Throttle};
+
+/// The unit of the delay registers.
+const UNIT_NS: u64 = 1_024;
+const LONGEST_DELAY: u32 = 0xffff;
+
+impl Parameters {
+    /// The algorithm of the dynamic throttle: as the rate says or, by default, 3.
+    pub(crate) const fn mode(&self) -> Mode {
+        match self.interrupt_throttle_rate {
+            Some(1) => Mode::Dynamic,
+            Some(4) => Mode::Simplified,
+            _ => Mode::Conservative,
+        }
+    }
+
+    /// Every parameter that was given.
+    pub fn given(&self) -> impl Iterator<Item = (Knob, u32)> {
+        [
+            (Knob::InterruptThrottleRate, self.interrupt_throttle_rate),
+            (Knob::RxIntDelay, self.rx_int_delay),
+            (Knob::RxAbsIntDelay, self.rx_abs_int_delay),
+            (Knob::TxIntDelay, self.tx_int_delay),
+            (Knob::TxAbsIntDelay, self.tx_abs_int_delay),
+        ]
+        .into_iter()
+        .filter_map(|(knob, value)| Some((knob, value?)))
+    }
+}
+
+impl Nic {
+    /// Whether it is of the family whose drivers take them: its throttle is a free-running clock, or e1000's
+    /// algorithm moves it.
+    fn has_parameters(&self) -> bool {
+        let is_gated = matches!(self.coalescing.throttle, Throttle::Gate { .. });
+        let given = self.parameters.interrupt_throttle_rate.is_some();
+        is_gated || given || self.adaptation == Some(Adaptation::E1000)
+    }
+
+    /// As if the driver were loaded with this parameter.
+    pub(super) fn load_with(&mut self, knob: Knob, value: &Value) -> Result<(), Invalid> {
+        if !self.has_parameters() {
+            let wanted = "left out: the driver of the profile's NIC has no such parameter";
+            return Err(wrong(knob, value, wanted));
+        }
+        let number = small(knob, value)?;
+        if knob == Knob::InterruptThrottleRate {
+            return self.set_throttle_rate(number, value);
+        }
+        if number > LONGEST_DELAY {
+            return Err(wrong(knob, value, "0 to 65535"));
+        }
+        let span = Nanos::from_ns(u64::from(number) * UNIT_NS);
+        let (given, delay) = match knob {
+            Knob::RxIntDelay => (&mut self.parameters.rx_int_delay, &mut self.coalescing.rx),
+            Knob::RxAbsIntDelay => (&mut self.parameters.rx_abs_int_delay, &mut self.coalescing.rx),
+            Knob::TxIntDelay => (&mut self.parameters.tx_int_delay, &mut self.coalescing.tx),
+            _ => (&mut self.parameters.tx_abs_int_delay, &mut self.coalescing.tx),
+        };
+        if matches!(knob, Knob::RxIntDelay | Knob::TxIntDelay) {
+            *delay = Delay { delay: span, restarts: number > 0, ..*delay };
+        } else if delay.delay == Nanos::ZERO && number > 0 {
+            let (wanted, of) = ("only with", knob.name().replace("-abs", ""));
+            return Err(wrong(knob, value, &format!("{wanted} `{of}` above 0, which it limits")));
+        } else {
+            delay.absolute = span;
+        }
+        *given = Some(number);
+        Ok(())
+    }
+
+    fn set_throttle_rate(&mut self, number: u32, value: &Value) -> Result<(), Invalid> {
+        let is_mode = matches!(number, 1 | 3 | 4);
+        if !is_mode && number != 0 && !(100..=100_000).contains(&number) {
+            let wanted = "0, 1, 3, 4 or 100 to 100000";
+            return Err(wrong(Knob::InterruptThrottleRate, value, wanted));
+        }
+        self.parameters.interrupt_throttle_rate = Some(number);
+        self.adaptive_rx = is_mode;
+        if is_mode {
+            self.adaptation = Some(Adaptation::E1000);
+            return Ok(());
+        }
+        self.adaptation = None;
+        self.coalescing.throttle = match self.coalescing.throttle {
+            // A clock without a period does not tick: nothing is held back.
+            _ if number == 0 => Throttle::None,
+            throttle => throttle.with_interval(throttle_interval(number)),
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_knobs::Setting;
+    use latput_trial::observation::Role;
+
+    use super::*;
+    use crate::Profile;
+
+    #[test]
+    fn a_gigabit_nic_takes_what_its_driver_takes() {
+        let nic = loaded(&[(Knob::InterruptThrottleRate, 8_000)]).unwrap();
+        let interval = Nanos::from_ns(124_928);
+        assert_eq!(nic.coalescing.throttle, Throttle::Gate { interval });
+        let nic = loaded(&[(Knob::InterruptThrottleRate, 0)]).unwrap();
+        assert_eq!(nic.coalescing.throttle, Throttle::None);
+        let nic = loaded(&[(Knob::InterruptThrottleRate, 4)]).unwrap();
+        assert_eq!((nic.adaptation, nic.adaptive_rx), (Some(Adaptation::E1000), true));
+        assert_eq!(nic.parameters.mode(), Mode::Simplified);
+        let nic = loaded(&[(Knob::RxIntDelay, 100), (Knob::RxAbsIntDelay, 200)]).unwrap();
+        let rx = nic.coalescing.rx;
+        let expected = (Nanos::from_ns(102_400), true, Nanos::from_ns(204_800));
+        assert_eq!((rx.delay, rx.restarts, rx.absolute), expected);
+    }
+
+    #[test]
+    fn what_a_driver_only_warns_of_is_refused() {
+        refused(&[(Knob::InterruptThrottleRate, 50)], "0, 1, 3, 4 or 100 to 100000");
+        refused(&[(Knob::RxIntDelay, 65_536)], "0 to 65535");
+        refused(&[(Knob::RxAbsIntDelay, 8)], "only with `rx-int-delay` above 0");
+    }
+
+    #[test]
+    fn other_nics_have_no_such_parameters() {
+        let mut profile = profile();
+        profile.sut.nic.coalescing.throttle = Throttle::HoldOff { interval: Nanos::from_us(50) };
+        let setting = Setting::from([(Knob::InterruptThrottleRate, Value::Count(8_000))]);
+        let error = profile.set(Role::Sut, &setting).unwrap_err().to_string();
+        assert!(error.contains("no such parameter"), "{error}");
+    }
+
+    #[track_caller]
+    fn refused(parameters: &[(Knob, u64)], expected: &str) {
+        let error = loaded(parameters).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains(parameters[0].0.name()), "{error}");
+    }
+
+    fn loaded(parameters: &[(Knob, u64)]) -> Result<Nic, Invalid> {
+        let mut profile = profile();
+        let setting = parameters.iter().map(|(knob, value)| (*knob, Value::Count(*value)));
+        profile.set(Role::Sut, &setting.collect::<Setting>())?;
+        Ok(profile.sut.nic)
+    }
+
+    fn profile() -> Profile {
+        let text = include_str!("../../../../data/systems/rx1620-e1000.toml");
+        toml::from_str(text).unwrap()
+    }
+}

@@ -1,0 +1,207 @@
+//! Items of a process that nothing can come between: done in a row, without an event for each.
+//!
+//! Each has the times and effects that it would have as an event of its own; a test compares both ways.
+//! Only where costs do not vary: draws are made in the order of events.
+
+use super::World;
+use crate::agenda::{NEVER, Time};
+use crate::frame::{Frame, Kind};
+use crate::narrow::{id, short};
+use crate::scenario::Spacing;
+use crate::task::{Program, Protocol};
+
+/// The longest row of items.
+const MOST: u32 = 1 << 12;
+/// A host on which more acts than this is not looked through each time.
+const MOST_SLOTS: usize = 64;
+
+impl World {
+    /// Whether items of `core` may be done in a row at all.
+    #[inline]
+    fn may_go_ahead(&self, core: usize) -> bool {
+        let host = &self.hosts[self.cores[core].host];
+        host.costs.jitter == 0
+            && !self.is_eager
+            && self.log.is_none()
+            && self.quotas.is_empty()
+            && self.cores[core].run_queue.is_empty()
+            && host.run_queue.is_empty()
+            && host.slots.len() <= MOST_SLOTS
+    }
+
+    /// Nothing but `core` itself acts on its host before this time, whatever other hosts do.
+    fn alone_until(&self, core: usize) -> Time {
+        let own = self.core_slots + core;
+        let host = &self.hosts[self.cores[core].host];
+        let others = host.slots.iter().filter(|slot| **slot as usize != own);
+        let next = others.map(|slot| self.agenda.time(*slot as usize)).min().unwrap_or(NEVER);
+        let until = next.min(self.until + 1);
+        match host.hears {
+            // What is sent from now on comes after what is on the wire.
+            Some(port) if self.ports[port].is_quiet() => {
+                until.min(self.now + self.ports[port].latency())
+            }
+            _ => until,
+        }
+    }
+
+    /// A source that holds `core` until its next datagram is due: sends those that nothing can come
+    /// between, each at its time. Gives when the one after them is due.
+    #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
+    pub(super) fn emit_ahead(
+        &mut self,
+        core: usize,
+        task: usize,
+        (cost, user): (Time, Time),
+        due: Time,
+    ) -> Time {
+        let Program::Source { end, size, group: 1, gap_ns, spacing: Spacing::Even, mut next_at } =
+            self.tasks[task].program
+        else {
+            return due;
+        };
+        let queue = self.ends[end].queue;
+        let port = self.queues[queue].port;
+        let is_plain = self.ports[port].foreseen == Some(queue)
+            && self.queues[queue].byte_limit.is_none()
+            && self.ends[end ^ 1].task.is_some();
+        if !is_plain || gap_ns < 2.0 || gap_ns > f64::from(u32::MAX) || !self.may_go_ahead(core) {
+            return due;
+        }
+        let host = &self.hosts[self.cores[core].host];
+        let (exit, stop) = (host.idle_exit, self.tasks[task].stop);
+        let until = self.alone_until(core);
+        loop {
+            let first = next_at as Time;
+            // Each is due when the core is idle again, and leaves so much later.
+            let sent_after = exit + cost;
+            let gap = (next_at + gap_ns) as Time - first;
+            let mut frame = Frame {
+                sent_at: first,
+                echo: first + sent_after,
+                end: id(end) ^ 1,
+                payload: size,
+                window: u32::try_from(gap).unwrap_or(0),
+                kind: Kind::Udp,
+                ..Frame::default()
+            };
+            let most = self.room_ahead(queue, &frame);
+            let mut count = 0;
+            let mut next = next_at;
+            while count < most
+                && next as Time == first + u64::from(count) * gap
+                && next as Time + sent_after < until.min((next + gap_ns) as Time)
+                && ((next + gap_ns) as Time) < stop
+            {
+                next += gap_ns;
+                count += 1;
+            }
+            if count == 0 {
+                return first;
+            }
+            frame.more = short(count - 1);
+            next_at = next;
+            self.send_ahead(queue, end, &frame);
+            self.spend_ahead(core, task, u64::from(count), (cost, user));
+            if let Program::Source { next_at, .. } = &mut self.tasks[task].program {
+                *next_at = next;
+            }
+        }
+    }
+
+    /// How many datagrams may leave a foreseen port at an even pace, without the ring heeding one.
+    fn room_ahead(&self, queue: usize, frame: &Frame) -> u32 {
+        let ring = &self.queues[queue];
+        let port = &self.ports[ring.port];
+        if !ring.qdisc.is_empty() || (ring.vector.heeds_tx() && !port.has_departures()) {
+            return 0;
+        }
+        let room = ring.tx_limit - ring.tx_used;
+        MOST.min(room).min(port.most_apart(frame, frame.gap(), frame.echo))
+    }
+
+    fn send_ahead(&mut self, queue: usize, end: usize, frame: &Frame) {
+        let count = frame.count();
+        let socket = &self.ends[end];
+        let tally = &mut self.tallies[socket.load];
+        tally.sent += u64::from(count);
+        tally.handed_over(socket.is_generator, u64::from(count) * u64::from(frame.payload));
+        self.sent += u64::from(count);
+        self.queues[queue].tx_used += count;
+        let port = self.queues[queue].port;
+        let was_quiet = self.ports[port].is_quiet();
+        self.ports[port].foresee_apart(frame, frame.echo);
+        if was_quiet {
+            self.update_wire(port);
+        }
+    }
+
+    /// Charges items that were done in a row: what each cost, and how much of that was user code.
+    fn spend_ahead(&mut self, core: usize, task: usize, count: u64, (cost, user): (Time, Time)) {
+        let this = &mut self.cores[core];
+        this.spent.user += count * user;
+        this.spent.system += count * (cost - user);
+        self.tasks[task].cpu += count * cost;
+        self.tasks[task].runtime += count * cost;
+    }
+
+    /// A sink that has a core: makes receive calls of a whole batch for as long as nothing comes between and
+    /// something is left for the call after them.
+    pub(super) fn drain_ahead(&mut self, core: usize, task: usize, batch: u32) {
+        let this = &self.tasks[task];
+        let &end = this.ready.front().expect("a sink with nothing ready sleeps");
+        let is_alone = this.ready.len() == 1 && this.woken_by.is_none();
+        let Protocol::Datagrams(inbox) = &self.ends[end as usize].protocol else {
+            return;
+        };
+        if inbox.len() <= batch || !is_alone || !self.may_go_ahead(core) {
+            return;
+        }
+        let payload = inbox.first_payload();
+        let (cost, user) = self.cost_of_drain(core, end, batch, payload);
+        let until = self.nobody_until(core);
+        let window = (self.window_from, self.window_to);
+        let socket = &mut self.ends[end as usize];
+        let tally = &mut self.tallies[socket.load];
+        let Protocol::Datagrams(inbox) = &mut socket.protocol else {
+            return;
+        };
+        let mut at = self.now.max(self.cores[core].awake_at);
+        let mut calls = 0;
+        while inbox.len() > batch && inbox.first_payload() == payload && at + cost < until {
+            if batch == 1 && window.1 == NEVER {
+                // How many calls end before that; at least this one.
+                let most = (until - at - 1).checked_div(cost).unwrap_or(u64::MAX);
+                let most = u32::try_from(most).unwrap_or(u32::MAX).min(inbox.len() - 1);
+                let alike = inbox.take(most).expect("more than one waits");
+                tally.datagrams_apart(&alike, at + cost, cost, window.0);
+                at += u64::from(alike.count) * cost;
+                calls += u64::from(alike.count);
+                continue;
+            }
+            at += cost;
+            calls += 1;
+            let mut left = batch;
+            while left > 0 {
+                let alike = inbox.take(left).expect("more than a batch waits");
+                left -= alike.count;
+                tally.datagrams(&alike, at, window);
+            }
+        }
+        if calls > 0 {
+            self.spend_ahead(core, task, calls, (cost, user));
+            self.cores[core].awake_at = at;
+            self.keep_spinning(task, end as usize, at);
+        }
+    }
+
+    /// Nothing at all happens before this time, but for `core`.
+    fn nobody_until(&mut self, core: usize) -> Time {
+        let slot = self.core_slots + core;
+        let due = self.agenda.time(slot);
+        self.agenda.set(slot, NEVER);
+        let (next, _) = self.agenda.next();
+        self.agenda.set(slot, due);
+        next.min(self.until + 1)
+    }
+}
