@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 pub(crate) mod engine;
-mod parameter;
+pub(crate) mod parameter;
 mod simplex;
 
 use latput_sim::Profile;

@@ -55,6 +55,9 @@ pub struct Costs {
     /// More when another core than the process's own woke it: the interrupt between them, an idle core's start.
     #[serde(rename = "wake_remote_ns")]
     pub wake_remote: Nanos,
+    /// Putting a process to sleep that has nothing left to do. What comes meanwhile it still finds.
+    #[serde(rename = "sleep_ns")]
+    pub sleep: Nanos,
     /// More per message when the process runs on another core than the one that takes its interrupts.
     #[serde(rename = "cross_core_ns")]
     pub cross_core: Nanos,
@@ -172,6 +175,9 @@ pub struct Nic {
     pub fifo: Bytes,
     /// Whether the NIC asks the sender to pause when that buffer is half full (802.3x).
     pub pause: bool,
+    /// There is no wire: a packet that is sent is in memory of the other end's, so that nothing is to be
+    /// taken back after sending, and nobody is told of a ring (veth).
+    pub handover: bool,
 }
 
 impl Default for Nic {
@@ -188,6 +194,7 @@ impl Default for Nic {
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,
+            handover: false,
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let archive = Archive::open(&self.file)?;
-        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let results = archive.load_chosen(self.run)?;
         let loads = wanted(&results, &self.workload)?;
         let is_set =
             |label: &str| self.setting.as_ref().is_none_or(|part| label.contains(part.as_str()));

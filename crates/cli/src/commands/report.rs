@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Archive;
-use latput_model::Summary;
 use latput_model::compare::{self, Side};
-use latput_report::{comparison, csv, flent, html, json, markdown, terminal};
+use latput_model::{Prediction, Summary, predicted};
+use latput_report::{Screen, comparison, csv, flent, html, json, markdown, prediction, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
@@ -31,7 +31,8 @@ Examples:
   latput report latput-results.db --goal cpu               the same trials, judged for least CPU
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file
-  latput report kept.db --compare 0us 50us                 two settings of one run")]
+  latput report kept.db --compare 0us 50us                 two settings of one run
+  latput report live.db --predicted simulated.db --fitted twin.db -o report.html")]
 pub(crate) struct Args {
     /// The results file.
     #[arg(required_unless_present = "compare")]
@@ -60,6 +61,13 @@ pub(crate) struct Args {
     /// Judge by another goal than the run's.
     #[arg(long)]
     goal: Option<String>,
+    /// Show beside each figure what this file predicts: the same plan run on a simulated twin, with
+    /// errors and how alike both rank the settings.
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = ["compare", "list"])]
+    predicted: Option<String>,
+    /// The rows that the twin was calibrated on: their cells count in no error.
+    #[arg(long, value_name = "FILE", requires = "predicted")]
+    fitted: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -81,8 +89,7 @@ impl Args {
         if self.list {
             return list(context, &archive);
         }
-        let id = self.run.map_or_else(|| archive.newest(), Ok)?;
-        let mut results = archive.load(id)?;
+        let mut results = archive.load_chosen(self.run)?;
         if let Some(goal) = &self.goal {
             run::check_goal("--goal", goal, &results.workloads)?;
             results.goal = Some(goal.clone());
@@ -96,15 +103,48 @@ impl Args {
             _ => Format::Table,
         });
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
-        let text = match format {
-            Format::Table => terminal(&results, &summary, screen),
-            Format::Html => html(&results, &summary),
-            Format::Csv => csv(&results),
-            Format::Json => json(&results, &summary),
-            Format::Markdown => markdown(&results, &summary),
-            Format::Flent => return write_flent(&results, self.output.as_deref()),
+        let predicted = self.prediction(&results)?;
+        let text = match (format, &predicted) {
+            (Format::Html, _) => html(&results, &summary, predicted.as_ref()),
+            (Format::Table, Some(found)) => prediction::terminal(found, &results, screen),
+            (Format::Json, Some(found)) => prediction::json(found, &results),
+            (_, Some(_)) => {
+                return Err(Failure::usage("--predicted writes `table`, `html` or `json`"));
+            }
+            (format, None) => return self.write_as(format, &results, &summary, screen),
         };
         self.write(&text)
+    }
+
+    fn write_as(
+        &self,
+        format: Format,
+        results: &Results,
+        summary: &Summary,
+        screen: Screen,
+    ) -> Result<ExitCode, Failure> {
+        let text = match format {
+            Format::Table => terminal(results, summary, screen),
+            Format::Html => html(results, summary, None),
+            Format::Csv => csv(results),
+            Format::Json => json(results, summary),
+            Format::Markdown => markdown(results, summary),
+            Format::Flent => return write_flent(results, self.output.as_deref()),
+        };
+        self.write(&text)
+    }
+
+    /// What `--predicted` says of these results.
+    fn prediction(&self, results: &Results) -> Result<Option<Prediction>, Failure> {
+        let Some(file) = &self.predicted else { return Ok(None) };
+        let simulated = load(file)?;
+        let fitted = self.fitted.as_deref().map(load).transpose()?;
+        let found = predicted(results, &simulated, fitted.as_ref());
+        if found.columns.is_empty() {
+            let message = "--predicted: the two have no setting and workload in common; run the same plan on the twin";
+            return Err(Failure::usage(message));
+        }
+        Ok(Some(found))
     }
 
     fn compare(&self, context: &Context, first: &str, second: &str) -> Result<ExitCode, Failure> {
@@ -115,7 +155,7 @@ impl Args {
         let (of_first, of_second);
         let comparisons = if let Some(file) = &self.file {
             let archive = Archive::open(file)?;
-            of_first = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+            of_first = archive.load_chosen(self.run)?;
             let setting = |name: &str| setting_of(&of_first, name);
             let side = |setting| Side { results: &of_first, setting };
             vec![(side(setting(first)?), side(setting(second)?))]
@@ -164,7 +204,7 @@ fn load(name: &str) -> Result<Results, Failure> {
         _ => (name, None),
     };
     let archive = Archive::open(Path::new(file))?;
-    Ok(archive.load(id.map_or_else(|| archive.newest(), Ok)?)?)
+    Ok(archive.load_chosen(id)?)
 }
 
 /// The settings that both have, by label; where each has just one, those two.
@@ -251,7 +291,7 @@ pub(crate) fn print(
 
 /// The report as one HTML file.
 pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> Result<(), Failure> {
-    write_file(path, &html(results, summary))
+    write_file(path, &html(results, summary, None))
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.
