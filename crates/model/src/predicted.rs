@@ -94,10 +94,13 @@ pub struct Errors {
     pub p90_ratio: f64,
 }
 
-/// Puts `predicted` beside `measured`. `fitted` are the rows that the model was fitted to: their cells count
-/// in no error.
-pub fn predicted(measured: &Results, predicted: &Results, fitted: Option<&Results>) -> Prediction {
-    let fitted = fitted.map(cells_of).unwrap_or_default();
+/// Puts `predicted` beside `measured`. `fitted` are the cells (setting and workload) that the model was fitted
+/// to: they count in no error.
+pub fn predicted(
+    measured: &Results,
+    predicted: &Results,
+    fitted: &BTreeSet<(usize, usize)>,
+) -> Prediction {
     let (ours, theirs) = (Runs::of(measured), Runs::of(predicted));
     let mut remarks = ours.remarks.clone();
     let busy = busy_cells(measured);
@@ -109,7 +112,9 @@ pub fn predicted(measured: &Results, predicted: &Results, fitted: Option<&Result
         };
         for &metric in COMPARED {
             let point = |(setting, set): (usize, &LabelledSetting)| {
-                let same = |other: &LabelledSetting| other.by_role == set.by_role && other.label == set.label;
+                let same = |other: &LabelledSetting| {
+                    other.by_role == set.by_role && other.label == set.label
+                };
                 let at = predicted.settings.iter().position(same)?;
                 if is_cpu(metric) && busy.contains(&(setting, workload)) {
                     return None;
@@ -118,7 +123,7 @@ pub fn predicted(measured: &Results, predicted: &Results, fitted: Option<&Result
                     setting,
                     measured: ours.estimate(setting, workload, metric, measured.confidence)?,
                     predicted: theirs.estimate(at, other, metric, measured.confidence)?.value,
-                    is_fitted: fitted.contains(&(set.label.as_str(), load.name.as_str())),
+                    is_fitted: fitted.contains(&(setting, workload)),
                 })
             };
             let points: Vec<Point> =
@@ -137,15 +142,6 @@ pub fn predicted(measured: &Results, predicted: &Results, fitted: Option<&Result
     }
     let errors = errors(&columns);
     Prediction { by: predicted.testbed.clone(), columns, errors, remarks }
-}
-
-/// Labels and names of the cells that have rows.
-fn cells_of(results: &Results) -> BTreeSet<(&str, &str)> {
-    let cell = |row: &latput_trial::Row| {
-        let setting = results.settings.get(row.setting)?;
-        Some((setting.label.as_str(), results.workloads.get(row.workload)?.name.as_str()))
-    };
-    results.rows.iter().filter_map(cell).collect()
 }
 
 fn is_same(a: &Workload, b: &Workload) -> bool {
@@ -203,7 +199,8 @@ fn rank(
 
 /// Of each figure; the rates of transactions and of bulk together.
 fn errors(columns: &[Column]) -> Vec<Errors> {
-    let as_one = |metric| if metric == Metric::ThroughputBps { Metric::TransactionsPerS } else { metric };
+    let as_one =
+        |metric| if metric == Metric::ThroughputBps { Metric::TransactionsPerS } else { metric };
     let of_metric = |&metric: &Metric| {
         let own = columns.iter().filter(|column| as_one(column.metric) == metric);
         let points = own.flat_map(|column| &column.points).filter(|point| !point.is_fitted);
@@ -217,7 +214,11 @@ fn errors(columns: &[Column]) -> Vec<Errors> {
             p90_ratio: at_share(&sizes, 0.9 * last as f64),
         })
     };
-    COMPARED.iter().filter(|metric| **metric != Metric::ThroughputBps).filter_map(of_metric).collect()
+    COMPARED
+        .iter()
+        .filter(|metric| **metric != Metric::ThroughputBps)
+        .filter_map(of_metric)
+        .collect()
 }
 
 /// Between two of the sorted values.
@@ -241,8 +242,7 @@ mod tests {
         let live = made(&LABELS, 8, [40e3, 30e3, 20e3, 10e3], 0.01);
         // 20us and 50us are in the wrong order; the worst error is on the fitted cell.
         let model = made(&LABELS, 1, [80e3, 20e3, 22e3, 11e3], 0.0);
-        let fitted = made(&LABELS[..1], 2, [40e3; 4], 0.0);
-        let found = predicted(&live, &model, Some(&fitted));
+        let found = predicted(&live, &model, &BTreeSet::from([(0, 0), (0, 1)]));
         let rates = found.errors.iter().find(|it| it.metric == Metric::TransactionsPerS).unwrap();
         assert_eq!(rates.cells, 6, "three of each workload: {rates:?}");
         assert!((rates.median_ratio - 0.1).abs() < 0.02, "{rates:?}");
@@ -258,7 +258,9 @@ mod tests {
     fn settings_that_the_rows_do_not_tell_apart_count_in_no_rank_of_those_apart() {
         let live = made(&LABELS[..3], 8, [30e3, 30.01e3, 10e3, 0.0], 0.05);
         let model = made(&LABELS[..3], 1, [31e3, 30e3, 10e3, 0.0], 0.0);
-        let rank = column(&predicted(&live, &model, None), Metric::TransactionsPerS).rank.unwrap();
+        let rank = column(&predicted(&live, &model, &BTreeSet::new()), Metric::TransactionsPerS)
+            .rank
+            .unwrap();
         assert_eq!((rank.pairs, rank.apart, rank.tau_apart), (3, 2, Some(1.0)));
     }
 
@@ -274,10 +276,10 @@ mod tests {
         }
         let mut model = made(&LABELS, 1, [4e3, 3e3, 2e3, 1e3], 0.0);
         model.workloads[1].name = "another".to_owned();
-        let found = predicted(&live, &model, None);
+        let found = predicted(&live, &model, &BTreeSet::new());
         assert_eq!(column(&found, Metric::SutServiceDemandUs).points.len(), 3);
         assert_eq!(found.remarks.len(), 2, "{:?}", found.remarks);
-        let nothing = predicted(&live, &made(&["u=1"], 1, [1.0; 4], 0.0), None);
+        let nothing = predicted(&live, &made(&["u=1"], 1, [1.0; 4], 0.0), &BTreeSet::new());
         assert!(nothing.columns.is_empty() && nothing.errors.is_empty());
     }
 

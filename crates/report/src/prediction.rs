@@ -148,7 +148,8 @@ pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> 
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         text += &(lines.join("\n") + "\n");
         for column in columns {
-            text += &ranked(column).map_or_else(String::new, |ranks| wrapped(&ranks, "  ", screen.columns));
+            text += &ranked(column)
+                .map_or_else(String::new, |ranks| wrapped(&ranks, "  ", screen.columns));
         }
         text.push('\n');
     }
@@ -174,7 +175,9 @@ fn lines(column: &predicted::Column, measured: &Results) -> Vec<[String; 5]> {
             format!("{}{mark}", printable(&labels[point.setting])),
             format!("{}{half} {}", scale.number(point.measured.value), scale.unit),
             scale.with_unit(point.predicted),
-            point.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error)),
+            point
+                .error_ratio()
+                .map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error)),
         ]
     };
     column.points.iter().enumerate().map(line).collect()
@@ -191,7 +194,10 @@ pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
         None => ", none of which the runs tell apart".to_owned(),
     };
     let name = format::short_name(column.metric);
-    Some(format!("{name}: Kendall tau {:.2} over {} pairs of settings{of_apart}", rank.tau, rank.pairs))
+    Some(format!(
+        "{name}: Kendall tau {:.2} over {} pairs of settings{of_apart}",
+        rank.tau, rank.pairs
+    ))
 }
 
 /// The errors over all, and what was left out.

@@ -259,7 +259,9 @@ fn intervals_that_are_less_sure_than_asked_for_say_so() {
     for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
     }
-    assert!(html(&results, &summary, None).contains("96.87 % interval, order statistics of 6 runs"));
+    assert!(
+        html(&results, &summary, None).contains("96.87 % interval, order statistics of 6 runs")
+    );
 }
 
 fn demo() -> (Results, Summary) {

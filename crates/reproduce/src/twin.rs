@@ -16,9 +16,9 @@ use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
+use self::figure::Figure;
 use crate::calibrate::engine::{Engine, Weighed};
 use crate::calibrate::parameter;
-use self::figure::Figure;
 use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
 
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
@@ -51,11 +51,19 @@ const FREE_OF_HANDOVER: &[Parameter] = &[
     Parameter::RxMerged,
 ];
 /// Simulated time of a whole prediction, after [`WARMUP`].
-const DURATION: Nanos = Nanos::from_ms(100);
+const DURATION: Nanos = Nanos::from_ms(250);
 /// Simulated time before it.
-const WARMUP: Nanos = Nanos::from_ms(5);
+const WARMUP: Nanos = Nanos::from_ms(20);
 /// The network of hosts whose link is no limit.
 const UNLIMITED: BitsPerSecond = BitsPerSecond::new(100_000_000_000);
+/// How much the costs of a virtual machine vary: its timers and wake-ups are its hypervisor's.
+const UNSTEADY: f64 = 0.9;
+/// Where the search for them begins, before the rows scale the first: the hypervisor programs the timer and
+/// starts the CPU.
+const TIMER: Nanos = Nanos::from_us(4);
+const IDLE_EXIT: Nanos = Nanos::from_us(8);
+/// What the prior weighs beside a cell: a host may be anything.
+const PRIOR_WEIGHT: f64 = 0.002;
 /// `VETH_RING_SIZE` of the kernel's `drivers/net/veth.c`.
 const VETH_RING: u32 = 256;
 /// A row at this share of a link's rate may be limited by it.
@@ -91,8 +99,9 @@ impl Job {
         let mut scenario = profile.scenario(&self.load, self.seed, self.duration).ok()?;
         scenario.warmup = WARMUP;
         let observation = latput_sim::run(&scenario).ok()?.observation(&scenario, 0);
-        let value =
-            |(figure, _): (Figure, f64)| Some((figure, figure.predicted(&self.load, &observation)?));
+        let value = |(figure, _): (Figure, f64)| {
+            Some((figure, figure.predicted(&self.load, &observation)?))
+        };
         Some(Predicted(Figure::of(&self.load.traffic).filter_map(value).collect()))
     }
 }
@@ -226,7 +235,8 @@ pub fn twin(
     let weighed = |profile: &Profile, seed, effort| {
         residuals(profile, seed, effort).into_iter().map(|(_, weighed)| weighed).collect()
     };
-    let engine = Engine { base: &base, free: &free, residuals: &weighed };
+    let engine =
+        Engine { base: &base, free: &free, residuals: &weighed, prior_weight: PRIOR_WEIGHT };
     let found = engine.best(60, 250, said);
     let profile = engine.profile(&found.at);
     let (costs, combinations) = engine.uncertainty(&found.at);
@@ -285,7 +295,10 @@ fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) ->
         let own = cells.iter().zip(first);
         let own = own.filter(|(cell, _)| cell.load.traffic.is_transactional() != is_bulk);
         let logs = own.flat_map(|(cell, predicted)| {
-            let of_cpu = cell.figures.iter().filter(|(figure, ..)| matches!(figure, Figure::Cpu(_)));
+            let of_cpu = cell
+                .figures
+                .iter()
+                .filter(|(figure, ..)| matches!(figure, Figure::Cpu(_) | Figure::OwnCpu(_)));
             let log = |(figure, measured, _): &(Figure, f64, f64)| {
                 let found = predicted.as_ref()?.0.get(figure).filter(|found| **found > 0.0)?;
                 Some((measured / found).ln())
@@ -299,7 +312,9 @@ fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) ->
     let (of_wakes, of_bytes) = (factor(false), factor(true));
     let free = Parameter::ALL_COSTS.iter().map(|&parameter| {
         let factor = match parameter {
-            Parameter::RxPacket | Parameter::RxMerged | Parameter::TxPacket | Parameter::Copy => of_bytes,
+            Parameter::RxPacket | Parameter::RxMerged | Parameter::TxPacket | Parameter::Copy => {
+                of_bytes
+            }
             _ => of_wakes,
         };
         (parameter, factor * parameter.get(&base))
@@ -338,6 +353,8 @@ fn hand_over(profile: &mut HostProfile) {
     stack.bql = None;
     stack.qdisc = Qdisc::Pfifo { limit_packets: 10_000 };
     machine.costs.sleep = machine.costs.wake;
+    machine.costs.jitter_ratio = UNSTEADY;
+    (machine.costs.timer, machine.idle_exit) = (TIMER, IDLE_EXIT);
 }
 
 /// The value of a knob, wherever it is.

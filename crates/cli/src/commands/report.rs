@@ -1,5 +1,6 @@
 //! `latput report`: tables and pictures of a results file.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ Examples:
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file
   latput report kept.db --compare 0us 50us                 two settings of one run
-  latput report live.db --predicted simulated.db --fitted twin.db -o report.html")]
+  latput report live.db --predicted simulated.db --fitted tcp_rr@0us -o report.html")]
 pub(crate) struct Args {
     /// The results file.
     #[arg(required_unless_present = "compare")]
@@ -65,9 +66,10 @@ pub(crate) struct Args {
     /// errors and how alike both rank the settings.
     #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = ["compare", "list"])]
     predicted: Option<String>,
-    /// The rows that the twin was calibrated on: their cells count in no error.
-    #[arg(long, value_name = "FILE", requires = "predicted")]
-    fitted: Option<String>,
+    /// A cell that the twin was calibrated on, such as `tcp_rr@50us`: it counts in no error; may be given
+    /// again.
+    #[arg(long, value_name = "WORKLOAD@SETTING", requires = "predicted")]
+    fitted: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -138,8 +140,8 @@ impl Args {
     fn prediction(&self, results: &Results) -> Result<Option<Prediction>, Failure> {
         let Some(file) = &self.predicted else { return Ok(None) };
         let simulated = load(file)?;
-        let fitted = self.fitted.as_deref().map(load).transpose()?;
-        let found = predicted(results, &simulated, fitted.as_ref());
+        let fitted = cells_of(results, "--fitted", &self.fitted)?;
+        let found = predicted(results, &simulated, &fitted);
         if found.columns.is_empty() {
             let message = "--predicted: the two have no setting and workload in common; run the same plan on the twin";
             return Err(Failure::usage(message));
@@ -246,6 +248,26 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, Failure
             Err(Failure::usage(message))
         }
     }
+}
+
+/// The cells that `WORKLOAD@SETTING` names, by setting and workload.
+pub(crate) fn cells_of(
+    results: &Results,
+    option: &str,
+    names: &[String],
+) -> Result<BTreeSet<(usize, usize)>, Failure> {
+    let cell = |name: &String| {
+        let refused = |problem: String| Failure::usage(format!("{option} {name}: {problem}"));
+        let (load, label) =
+            name.rsplit_once('@').ok_or_else(|| refused("write WORKLOAD@SETTING".to_owned()))?;
+        let workload =
+            results.workloads.iter().position(|it| it.name == load).ok_or_else(|| {
+                let all: Vec<&str> = results.workloads.iter().map(|it| it.name.as_str()).collect();
+                refused(format!("no workload is called `{load}`; there are: {}", all.join(", ")))
+            })?;
+        Ok((setting_of(results, label)?, workload))
+    };
+    names.iter().map(cell).collect()
 }
 
 fn list(context: &Context, archive: &Archive) -> Result<ExitCode, Failure> {

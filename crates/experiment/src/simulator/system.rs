@@ -171,7 +171,10 @@ fn nic_in_words(nic: &Nic) -> String {
     };
     let queues = nic.queues;
     if nic.handover {
-        return format!("{driver}; queues: {queues}, each hands over up to {} packets in memory", nic.rx_ring);
+        return format!(
+            "{driver}; queues: {queues}, each hands over up to {} packets in memory",
+            nic.rx_ring
+        );
     }
     format!(
         "{driver}; queues: {queues}, each with {} receive and {} transmit descriptors",

@@ -18,21 +18,24 @@ pub(crate) fn predicted(view: &View<'_>, column: &Column) -> String {
 
 fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     let ends = column.points.iter().flat_map(|cell| {
-        let (low, high) = interval(&cell.measured).unwrap_or((cell.measured.value, cell.measured.value));
+        let (low, high) =
+            interval(&cell.measured).unwrap_or((cell.measured.value, cell.measured.value));
         [low, high, cell.predicted]
     });
     let axis = Axis::from_zero(ends.clone(), if size == Size::Wide { 5 } else { 4 })?;
-    let traffic = view.traffic(column.workload);
+    let traffic = &view.traffic(column.workload);
     let scale = format::Scale::of(column.metric, traffic, ends.fold(0.0, f64::max));
     let errors: Vec<String> = column.points.iter().map(error).collect();
     // On a phone the label stands above its marks, not beside them.
     let (left, row_height) = if size == Size::Wide { (110.0, 26.0) } else { (10.0, 40.0) };
     let right = size.width() - (widest(errors.iter().map(String::as_str)) + 18.0).max(70.0);
-    let plot = Area { left, top: TOP, right, bottom: TOP + row_height * column.points.len() as f64 };
+    let plot =
+        Area { left, top: TOP, right, bottom: TOP + row_height * column.points.len() as f64 };
     let x = |value: f64| plot.left + plot.width() * axis.at(value);
     let name = format::long_name(column.metric);
     let title = format!("{}: {name}", view.workload_name(column.workload));
-    let mut svg = Svg::new(size, plot.bottom + 22.0, &format!("{title}, predicted beside measured"));
+    let mut svg =
+        Svg::new(size, plot.bottom + 22.0, &format!("{title}, predicted beside measured"));
     let shown = fitted(&title, TITLE_SIZE, size.width());
     svg.text(Point::new(4.0, 14.0), Anchor::Start, "title", &shown);
     let ticks: Vec<(f64, String)> =

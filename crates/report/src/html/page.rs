@@ -9,9 +9,9 @@ use super::tables::{self, Table};
 use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
-use crate::{chart, format, prediction};
 use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, Command, View, rate_metric};
+use crate::{chart, format, prediction};
 
 /// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
 /// settings stays small, all pictures together have about this many marks.

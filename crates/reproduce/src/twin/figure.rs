@@ -14,17 +14,22 @@ pub(super) enum Figure {
     Latency,
     /// CPU time of a host per unit of work.
     Cpu(Role),
+    /// The same of the traffic's own threads and those that poll for them, in place of it where other work
+    /// ran on the host's CPUs.
+    OwnCpu(Role),
     /// Polls per second of a host.
     Polls(Role),
 }
 
 /// Every figure, and what it weighs. Polls are there for what a poll and its timer cost, and bulk traffic
 /// says little of that: who polls how often then hangs on who gets the core.
-const FIGURES: [(Figure, f64); 6] = [
+const FIGURES: [(Figure, f64); 8] = [
     (Figure::Rate, 1.0),
     (Figure::Latency, 0.5),
     (Figure::Cpu(Role::Sut), 0.5),
     (Figure::Cpu(Role::Generator), 0.5),
+    (Figure::OwnCpu(Role::Sut), 0.5),
+    (Figure::OwnCpu(Role::Generator), 0.5),
     (Figure::Polls(Role::Sut), 0.3),
     (Figure::Polls(Role::Generator), 0.3),
 ];
@@ -42,13 +47,13 @@ impl Figure {
     /// As it was measured; `None` where it was not, or cannot be told from other work.
     pub(super) fn measured(self, load: &Workload, observation: &Observation) -> Option<f64> {
         let is_other = |check: &latput_trial::Check| check.name == "other-work" && !check.passed;
-        match self {
-            Self::Cpu(role) if observation.checks.iter().any(is_other) => {
-                own_cpu_us(role, load, observation)
-            }
-            _ => self.predicted(load, observation),
-        }
-        .filter(|value| *value > 0.0)
+        let is_shared = observation.checks.iter().any(is_other);
+        let is_told = match self {
+            Self::Cpu(_) => !is_shared,
+            Self::OwnCpu(_) => is_shared,
+            _ => true,
+        };
+        self.predicted(load, observation).filter(|value| is_told && *value > 0.0)
     }
 
     /// As it is in a simulated trial.
@@ -59,6 +64,7 @@ impl Figure {
             Self::Latency => value(Metric::LatencyNsP50),
             Self::Cpu(Role::Sut) => value(Metric::SutServiceDemandUs),
             Self::Cpu(_) => value(Metric::GeneratorServiceDemandUs),
+            Self::OwnCpu(role) => own_cpu_us(role, load, observation),
             Self::Polls(role) => {
                 let host = host(role, observation)?;
                 per_second(host.napi?.polls as f64, host.window)
@@ -67,8 +73,7 @@ impl Figure {
     }
 }
 
-/// On a machine with other work to do: CPU time of the traffic's own threads and of the threads that poll
-/// for them, per transaction or per KB. `None` where soft interrupts poll, whose time is everybody's.
+/// Per transaction or per KB. `None` where soft interrupts poll, whose time is everybody's.
 fn own_cpu_us(role: Role, load: &Workload, observation: &Observation) -> Option<f64> {
     let host = host(role, observation)?;
     let flow = &observation.traffic;

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use latput_experiment::Archive;
 use latput_reproduce::twin::{Job, Twin, twin};
-use latput_trial::{Results, Row};
+use latput_trial::Row;
 
 use crate::commands::calibrate::{combinations, costs};
-use crate::commands::report::{setting_of, write_file};
+use crate::commands::report::{cells_of, write_file};
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::{output, parallel};
@@ -25,7 +25,7 @@ Examples:
   latput plan twin > twin.toml && latput run twin.toml -o twin.db    the rows that it needs
   latput model twin twin.db -o lab.toml
   latput run examples/built-in.toml --on sim:./lab.toml              then predicts any plan
-  latput model twin kept.db --setting 0us --setting 50us --workload tcp_rr --workload tcp_stream -o lab.toml
+  latput model twin kept.db --cell tcp_rr@0us --cell tcp_rr@50us --cell tcp_stream@0us -o lab.toml
 
 Costs that the rows do not fix stay near those of a round-figures profile; their intervals, and which
 combinations are fixed, are printed. Check a prediction on a few cells that were not in the rows before
@@ -36,12 +36,10 @@ pub(crate) struct Args {
     /// Which run of the file; without it the newest.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
-    /// Only rows under this setting (by label or a part of it that only one has); may be given again.
-    #[arg(long, value_name = "LABEL")]
-    setting: Vec<String>,
-    /// Only rows of the workload with this name; may be given again.
-    #[arg(long, value_name = "NAME")]
-    workload: Vec<String>,
+    /// Only the rows of this cell, a workload's name and a setting's label or part of it, such as
+    /// `tcp_rr@50us`; may be given again.
+    #[arg(long, value_name = "WORKLOAD@SETTING")]
+    cell: Vec<String>,
     /// What the profile is called; without it `twin`.
     #[arg(long, value_name = "NAME", default_value = "twin")]
     name: String,
@@ -57,7 +55,10 @@ impl Args {
         }
         let archive = Archive::open(&self.file)?;
         let mut results = archive.load_chosen(self.run)?;
-        self.choose(&mut results)?;
+        let wanted = cells_of(&results, "--cell", &self.cell)?;
+        if !wanted.is_empty() {
+            results.rows.retain(|row| wanted.contains(&(row.setting, row.workload)));
+        }
         let is_marked = |row: &&Row| row.observation.checks.iter().any(|check| !check.passed);
         let marked = results.rows.iter().filter(is_marked).count();
         if marked > 0 {
@@ -82,30 +83,6 @@ impl Args {
         write_file(&self.output, &profile)?;
         output::print(&in_words(&found, &self.output.display().to_string()))?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Args {
-    /// Leaves out the rows that are not asked for.
-    fn choose(&self, results: &mut Results) -> Result<(), Failure> {
-        let settings = self.setting.iter().map(|name| setting_of(results, name));
-        let settings: Vec<usize> = settings.collect::<Result<_, _>>()?;
-        for name in &self.workload {
-            if !results.workloads.iter().any(|load| load.name == *name) {
-                let there: Vec<&str> =
-                    results.workloads.iter().map(|load| load.name.as_str()).collect();
-                let there = there.join(", ");
-                let message = format!("--workload {name}: no workload is called this; there are {there}");
-                return Err(Failure::usage(message));
-            }
-        }
-        let Results { rows, workloads, .. } = results;
-        rows.retain(|row| {
-            let is_named = |load: &latput_trial::Workload| self.workload.contains(&load.name);
-            (settings.is_empty() || settings.contains(&row.setting))
-                && (self.workload.is_empty() || workloads.get(row.workload).is_some_and(is_named))
-        });
-        Ok(())
     }
 }
 
