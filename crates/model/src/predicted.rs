@@ -7,7 +7,7 @@ use latput_stats::Estimate;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results, Workload};
 
-use crate::runs::Runs;
+use crate::runs::{Runs, busy_cells};
 
 /// The figures that are compared: what the workload gets done, how long it takes, what it costs.
 const COMPARED: &[Metric] = &[
@@ -150,20 +150,6 @@ fn is_same(a: &Workload, b: &Workload) -> bool {
 
 fn is_cpu(metric: Metric) -> bool {
     matches!(metric, Metric::SutServiceDemandUs | Metric::GeneratorServiceDemandUs)
-}
-
-/// Cells of which at least half of the runs shared their CPUs with other work.
-fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
-    let is_busy = |row: &latput_trial::Row| {
-        row.observation.checks.iter().any(|check| check.name == "other-work" && !check.passed)
-    };
-    let mut counts = std::collections::BTreeMap::<(usize, usize), (usize, usize)>::new();
-    for row in &results.rows {
-        let (busy, all) = counts.entry((row.setting, row.workload)).or_default();
-        *busy += usize::from(is_busy(row));
-        *all += 1;
-    }
-    counts.into_iter().filter(|(_, (busy, all))| 2 * busy >= *all).map(|(cell, _)| cell).collect()
 }
 
 fn rank(
