@@ -62,6 +62,8 @@ const UNSTEADY: f64 = 0.9;
 /// starts the CPU.
 const TIMER: Nanos = Nanos::from_us(4);
 const IDLE_EXIT: Nanos = Nanos::from_us(8);
+/// A packet that is handed over is there.
+const IN_MEMORY: Nanos = Nanos::from_ns(500);
 /// What the prior weighs beside a cell: a host may be anything.
 const PRIOR_WEIGHT: f64 = 0.002;
 /// `VETH_RING_SIZE` of the kernel's `drivers/net/veth.c`.
@@ -275,6 +277,9 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
             // What is not simulated stays as the profile has it.
             let _unless_refused = profile.set(role, &Setting::from([(knob, value)]));
         }
+    }
+    if profile.sut.nic.handover {
+        profile.network.latency = IN_MEMORY;
     }
     let fastest = results.rows.iter().filter_map(|row| {
         let load = results.workloads.get(row.workload)?;
