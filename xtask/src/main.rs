@@ -12,6 +12,7 @@ mod profiles;
 mod search_peers;
 mod sim_peers;
 mod tidy;
+mod twin;
 mod vm;
 mod workspace;
 
@@ -41,6 +42,9 @@ enum Task {
     BenchPolicies(policies::Options),
     /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
     BenchSearch(search_peers::Options),
+    /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
+    /// (by hand: needs root and an idle machine).
+    BenchTwin(twin::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Task::BenchSearch(options) => {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
+        Task::BenchTwin(options) => twin::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {

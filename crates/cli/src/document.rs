@@ -120,6 +120,7 @@ mod tests {
             serde_json::to_value(schemars::schema_for!(latput_hold::Status)).unwrap(),
         );
         check("results", latput_report::Document::json_schema());
+        check("prediction", latput_report::PredictionDocument::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }
 

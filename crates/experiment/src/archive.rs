@@ -320,6 +320,11 @@ impl Archive {
         Ok(results)
     }
 
+    /// A run, or without a number the newest.
+    pub fn load_chosen(&self, run: Option<i64>) -> Result<Results, Error> {
+        self.load(run.map_or_else(|| self.newest(), Ok)?)
+    }
+
     /// The number of the newest run.
     pub fn newest(&self) -> Result<i64, Error> {
         let newest: Option<i64> =

@@ -5,7 +5,7 @@
 //! workloads that differ in one thing: the same setting with less delay shows what waits for the timer,
 //! the same workload with one request in flight shows what waits for other requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_knobs::{Knob, Setting, Value};
 use latput_stats::order;
@@ -14,7 +14,7 @@ use latput_trial::{Metric, Results, Traffic};
 use latput_units::Nanos;
 
 use crate::fit::{CellFigures, CostModel, FitError, Term, Why, counts_of, fit};
-use crate::runs::Runs;
+use crate::runs::{Runs, busy_cells};
 
 /// The knobs that hold packets back, and what belongs to them.
 const MODERATION: &[Knob] = &[
@@ -144,6 +144,7 @@ pub fn models(
 /// Takes every cell of `results` apart with the cost models of the system under test.
 pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
     let runs = Runs::of(results);
+    let busy = busy_cells(results);
     let figures: BTreeMap<(usize, usize), CellFigures> = counts_of(results, Role::Sut)
         .into_iter()
         .map(|cell| ((cell.setting, cell.workload), cell))
@@ -154,7 +155,7 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
         let cpu = cpu(model, figures);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
         let known: f64 = cpu.iter().filter_map(|(_, amount)| amount.value()).sum();
-        let cell = Cell { results, runs: &runs, setting, workload };
+        let cell = Cell { results, runs: &runs, busy: &busy, setting, workload };
         Explanation {
             setting,
             workload,
@@ -209,6 +210,8 @@ fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
 struct Cell<'a> {
     results: &'a Results,
     runs: &'a Runs<'a>,
+    /// Cells whose CPUs other work shared.
+    busy: &'a BTreeSet<(usize, usize)>,
     setting: usize,
     workload: usize,
 }
@@ -287,6 +290,10 @@ impl Cell<'_> {
 
     /// CPU time of both ends per transaction, and what it leaves of the round trip.
     fn cpu_and_rest(&self, setting: usize, workload: usize) -> (Amount, Amount) {
+        if self.busy.contains(&(setting, workload)) {
+            let why = "other work ran on these CPUs (check `other-work`)";
+            return (Amount::Unknown(why), Amount::Unknown(why));
+        }
         let of = |metric| self.runs.figures(setting, workload, metric);
         let (sut, generator) =
             (of(Metric::SutServiceDemandUs), of(Metric::GeneratorServiceDemandUs));
@@ -298,7 +305,13 @@ impl Cell<'_> {
             .collect();
         let rest = both.iter().filter_map(|(block, cpu)| Some(trips.get(block)? - cpu));
         let rest = rest.collect::<Vec<f64>>();
-        (self.known(&both.into_values().collect::<Vec<f64>>()), self.known(&rest))
+        let rest = match self.known(&rest) {
+            Amount::Known { ns_high, .. } if ns_high < 0.0 => {
+                Amount::None("both ends go on working after they have sent, beside the round trip")
+            }
+            rest => rest,
+        };
+        (self.known(&both.into_values().collect::<Vec<f64>>()), rest)
     }
 
     /// Mean round trip of one cell less that of another, paired within blocks.
@@ -428,6 +441,21 @@ mod tests {
             check(&explained[0], stage, None);
         }
         assert!(explained[0].cpu.is_empty());
+    }
+
+    #[test]
+    fn cpu_time_that_other_work_shared_is_not_known() {
+        let loads = [Workload::plain("one", Traffic::tcp_rr(0))];
+        let figures = Figures { rate: 1000.0, p99_us: Some(100.0), service_demand_us: 5.0 };
+        let mut made = results(&["as it is"], &loads, 4, |_, _| figures);
+        for row in &mut made.rows {
+            let (name, detail) = ("other-work".to_owned(), String::new());
+            let passed = row.block == 0;
+            row.observation.checks.push(latput_trial::Check { name, passed, detail });
+        }
+        let explained = explain(&made, &BTreeMap::new());
+        let cpu = explained[0].time.iter().find(|(stage, _)| *stage == Stage::Cpu).unwrap();
+        assert!(matches!(cpu.1, Amount::Unknown(why) if why.contains("other-work")), "{cpu:?}");
     }
 
     #[test]

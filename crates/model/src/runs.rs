@@ -1,6 +1,6 @@
 //! The runs of a results file by setting, workload and block, with every figure read once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::paired::Average;
 use latput_stats::{Estimate, mean, order, paired};
@@ -152,6 +152,20 @@ fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
     let value = estimate.value;
     let (low, high) = (estimate.low.max(0.0).min(value), estimate.high.min(most).max(value));
     Estimate { low, high, ..estimate }
+}
+
+/// Cells of which at least half of the runs shared their CPUs with other work.
+pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
+    let is_busy = |row: &Row| {
+        row.observation.checks.iter().any(|check| check.name == "other-work" && !check.passed)
+    };
+    let mut counts = BTreeMap::<(usize, usize), (usize, usize)>::new();
+    for row in &results.rows {
+        let (busy, all) = counts.entry((row.setting, row.workload)).or_default();
+        *busy += usize::from(is_busy(row));
+        *all += 1;
+    }
+    counts.into_iter().filter(|(_, (busy, all))| 2 * busy >= *all).map(|(cell, _)| cell).collect()
 }
 
 /// Which mean over blocks compares a metric: tails have odd runs.

@@ -5,6 +5,7 @@ pub(crate) mod axis;
 pub(crate) mod cdf;
 pub(crate) mod cpu;
 pub(crate) mod label;
+pub(crate) mod predicted;
 pub(crate) mod svg;
 pub(crate) mod tradeoff;
 

@@ -7,7 +7,7 @@
 mod page;
 mod tables;
 
-use latput_model::Summary;
+use latput_model::{Prediction, Summary};
 use latput_trial::Results;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
@@ -18,11 +18,11 @@ const TEMPLATE: &str = include_str!("../assets/report.html");
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 
-/// The whole report.
-pub fn html(results: &Results, summary: &Summary) -> String {
+/// The whole report; with what was `predicted` of these results, if anything was.
+pub fn html(results: &Results, summary: &Summary, predicted: Option<&Prediction>) -> String {
     let view = View::new(results, summary);
     let data = script_safe(&crate::json(results, summary));
-    let page = page::Page::new(&view);
+    let page = page::Page::new(&view, predicted);
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -9,6 +9,7 @@ pub mod document;
 pub mod export;
 pub mod format;
 pub mod html;
+pub mod prediction;
 pub mod table;
 
 mod chart;
@@ -20,4 +21,5 @@ pub use comparison::ComparisonDocument;
 pub use document::Document;
 pub use export::{csv, flent, json, markdown};
 pub use html::html;
+pub use prediction::PredictionDocument;
 pub use table::{Screen, terminal};

@@ -104,7 +104,7 @@ fn figures_that_are_no_numbers_make_no_broken_json() {
 #[test]
 fn the_page_has_everything_and_asks_for_nothing() {
     let (results, summary) = demo();
-    let page = html(&results, &summary);
+    let page = html(&results, &summary, None);
     check_page(&results, &summary);
     for wanted in [
         "latput set IFACE napi-defer-hard-irqs=100 gro-flush-timeout=20us",
@@ -246,7 +246,7 @@ fn where_nothing_is_proven_the_advice_is_to_stay() {
     advice.reason = vec!["Stay with `0us` <&.".to_owned()];
     let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
     assert!(text.contains("Recommended: stay with gro-flush-timeout=0us\n"), "{text}");
-    let page = html(&results, &summary);
+    let page = html(&results, &summary, None);
     assert!(page.contains("Stay with <code>gro-flush-timeout=0us</code>"));
     assert!(page.contains("Stay with <code>0us</code> &lt;&amp;."));
 }
@@ -256,10 +256,12 @@ fn intervals_that_are_less_sure_than_asked_for_say_so() {
     let (results, summary) = demo();
     let said = "99 % interval (of medians 96.87 %: 6 runs give no more)";
     let screen = Screen { columns: 400, is_terminal: false };
-    for output in [html(&results, &summary), terminal(&results, &summary, screen)] {
+    for output in [html(&results, &summary, None), terminal(&results, &summary, screen)] {
         assert!(output.contains(said));
     }
-    assert!(html(&results, &summary).contains("96.87 % interval, order statistics of 6 runs"));
+    assert!(
+        html(&results, &summary, None).contains("96.87 % interval, order statistics of 6 runs")
+    );
 }
 
 fn demo() -> (Results, Summary) {

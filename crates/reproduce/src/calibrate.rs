@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 pub(crate) mod engine;
-mod parameter;
+pub(crate) mod parameter;
 mod simplex;
 
 use latput_sim::Profile;
@@ -23,6 +23,8 @@ use crate::table::Table;
 
 /// CPU figures count half as much as rates.
 const CPU_WEIGHT: f64 = 0.5;
+/// What the prior weighs beside a cell: published costs are known from machines like theirs.
+const PRIOR_WEIGHT: f64 = 0.02;
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
 
@@ -424,7 +426,12 @@ impl Search<'_> {
                 .map(|(_, weight, log)| Weighed { weight, log })
                 .collect()
         };
-        run(&Engine { base: self.base, free: self.free, residuals: &residuals })
+        run(&Engine {
+            base: self.base,
+            free: self.free,
+            residuals: &residuals,
+            prior_weight: PRIOR_WEIGHT,
+        })
     }
 
     fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {

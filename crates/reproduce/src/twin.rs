@@ -1,35 +1,32 @@
 //! A twin: a simulator profile of a host pair, calibrated on a few rows that were measured there.
 //!
 //! What the rows show of the hosts (CPUs, MTU, offloads, NAPI) is taken over, and the few costs are fitted by
-//! the search that published cells are fitted by.
+//! the search that published cells are fitted by. What is fitted is in `figure`.
+
+mod figure;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Place, Setting, State, Value};
 use latput_sim::Profile;
+use latput_sim::machine::Qdisc;
 use latput_sim::profile::HostProfile;
 use latput_trial::observation::{HostObservation, Role};
-use latput_trial::{Metric, Results, Workload};
-use latput_units::{BitsPerSecond, Nanos};
+use latput_trial::{Results, Workload};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
 
+use self::figure::Figure;
 use crate::calibrate::engine::{Engine, Weighed};
+use crate::calibrate::parameter;
 use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
 
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
 pub const PLAN: &str = include_str!("../../../examples/twin.toml");
 /// What a twin begins with.
 const BASE: &str = include_str!("../../../data/systems/server-10g.toml");
-/// The figures that are fitted, and what each weighs.
-const FIGURES: [(Metric, f64); 5] = [
-    (Metric::TransactionsPerS, 1.0),
-    (Metric::ThroughputBps, 1.0),
-    (Metric::LatencyNsP50, 0.5),
-    (Metric::SutServiceDemandUs, 0.5),
-    (Metric::GeneratorServiceDemandUs, 0.5),
-];
-/// The costs that are fitted, the most important first; as many as half of the figures.
-const FREE: [Parameter; 8] = [
+/// The costs that are fitted, the most important first; three for five figures.
+const FREE: &[Parameter] = &[
     Parameter::App,
     Parameter::Interrupt,
     Parameter::RxPacket,
@@ -39,12 +36,38 @@ const FREE: [Parameter; 8] = [
     Parameter::Wake,
     Parameter::Generator,
 ];
+/// The same where packets are handed over in memory: no wire, but threads that sleep and timers.
+const FREE_OF_HANDOVER: &[Parameter] = &[
+    Parameter::App,
+    Parameter::Wake,
+    Parameter::Interrupt,
+    Parameter::TxPacket,
+    Parameter::Copy,
+    Parameter::RxPacket,
+    Parameter::Timer,
+    Parameter::Poll,
+    Parameter::IdleExit,
+    Parameter::Sleep,
+    Parameter::RxMerged,
+];
 /// Simulated time of a whole prediction, after [`WARMUP`].
-const DURATION: Nanos = Nanos::from_ms(100);
+const DURATION: Nanos = Nanos::from_ms(250);
 /// Simulated time before it.
-const WARMUP: Nanos = Nanos::from_ms(5);
+const WARMUP: Nanos = Nanos::from_ms(20);
 /// The network of hosts whose link is no limit.
 const UNLIMITED: BitsPerSecond = BitsPerSecond::new(100_000_000_000);
+/// How much the costs of a virtual machine vary: its timers and wake-ups are its hypervisor's.
+const UNSTEADY: f64 = 0.9;
+/// Where the search for them begins, before the rows scale the first: the hypervisor programs the timer and
+/// starts the CPU.
+const TIMER: Nanos = Nanos::from_us(4);
+const IDLE_EXIT: Nanos = Nanos::from_us(8);
+/// A packet that is handed over is there.
+const IN_MEMORY: Nanos = Nanos::from_ns(500);
+/// What the prior weighs beside a cell: a host may be anything.
+const PRIOR_WEIGHT: f64 = 0.002;
+/// `VETH_RING_SIZE` of the kernel's `drivers/net/veth.c`.
+const VETH_RING: u32 = 256;
 /// A row at this share of a link's rate may be limited by it.
 const FULL: f64 = 0.97;
 
@@ -55,7 +78,7 @@ pub struct LiveCell {
     pub label: String,
     setting: BTreeMap<Role, Setting>,
     load: Workload,
-    figures: Vec<(Metric, f64, f64)>,
+    figures: Vec<(Figure, f64, f64)>,
 }
 
 /// A cell under a profile, to be simulated.
@@ -69,9 +92,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Simulates it: a figure for each metric that it has. `None` where the profile or the setting cannot be
-    /// simulated.
-    pub fn run(&self) -> Option<BTreeMap<Metric, f64>> {
+    /// Simulates it. `None` where the profile or the setting cannot be simulated.
+    pub fn run(&self) -> Option<Predicted> {
         let mut profile = self.profile.clone();
         for (role, setting) in &self.setting {
             profile.set(*role, setting).ok()?;
@@ -79,14 +101,19 @@ impl Job {
         let mut scenario = profile.scenario(&self.load, self.seed, self.duration).ok()?;
         scenario.warmup = WARMUP;
         let observation = latput_sim::run(&scenario).ok()?.observation(&scenario, 0);
-        let figure =
-            |metric: &Metric| Some((*metric, metric.value(&self.load.traffic, &observation)?));
-        Some(FIGURES.iter().filter_map(|(metric, _)| figure(metric)).collect())
+        let value = |(figure, _): (Figure, f64)| {
+            Some((figure, figure.predicted(&self.load, &observation)?))
+        };
+        Some(Predicted(Figure::of(&self.load.traffic).filter_map(value).collect()))
     }
 }
 
+/// What a job came to.
+#[derive(Clone, Debug)]
+pub struct Predicted(BTreeMap<Figure, f64>);
+
 /// Runs jobs, in any order or in parallel; results in theirs.
-pub type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<BTreeMap<Metric, f64>>>;
+pub type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
 
 /// A calibrated profile and what it is worth.
 #[derive(Clone, Debug)]
@@ -145,14 +172,13 @@ pub fn cells(results: &Results) -> Vec<LiveCell> {
     for (s, set) in results.settings.iter().enumerate() {
         for (w, load) in results.workloads.iter().enumerate() {
             let rows = || results.rows.iter().filter(|row| (row.setting, row.workload) == (s, w));
-            let figure = |(metric, weight): &(Metric, f64)| {
-                let values = rows().filter_map(|row| metric.value(&load.traffic, &row.observation));
-                let mut values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+            let median = |(figure, weight): (Figure, f64)| {
+                let values = rows().filter_map(|row| figure.measured(load, &row.observation));
+                let mut values: Vec<f64> = values.collect();
                 values.sort_by(f64::total_cmp);
-                let middle = values.get(values.len() / 2)?;
-                Some((*metric, *middle, *weight))
+                Some((figure, *values.get(values.len() / 2)?, weight))
             };
-            let figures: Vec<_> = FIGURES.iter().filter_map(figure).collect();
+            let figures: Vec<_> = Figure::of(&load.traffic).filter_map(median).collect();
             if !figures.is_empty() {
                 let label = format!("{} under {}", load.name, set.label);
                 let (setting, load) = (set.by_role.clone(), load.clone());
@@ -187,34 +213,38 @@ pub fn twin(
         };
         cells.iter().map(job).collect()
     };
-    let of = |profile: &Profile, seed: u64, effort: f64, only: &dyn Fn(Metric) -> bool| {
+    let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<(Figure, Weighed)> {
         let predicted = run(&jobs(profile, seed, effort));
         let residuals = cells.iter().zip(predicted).flat_map(|(cell, predicted)| {
-            let residual = |&(metric, measured, weight): &(Metric, f64, f64)| {
-                let found = predicted.as_ref().and_then(|of| of.get(&metric)).copied();
-                Weighed::of(found.unwrap_or(0.0), measured, weight)
+            let residual = move |&(figure, measured, weight): &(Figure, f64, f64)| {
+                let found = predicted.as_ref().and_then(|of| of.0.get(&figure)).copied();
+                (figure, Weighed::of(found.unwrap_or(0.0), measured, weight))
             };
-            let wanted = cell.figures.iter().filter(|(metric, ..)| only(*metric));
-            wanted.map(residual).collect::<Vec<_>>()
+            cell.figures.iter().map(residual).collect::<Vec<_>>()
         });
-        residuals.collect::<Vec<Weighed>>()
+        residuals.collect()
     };
     let first = run(&jobs(&base, 1, 0.1));
     if let Some((cell, _)) = cells.iter().zip(&first).find(|(_, found)| found.is_none()) {
         return Err(TwinError::Unsimulated { label: cell.label.clone() });
     }
-    let free: Vec<Free> = FREE[..FREE.len().min(figures / 2)]
+    let base = scaled(base.clone(), &cells, &first);
+    let order = if base.sut.nic.handover { FREE_OF_HANDOVER } else { FREE };
+    let free: Vec<Free> = order[..order.len().min(figures * 3 / 5)]
         .iter()
         .map(|&parameter| Free { parameter, start: parameter.get(&base) })
         .collect();
-    let residuals = |profile: &Profile, seed, effort| of(profile, seed, effort, &|_| true);
-    let engine = Engine { base: &base, free: &free, residuals: &residuals };
-    let found = engine.best(30, 90, said);
+    let weighed = |profile: &Profile, seed, effort| {
+        residuals(profile, seed, effort).into_iter().map(|(_, weighed)| weighed).collect()
+    };
+    let engine =
+        Engine { base: &base, free: &free, residuals: &weighed, prior_weight: PRIOR_WEIGHT };
+    let found = engine.best(60, 250, said);
     let profile = engine.profile(&found.at);
     let (costs, combinations) = engine.uncertainty(&found.at);
-    let is_rate = |metric| matches!(metric, Metric::TransactionsPerS | Metric::ThroughputBps);
-    let errors = of(&profile, 101, 1.0, &is_rate);
-    let in_sample = Errors::of(errors.iter().map(|it| it.log.exp() - 1.0));
+    let of_rates = residuals(&profile, 101, 1.0).into_iter();
+    let of_rates = of_rates.filter(|(figure, _)| *figure == Figure::Rate);
+    let in_sample = Errors::of(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
 }
 
@@ -248,6 +278,9 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
             let _unless_refused = profile.set(role, &Setting::from([(knob, value)]));
         }
     }
+    if profile.sut.nic.handover {
+        profile.network.latency = IN_MEMORY;
+    }
     let fastest = results.rows.iter().filter_map(|row| {
         let load = results.workloads.get(row.workload)?;
         row.observation.traffic.goodput_bps(&load.traffic)
@@ -257,6 +290,43 @@ fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
         profile.network.rate = UNLIMITED;
     }
     Ok(profile)
+}
+
+/// The costs of `base` as many times larger or smaller as its first predictions are off: a search that begins
+/// a factor of ten away ends nowhere. What comes with each wake-up is scaled by what transactions cost, and
+/// what comes with packets and bytes by what bulk does.
+fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) -> Profile {
+    let factor = |is_bulk: bool| {
+        let own = cells.iter().zip(first);
+        let own = own.filter(|(cell, _)| cell.load.traffic.is_transactional() != is_bulk);
+        let logs = own.flat_map(|(cell, predicted)| {
+            let of_cpu = cell
+                .figures
+                .iter()
+                .filter(|(figure, ..)| matches!(figure, Figure::Cpu(_) | Figure::OwnCpu(_)));
+            let log = |(figure, measured, _): &(Figure, f64, f64)| {
+                let found = predicted.as_ref()?.0.get(figure).filter(|found| **found > 0.0)?;
+                Some((measured / found).ln())
+            };
+            of_cpu.filter_map(log).collect::<Vec<f64>>()
+        });
+        let logs: Vec<f64> = logs.collect();
+        let mean = logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+        mean.exp().clamp(0.1, 30.0)
+    };
+    let (of_wakes, of_bytes) = (factor(false), factor(true));
+    let free = Parameter::ALL_COSTS.iter().map(|&parameter| {
+        let factor = match parameter {
+            Parameter::RxPacket | Parameter::RxMerged | Parameter::TxPacket | Parameter::Copy => {
+                of_bytes
+            }
+            _ => of_wakes,
+        };
+        (parameter, factor * parameter.get(&base))
+    });
+    let free: Vec<(Parameter, f64)> = free.collect();
+    parameter::set_all(&mut base, &free);
+    base
 }
 
 /// Takes over what a host is made of.
@@ -270,9 +340,26 @@ fn describe(profile: &mut HostProfile, host: &HostObservation) {
     nic.queues = queues.max().unwrap_or(1).clamp(1, profile.machine.cores);
     nic.irq_cores = (0..nic.queues).collect();
     if read(&host.state, Knob::RxUsecs).is_none() {
-        // No interrupts that could be held back, as on a veth pair.
-        nic.coalescing = latput_sim::vector::Coalescing::default();
+        hand_over(profile);
     }
+}
+
+/// No interrupts that could be held back: a veth pair.
+fn hand_over(profile: &mut HostProfile) {
+    let HostProfile { machine, nic, stack } = profile;
+    nic.coalescing = latput_sim::vector::Coalescing::default();
+    nic.adaptation = None;
+    nic.handover = true;
+    nic.rx_ring = VETH_RING;
+    // The simulated TCP has neither SACK nor BBR and collapses where the ring overflows in every round; a
+    // real one loses a few per cent and goes on at about what the ring takes.
+    nic.fifo = Bytes::new(65_536);
+    nic.pause = true;
+    stack.bql = None;
+    stack.qdisc = Qdisc::Pfifo { limit_packets: 10_000 };
+    machine.costs.sleep = machine.costs.wake;
+    machine.costs.jitter_ratio = UNSTEADY;
+    (machine.costs.timer, machine.idle_exit) = (TIMER, IDLE_EXIT);
 }
 
 /// The value of a knob, wherever it is.

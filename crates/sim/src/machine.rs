@@ -56,6 +56,9 @@ pub struct Costs {
     /// More when another core than the process's own woke it: the interrupt between them, an idle core's start.
     #[serde(rename = "wake_remote_ns")]
     pub wake_remote: Nanos,
+    /// Putting a process to sleep that has nothing left to do. What comes meanwhile it still finds.
+    #[serde(rename = "sleep_ns")]
+    pub sleep: Nanos,
     /// More per message when the process runs on another core than the one that takes its interrupts.
     #[serde(rename = "cross_core_ns")]
     pub cross_core: Nanos,
@@ -202,6 +205,9 @@ pub struct Nic {
     /// Rate of its link to the switch where it is not the network's; both of its directions.
     #[serde(rename = "link_bps")]
     pub link: Option<BitsPerSecond>,
+    /// There is no wire: a packet that is sent is in memory of the other end's, so that nothing is to be
+    /// taken back after sending, and nobody is told of a ring (veth).
+    pub handover: bool,
 }
 
 impl Nic {
@@ -214,7 +220,6 @@ impl Nic {
     pub fn tx_points(&self) -> [(u32, u32); 5] {
         self.tx_profile.unwrap_or(dim::Profile::TxEqe.points())
     }
-}
 
 impl Default for Nic {
     fn default() -> Self {
@@ -234,6 +239,7 @@ impl Default for Nic {
             fifo: Bytes::new(0),
             pause: false,
             link: None,
+            handover: false,
         }
     }
 }

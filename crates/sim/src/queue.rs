@@ -71,6 +71,8 @@ pub(crate) struct Queue {
     /// Descriptors in use: waiting, being sent, or sent and not yet seen by the driver.
     pub(crate) tx_used: u32,
     pub(crate) tx_limit: u32,
+    /// What is sent is the other end's at once: no descriptors, no completions.
+    pub(crate) hands_over: bool,
     /// Bytes of the descriptor that is being sent in parts; 0 between descriptors.
     pub(crate) chunk_bytes: u32,
     pub(crate) done: u32,
@@ -125,6 +127,7 @@ impl Queue {
             tx: Trains::with_capacity(host.nic.tx_ring as usize),
             tx_used: 0,
             tx_limit: host.nic.tx_ring,
+            hands_over: host.nic.handover,
             chunk_bytes: 0,
             done: 0,
             done_bytes: 0,
@@ -149,6 +152,9 @@ impl Queue {
     /// many.
     #[inline]
     pub(crate) fn tx_admit(&mut self, frame: &Frame) -> u32 {
+        if self.hands_over {
+            return frame.count();
+        }
         let free = self.tx_limit - self.tx_used;
         let mut count = frame.count().min(free);
         if let Some(limit) = &mut self.byte_limit {

@@ -128,6 +128,8 @@ pub(crate) struct Task {
     pub(crate) stop: Time,
     /// It slept, and this core woke it: its next item includes waking up.
     pub(crate) woken_by: Option<u32>,
+    /// It found nothing more to do and is about to sleep.
+    pub(crate) retires: bool,
     /// Its sockets with something to do.
     pub(crate) ready: Fifo<u32>,
     pub(crate) item: Item,
@@ -165,6 +167,7 @@ impl Task {
             spins: false,
             stop: NEVER,
             woken_by: None,
+            retires: false,
             ready: Fifo::with_capacity(4),
             item: Item::Nothing,
             slot: None,

@@ -276,7 +276,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
 
 impl Costs {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 19] {
+    pub fn named(&self) -> [(&'static str, Nanos); 20] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -292,6 +292,7 @@ impl Costs {
             ("copy_ns_per_kib", self.copy_per_kib),
             ("wake_ns", self.wake),
             ("wake_remote_ns", self.wake_remote),
+            ("sleep_ns", self.sleep),
             ("cross_core_ns", self.cross_core),
             ("preempted_ns", self.preempted),
             ("timer_ns", self.timer),

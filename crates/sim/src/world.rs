@@ -68,6 +68,7 @@ struct Costs {
     copy_per_kib: Time,
     wake: Time,
     wake_remote: Time,
+    sleep: Time,
     cross_core: Time,
     preempted: Time,
     timer: Time,

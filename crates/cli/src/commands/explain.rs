@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use latput_experiment::Archive;
 use latput_model::explain::{self, Amount, Explanation};
 use latput_model::fit::CostModel;
-use latput_trial::Results;
+use latput_trial::{Results, Row};
 
 use crate::commands::model::fit::{quantity, wanted};
 use crate::context::Context;
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let archive = Archive::open(&self.file)?;
-        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let results = archive.load_chosen(self.run)?;
         let loads = wanted(&results, &self.workload)?;
         let is_set =
             |label: &str| self.setting.as_ref().is_none_or(|part| label.contains(part.as_str()));
@@ -56,6 +56,16 @@ impl Args {
                 "--setting {part}: no label has this in it; there are {}",
                 there.join(", ")
             )));
+        }
+        let is_shared = |row: &&Row| {
+            row.observation.checks.iter().any(|check| check.name == "other-work" && !check.passed)
+        };
+        let shared = results.rows.iter().filter(is_shared).count();
+        if shared > 0 {
+            output::remark(&format!(
+                "other work ran on the CPUs in {shared} of {} trials (check `other-work`): their CPU time is everybody's",
+                results.rows.len()
+            ));
         }
         let models = explain::models(&results, |load| loads[load])
             .map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;

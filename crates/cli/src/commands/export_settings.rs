@@ -120,7 +120,7 @@ impl Args {
 
     fn of_results(&self) -> Result<Wanted, Failure> {
         let archive = Archive::open(Path::new(&self.source))?;
-        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let results = archive.load_chosen(self.run)?;
         let setting = match &self.setting {
             Some(name) => setting_of(&results, name)?,
             None => recommended(&results)?,

@@ -1,14 +1,15 @@
 //! `latput report`: tables and pictures of a results file.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Archive;
-use latput_model::Summary;
 use latput_model::compare::{self, Side};
-use latput_report::{comparison, csv, flent, html, json, markdown, terminal};
+use latput_model::{Prediction, Summary, predicted};
+use latput_report::{Screen, comparison, csv, flent, html, json, markdown, prediction, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
@@ -31,7 +32,8 @@ Examples:
   latput report latput-results.db --goal cpu               the same trials, judged for least CPU
   latput report --compare before.db after.db               what changed, with intervals and verdicts
   latput report --compare kept.db#1 kept.db#2              two runs of one file
-  latput report kept.db --compare 0us 50us                 two settings of one run")]
+  latput report kept.db --compare 0us 50us                 two settings of one run
+  latput report live.db --predicted simulated.db --fitted tcp_rr@0us -o report.html")]
 pub(crate) struct Args {
     /// The results file.
     #[arg(required_unless_present = "compare")]
@@ -60,6 +62,14 @@ pub(crate) struct Args {
     /// Judge by another goal than the run's.
     #[arg(long)]
     goal: Option<String>,
+    /// Show beside each figure what this file predicts: the same plan run on a simulated twin, with
+    /// errors and how alike both rank the settings.
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = ["compare", "list"])]
+    predicted: Option<String>,
+    /// A cell that the twin was calibrated on, such as `tcp_rr@50us`: it counts in no error; may be given
+    /// again.
+    #[arg(long, value_name = "WORKLOAD@SETTING", requires = "predicted")]
+    fitted: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -81,8 +91,7 @@ impl Args {
         if self.list {
             return list(context, &archive);
         }
-        let id = self.run.map_or_else(|| archive.newest(), Ok)?;
-        let mut results = archive.load(id)?;
+        let mut results = archive.load_chosen(self.run)?;
         if let Some(goal) = &self.goal {
             run::check_goal("--goal", goal, &results.workloads)?;
             results.goal = Some(goal.clone());
@@ -96,15 +105,48 @@ impl Args {
             _ => Format::Table,
         });
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
-        let text = match format {
-            Format::Table => terminal(&results, &summary, screen),
-            Format::Html => html(&results, &summary),
-            Format::Csv => csv(&results),
-            Format::Json => json(&results, &summary),
-            Format::Markdown => markdown(&results, &summary),
-            Format::Flent => return write_flent(&results, self.output.as_deref()),
+        let predicted = self.prediction(&results)?;
+        let text = match (format, &predicted) {
+            (Format::Html, _) => html(&results, &summary, predicted.as_ref()),
+            (Format::Table, Some(found)) => prediction::terminal(found, &results, screen),
+            (Format::Json, Some(found)) => prediction::json(found, &results),
+            (_, Some(_)) => {
+                return Err(Failure::usage("--predicted writes `table`, `html` or `json`"));
+            }
+            (format, None) => return self.write_as(format, &results, &summary, screen),
         };
         self.write(&text)
+    }
+
+    fn write_as(
+        &self,
+        format: Format,
+        results: &Results,
+        summary: &Summary,
+        screen: Screen,
+    ) -> Result<ExitCode, Failure> {
+        let text = match format {
+            Format::Table => terminal(results, summary, screen),
+            Format::Html => html(results, summary, None),
+            Format::Csv => csv(results),
+            Format::Json => json(results, summary),
+            Format::Markdown => markdown(results, summary),
+            Format::Flent => return write_flent(results, self.output.as_deref()),
+        };
+        self.write(&text)
+    }
+
+    /// What `--predicted` says of these results.
+    fn prediction(&self, results: &Results) -> Result<Option<Prediction>, Failure> {
+        let Some(file) = &self.predicted else { return Ok(None) };
+        let simulated = load(file)?;
+        let fitted = cells_of(results, "--fitted", &self.fitted)?;
+        let found = predicted(results, &simulated, &fitted);
+        if found.columns.is_empty() {
+            let message = "--predicted: the two have no setting and workload in common; run the same plan on the twin";
+            return Err(Failure::usage(message));
+        }
+        Ok(Some(found))
     }
 
     fn compare(&self, context: &Context, first: &str, second: &str) -> Result<ExitCode, Failure> {
@@ -115,7 +157,7 @@ impl Args {
         let (of_first, of_second);
         let comparisons = if let Some(file) = &self.file {
             let archive = Archive::open(file)?;
-            of_first = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+            of_first = archive.load_chosen(self.run)?;
             let setting = |name: &str| setting_of(&of_first, name);
             let side = |setting| Side { results: &of_first, setting };
             vec![(side(setting(first)?), side(setting(second)?))]
@@ -164,7 +206,7 @@ fn load(name: &str) -> Result<Results, Failure> {
         _ => (name, None),
     };
     let archive = Archive::open(Path::new(file))?;
-    Ok(archive.load(id.map_or_else(|| archive.newest(), Ok)?)?)
+    Ok(archive.load_chosen(id)?)
 }
 
 /// The settings that both have, by label; where each has just one, those two.
@@ -206,6 +248,26 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, Failure
             Err(Failure::usage(message))
         }
     }
+}
+
+/// The cells that `WORKLOAD@SETTING` names, by setting and workload.
+pub(crate) fn cells_of(
+    results: &Results,
+    option: &str,
+    names: &[String],
+) -> Result<BTreeSet<(usize, usize)>, Failure> {
+    let cell = |name: &String| {
+        let refused = |problem: String| Failure::usage(format!("{option} {name}: {problem}"));
+        let (load, label) =
+            name.rsplit_once('@').ok_or_else(|| refused("write WORKLOAD@SETTING".to_owned()))?;
+        let workload =
+            results.workloads.iter().position(|it| it.name == load).ok_or_else(|| {
+                let all: Vec<&str> = results.workloads.iter().map(|it| it.name.as_str()).collect();
+                refused(format!("no workload is called `{load}`; there are: {}", all.join(", ")))
+            })?;
+        Ok((setting_of(results, label)?, workload))
+    };
+    names.iter().map(cell).collect()
 }
 
 fn list(context: &Context, archive: &Archive) -> Result<ExitCode, Failure> {
@@ -251,7 +313,7 @@ pub(crate) fn print(
 
 /// The report as one HTML file.
 pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> Result<(), Failure> {
-    write_file(path, &html(results, summary))
+    write_file(path, &html(results, summary, None))
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.

@@ -169,6 +169,26 @@ fn a_twin_predicts_the_cells_that_it_was_not_calibrated_on() {
     errors.sort_by(f64::total_cmp);
     // The median and, as the nearest rank, the 90th percentile.
     assert!(errors[9] < 0.15 && errors[17] < 0.35, "{errors:?}");
+    predicted_beside_measured(&place);
+}
+
+/// What `report` makes of `found.db` beside `truth.db`.
+fn predicted_beside_measured(place: &Place) {
+    let beside = ["report", "truth.db", "--predicted", "found.db", "--fitted", "tcp_rr@0us"];
+    let words = ["beside sim:", "Kendall tau", "rate: within", "of nine in ten", "0us*"];
+    place.run(&beside).expect(0, &words);
+    let text = place.run(&[&beside[..], &["--json"]].concat()).expect(0, &[]).out.clone();
+    crate::json::check(include_str!("../../../../docs/schema/prediction.json"), &text);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["errors"][0]["cells"], 19, "{text}");
+    place.run(&[&beside[..], &["-o", "both.html"]].concat()).expect(0, &[]);
+    let page = std::fs::read_to_string(place.path("both.html")).unwrap();
+    assert!(page.contains("<h2>Predicted beside measured</h2>") && page.contains("Kendall tau"));
+    place.run(&[&beside[..], &["--format", "csv"]].concat()).expect(2, &["--predicted writes"]);
+    place.run(&[&beside[..], &["--fitted", "tcp_rr"]].concat()).expect(2, &["WORKLOAD@SETTING"]);
+    place.run(&[&beside[..], &["--fitted", "nfs@0us"]].concat()).expect(2, &["there are: tcp_rr"]);
+    let of_itself = ["report", "truth.db", "--predicted", "truth.db"];
+    place.run(&of_itself).expect(0, &["Kendall tau 1.00", "within 0 % of half"]);
 }
 
 /// The rate of every cell in the order of workloads and settings.

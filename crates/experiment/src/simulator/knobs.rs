@@ -103,8 +103,6 @@ pub(super) fn state(host: &Host, network: &Network) -> State {
         (Knob::Tso, Value::Switch(stack.tso)),
         (Knob::Qdisc, Value::Qdisc(qdisc(stack.qdisc))),
         (Knob::CombinedChannels, count(nic.queues)),
-        (Knob::RxRing, count(nic.rx_ring)),
-        (Knob::TxRing, count(nic.tx_ring)),
         (Knob::NetdevMaxBacklog, count(stack.backlog_packets)),
     ]);
     if let Qdisc::Pfifo { limit_packets } = stack.qdisc {
@@ -113,7 +111,11 @@ pub(super) fn state(host: &Host, network: &Network) -> State {
     if nic.fifo > Bytes::new(0) {
         values.insert(Knob::PauseTx, Value::Switch(nic.pause));
     }
-    values.extend(moderation(&nic.coalescing));
+    if !nic.handover {
+        values.insert(Knob::RxRing, count(nic.rx_ring));
+        values.insert(Knob::TxRing, count(nic.tx_ring));
+        values.extend(moderation(&nic.coalescing));
+    }
     if let Some(adaptation) = nic.adaptation {
         values.insert(Knob::AdaptiveRx, Value::Switch(nic.adaptive_rx));
         if adaptation == Adaptation::Dim {

@@ -123,13 +123,15 @@ fn any_workload() -> Workload {
 pub(super) fn receive_sides(profile: &Profile) -> Vec<ReceiveSide> {
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     let side = |(role, host): (Role, &HostProfile)| {
-        let today = Setting::from([
-            (Knob::RxRing, Value::Count(u64::from(host.nic.rx_ring))),
+        let mut today = Setting::from([
             (Knob::Mtu, Value::Count(profile.network.mtu.get())),
             (Knob::GroFlushTimeout, Value::Time(host.stack.gro_flush_timeout)),
             (Knob::NapiDeferHardIrqs, Value::Count(u64::from(host.stack.defer_hard_irqs))),
         ]);
-        let link = Some(profile.network.rate);
+        if !host.nic.handover {
+            today.insert(Knob::RxRing, Value::Count(u64::from(host.nic.rx_ring)));
+        }
+        let link = (!host.nic.handover).then_some(profile.network.rate);
         ReceiveSide { host: role.name().to_owned(), role, link, today }
     };
     [(Role::Generator, generator), (Role::Sut, &profile.sut)].map(side).to_vec()
@@ -168,9 +170,16 @@ fn nic_in_words(nic: &Nic) -> String {
         Driver::Interrupt => "an interrupt handler without NAPI",
         Driver::Polling => "FreeBSD's device polling",
     };
+    let queues = nic.queues;
+    if nic.handover {
+        return format!(
+            "{driver}; queues: {queues}, each hands over up to {} packets in memory",
+            nic.rx_ring
+        );
+    }
     format!(
-        "{driver}; queues: {}, each with {} receive and {} transmit descriptors",
-        nic.queues, nic.rx_ring, nic.tx_ring
+        "{driver}; queues: {queues}, each with {} receive and {} transmit descriptors",
+        nic.rx_ring, nic.tx_ring
     )
 }
 

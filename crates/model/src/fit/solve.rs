@@ -26,31 +26,34 @@ pub(super) struct Fitted {
 /// moves with; the others stay in the fit and are refused.
 pub(super) fn fitted(cells: &[CellFigures], confidence: f64) -> Fitted {
     let mut findings: Vec<(Term, Result<Cost, Why>)> = Vec::new();
-    let mut terms = Vec::new();
+    let (mut terms, mut columns) = (Vec::new(), Vec::new());
     for term in Term::ALL {
         match column(cells, term) {
             None => findings.push((term, Err(Why::NotCounted))),
             Some(column) if column.iter().all(|share| *share <= 0.0) => {
                 findings.push((term, Err(Why::NeverHappened)));
             }
-            Some(column) => terms.push((term, column)),
+            Some(column) => {
+                terms.push(term);
+                columns.push(column);
+            }
         }
     }
     let problem = loop {
-        let problem = Problem::of(terms, cells.len(), confidence);
+        let problem = Problem::of(terms, columns, cells.len(), confidence);
         let Some((leaves, why)) = problem.leaves() else { break problem };
-        findings.push((problem.terms[leaves].0, Err(why)));
-        terms = problem.terms;
-        terms.remove(leaves);
+        (terms, columns) = (problem.terms, problem.columns);
+        findings.push((terms.remove(leaves), Err(why)));
+        columns.remove(leaves);
     };
     for j in 0..problem.terms.len() {
-        findings.push((problem.terms[j].0, problem.finding(j)));
+        findings.push((problem.terms[j], problem.finding(j)));
     }
     findings.sort_by_key(|(term, _)| *term);
     let has_fit = problem.freedom > 0 && !problem.terms.is_empty();
     Fitted {
         terms: findings,
-        condition_number: has_fit.then(|| condition_number(&problem.columns())),
+        condition_number: has_fit.then(|| condition_number(&problem.columns)),
         errors: if has_fit { problem.errors(cells) } else { Vec::new() },
     }
 }
@@ -62,7 +65,9 @@ fn column(cells: &[CellFigures], term: Term) -> Option<Vec<f64>> {
 
 /// Terms in a fit, and the fit.
 struct Problem {
-    terms: Vec<(Term, Vec<f64>)>,
+    terms: Vec<Term>,
+    /// Of each term, by cell.
+    columns: Vec<Vec<f64>>,
     products: Products,
     costs: Vec<f64>,
     /// Cells beyond the number of terms.
@@ -72,8 +77,7 @@ struct Problem {
 }
 
 impl Problem {
-    fn of(terms: Vec<(Term, Vec<f64>)>, cells: usize, confidence: f64) -> Self {
-        let columns: Vec<Vec<f64>> = terms.iter().map(|(_, column)| column.clone()).collect();
+    fn of(terms: Vec<Term>, columns: Vec<Vec<f64>>, cells: usize, confidence: f64) -> Self {
         let products = Products::of(&columns, &vec![1.0; cells]);
         let solution = products.solve();
         let freedom = cells.saturating_sub(terms.len());
@@ -85,22 +89,17 @@ impl Problem {
             let squares = residual_squares.max(1e-12 * cells as f64);
             squares * (1.0 + critical_t(confidence, freedom).powi(2) / freedom as f64)
         };
-        Self { terms, products, costs: solution.coefficients, freedom, ceiling }
-    }
-
-    fn columns(&self) -> Vec<Vec<f64>> {
-        self.terms.iter().map(|(_, column)| column.clone()).collect()
+        Self { terms, columns, products, costs: solution.coefficients, freedom, ceiling }
     }
 
     /// The term that the fit does better without, if any, and why.
     fn leaves(&self) -> Option<(usize, Why)> {
-        let extras = || (0..self.terms.len()).rev().filter(|j| self.terms[*j].0.is_extra());
+        let extras = || (0..self.terms.len()).rev().filter(|j| self.terms[*j].is_extra());
         if self.freedom == 0 {
             return extras().next().map(|j| (j, Why::TooFewCells));
         }
-        let columns = self.columns();
-        if let Some(j) = extras().find(|j| apart(&columns, *j) < LEAST_APART) {
-            return Some(self.weaker_of(j, self.tie(&columns, j)));
+        if let Some(j) = extras().find(|j| apart(&self.columns, *j) < LEAST_APART) {
+            return Some(self.weaker_of(j, self.tie(j)));
         }
         extras().find(|j| self.finding(*j).is_err()).map(|j| self.weaker_of(j, Why::Uncertain))
     }
@@ -108,8 +107,8 @@ impl Problem {
     /// Where polls and interrupts cannot both stay because the fit leaves too much, that one leaves which
     /// explains less: on a veth pair polls do the work, and interrupts are other things'.
     fn weaker_of(&self, j: usize, why: Why) -> (usize, Why) {
-        let interrupt = self.terms.iter().position(|(term, _)| *term == Term::Interrupt);
-        let is_open = why == Why::Uncertain && self.terms[j].0 == Term::Poll;
+        let interrupt = self.terms.iter().position(|term| *term == Term::Interrupt);
+        let is_open = why == Why::Uncertain && self.terms[j] == Term::Poll;
         match interrupt.filter(|_| is_open) {
             Some(interrupt) if self.left_without(interrupt) < self.left_without(j) => {
                 (interrupt, why)
@@ -122,8 +121,8 @@ impl Problem {
         self.products.with_fixed(j, 0.0).solve().residual_squares
     }
 
-    fn tie(&self, columns: &[Vec<f64>], j: usize) -> Why {
-        nearest(columns, j).map_or(Why::Uncertain, |other| Why::MovesWith(self.terms[other].0))
+    fn tie(&self, j: usize) -> Why {
+        nearest(&self.columns, j).map_or(Why::Uncertain, |other| Why::MovesWith(self.terms[other]))
     }
 
     /// The cost of a term, if it is known.
@@ -131,13 +130,12 @@ impl Problem {
         if self.freedom == 0 {
             return Err(Why::TooFewCells);
         }
-        let columns = self.columns();
-        if apart(&columns, j) < LEAST_APART {
-            return Err(self.tie(&columns, j));
+        if apart(&self.columns, j) < LEAST_APART {
+            return Err(self.tie(j));
         }
         let ns = self.costs[j];
         let (ns_low, ns_high) = self.interval(j);
-        let mut shares = columns[j].clone();
+        let mut shares = self.columns[j].clone();
         shares.sort_by(f64::total_cmp);
         let count = shares[shares.len() / 2];
         let width = ns_high - ns_low;
@@ -158,8 +156,7 @@ impl Problem {
         let best = self.costs[j];
         let low = if left(0.0) <= self.ceiling { 0.0 } else { self.edge(best, 0.0, &left) };
         // One of a term that costs this much alone makes up some cell's whole CPU time.
-        let column = &self.terms[j].1;
-        let scale = 1.0 / column.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let scale = 1.0 / self.columns[j].iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let mut beyond = best + scale;
         while left(beyond) <= self.ceiling && beyond < 1e6 * (best + scale) {
             beyond *= 2.0;
@@ -179,8 +176,8 @@ impl Problem {
 
     fn errors(&self, cells: &[CellFigures]) -> Vec<CellError> {
         let error = |(idx, cell): (usize, &CellFigures)| {
-            let parts = self.terms.iter().zip(&self.costs);
-            let fitted: f64 = parts.map(|((_, column), cost)| cost * column[idx]).sum();
+            let parts = self.columns.iter().zip(&self.costs);
+            let fitted: f64 = parts.map(|(column, cost)| cost * column[idx]).sum();
             let CellFigures { setting, workload, .. } = *cell;
             CellError { setting, workload, error_ratio: fitted - 1.0 }
         };

@@ -12,7 +12,7 @@ fn main() -> std::io::Result<()> {
     let results = results::demo();
     let summary = Summary::of(&results);
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("report.html"), html(&results, &summary))?;
+    std::fs::write(folder.join("report.html"), html(&results, &summary, None))?;
     std::fs::write(folder.join("report.md"), markdown(&results, &summary))?;
     std::fs::write(folder.join("report.csv"), csv(&results))?;
     std::fs::write(folder.join("report.json"), json(&results, &summary))?;

@@ -1,5 +1,6 @@
 //! What the page's template shows, section by section.
 
+use latput_model::Prediction;
 use latput_trial::Metric;
 use latput_trial::observation::Role;
 use serde::Serialize;
@@ -8,9 +9,9 @@ use super::tables::{self, Table};
 use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
-use crate::format;
 use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, Command, View, rate_metric};
+use crate::{chart, format, prediction};
 
 /// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
 /// settings stays small, all pictures together have about this many marks.
@@ -28,6 +29,7 @@ pub(crate) struct Page {
     cpu: Vec<CpuPanel>,
     cpu_parts: [&'static str; 5],
     cdfs: Vec<String>,
+    predicted: Option<Predicted>,
     figures: Vec<Table>,
     differences: Vec<Table>,
     first: String,
@@ -94,6 +96,20 @@ struct CpuPanel {
     service_demand: String,
 }
 
+/// What was predicted of these results.
+#[derive(Debug, Serialize)]
+struct Predicted {
+    by: String,
+    conclusion: Vec<String>,
+    panels: Vec<PredictedPanel>,
+}
+
+#[derive(Debug, Serialize)]
+struct PredictedPanel {
+    svg: String,
+    ranks: Option<String>,
+}
+
 /// One kind of trouble, with what is folded away below it.
 #[derive(Debug, Serialize)]
 struct FoldedRemark {
@@ -110,7 +126,7 @@ struct Named {
 }
 
 impl Page {
-    pub(crate) fn new(view: &View<'_>) -> Self {
+    pub(crate) fn new(view: &View<'_>, predicted: Option<&Prediction>) -> Self {
         let results = view.results;
         let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
         Self {
@@ -138,6 +154,7 @@ impl Page {
                 .collect(),
             cpu_parts: CPU_PARTS,
             cdfs: workloads.iter().flat_map(|&idx| cdfs(view, idx)).collect(),
+            predicted: predicted.map(|predicted| of_prediction(view, predicted)),
             figures: workloads.iter().map(|&idx| tables::figures(view, idx)).collect(),
             differences: workloads
                 .iter()
@@ -175,6 +192,18 @@ fn answer(view: &View<'_>) -> Option<Answer> {
         commands: view.commands(advice.setting).into_iter().map(command).collect(),
         is_lab: view.is_lab(),
     })
+}
+
+fn of_prediction(view: &View<'_>, predicted: &Prediction) -> Predicted {
+    let panel = |column| PredictedPanel {
+        svg: chart::predicted::predicted(view, column),
+        ranks: prediction::ranked(column),
+    };
+    Predicted {
+        by: format::printable(&predicted.by),
+        conclusion: prediction::conclusion(predicted),
+        panels: predicted.columns.iter().map(panel).filter(|panel| !panel.svg.is_empty()).collect(),
+    }
 }
 
 fn folded(remark: Remark) -> FoldedRemark {

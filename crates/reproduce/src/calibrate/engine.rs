@@ -11,8 +11,6 @@ use super::{Combination, FittedCost, Free, parameter, simplex};
 const KNEE: f64 = 0.12;
 /// One standard deviation of the prior on each cost, as a logarithm: a factor of two and a half.
 const PRIOR: f64 = 0.9;
-/// What the prior weighs beside a cell.
-const PRIOR_WEIGHT: f64 = 0.02;
 /// The share of a prediction's simulated time that a step of a search takes.
 const EFFORT: f64 = 0.2;
 
@@ -38,6 +36,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) base: &'a Profile,
     pub(crate) free: &'a [Free],
     pub(crate) residuals: Residuals<'a>,
+    /// What the prior weighs beside a cell.
+    pub(crate) prior_weight: f64,
 }
 
 impl Engine<'_> {
@@ -69,7 +69,7 @@ impl Engine<'_> {
             .zip(logs)
             .map(|(free, log)| ((log - free.start.max(1e-3).ln()) / PRIOR).powi(2))
             .sum();
-        fit / weights + PRIOR_WEIGHT * prior / weights
+        fit / weights + self.prior_weight * prior / weights
     }
 
     /// The best of three starts with `first` evaluations each, searched further with `last`.

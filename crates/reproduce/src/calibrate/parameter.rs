@@ -19,6 +19,12 @@ pub enum Parameter {
     Interrupt,
     /// One received packet; transmit completions follow it.
     RxPacket,
+    /// One packet handed to the stack, after GRO merged what it could.
+    RxMerged,
+    /// One poll of a queue.
+    Poll,
+    /// One interrupt of a timer.
+    Timer,
     /// More per received packet when its process last ran elsewhere.
     RxRemote,
     /// More per message sent from another core, on the interrupts' core.
@@ -29,6 +35,10 @@ pub enum Parameter {
     TxPacket,
     /// Putting a process on a core.
     Wake,
+    /// Putting a process to sleep.
+    Sleep,
+    /// How long an idle core needs to start.
+    IdleExit,
     /// More for a process that another core woke.
     WakeRemote,
     /// More per transaction away from the interrupts' core.
@@ -42,16 +52,35 @@ pub enum Parameter {
 }
 
 impl Parameter {
+    /// CPU time of things, as far as a live host of today has it.
+    pub(crate) const ALL_COSTS: [Self; 10] = [
+        Self::App,
+        Self::Interrupt,
+        Self::Poll,
+        Self::Timer,
+        Self::RxPacket,
+        Self::RxMerged,
+        Self::TxPacket,
+        Self::Copy,
+        Self::Wake,
+        Self::Sleep,
+    ];
+
     /// As files call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt",
             Self::RxPacket => "rx_packet",
+            Self::RxMerged => "rx_merged",
+            Self::Poll => "poll",
+            Self::Timer => "timer",
             Self::RxRemote => "rx_remote",
             Self::TxRemote => "tx_remote",
             Self::App => "app",
             Self::TxPacket => "tx_packet",
             Self::Wake => "wake",
+            Self::Sleep => "sleep",
+            Self::IdleExit => "idle_exit",
             Self::WakeRemote => "wake_remote",
             Self::CrossCore => "cross_core",
             Self::Copy => "copy",
@@ -76,11 +105,16 @@ impl Parameter {
         match self {
             Self::Interrupt => ns(costs.interrupt),
             Self::RxPacket => ns(costs.rx_packet),
+            Self::RxMerged => ns(costs.rx_merged),
+            Self::Poll => ns(costs.poll),
+            Self::Timer => ns(costs.timer),
             Self::RxRemote => ns(costs.rx_remote),
             Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
             Self::TxPacket => ns(costs.tx_packet),
             Self::Wake => ns(costs.wake),
+            Self::Sleep => ns(costs.sleep),
+            Self::IdleExit => ns(profile.sut.machine.idle_exit),
             Self::WakeRemote => ns(costs.wake_remote),
             Self::CrossCore => ns(costs.cross_core),
             Self::Copy => ns(costs.copy_per_kib),
@@ -99,6 +133,10 @@ impl Parameter {
                 costs.rx_packet = nanos(value);
                 costs.tx_completion = nanos(value * COMPLETION_SHARE);
             }
+            Self::RxMerged => costs.rx_merged = nanos(value),
+            Self::Poll => costs.poll = nanos(value),
+            Self::Timer => costs.timer = nanos(value),
+            Self::Sleep => costs.sleep = nanos(value),
             Self::RxRemote => costs.rx_remote = nanos(value),
             Self::TxRemote => costs.tx_remote = nanos(value),
             Self::App => {
@@ -113,17 +151,23 @@ impl Parameter {
             Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
             Self::Copy => costs.copy_per_kib = nanos(value),
-            Self::Latency | Self::Generator => {}
+            Self::Latency | Self::Generator | Self::IdleExit => {}
         }
     }
 }
 
 /// Sets these parameters; the generators' costs follow those of the measured system.
-pub(super) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
+pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
         match parameter {
             Parameter::Latency => profile.network.latency = nanos(value),
+            Parameter::IdleExit => {
+                profile.sut.machine.idle_exit = nanos(value);
+                if let Some(generator) = &mut profile.generator {
+                    generator.machine.idle_exit = nanos(value);
+                }
+            }
             Parameter::Generator => ratio = value,
             _ => parameter.set_cost(&mut profile.sut.machine.costs, value),
         }
@@ -150,6 +194,7 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
         copy_per_kib: times(costs.copy_per_kib),
         wake: times(costs.wake),
         wake_remote: times(costs.wake_remote),
+        sleep: times(costs.sleep),
         cross_core: times(costs.cross_core),
         preempted: times(costs.preempted),
         timer: times(costs.timer),

@@ -537,6 +537,7 @@ fn plain(costs: &machine::Costs) -> Costs {
         copy_per_kib: costs.copy_per_kib.as_ns(),
         wake: costs.wake.as_ns(),
         wake_remote: costs.wake_remote.as_ns(),
+        sleep: costs.sleep.as_ns(),
         cross_core: costs.cross_core.as_ns(),
         preempted: costs.preempted.as_ns(),
         timer: costs.timer.as_ns(),

@@ -203,7 +203,9 @@ impl World {
         let ring = &mut self.queues[queue];
         ring.counters.tx_packets += u64::from(count);
         ring.counters.tx_bytes += u64::from(count) * u64::from(bytes);
-        if let Some(completed) = completes {
+        if let Some(completed) = completes
+            && !ring.hands_over
+        {
             ring.done += count;
             ring.done_bytes += u64::from(count) * u64::from(completed);
             let step = self.ports[ring.port].step(bytes, gap);

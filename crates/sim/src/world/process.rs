@@ -24,7 +24,23 @@ impl World {
     /// it has nothing to do and sleeps.
     #[inline]
     pub(super) fn begin_item(&mut self, core: usize, task: usize) -> Option<(Time, Time)> {
-        self.begin_work(core, task).or_else(|| self.begin_spin(task))
+        if let Some(work) = self.begin_work(core, task) {
+            self.tasks[task].retires = false;
+            return Some(work);
+        }
+        self.begin_spin(task).or_else(|| self.begin_sleep(task))
+    }
+
+    /// Going to sleep takes its time, once.
+    fn begin_sleep(&mut self, task: usize) -> Option<(Time, Time)> {
+        let this = &mut self.tasks[task];
+        let cost = self.hosts[this.host].costs.sleep;
+        if cost == 0 || std::mem::replace(&mut this.retires, true) {
+            this.retires = false;
+            return None;
+        }
+        this.item = Item::Nothing;
+        Some((cost, 0))
     }
 
     /// A process that would sleep polls its queue instead, for as long as it is told to.

@@ -224,6 +224,7 @@ fn random_host(rng: &mut Rng) -> Host {
         copy_per_kib: cost(100),
         wake: cost(2_000),
         wake_remote: cost(1_000),
+        sleep: cost(1_000),
         cross_core: cost(1_000),
         preempted: cost(1_000),
         timer: cost(1_000),

@@ -51,7 +51,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let archive = Archive::open(&self.file)?;
-        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let results = archive.load_chosen(self.run)?;
         let wanted = wanted(&results, &self.workload)?;
         let confidence = match &self.confidence {
             Some(text) => percent("--confidence", text, 50.0, 99.99)?,

@@ -9,7 +9,7 @@ use latput_reproduce::twin::{Job, Twin, twin};
 use latput_trial::Row;
 
 use crate::commands::calibrate::{combinations, costs};
-use crate::commands::report::write_file;
+use crate::commands::report::{cells_of, write_file};
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::{output, parallel};
@@ -25,6 +25,7 @@ Examples:
   latput plan twin > twin.toml && latput run twin.toml -o twin.db    the rows that it needs
   latput model twin twin.db -o lab.toml
   latput run examples/built-in.toml --on sim:./lab.toml              then predicts any plan
+  latput model twin kept.db --cell tcp_rr@0us --cell tcp_rr@50us --cell tcp_stream@0us -o lab.toml
 
 Costs that the rows do not fix stay near those of a round-figures profile; their intervals, and which
 combinations are fixed, are printed. Check a prediction on a few cells that were not in the rows before
@@ -35,6 +36,10 @@ pub(crate) struct Args {
     /// Which run of the file; without it the newest.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
+    /// Only the rows of this cell, a workload's name and a setting's label or part of it, such as
+    /// `tcp_rr@50us`; may be given again.
+    #[arg(long, value_name = "WORKLOAD@SETTING")]
+    cell: Vec<String>,
     /// What the profile is called; without it `twin`.
     #[arg(long, value_name = "NAME", default_value = "twin")]
     name: String,
@@ -49,7 +54,11 @@ impl Args {
             return Err(Failure::usage("--name must have 1 to 40 printable characters"));
         }
         let archive = Archive::open(&self.file)?;
-        let results = archive.load(self.run.map_or_else(|| archive.newest(), Ok)?)?;
+        let mut results = archive.load_chosen(self.run)?;
+        let wanted = cells_of(&results, "--cell", &self.cell)?;
+        if !wanted.is_empty() {
+            results.rows.retain(|row| wanted.contains(&(row.setting, row.workload)));
+        }
         let is_marked = |row: &&Row| row.observation.checks.iter().any(|check| !check.passed);
         let marked = results.rows.iter().filter(is_marked).count();
         if marked > 0 {

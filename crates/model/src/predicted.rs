@@ -1,0 +1,285 @@
+//! Predicted beside measured: how far a simulation of the same plan is from the rows of a host, and whether it
+//! ranks the settings as the host does.
+
+use std::collections::BTreeSet;
+
+use latput_stats::Estimate;
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Metric, Results, Workload};
+
+use crate::runs::{Runs, busy_cells};
+
+/// The figures that are compared: what the workload gets done, how long it takes, what it costs.
+const COMPARED: &[Metric] = &[
+    Metric::TransactionsPerS,
+    Metric::ThroughputBps,
+    Metric::LatencyNsP50,
+    Metric::LatencyNsP99,
+    Metric::ProbeNsMean,
+    Metric::SutServiceDemandUs,
+    Metric::GeneratorServiceDemandUs,
+];
+/// Fewer settings have no ranks worth speaking of.
+const RANKED: usize = 3;
+
+/// Every figure that both have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Where the predictions come from: a testbed.
+    pub by: String,
+    /// Of each workload and figure, its settings.
+    pub columns: Vec<Column>,
+    /// Over the cells that were not fitted, by figure.
+    pub errors: Vec<Errors>,
+    /// What was left out, in sentences.
+    pub remarks: Vec<String>,
+}
+
+/// One figure under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Index of the workload in the measured results.
+    pub workload: usize,
+    /// Which figure.
+    pub metric: Metric,
+    /// The settings that both have, in the measured order.
+    pub points: Vec<Point>,
+    /// How alike the settings are ranked; `None` of fewer than three, or where no two are apart.
+    pub rank: Option<Rank>,
+}
+
+/// One cell's figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// Index of the setting in the measured results.
+    pub setting: usize,
+    /// Over the runs.
+    pub measured: Estimate,
+    /// The mean or median of the simulated runs.
+    pub predicted: f64,
+    /// Whether the model was fitted to this cell.
+    pub is_fitted: bool,
+}
+
+impl Point {
+    /// Predicted over measured, less 1; `None` where 0 was measured.
+    pub fn error_ratio(&self) -> Option<f64> {
+        (self.measured.value > 0.0).then(|| self.predicted / self.measured.value - 1.0)
+    }
+}
+
+/// Kendall's tau between measured and predicted settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rank {
+    /// Over all pairs of settings.
+    pub tau: f64,
+    /// Over those pairs that the measurement tells apart; `None` where it tells none.
+    pub tau_apart: Option<f64>,
+    /// How many pairs there are.
+    pub pairs: usize,
+    /// How many of them the measurement tells apart, pair by pair at its confidence.
+    pub apart: usize,
+}
+
+/// Absolute relative errors of one figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// Which figure; the rates of both kinds of workload are one.
+    pub metric: Metric,
+    /// Of how many cells.
+    pub cells: usize,
+    /// Half of them are no farther.
+    pub median_ratio: f64,
+    /// Nine in ten are no farther.
+    pub p90_ratio: f64,
+}
+
+/// Puts `predicted` beside `measured`. `fitted` are the cells (setting and workload) that the model was fitted
+/// to: they count in no error.
+pub fn predicted(
+    measured: &Results,
+    predicted: &Results,
+    fitted: &BTreeSet<(usize, usize)>,
+) -> Prediction {
+    let (ours, theirs) = (Runs::of(measured), Runs::of(predicted));
+    let mut remarks = ours.remarks.clone();
+    let busy = busy_cells(measured);
+    let mut columns = Vec::new();
+    for (workload, load) in measured.workloads.iter().enumerate() {
+        let Some(other) = predicted.workloads.iter().position(|other| is_same(load, other)) else {
+            remarks.push(format!("`{}` was not predicted", load.name));
+            continue;
+        };
+        for &metric in COMPARED {
+            let point = |(setting, set): (usize, &LabelledSetting)| {
+                let same = |other: &LabelledSetting| {
+                    other.by_role == set.by_role && other.label == set.label
+                };
+                let at = predicted.settings.iter().position(same)?;
+                if is_cpu(metric) && busy.contains(&(setting, workload)) {
+                    return None;
+                }
+                Some(Point {
+                    setting,
+                    measured: ours.estimate(setting, workload, metric, measured.confidence)?,
+                    predicted: theirs.estimate(at, other, metric, measured.confidence)?.value,
+                    is_fitted: fitted.contains(&(setting, workload)),
+                })
+            };
+            let points: Vec<Point> =
+                measured.settings.iter().enumerate().filter_map(point).collect();
+            if !points.is_empty() {
+                let rank = rank(&ours, workload, metric, &points, measured.confidence);
+                columns.push(Column { workload, metric, points, rank });
+            }
+        }
+    }
+    if !busy.is_empty() {
+        remarks.push(format!(
+            "CPU figures of {} cells are left out: other work ran on those CPUs (check `other-work`)",
+            busy.len()
+        ));
+    }
+    let errors = errors(&columns);
+    Prediction { by: predicted.testbed.clone(), columns, errors, remarks }
+}
+
+fn is_same(a: &Workload, b: &Workload) -> bool {
+    (&a.name, &a.traffic) == (&b.name, &b.traffic)
+}
+
+fn is_cpu(metric: Metric) -> bool {
+    matches!(metric, Metric::SutServiceDemandUs | Metric::GeneratorServiceDemandUs)
+}
+
+fn rank(
+    runs: &Runs<'_>,
+    workload: usize,
+    metric: Metric,
+    points: &[Point],
+    confidence: f64,
+) -> Option<Rank> {
+    if points.len() < RANKED {
+        return None;
+    }
+    let (mut sum, mut sum_apart) = (0_i32, 0_i32);
+    let (mut pairs, mut apart) = (0, 0);
+    for (idx, a) in points.iter().enumerate() {
+        for b in &points[..idx] {
+            let measured = a.measured.value.total_cmp(&b.measured.value) as i32;
+            let agrees = measured * (a.predicted.total_cmp(&b.predicted) as i32);
+            let ratio = runs.ratio((b.setting, a.setting), workload, metric, confidence);
+            let is_apart = ratio.is_some_and(|ratio| ratio.excludes(1.0));
+            sum += agrees;
+            pairs += 1;
+            if is_apart {
+                sum_apart += agrees;
+                apart += 1;
+            }
+        }
+    }
+    let tau = |sum: i32, pairs: usize| f64::from(sum) / pairs as f64;
+    let tau_apart = (apart > 0).then(|| tau(sum_apart, apart));
+    Some(Rank { tau: tau(sum, pairs), tau_apart, pairs, apart })
+}
+
+/// Of each figure; the rates of transactions and of bulk together.
+fn errors(columns: &[Column]) -> Vec<Errors> {
+    let as_one =
+        |metric| if metric == Metric::ThroughputBps { Metric::TransactionsPerS } else { metric };
+    let of_metric = |&metric: &Metric| {
+        let own = columns.iter().filter(|column| as_one(column.metric) == metric);
+        let points = own.flat_map(|column| &column.points).filter(|point| !point.is_fitted);
+        let mut sizes: Vec<f64> = points.filter_map(Point::error_ratio).map(f64::abs).collect();
+        sizes.sort_by(f64::total_cmp);
+        let last = sizes.len().checked_sub(1)?;
+        Some(Errors {
+            metric,
+            cells: sizes.len(),
+            median_ratio: at_share(&sizes, 0.5 * last as f64),
+            p90_ratio: at_share(&sizes, 0.9 * last as f64),
+        })
+    };
+    COMPARED
+        .iter()
+        .filter(|metric| **metric != Metric::ThroughputBps)
+        .filter_map(of_metric)
+        .collect()
+}
+
+/// Between two of the sorted values.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list")]
+fn at_share(sorted: &[f64], place: f64) -> f64 {
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    sorted[below] + place.fract() * (sorted[above] - sorted[below])
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::synthetic::{Figures, noise, results, rr, stream};
+
+    const LABELS: [&str; 4] = ["t=0us", "t=20us", "t=50us", "t=125us"];
+
+    #[test]
+    fn errors_and_ranks_are_those_of_the_cells_that_were_not_fitted() {
+        let live = made(&LABELS, 8, [40e3, 30e3, 20e3, 10e3], 0.01);
+        // 20us and 50us are in the wrong order; the worst error is on the fitted cell.
+        let model = made(&LABELS, 1, [80e3, 20e3, 22e3, 11e3], 0.0);
+        let found = predicted(&live, &model, &BTreeSet::from([(0, 0), (0, 1)]));
+        let rates = found.errors.iter().find(|it| it.metric == Metric::TransactionsPerS).unwrap();
+        assert_eq!(rates.cells, 6, "three of each workload: {rates:?}");
+        assert!((rates.median_ratio - 0.1).abs() < 0.02, "{rates:?}");
+        assert!((0.3..0.35).contains(&rates.p90_ratio), "{rates:?}");
+        let column = column(&found, Metric::TransactionsPerS);
+        assert!(column.points[0].is_fitted && !column.points[1].is_fitted);
+        let rank = column.rank.unwrap();
+        assert_eq!((rank.pairs, rank.apart), (6, 6));
+        assert!((rank.tau - 4.0 / 6.0).abs() < 1e-9, "{rank:?}");
+    }
+
+    #[test]
+    fn settings_that_the_rows_do_not_tell_apart_count_in_no_rank_of_those_apart() {
+        let live = made(&LABELS[..3], 8, [30e3, 30.01e3, 10e3, 0.0], 0.05);
+        let model = made(&LABELS[..3], 1, [31e3, 30e3, 10e3, 0.0], 0.0);
+        let rank = column(&predicted(&live, &model, &BTreeSet::new()), Metric::TransactionsPerS)
+            .rank
+            .unwrap();
+        assert_eq!((rank.pairs, rank.apart, rank.tau_apart), (3, 2, Some(1.0)));
+    }
+
+    #[test]
+    fn what_was_not_predicted_or_shared_its_cpus_is_said() {
+        let mut live = made(&LABELS, 2, [4e3, 3e3, 2e3, 1e3], 0.0);
+        for row in &mut live.rows {
+            row.observation.checks.push(latput_trial::Check {
+                name: "other-work".to_owned(),
+                passed: row.setting != 0,
+                detail: String::new(),
+            });
+        }
+        let mut model = made(&LABELS, 1, [4e3, 3e3, 2e3, 1e3], 0.0);
+        model.workloads[1].name = "another".to_owned();
+        let found = predicted(&live, &model, &BTreeSet::new());
+        assert_eq!(column(&found, Metric::SutServiceDemandUs).points.len(), 3);
+        assert_eq!(found.remarks.len(), 2, "{:?}", found.remarks);
+        let nothing = predicted(&live, &made(&["u=1"], 1, [1.0; 4], 0.0), &BTreeSet::new());
+        assert!(nothing.columns.is_empty() && nothing.errors.is_empty());
+    }
+
+    #[track_caller]
+    fn column(found: &Prediction, metric: Metric) -> Column {
+        found.columns.iter().find(|column| column.metric == metric).unwrap().clone()
+    }
+
+    fn made(labels: &[&str], blocks: u32, rates: [f64; 4], sd: f64) -> Results {
+        let mut rng = Rng::from_seed(3);
+        results(labels, &[rr("rr"), stream("stream")], blocks, |setting, _| Figures {
+            rate: rates[setting] * noise(&mut rng, sd),
+            p99_us: Some(50.0),
+            service_demand_us: 2.0,
+        })
+    }
+}

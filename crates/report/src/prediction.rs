@@ -1,0 +1,235 @@
+//! Predicted beside measured, for a terminal and as a JSON document; `html` shows it too.
+
+use comfy_table::{CellAlignment, Table, presets};
+use latput_model::{Prediction, ShortLabels, predicted};
+use latput_trial::Results;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::{Estimate, estimate};
+use crate::format::{self, printable};
+use crate::table::{Screen, wrapped};
+
+/// The version of the document's schema.
+pub const SCHEMA: u32 = 1;
+
+/// Predictions beside measurements, and how far they are from each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PredictionDocument {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// Where the predictions come from: a testbed, such as `sim:twin`.
+    pub by: String,
+    /// Where was measured.
+    pub measured_on: String,
+    /// Each figure of each workload.
+    pub columns: Vec<ColumnDocument>,
+    /// Errors over the cells that the model was not fitted to, by figure.
+    pub errors: Vec<ErrorsDocument>,
+    /// What was left out.
+    pub remarks: Vec<String>,
+}
+
+/// One figure under one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnDocument {
+    /// The workload's name.
+    pub workload: String,
+    /// The figure's name.
+    pub metric: String,
+    /// By setting.
+    pub points: Vec<PointDocument>,
+    /// Kendall's tau between measured and predicted settings; `null` of fewer than three.
+    pub kendall_tau: Option<f64>,
+    /// The same over the pairs of settings that the measurement tells apart; `null` where there is none.
+    pub kendall_tau_apart: Option<f64>,
+    /// How many pairs of settings the measurement tells apart.
+    pub pairs_apart: usize,
+}
+
+/// One cell's figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PointDocument {
+    /// The setting's label.
+    pub setting: String,
+    /// Over the runs.
+    pub measured: Option<Estimate>,
+    /// In the metric's own unit.
+    pub predicted: f64,
+    /// Predicted over measured, less 1; `null` where 0 was measured.
+    pub error_ratio: Option<f64>,
+    /// Whether the model was fitted to this cell.
+    pub fitted: bool,
+}
+
+/// Absolute relative errors of one figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorsDocument {
+    /// `rate`, or the figure's name.
+    pub figure: String,
+    /// Of how many cells.
+    pub cells: usize,
+    /// Half of them are no farther.
+    pub median_ratio: f64,
+    /// Nine in ten are no farther.
+    pub p90_ratio: f64,
+}
+
+impl PredictionDocument {
+    /// The document of this prediction of `measured`.
+    pub fn new(prediction: &Prediction, measured: &Results) -> Self {
+        let point = |point: &predicted::Point| PointDocument {
+            setting: measured.settings[point.setting].label.clone(),
+            measured: estimate(&point.measured),
+            predicted: point.predicted,
+            error_ratio: point.error_ratio(),
+            fitted: point.is_fitted,
+        };
+        let column = |column: &predicted::Column| ColumnDocument {
+            workload: measured.workloads[column.workload].name.clone(),
+            metric: column.metric.name().to_owned(),
+            points: column.points.iter().map(point).collect(),
+            kendall_tau: column.rank.map(|rank| rank.tau),
+            kendall_tau_apart: column.rank.and_then(|rank| rank.tau_apart),
+            pairs_apart: column.rank.map_or(0, |rank| rank.apart),
+        };
+        let errors = |errors: &predicted::Errors| ErrorsDocument {
+            figure: figure_name(errors).to_owned(),
+            cells: errors.cells,
+            median_ratio: errors.median_ratio,
+            p90_ratio: errors.p90_ratio,
+        };
+        Self {
+            schema: SCHEMA,
+            by: prediction.by.clone(),
+            measured_on: measured.testbed.clone(),
+            columns: prediction.columns.iter().map(column).collect(),
+            errors: prediction.errors.iter().map(errors).collect(),
+            remarks: prediction.remarks.clone(),
+        }
+    }
+
+    /// The JSON Schema (draft 2020-12) of the document, for `docs/` and for tests.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+}
+
+/// The JSON document, schema 1, with a line feed at its end.
+pub fn json(prediction: &Prediction, measured: &Results) -> String {
+    let text = serde_json::to_string(&PredictionDocument::new(prediction, measured));
+    text.expect("a document has text keys and finite numbers only, so it always serialises") + "\n"
+}
+
+/// A table for each workload, the ranks, and the errors over all.
+pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> String {
+    let heading = format!("{} on {}, beside {}", measured.name, measured.testbed, prediction.by);
+    let mut text = wrapped(&heading, "", screen.columns) + "\n";
+    for columns in prediction.columns.chunk_by(|a, b| a.workload == b.workload) {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).force_no_tty();
+        let name = printable(&measured.workloads[columns[0].workload].name);
+        table.set_header([name.as_str(), "", "measured", "predicted", "error"]);
+        for line in columns.iter().flat_map(|column| lines(column, measured)) {
+            table.add_row(line);
+        }
+        for column in 2..=4 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 2));
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        text += &(lines.join("\n") + "\n");
+        for column in columns {
+            text += &ranked(column)
+                .map_or_else(String::new, |ranks| wrapped(&ranks, "  ", screen.columns));
+        }
+        text.push('\n');
+    }
+    for line in conclusion(prediction) {
+        text += &wrapped(&line, "", screen.columns);
+    }
+    text
+}
+
+/// The rows of one figure: its name stands beside the first.
+fn lines(column: &predicted::Column, measured: &Results) -> Vec<[String; 5]> {
+    let labels = ShortLabels::of(measured).labels;
+    let traffic = &measured.workloads[column.workload].traffic;
+    let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
+    let scale = format::Scale::of(column.metric, traffic, sizes.fold(0.0, f64::max));
+    let line = |(idx, point): (usize, &predicted::Point)| {
+        let name = if idx == 0 { format::short_name(column.metric) } else { "" };
+        let half = format::half_width(&point.measured, &scale);
+        let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
+        let mark = if point.is_fitted { "*" } else { "" };
+        [
+            name.to_owned(),
+            format!("{}{mark}", printable(&labels[point.setting])),
+            format!("{}{half} {}", scale.number(point.measured.value), scale.unit),
+            scale.with_unit(point.predicted),
+            point
+                .error_ratio()
+                .map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error)),
+        ]
+    };
+    column.points.iter().enumerate().map(line).collect()
+}
+
+/// How alike the settings are ranked; `None` where there are no ranks.
+pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
+    let rank = column.rank?;
+    let of_apart = match rank.tau_apart {
+        Some(tau) if rank.apart < rank.pairs => {
+            format!(", {tau:.2} over the {} that the runs tell apart", rank.apart)
+        }
+        Some(_) => String::new(),
+        None => ", none of which the runs tell apart".to_owned(),
+    };
+    let name = format::short_name(column.metric);
+    Some(format!(
+        "{name}: Kendall tau {:.2} over {} pairs of settings{of_apart}",
+        rank.tau, rank.pairs
+    ))
+}
+
+/// The errors over all, and what was left out.
+pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
+    let mut lines: Vec<String> = prediction
+        .errors
+        .iter()
+        .map(|errors| {
+            format!(
+                "{}: within {} of half of {} and {} of nine in ten",
+                figure_name(errors),
+                format::percent(errors.median_ratio),
+                format::count(errors.cells, "cell"),
+                format::percent(errors.p90_ratio)
+            )
+        })
+        .collect();
+    let is_fitted = |column: &predicted::Column| column.points.iter().any(|point| point.is_fitted);
+    if prediction.columns.iter().any(is_fitted) {
+        lines.push("* the model was fitted to this cell: it counts in no error".to_owned());
+    }
+    if lines.is_empty() {
+        lines.push("The two have no figure in common.".to_owned());
+    }
+    lines.extend(prediction.remarks.iter().map(|remark| format!("note: {remark}")));
+    lines
+}
+
+/// Transactions and bits per second are one figure.
+fn figure_name(errors: &predicted::Errors) -> &'static str {
+    match errors.metric {
+        latput_trial::Metric::TransactionsPerS => "rate",
+        metric => format::short_name(metric),
+    }
+}
