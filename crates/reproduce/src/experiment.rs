@@ -15,7 +15,7 @@ use latput_units::{Bytes, Nanos, Rng};
 
 use crate::kind::Kind;
 use crate::row::{Row, RowError};
-use crate::setting::{Moderation, Throttling};
+use crate::setting::Moderation;
 use crate::system::{Machine, Systems};
 
 /// Buffer of a port of the switch between the hosts.
@@ -170,10 +170,9 @@ fn hosts(
     if moderation.throttle.is_none() {
         moderation.throttle = machine.default_throttle();
     }
-    if let Some(Throttling::Dynamic(_)) = moderation.throttle {
+    if let Some(delay) = machine.default_tx {
         for host in [&mut sut, &mut other] {
-            let poll = &mut host.machine.costs.poll;
-            *poll = *poll + machine.dynamic_poll;
+            host.nic.coalescing.tx = delay;
         }
     }
     moderation.apply(&mut sut, is_bulk);

@@ -13,7 +13,7 @@ use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Metric, Results, Workload};
 use latput_units::{BitsPerSecond, Nanos};
 
-use crate::calibrate::engine::{Engine, Weighed};
+use crate::calibrate::engine::{Engine, OTHER_SEED, Weighed};
 use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
 
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
@@ -187,15 +187,14 @@ pub fn twin(
         };
         cells.iter().map(job).collect()
     };
-    let of = |profile: &Profile, seed: u64, effort: f64, only: &dyn Fn(Metric) -> bool| {
+    let residuals = |profile: &Profile, seed: u64, effort: f64| {
         let predicted = run(&jobs(profile, seed, effort));
         let residuals = cells.iter().zip(predicted).flat_map(|(cell, predicted)| {
             let residual = |&(metric, measured, weight): &(Metric, f64, f64)| {
                 let found = predicted.as_ref().and_then(|of| of.get(&metric)).copied();
                 Weighed::of(found.unwrap_or(0.0), measured, weight)
             };
-            let wanted = cell.figures.iter().filter(|(metric, ..)| only(*metric));
-            wanted.map(residual).collect::<Vec<_>>()
+            cell.figures.iter().map(residual).collect::<Vec<_>>()
         });
         residuals.collect::<Vec<Weighed>>()
     };
@@ -207,14 +206,17 @@ pub fn twin(
         .iter()
         .map(|&parameter| Free { parameter, start: parameter.get(&base) })
         .collect();
-    let residuals = |profile: &Profile, seed, effort| of(profile, seed, effort, &|_| true);
-    let engine = Engine { base: &base, free: &free, residuals: &residuals };
-    let found = engine.best(30, 90, said);
+    let engine = Engine { base: &base, fixed: &[], free: &free, residuals: &residuals };
+    let found = engine.best(None, (22, 40), said);
     let profile = engine.profile(&found.at);
-    let (costs, combinations) = engine.uncertainty(&found.at);
-    let is_rate = |metric| matches!(metric, Metric::TransactionsPerS | Metric::ThroughputBps);
-    let errors = of(&profile, 101, 1.0, &is_rate);
-    let in_sample = Errors::of(errors.iter().map(|it| it.log.exp() - 1.0));
+    let whole = residuals(&profile, OTHER_SEED, 1.0);
+    let (costs, combinations) = engine.uncertainty(&found.at, &whole);
+    let metrics = cells.iter().flat_map(|cell| cell.figures.iter().map(|(metric, ..)| metric));
+    let is_rate = |metric: &Metric| {
+        matches!(metric, Metric::TransactionsPerS | Metric::ThroughputBps)
+    };
+    let rates = metrics.zip(&whole).filter(|(metric, _)| is_rate(metric));
+    let in_sample = Errors::of(rates.map(|(_, it)| it.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
 }
 
