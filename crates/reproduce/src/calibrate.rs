@@ -13,7 +13,7 @@ pub use parameter::Parameter;
 use serde::Deserialize;
 
 use self::engine::{Engine, OTHER_SEED, Point, Weighed};
-pub use self::validate::{LeftOut, Split};
+pub use self::validate::{LeftOut, Split, errors_left_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
 use crate::kind::{Kind, Measured, Scale};
@@ -275,15 +275,10 @@ fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowErr
     Ok(figures)
 }
 
-/// Whether a share of CPU time or of datagrams is fitted: a polling client was hardly polling, and the shares
-/// of user and system depend on what `top` calls which.
+/// Whether a share of CPU time or of datagrams is fitted: those on the side that the text describes; what is not
+/// interrupt depends on what `top` calls which.
 fn is_fitted_share(row: &Row<'_>, column: &str) -> bool {
-    let is_server = row.text("role") == "server";
-    match column {
-        "loss_pct" => is_server,
-        "cpu_interrupt_pct" | "cpu_idle_pct" => is_server || row.text("polling") == "off",
-        _ => false,
-    }
+    row.text("role") == "server" && ["loss_pct", "cpu_interrupt_pct"].contains(&column)
 }
 
 fn setting_of(row: &Row<'_>) -> Result<String, RowError> {
@@ -347,7 +342,8 @@ impl Fit {
             text.push_str("# Fixed:\n");
         }
         for Fixed { parameter, value } in &self.fixed {
-            let _ = writeln!(text, "#   {:<11} {value:>9.2} {}", parameter.name(), parameter.unit());
+            let _ =
+                writeln!(text, "#   {:<11} {value:>9.2} {}", parameter.name(), parameter.unit());
         }
         Ok(text + &toml::to_string(&self.profile)?)
     }
@@ -460,7 +456,12 @@ impl Search<'_> {
             let residuals = self.residuals(profile, cells, seed, effort);
             residuals.into_iter().flatten().map(|residual| residual.weighed).collect()
         };
-        run(&Engine { base: self.base, fixed: &self.plan.fixed, free: &self.plan.free, residuals: &residuals })
+        run(&Engine {
+            base: self.base,
+            fixed: &self.plan.fixed,
+            free: &self.plan.free,
+            residuals: &residuals,
+        })
     }
 
     fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {

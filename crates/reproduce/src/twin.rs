@@ -212,9 +212,8 @@ pub fn twin(
     let whole = residuals(&profile, OTHER_SEED, 1.0);
     let (costs, combinations) = engine.uncertainty(&found.at, &whole);
     let metrics = cells.iter().flat_map(|cell| cell.figures.iter().map(|(metric, ..)| metric));
-    let is_rate = |metric: &Metric| {
-        matches!(metric, Metric::TransactionsPerS | Metric::ThroughputBps)
-    };
+    let is_rate =
+        |metric: &Metric| matches!(metric, Metric::TransactionsPerS | Metric::ThroughputBps);
     let rates = metrics.zip(&whole).filter(|(metric, _)| is_rate(metric));
     let in_sample = Errors::of(rates.map(|(_, it)| it.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })

@@ -140,7 +140,8 @@ impl Engine<'_> {
                 }
                 let step = linear::solve(&damped, &gradient).unwrap_or_default();
                 let step = step.iter().map(|step| step.clamp(-LONGEST, LONGEST));
-                let tried = self.point(best.at.iter().zip(step).map(|(log, by)| log - by).collect());
+                let tried =
+                    self.point(best.at.iter().zip(step).map(|(log, by)| log - by).collect());
                 used += 1;
                 if tried.value < best.value {
                     best = tried;
@@ -182,8 +183,10 @@ impl Engine<'_> {
         }
         let logs = || point.residuals.iter().map(|it| it.log);
         let offs = self.from_start(&point.at);
-        let gradient =
-            columns.iter().zip(offs).map(|(column, off)| dot(column, &mut logs()) + stiffness * off);
+        let gradient = columns
+            .iter()
+            .zip(offs)
+            .map(|(column, off)| dot(column, &mut logs()) + stiffness * off);
         let gradient = gradient.collect();
         (information, gradient)
     }

@@ -26,6 +26,8 @@ pub enum Parameter {
     RxFirst,
     /// One received packet with data; transmit completions and acknowledgements without data follow it.
     RxPacket,
+    /// One received packet, whatever it carries; transmit completions follow it.
+    RxAny,
     /// More per received packet when its process last ran elsewhere.
     RxRemote,
     /// Both of them: [`Self::RxRemote`], and [`Self::TxRemote`] in proportion.
@@ -61,6 +63,7 @@ impl Parameter {
             Self::Interrupt => "interrupt",
             Self::RxFirst => "rx_first",
             Self::RxPacket => "rx_packet",
+            Self::RxAny => "rx_any",
             Self::RxRemote => "rx_remote",
             Self::Remote => "remote",
             Self::TxRemote => "tx_remote",
@@ -93,7 +96,7 @@ impl Parameter {
         match self {
             Self::Interrupt => ns(costs.interrupt),
             Self::RxFirst => ns(costs.rx_first),
-            Self::RxPacket => ns(costs.rx_packet) + ns(costs.rx_data),
+            Self::RxPacket | Self::RxAny => ns(costs.rx_packet) + ns(costs.rx_data),
             Self::RxRemote | Self::Remote => ns(costs.rx_remote),
             Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
@@ -119,6 +122,11 @@ impl Parameter {
             Self::RxPacket => {
                 costs.rx_packet = nanos(value * BARE_SHARE);
                 costs.rx_data = nanos(value * (1.0 - BARE_SHARE));
+                costs.tx_completion = nanos(value * COMPLETION_SHARE);
+            }
+            Self::RxAny => {
+                costs.rx_packet = nanos(value);
+                costs.rx_data = Nanos::ZERO;
                 costs.tx_completion = nanos(value * COMPLETION_SHARE);
             }
             Self::RxRemote => costs.rx_remote = nanos(value),

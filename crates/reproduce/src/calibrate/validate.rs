@@ -1,6 +1,8 @@
 //! What a fit is worth where it has not looked: cells left out, and whole settings left out.
 
-use super::{Cells, OTHER_SEED, Search};
+use serde::{Deserialize, Serialize};
+
+use super::{Cells, Errors, OTHER_SEED, Search};
 use crate::kind::Scale;
 use crate::row::Row;
 
@@ -10,7 +12,8 @@ const PART: (usize, usize) = (24, 0);
 const FOLDS: usize = 2;
 
 /// Which cells a fit was made without.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Split {
     /// Every second cell of each table.
     Cells,
@@ -19,7 +22,7 @@ pub enum Split {
 }
 
 /// A figure that a fit has not seen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeftOut {
     /// Without which cells the fit was made.
     pub split: Split,
@@ -40,6 +43,29 @@ impl LeftOut {
     pub fn error_ratio(&self) -> f64 {
         self.predicted / self.published - 1.0
     }
+}
+
+/// Errors of the figures that fits have not seen: of cells left out, of each setting left out, and of all
+/// settings (the last); rates, then CPU time.
+pub fn errors_left_out(left_out: &[LeftOut]) -> Vec<(String, Errors)> {
+    let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();
+    let all = Split::Setting(String::from("~ each setting in turn"));
+    for figure in left_out {
+        let error = figure.error_ratio();
+        groups.entry((&figure.split, figure.is_cpu)).or_default().push(error);
+        if figure.split != Split::Cells {
+            groups.entry((&all, figure.is_cpu)).or_default().push(error);
+        }
+    }
+    let named = |((split, is_cpu), errors): ((&Split, bool), Vec<f64>)| {
+        let name = match split {
+            Split::Cells => "every second cell",
+            Split::Setting(setting) => setting.trim_start_matches("~ "),
+        };
+        let part = if is_cpu { "CPU" } else { "rates" };
+        Some((format!("{name}, {part}"), Errors::of(errors)?))
+    };
+    groups.into_iter().filter_map(named).collect()
 }
 
 impl Search<'_> {
