@@ -24,6 +24,9 @@ pub struct Options {
     /// Fit nothing; only ask whether the demands hold.
     #[arg(long)]
     accuracy: bool,
+    /// Also fit without parts of the cells, and hold the errors there: takes twice as long.
+    #[arg(long, conflicts_with = "accuracy")]
+    validate: bool,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +46,43 @@ struct Plan {
 struct Demands {
     /// Names of targets, as `latput reproduce` prints them.
     holds: Vec<String>,
+    /// Errors of figures that a fit has not seen.
+    left_out: Vec<LeftOutDemand>,
+}
+
+/// At most so much, over all profiles.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeftOutDemand {
+    /// `cells` or `settings`.
+    what: What,
+    /// Median of the absolute errors of rates, per cent.
+    median_pct: f64,
+    /// Their 90th percentile.
+    p90_pct: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Cells,
+    Settings,
+}
+
+/// A figure that a fit has not seen, as `latput calibrate --left-out` writes it.
+#[derive(Deserialize)]
+struct LeftOut {
+    split: Split,
+    is_cpu: bool,
+    published: f64,
+    predicted: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Split {
+    Cells,
+    Setting(serde::de::IgnoredAny),
 }
 
 /// The part of `latput reproduce --json` that matters here.
@@ -65,15 +105,30 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let shown = binary.display();
     ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
     let mut differing = Vec::new();
+    let mut left_out = Vec::new();
     if !options.accuracy {
         for plan in plans(workspace, &options.only)? {
-            if !remake(workspace, &binary, &plan, options.check)? {
+            let figures = workspace.target.join(format!("xtask-left-out-{}.json", plan.profile));
+            if !remake(
+                workspace,
+                &binary,
+                &plan,
+                options.check,
+                options.validate.then_some(&figures),
+            )? {
                 differing.push(plan.profile);
+            }
+            if options.validate {
+                let text = std::fs::read_to_string(&figures)?;
+                left_out.extend(serde_json::from_str::<Vec<LeftOut>>(&text)?);
             }
         }
     }
     if options.only.is_empty() {
         check_accuracy(workspace, &binary)?;
+        if options.validate {
+            check_left_out(workspace, &left_out)?;
+        }
     }
     if options.check && !differing.is_empty() {
         bail!("these differ from what their fits give: {}", differing.join(", "));
@@ -92,12 +147,21 @@ fn plans(workspace: &Workspace, only: &[String]) -> Result<Vec<Plan>> {
 }
 
 /// Whether the fit gives the shipped bytes; writes them unless it only checks.
-fn remake(workspace: &Workspace, binary: &Path, plan: &Plan, check: bool) -> Result<bool> {
+fn remake(
+    workspace: &Workspace,
+    binary: &Path,
+    plan: &Plan,
+    check: bool,
+    left_out: Option<&PathBuf>,
+) -> Result<bool> {
     let name = &plan.profile;
     let shipped = workspace.root.join(format!("data/systems/{name}.toml"));
     let made = workspace.target.join(format!("xtask-profile-{name}.toml"));
     let mut command = Command::new(binary);
     command.args(["calibrate", "--system", name, "--output"]).arg(&made);
+    if let Some(path) = left_out {
+        command.args(["--validate", "--left-out"]).arg(path);
+    }
     for file in &plan.cells {
         command.arg("--cells").arg(workspace.root.join("data/published").join(file));
     }
@@ -131,6 +195,49 @@ pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Fails if fits predict figures that they have not seen worse than `data/accuracy.toml` demands.
+fn check_left_out(workspace: &Workspace, figures: &[LeftOut]) -> Result<()> {
+    let demands: Demands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
+    let mut lost = Vec::new();
+    for LeftOutDemand { what, median_pct, p90_pct } in &demands.left_out {
+        let rates = figures.iter().filter(|it| !it.is_cpu && it.split.what() == *what);
+        let (median, p90) =
+            median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
+        println!(
+            "left out {what:?}: {median:.1} % / {p90:.1} % (wanted: {median_pct} % / {p90_pct} %)"
+        );
+        if median > *median_pct || p90 > *p90_pct {
+            lost.push(format!("{what:?}"));
+        }
+    }
+    ensure!(
+        lost.is_empty(),
+        "held before, and no longer, of what was left out: {}",
+        lost.join("; ")
+    );
+    Ok(())
+}
+
+impl Split {
+    const fn what(&self) -> What {
+        match self {
+            Self::Cells => What::Cells,
+            Self::Setting(_) => What::Settings,
+        }
+    }
+}
+
+/// Of absolute values, the nearest ranks; infinite if there are none.
+fn median_and_p90(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let mut values: Vec<f64> = values.map(f64::abs).collect();
+    values.sort_by(f64::total_cmp);
+    let at = |tenths: usize| {
+        let rank = (values.len() * tenths).div_ceil(10).max(1);
+        values.get(rank - 1).copied().unwrap_or(f64::INFINITY)
+    };
+    (at(5), at(9))
+}
+
 /// Demands that are not met, or that nothing answers.
 fn lost(holds: &[String], targets: &[Target]) -> Vec<String> {
     let met: BTreeMap<&str, bool> =
@@ -161,11 +268,17 @@ mod tests {
     }
 
     #[test]
+    fn the_median_and_the_90th_percentile_are_ranks_of_absolute_values() {
+        assert_eq!(median_and_p90((-10..0).map(f64::from)), (5.0, 9.0));
+        assert_eq!(median_and_p90(std::iter::empty()), (f64::INFINITY, f64::INFINITY));
+    }
+
+    #[test]
     fn the_shipped_plans_and_demands_can_be_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let plans: Plans = read_toml(&root.join("data/calibration.toml")).unwrap();
         assert!(plans.profile.iter().all(|plan| !plan.cells.is_empty()));
         let demands: Demands = read_toml(&root.join("data/accuracy.toml")).unwrap();
-        assert!(!demands.holds.is_empty());
+        assert!(!demands.holds.is_empty() && !demands.left_out.is_empty());
     }
 }

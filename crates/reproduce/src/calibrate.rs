@@ -6,16 +6,17 @@ use std::fmt::Write as _;
 
 pub(crate) mod engine;
 pub(crate) mod parameter;
-mod simplex;
+mod validate;
 
 use latput_sim::Profile;
 pub use parameter::Parameter;
 use serde::Deserialize;
 
-use self::engine::{Engine, Weighed};
+use self::engine::{Engine, OTHER_SEED, Point, Weighed};
+pub use self::validate::{LeftOut, Split, errors_left_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
-use crate::kind::{Kind, Scale};
+use crate::kind::{Kind, Measured, Scale};
 use crate::row::{Row, RowError};
 use crate::setting::Moderation;
 use crate::system::Systems;
@@ -25,6 +26,8 @@ use crate::table::Table;
 const CPU_WEIGHT: f64 = 0.5;
 /// What the prior weighs beside a cell: published costs are known from machines like theirs.
 const PRIOR_WEIGHT: f64 = 0.02;
+/// Evaluations of each start, and of the best one afterwards.
+const WHOLE: (usize, usize) = (22, 40);
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
 
@@ -34,10 +37,25 @@ const MOST_FREE: usize = 9;
 pub struct Plan {
     /// The profile's name.
     pub profile: String,
+    /// What it is the profile of, in a few words: the first line of its file.
+    pub about: String,
     /// Files of published cells.
     pub cells: Vec<String>,
+    /// Costs that are given, not searched for.
+    #[serde(default)]
+    pub fixed: Vec<Fixed>,
     /// The free parameters with their start values.
     pub free: Vec<Free>,
+}
+
+/// A cost that is given.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixed {
+    /// Which.
+    pub parameter: Parameter,
+    /// Its value.
+    pub value: f64,
 }
 
 /// One free parameter.
@@ -222,10 +240,10 @@ impl Cells {
         self.cells.iter().map(|cell| cell.published.len()).sum()
     }
 
-    fn groups(&self) -> Vec<&str> {
-        let groups: std::collections::BTreeSet<&str> =
+    fn settings(&self) -> Vec<&str> {
+        let settings: std::collections::BTreeSet<&str> =
             self.cells.iter().map(|cell| cell.setting.as_str()).collect();
-        groups.into_iter().collect()
+        settings.into_iter().collect()
     }
 
     fn select(&self, keep: impl Fn(usize, &Cell) -> bool) -> Self {
@@ -243,11 +261,13 @@ fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowErr
     let mut figures = Vec::new();
     for (idx, measured) in kind.measured().iter().enumerate() {
         let weight = match measured.scale {
+            Scale::Time if kind == Kind::DevicePolling => continue,
             Scale::Rate | Scale::Time => 1.0,
             Scale::Cpu if measured.column.starts_with("util") && kind != Kind::TwoConcurrent => {
                 continue;
             }
             Scale::Cpu => CPU_WEIGHT,
+            Scale::Points if is_fitted_share(row, measured.column) => CPU_WEIGHT,
             Scale::Points => continue,
         };
         if let Some(value) = row.figure(measured.column)?.filter(|value| *value > 0.0) {
@@ -255,6 +275,12 @@ fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowErr
         }
     }
     Ok(figures)
+}
+
+/// Whether a share of CPU time or of datagrams is fitted: those on the side that the text describes; what is not
+/// interrupt depends on what `top` calls which.
+fn is_fitted_share(row: &Row<'_>, column: &str) -> bool {
+    row.text("role") == "server" && ["loss_pct", "cpu_interrupt_pct"].contains(&column)
 }
 
 fn setting_of(row: &Row<'_>) -> Result<String, RowError> {
@@ -273,6 +299,10 @@ fn setting_of(row: &Row<'_>) -> Result<String, RowError> {
 pub struct Fit {
     /// With the fitted costs.
     pub profile: Profile,
+    /// What it is the profile of.
+    pub about: String,
+    /// The costs that were given.
+    pub fixed: Vec<Fixed>,
     /// Each cost: value, and a 90 % interval.
     pub costs: Vec<FittedCost>,
     /// Directions in the space of log costs, best known first: relative standard deviation and weights.
@@ -281,10 +311,8 @@ pub struct Fit {
     pub objective: f64,
     /// In-sample errors, by table and overall (the last).
     pub in_sample: Vec<(String, Errors)>,
-    /// Cells left out of the fit, two folds.
-    pub cross_validated: Option<Errors>,
-    /// Each setting left out of the fit.
-    pub held_out: Vec<(String, Errors)>,
+    /// What fits to other cells predict, if that was asked for.
+    pub validation: Vec<LeftOut>,
 }
 
 /// A fitted cost.
@@ -303,12 +331,21 @@ pub struct FittedCost {
 impl Fit {
     /// The profile as a file of `data/systems`.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        let mut text = String::from(
-            "# Made by `latput calibrate`; what is not fitted was in the profile before.\n# Fitted, with 90 % intervals:\n",
+        let about = &self.about;
+        let mut text = format!(
+            "# {about}\n# Made by `latput calibrate` with its plan in data/calibration.toml; what is neither fitted nor \
+             fixed was in the\n# profile before. Fitted, with 90 % intervals:\n"
         );
         for FittedCost { parameter, value, low, high } in &self.costs {
             let (name, unit) = (parameter.name(), parameter.unit());
             let _ = writeln!(text, "#   {name:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}");
+        }
+        if !self.fixed.is_empty() {
+            text.push_str("# Fixed:\n");
+        }
+        for Fixed { parameter, value } in &self.fixed {
+            let _ =
+                writeln!(text, "#   {:<11} {value:>9.2} {}", parameter.name(), parameter.unit());
         }
         Ok(text + &toml::to_string(&self.profile)?)
     }
@@ -354,7 +391,7 @@ impl Errors {
 struct Search<'a> {
     systems: &'a Systems,
     base: &'a Profile,
-    free: &'a [Free],
+    plan: &'a Plan,
     run_all: RunAll<'a>,
 }
 
@@ -375,60 +412,56 @@ pub fn calibrate(
         let (profile, cells) = (plan.profile.clone(), cells.figures());
         return Err(CalibrateError::TooFew { profile, cells, free });
     }
-    let search = Search { systems, base: systems.named(&plan.profile), free: &plan.free, run_all };
-    let found = search.best(cells, 45, 130, said);
+    let search = Search { systems, base: systems.named(&plan.profile), plan, run_all };
+    let found = search.best(cells, None, WHOLE, said);
     let profile = search.with_engine(cells, |engine| engine.profile(&found.at));
-    let residuals = search.residuals(&profile, cells, 101, 1.0);
-    let (costs, combinations) = search.with_engine(cells, |engine| engine.uncertainty(&found.at));
-    let mut fit = Fit {
+    let residuals = search.residuals(&profile, cells, OTHER_SEED, 1.0);
+    let whole: Vec<Weighed> = residuals.iter().flatten().map(|residual| residual.weighed).collect();
+    let (costs, combinations) =
+        search.with_engine(cells, |engine| engine.uncertainty(&found.at, &whole));
+    let validation = if validate { search.validate(cells, &found.at, said) } else { Vec::new() };
+    Ok(Fit {
+        about: plan.about.clone(),
+        fixed: plan.fixed.clone(),
         in_sample: by_group(cells, &residuals),
         objective: found.value,
         profile,
         costs,
         combinations,
-        cross_validated: None,
-        held_out: Vec::new(),
-    };
-    if validate {
-        let mut left_out = Vec::new();
-        for fold in 0..2 {
-            said(format!("cross-validation, fold {} of 2", fold + 1));
-            let train = cells.select(|idx, _| idx % 2 != fold);
-            left_out.extend(search.test(&train, &cells.select(|idx, _| idx % 2 == fold), said));
-        }
-        fit.cross_validated = Errors::of(left_out);
-        for setting in cells.groups() {
-            let train = cells.select(|_, cell| cell.setting != setting);
-            if train.figures() < 2 * free || train.figures() == cells.figures() {
-                continue;
-            }
-            said(format!("without the setting {setting}"));
-            let test = cells.select(|_, cell| cell.setting == setting);
-            if let Some(errors) = Errors::of(search.test(&train, &test, said)) {
-                fit.held_out.push((setting.to_owned(), errors));
-            }
-        }
-    }
-    Ok(fit)
+        validation,
+    })
 }
 
-/// The logarithm of predicted over published of every figure of every cell, rates first.
-type Residuals = Vec<Vec<(Scale, f64, f64)>>;
+/// One figure of a cell beside its prediction.
+#[derive(Clone, Copy, Debug)]
+struct Residual {
+    column: &'static str,
+    scale: Scale,
+    published: f64,
+    predicted: f64,
+    weighed: Weighed,
+}
+
+impl Residual {
+    fn error_ratio(&self) -> f64 {
+        self.predicted / self.published - 1.0
+    }
+}
+
+/// Those of every cell.
+type Residuals = Vec<Vec<Residual>>;
 
 impl Search<'_> {
     /// The search over the residuals of `cells`.
     fn with_engine<R>(&self, cells: &Cells, run: impl FnOnce(&Engine<'_>) -> R) -> R {
         let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<Weighed> {
             let residuals = self.residuals(profile, cells, seed, effort);
-            residuals
-                .into_iter()
-                .flatten()
-                .map(|(_, weight, log)| Weighed { weight, log })
-                .collect()
+            residuals.into_iter().flatten().map(|residual| residual.weighed).collect()
         };
         run(&Engine {
             base: self.base,
-            free: self.free,
+            fixed: &self.plan.fixed,
+            free: &self.plan.free,
             residuals: &residuals,
             prior_weight: PRIOR_WEIGHT,
         })
@@ -444,7 +477,8 @@ impl Search<'_> {
                 let row = Row::new(&cells.tables[cell.table], cell.row);
                 let experiment = Experiment::of(cell.kind, &row, &systems)
                     .expect("rows were read once when the cells were collected");
-                (experiment.shortened(effort), seed)
+                // Each cell has start phases of its own, so that together they stand for all.
+                (experiment.shortened(effort), seed * 1_000 + cell.row as u64)
             })
             .collect();
         let figures = (self.run_all)(&jobs);
@@ -452,8 +486,12 @@ impl Search<'_> {
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
                 let predicted =
                     figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
-                let Weighed { weight, log } = Weighed::of(predicted, published, weight);
-                (cell.kind.measured()[idx].scale, weight, log)
+                let Measured { column, scale } = cell.kind.measured()[idx];
+                let weighed = match scale {
+                    Scale::Points => Weighed::points(predicted, published, weight),
+                    _ => Weighed::of(predicted, published, weight),
+                };
+                Residual { column, scale, published, predicted, weighed }
             };
             cell.published.iter().map(residual).collect()
         });
@@ -463,32 +501,23 @@ impl Search<'_> {
     fn best(
         &self,
         cells: &Cells,
-        first: usize,
-        last: usize,
+        only: Option<&[f64]>,
+        evaluations: (usize, usize),
         said: &mut dyn FnMut(String),
-    ) -> simplex::Found {
-        self.with_engine(cells, |engine| engine.best(first, last, said))
+    ) -> Point {
+        self.with_engine(cells, |engine| engine.best(only, evaluations, said))
     }
-
-    /// Errors of the rates of `test` after a fit to `train`.
-    fn test(&self, train: &Cells, test: &Cells, said: &mut dyn FnMut(String)) -> Vec<f64> {
-        let found = self.best(train, 40, 80, said);
-        let profile = self.with_engine(train, |engine| engine.profile(&found.at));
-        rate_errors(&self.residuals(&profile, test, 101, 1.0))
-    }
-}
-
-fn rate_errors(residuals: &Residuals) -> Vec<f64> {
-    let rates = residuals.iter().flatten().filter(|(scale, ..)| *scale == Scale::Rate);
-    rates.map(|(_, _, log)| log.exp() - 1.0).collect()
 }
 
 fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, Errors)> {
     let mut groups = std::collections::BTreeMap::<String, Vec<f64>>::new();
     for (cell, residuals) in cells.cells.iter().zip(residuals) {
-        for (scale, _, log) in residuals {
-            let part = if *scale == Scale::Cpu { "CPU" } else { "rate" };
-            let error = log.exp() - 1.0;
+        for residual in residuals {
+            let (part, error) = match residual.scale {
+                Scale::Cpu => ("CPU", residual.error_ratio()),
+                Scale::Points => ("points", (residual.predicted - residual.published) / 100.0),
+                Scale::Rate | Scale::Time => ("rate", residual.error_ratio()),
+            };
             groups.entry(format!("{} {part}", cell.group)).or_default().push(error);
             groups.entry(format!("~ all {part}")).or_default().push(error);
         }

@@ -190,7 +190,8 @@ fn table_of<'a>(row: &Row<'a>) -> &'a str {
     columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
 }
 
-fn words(row: &Row<'_>) -> String {
+/// What tells a row from its neighbours.
+pub(crate) fn words(row: &Row<'_>) -> String {
     let named = |column: &&str| {
         let value = row.text(column);
         (!value.is_empty()).then(|| format!("{column} {value}"))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use latput_sim::Profile;
-use latput_units::Nanos;
+use latput_sim::vector::Delay;
 use serde::Deserialize;
 
 use crate::kind::Kind;
@@ -55,9 +55,9 @@ pub struct Machine {
     /// `rx-frames` of the other hosts while the measured one has a receive delay of its own.
     #[serde(default)]
     pub others_rx_frames: Option<u32>,
-    /// What the driver's dynamic modes add to each poll, in nanoseconds.
-    #[serde(default, rename = "dynamic_poll_ns")]
-    pub dynamic_poll: Nanos,
+    /// The driver's default transmit delay (TIDV, TADV) where it is not the profile's.
+    #[serde(default)]
+    pub default_tx: Option<Delay>,
     /// The driver's default `InterruptThrottleRate` where it is not the profile's.
     #[serde(default)]
     pub default_throttle: Option<u32>,

@@ -17,7 +17,7 @@ use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use self::figure::Figure;
-use crate::calibrate::engine::{Engine, Weighed};
+use crate::calibrate::engine::{Engine, OTHER_SEED, Weighed};
 use crate::calibrate::parameter;
 use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
 
@@ -237,13 +237,19 @@ pub fn twin(
     let weighed = |profile: &Profile, seed, effort| {
         residuals(profile, seed, effort).into_iter().map(|(_, weighed)| weighed).collect()
     };
-    let engine =
-        Engine { base: &base, free: &free, residuals: &weighed, prior_weight: PRIOR_WEIGHT };
-    let found = engine.best(60, 250, said);
+    let engine = Engine {
+        base: &base,
+        fixed: &[],
+        free: &free,
+        residuals: &weighed,
+        prior_weight: PRIOR_WEIGHT,
+    };
+    let found = engine.best(None, (22, 40), said);
     let profile = engine.profile(&found.at);
-    let (costs, combinations) = engine.uncertainty(&found.at);
-    let of_rates = residuals(&profile, 101, 1.0).into_iter();
-    let of_rates = of_rates.filter(|(figure, _)| *figure == Figure::Rate);
+    let whole = residuals(&profile, OTHER_SEED, 1.0);
+    let all: Vec<Weighed> = whole.iter().map(|(_, weighed)| *weighed).collect();
+    let (costs, combinations) = engine.uncertainty(&found.at, &all);
+    let of_rates = whole.iter().filter(|(figure, _)| *figure == Figure::Rate);
     let in_sample = Errors::of(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
 }

@@ -19,9 +19,15 @@ pub struct Costs {
     /// One poll of a queue, whatever it finds.
     #[serde(rename = "poll_ns")]
     pub poll: Nanos,
-    /// One received packet, driver to socket.
+    /// One received packet, from the driver on.
     #[serde(rename = "rx_packet_ns")]
     pub rx_packet: Nanos,
+    /// More for the first one of a poll: the caches hold nothing of the code that it takes.
+    #[serde(rename = "rx_first_ns")]
+    pub rx_first: Nanos,
+    /// More for one that is handed to a socket; acknowledgements without data end in the protocol.
+    #[serde(rename = "rx_data_ns")]
+    pub rx_data: Nanos,
     /// One packet handed to the stack, after GRO has merged what it can.
     #[serde(rename = "rx_merged_ns")]
     pub rx_merged: Nanos,
@@ -220,6 +226,7 @@ impl Nic {
     pub fn tx_points(&self) -> [(u32, u32); 5] {
         self.tx_profile.unwrap_or(dim::Profile::TxEqe.points())
     }
+}
 
 impl Default for Nic {
     fn default() -> Self {

@@ -276,12 +276,14 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
 
 impl Costs {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 20] {
+    pub fn named(&self) -> [(&'static str, Nanos); 22] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
             ("rx_packet_ns", self.rx_packet),
             ("rx_merged_ns", self.rx_merged),
+            ("rx_first_ns", self.rx_first),
+            ("rx_data_ns", self.rx_data),
             ("rx_remote_ns", self.rx_remote),
             ("tx_completion_ns", self.tx_completion),
             ("tx_remote_ns", self.tx_remote),

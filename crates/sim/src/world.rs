@@ -58,6 +58,8 @@ struct Costs {
     poll: Time,
     rx_packet: Time,
     rx_merged: Time,
+    rx_first: Time,
+    rx_data: Time,
     rx_remote: Time,
     tx_completion: Time,
     tx_remote: Time,

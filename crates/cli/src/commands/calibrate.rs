@@ -5,13 +5,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_reproduce::Table;
-use latput_reproduce::calibrate::{Cells, Combination, Fit, FittedCost, Plan, calibrate};
+use latput_reproduce::calibrate::{
+    Cells, Combination, Fit, FittedCost, LeftOut, Plan, calibrate, errors_left_out,
+};
 
 use crate::commands::report::write_file;
 use crate::commands::reproduce::{read, systems};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::{output, parallel};
+
+/// So many of the figures that a fit without them misses most are printed.
+const WORST: usize = 10;
 
 /// Fits the few costs of a system's profile to published cells.
 #[derive(Debug, clap::Args)]
@@ -35,6 +40,9 @@ pub(crate) struct Args {
     /// Also fit without parts of the cells and tell the errors there: takes several times as long.
     #[arg(long)]
     validate: bool,
+    /// Write each figure that was left out, and its prediction, to this file (JSON).
+    #[arg(long, value_name = "FILE", requires = "validate")]
+    left_out: Option<PathBuf>,
     /// Write the profile to this file.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -78,6 +86,11 @@ impl Args {
         }
         let told = in_words(&fit, cells.anomalies);
         let profile = fit.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
+        if let Some(path) = &self.left_out {
+            let figures = serde_json::to_string_pretty(&fit.validation)
+                .map_err(|error| Failure::usage(error.to_string()))?;
+            write_file(path, &(figures + "\n"))?;
+        }
         write_file(&self.output, &profile)?;
         output::print(&told)?;
         Ok(ExitCode::SUCCESS)
@@ -140,15 +153,23 @@ fn errors(text: &mut String, fit: &Fit) {
             100.0 * errors.p90
         );
     }
-    let left_out = fit.cross_validated.iter().map(|errors| ("every second cell left out", errors));
-    let settings = fit.held_out.iter().map(|(setting, errors)| (setting.as_str(), errors));
-    for (name, errors) in left_out.chain(settings) {
+    for (name, errors) in errors_left_out(&fit.validation) {
         let _ = writeln!(
             text,
-            "not in the fit: {name}: {} rates {:.1} % / {:.1} %",
+            "left out: {name:<50} {:>4} figures {:>5.1} % / {:.1} %",
             errors.count,
             100.0 * errors.median,
             100.0 * errors.p90
+        );
+    }
+    let mut worst: Vec<&LeftOut> = fit.validation.iter().collect();
+    worst.sort_by(|a, b| b.error_ratio().abs().total_cmp(&a.error_ratio().abs()));
+    for figure in worst.iter().take(WORST) {
+        let LeftOut { what, column, published, predicted, .. } = figure;
+        let error = 100.0 * figure.error_ratio();
+        let _ = writeln!(
+            text,
+            "  {error:+.0} %  {what}, {column}: {published}, predicted {predicted:.4}"
         );
     }
 }

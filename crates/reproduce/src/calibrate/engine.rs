@@ -1,11 +1,11 @@
-//! The search that every calibration shares: a downhill simplex on the logarithms of the costs, from
-//! several starts; residuals are weighed by Huber's rule so that no odd figure pulls; weak priors keep what
-//! the figures do not say near its start.
+//! The search that every calibration shares: damped least squares on the logarithms of the costs, from several
+//! starts; residuals are weighed by Huber's rule so that no odd figure
+//! pulls; weak priors keep what the figures do not say near its start.
 
 use latput_sim::Profile;
 use latput_stats::linear;
 
-use super::{Combination, FittedCost, Free, parameter, simplex};
+use super::{Combination, FittedCost, Fixed, Free, parameter};
 
 /// Residuals up to this count fully, larger ones linearly.
 const KNEE: f64 = 0.12;
@@ -13,6 +13,12 @@ const KNEE: f64 = 0.12;
 const PRIOR: f64 = 0.9;
 /// The share of a prediction's simulated time that a step of a search takes.
 const EFFORT: f64 = 0.2;
+/// The seed of the runs that errors and intervals are taken from; no search sees it.
+pub(crate) const OTHER_SEED: u64 = 101;
+/// How far slopes look, as a logarithm: beyond the noise of a short run.
+const SLOPE_STEP: f64 = 0.08;
+/// The longest step, as a logarithm.
+const LONGEST: f64 = 0.4;
 
 /// The logarithm of predicted over measured of one figure, and what it weighs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,76 +34,172 @@ impl Weighed {
     }
 }
 
+impl Weighed {
+    /// Of shares in per cent: five points count as much as a rate that is 10 % off.
+    pub(crate) fn points(predicted: f64, measured: f64, weight: f64) -> Self {
+        Self { weight, log: (2.0 * (predicted - measured) / 100.0).clamp(-5.0, 5.0) }
+    }
+}
+
 /// Every figure's residual under a profile, simulated with a seed and a share of the full time.
 pub(crate) type Residuals<'a> = &'a dyn Fn(&Profile, u64, f64) -> Vec<Weighed>;
 
-/// A fit of the `free` costs of `base`.
+/// A fit of the `free` costs of `base`, beside which some are `fixed`.
 pub(crate) struct Engine<'a> {
     pub(crate) base: &'a Profile,
+    pub(crate) fixed: &'a [Fixed],
     pub(crate) free: &'a [Free],
     pub(crate) residuals: Residuals<'a>,
     /// What the prior weighs beside a cell.
     pub(crate) prior_weight: f64,
 }
 
+/// Logarithms of costs and what they give.
+pub(crate) struct Point {
+    pub(crate) at: Vec<f64>,
+    /// The objective, lower is better.
+    pub(crate) value: f64,
+    residuals: Vec<Weighed>,
+}
+
 impl Engine<'_> {
-    fn starts(&self) -> [Vec<f64>; 3] {
+    fn starts(&self) -> Vec<Vec<f64>> {
         let middle: Vec<f64> = self.free.iter().map(|free| free.start.max(1e-3).ln()).collect();
         let shifted = |sign: f64| {
             let shift = |(idx, log): (usize, &f64)| log + sign * [0.25, -0.2, 0.15][idx % 3];
             middle.iter().enumerate().map(shift).collect()
         };
-        [middle.clone(), shifted(1.0), shifted(-1.0)]
+        vec![middle.clone(), shifted(1.0), shifted(-1.0)]
     }
 
     /// The profile with the costs of which these are the logarithms.
     pub(crate) fn profile(&self, logs: &[f64]) -> Profile {
         let mut profile = self.base.clone();
-        let values: Vec<_> =
-            self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp())).collect();
+        let fixed = self.fixed.iter().map(|fixed| (fixed.parameter, fixed.value));
+        let free = self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp()));
+        let values: Vec<_> = fixed.chain(free).collect();
         parameter::set_all(&mut profile, &values);
         profile
     }
 
-    fn objective(&self, logs: &[f64]) -> f64 {
-        let residuals = (self.residuals)(&self.profile(logs), 1, EFFORT);
+    fn point(&self, at: Vec<f64>) -> Point {
+        let residuals = (self.residuals)(&self.profile(&at), 1, EFFORT);
+        let value = self.value(&at, &residuals);
+        Point { at, value, residuals }
+    }
+
+    fn value(&self, at: &[f64], residuals: &[Weighed]) -> f64 {
         let fit: f64 = residuals.iter().map(|it| it.weight * huber(it.log)).sum();
         let weights: f64 = residuals.iter().map(|it| it.weight).sum();
-        let prior: f64 = self
-            .free
-            .iter()
-            .zip(logs)
-            .map(|(free, log)| ((log - free.start.max(1e-3).ln()) / PRIOR).powi(2))
-            .sum();
+        let prior: f64 = self.from_start(at).map(|off| (off / PRIOR).powi(2)).sum();
         fit / weights + self.prior_weight * prior / weights
     }
 
-    /// The best of three starts with `first` evaluations each, searched further with `last`.
+    /// How far each cost is from where searches begin.
+    fn from_start<'a>(&'a self, at: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+        at.iter().zip(self.free).map(|(log, free)| log - free.start.max(1e-3).ln())
+    }
+
+    /// The best of three starts about those of the plan with about `first` evaluations each, searched further
+    /// with `last`; or from `only`, where that is near enough.
     pub(crate) fn best(
         &self,
-        first: usize,
-        last: usize,
+        only: Option<&[f64]>,
+        (first, last): (usize, usize),
         said: &mut dyn FnMut(String),
-    ) -> simplex::Found {
-        let mut best: Option<simplex::Found> = None;
-        for (idx, start) in self.starts().iter().enumerate() {
-            let found = simplex::minimise(start, 0.3, first, |at| self.objective(at));
-            said(format!("start {} of 3: objective {:.5}", idx + 1, found.value));
+    ) -> Point {
+        let starts = only.map_or_else(|| self.starts(), |only| vec![only.to_vec()]);
+        let mut best: Option<Point> = None;
+        for (idx, start) in starts.iter().enumerate() {
+            let found = self.descend(self.point(start.clone()), first);
+            said(format!("start {} of {}: objective {:.5}", idx + 1, starts.len(), found.value));
             if best.as_ref().is_none_or(|best| found.value < best.value) {
                 best = Some(found);
             }
         }
-        let best = best.expect("there are three starts");
-        let found = simplex::minimise(&best.at, 0.15, last, |at| self.objective(at));
+        let best = best.expect("there is a start");
+        let found = self.descend(best, last);
         said(format!("searched further: objective {:.5}", found.value));
         found
     }
 
+    /// Steps of Levenberg (1944) and Marquardt (1963): every residual as a straight line in the logarithms of
+    /// the costs, large ones weighed down as Huber's rule has it.
+    fn descend(&self, start: Point, evaluations: usize) -> Point {
+        let mut best = start;
+        let mut damping = 0.03;
+        let mut used = 1;
+        while used + self.free.len() < evaluations {
+            let (information, gradient) = self.slopes(&best);
+            used += self.free.len();
+            let before = best.value;
+            for _ in 0..3 {
+                let mut damped = information.clone();
+                for (axis, row) in damped.iter_mut().enumerate() {
+                    row[axis] *= 1.0 + damping;
+                }
+                let step = linear::solve(&damped, &gradient).unwrap_or_default();
+                let step = step.iter().map(|step| step.clamp(-LONGEST, LONGEST));
+                let tried =
+                    self.point(best.at.iter().zip(step).map(|(log, by)| log - by).collect());
+                used += 1;
+                if tried.value < best.value {
+                    best = tried;
+                    damping = (damping / 5.0).max(1e-3);
+                    break;
+                }
+                damping *= 6.0;
+            }
+            if best.value > 0.995 * before {
+                break;
+            }
+        }
+        best
+    }
+
+    /// The curvature of the objective and its gradient.
+    fn slopes(&self, point: &Point) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let n = point.at.len();
+        let columns: Vec<Vec<f64>> = (0..n)
+            .map(|axis| {
+                let mut at = point.at.clone();
+                at[axis] += SLOPE_STEP;
+                let moved = self.point(at).residuals;
+                let slope = |(to, from): (&Weighed, &Weighed)| (to.log - from.log) / SLOPE_STEP;
+                moved.iter().zip(&point.residuals).map(slope).collect()
+            })
+            .collect();
+        let pull = |it: &Weighed| it.weight * (KNEE / it.log.abs().max(KNEE));
+        let dot = |a: &[f64], b: &mut dyn Iterator<Item = f64>| -> f64 {
+            point.residuals.iter().zip(a).zip(b).map(|((it, a), b)| pull(it) * a * b).sum()
+        };
+        let stiffness = 2.0 * self.prior_weight / PRIOR.powi(2);
+        let mut information = vec![vec![0.0; n]; n];
+        for (a, row) in information.iter_mut().enumerate() {
+            for (b, entry) in row.iter_mut().enumerate() {
+                *entry = dot(&columns[a], &mut columns[b].iter().copied());
+            }
+            row[a] += stiffness;
+        }
+        let logs = || point.residuals.iter().map(|it| it.log);
+        let offs = self.from_start(&point.at);
+        let gradient = columns
+            .iter()
+            .zip(offs)
+            .map(|(column, off)| dot(column, &mut logs()) + stiffness * off);
+        let gradient = gradient.collect();
+        (information, gradient)
+    }
+
     /// Intervals from the curvature at the optimum, and which directions it fixes.
-    pub(crate) fn uncertainty(&self, at: &[f64]) -> (Vec<FittedCost>, Vec<Combination>) {
+    /// `whole` are the residuals there, simulated in full with the seed [`OTHER_SEED`].
+    pub(crate) fn uncertainty(
+        &self,
+        at: &[f64],
+        whole: &[Weighed],
+    ) -> (Vec<FittedCost>, Vec<Combination>) {
         const STEP: f64 = 0.05;
-        let flat = |at: &[f64]| -> Vec<f64> {
-            let residuals = (self.residuals)(&self.profile(at), 101, 1.0);
+        let flat = |residuals: &[Weighed]| -> Vec<f64> {
             residuals.iter().map(|it| it.weight.sqrt() * it.log).collect()
         };
         let columns: Vec<Vec<f64>> = (0..at.len())
@@ -105,14 +207,14 @@ impl Engine<'_> {
                 let moved = |by: f64| {
                     let mut at = at.to_vec();
                     at[axis] += by;
-                    flat(&at)
+                    flat(&(self.residuals)(&self.profile(&at), OTHER_SEED, 2.0 * EFFORT))
                 };
                 let (up, down) = (moved(STEP), moved(-STEP));
                 up.iter().zip(&down).map(|(up, down)| (up - down) / (2.0 * STEP)).collect()
             })
             .collect();
         let spread = {
-            let mut absolute: Vec<f64> = flat(at).iter().map(|r| r.abs()).collect();
+            let mut absolute: Vec<f64> = flat(whole).iter().map(|r| r.abs()).collect();
             absolute.sort_by(f64::total_cmp);
             // The median of absolute deviations of a normal distribution is 0.6745 of its deviation.
             (absolute[absolute.len() / 2] / 0.6745).max(0.01)

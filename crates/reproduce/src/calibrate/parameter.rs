@@ -8,8 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// Transmit completions cost this share of a received packet.
 const COMPLETION_SHARE: f64 = 0.25;
+/// What a received packet costs that ends in the protocol, an acknowledgement without data, as a share of one that
+/// goes to a socket.
+const BARE_SHARE: f64 = 0.5;
+/// What a packet for a process elsewhere costs the interrupts' core, a message sent from elsewhere costs it twice.
+const SENT_REMOTE_RATIO: f64 = 2.0;
 /// An acknowledgement without data costs this share of a sent packet.
-const ACK_SHARE: f64 = 0.8;
+const ACK_SHARE: f64 = 0.7;
 
 /// One free parameter of a fit, in nanoseconds unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -17,7 +22,9 @@ const ACK_SHARE: f64 = 0.8;
 pub enum Parameter {
     /// One interrupt.
     Interrupt,
-    /// One received packet; transmit completions follow it.
+    /// More for the first packet of a poll.
+    RxFirst,
+    /// One received packet with data; transmit completions and acknowledgements without data follow it.
     RxPacket,
     /// One packet handed to the stack, after GRO merged what it could.
     RxMerged,
@@ -25,14 +32,22 @@ pub enum Parameter {
     Poll,
     /// One interrupt of a timer.
     Timer,
+    /// One received packet, whatever it carries; transmit completions follow it.
+    RxAny,
     /// More per received packet when its process last ran elsewhere.
     RxRemote,
+    /// Both of them: [`Self::RxRemote`], and [`Self::TxRemote`] in proportion.
+    Remote,
     /// More per message sent from another core, on the interrupts' core.
     TxRemote,
     /// One transaction in the process: two system calls and user code.
     App,
     /// One sent packet; acknowledgements follow it.
     TxPacket,
+    /// One acknowledgement without data, where it does not follow sent packets.
+    Ack,
+    /// What an interrupt costs the process that it stops.
+    Preempted,
     /// Putting a process on a core.
     Wake,
     /// Putting a process to sleep.
@@ -70,14 +85,19 @@ impl Parameter {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "interrupt",
+            Self::RxFirst => "rx_first",
             Self::RxPacket => "rx_packet",
             Self::RxMerged => "rx_merged",
             Self::Poll => "poll",
             Self::Timer => "timer",
+            Self::RxAny => "rx_any",
             Self::RxRemote => "rx_remote",
+            Self::Remote => "remote",
             Self::TxRemote => "tx_remote",
             Self::App => "app",
             Self::TxPacket => "tx_packet",
+            Self::Ack => "ack",
+            Self::Preempted => "preempted",
             Self::Wake => "wake",
             Self::Sleep => "sleep",
             Self::IdleExit => "idle_exit",
@@ -104,14 +124,17 @@ impl Parameter {
         let ns = |time: Nanos| time.as_ns() as f64;
         match self {
             Self::Interrupt => ns(costs.interrupt),
-            Self::RxPacket => ns(costs.rx_packet),
+            Self::RxFirst => ns(costs.rx_first),
+            Self::RxPacket | Self::RxAny => ns(costs.rx_packet) + ns(costs.rx_data),
+            Self::RxRemote | Self::Remote => ns(costs.rx_remote),
             Self::RxMerged => ns(costs.rx_merged),
             Self::Poll => ns(costs.poll),
             Self::Timer => ns(costs.timer),
-            Self::RxRemote => ns(costs.rx_remote),
             Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
             Self::TxPacket => ns(costs.tx_packet),
+            Self::Ack => ns(costs.ack),
+            Self::Preempted => ns(costs.preempted),
             Self::Wake => ns(costs.wake),
             Self::Sleep => ns(costs.sleep),
             Self::IdleExit => ns(profile.sut.machine.idle_exit),
@@ -129,8 +152,15 @@ impl Parameter {
     fn set_cost(self, costs: &mut Costs, value: f64) {
         match self {
             Self::Interrupt => costs.interrupt = nanos(value),
+            Self::RxFirst => costs.rx_first = nanos(value),
             Self::RxPacket => {
+                costs.rx_packet = nanos(value * BARE_SHARE);
+                costs.rx_data = nanos(value * (1.0 - BARE_SHARE));
+                costs.tx_completion = nanos(value * COMPLETION_SHARE);
+            }
+            Self::RxAny => {
                 costs.rx_packet = nanos(value);
+                costs.rx_data = Nanos::ZERO;
                 costs.tx_completion = nanos(value * COMPLETION_SHARE);
             }
             Self::RxMerged => costs.rx_merged = nanos(value),
@@ -138,6 +168,10 @@ impl Parameter {
             Self::Timer => costs.timer = nanos(value),
             Self::Sleep => costs.sleep = nanos(value),
             Self::RxRemote => costs.rx_remote = nanos(value),
+            Self::Remote => {
+                costs.rx_remote = nanos(value);
+                costs.tx_remote = nanos(value * SENT_REMOTE_RATIO);
+            }
             Self::TxRemote => costs.tx_remote = nanos(value),
             Self::App => {
                 costs.syscall = nanos(value * 0.43);
@@ -147,6 +181,8 @@ impl Parameter {
                 costs.tx_packet = nanos(value);
                 costs.ack = nanos(value * ACK_SHARE);
             }
+            Self::Ack => costs.ack = nanos(value),
+            Self::Preempted => costs.preempted = nanos(value),
             Self::Wake => costs.wake = nanos(value),
             Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
@@ -156,7 +192,7 @@ impl Parameter {
     }
 }
 
-/// Sets these parameters; the generators' costs follow those of the measured system.
+/// Sets these parameters, in their order; the generators' costs follow those of the measured system.
 pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
@@ -184,6 +220,8 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
         poll: times(costs.poll),
         rx_packet: times(costs.rx_packet),
         rx_merged: times(costs.rx_merged),
+        rx_first: times(costs.rx_first),
+        rx_data: times(costs.rx_data),
         rx_remote: times(costs.rx_remote),
         tx_completion: times(costs.tx_completion),
         tx_remote: times(costs.tx_remote),

@@ -527,6 +527,8 @@ fn plain(costs: &machine::Costs) -> Costs {
         poll: costs.poll.as_ns(),
         rx_packet: costs.rx_packet.as_ns(),
         rx_merged: costs.rx_merged.as_ns(),
+        rx_first: costs.rx_first.as_ns(),
+        rx_data: costs.rx_data.as_ns(),
         rx_remote: costs.rx_remote.as_ns(),
         tx_completion: costs.tx_completion.as_ns(),
         tx_remote: costs.tx_remote.as_ns(),

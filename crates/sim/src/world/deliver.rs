@@ -26,8 +26,8 @@ impl World {
         let costs = &self.hosts[self.cores[core].host].costs;
         let tx_packet = costs.tx_packet;
         let is_bare = frame.kind == Kind::Tcp && frame.payload == 0;
-        let rx_remote = if is_bare { 0 } else { costs.rx_remote };
-        let cost = costs.rx_merged + self.remote_cost(core, end, rx_remote);
+        let (rx_data, rx_remote) = if is_bare { (0, 0) } else { (costs.rx_data, costs.rx_remote) };
+        let cost = costs.rx_merged + rx_data + self.remote_cost(core, end, rx_remote);
         match frame.kind {
             Kind::Udp => {
                 if frame.more == 0 {
@@ -38,7 +38,8 @@ impl World {
                 // The first may have moved the process that the others find.
                 let rest = frame.after(1);
                 let costs = &self.hosts[self.cores[core].host].costs;
-                let each = costs.rx_merged + self.remote_cost(core, end, costs.rx_remote);
+                let remote = self.remote_cost(core, end, costs.rx_remote);
+                let each = costs.rx_merged + costs.rx_data + remote;
                 self.deliver_datagrams(core, end, &rest);
                 cost + u64::from(rest.count()) * each
             }

@@ -120,6 +120,9 @@ impl World {
                     }
                 };
                 let rx = id(ring.visible).min(most);
+                if ring.polled == 0 && rx > 0 {
+                    cost += costs.rx_first;
+                }
                 cost += u64::from(rx) * costs.rx_packet;
                 (Work::Queue { queue, rx, tx }, cost)
             }

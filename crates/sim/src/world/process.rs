@@ -174,7 +174,7 @@ impl World {
                 let cost = costs.syscall
                     + costs.user
                     + copying(costs.copy_per_kib, bytes)
-                    + self.cross_cost(core, end);
+                    + self.cross_cost(core, end) * u64::from(bytes) / u64::from(message.max(1));
                 return Some((Item::Write { end, bytes }, cost, costs.user));
             }
             self.tasks[task].ready.pop();

@@ -213,6 +213,8 @@ fn random_host(rng: &mut Rng) -> Host {
         interrupt: cost(3_000),
         poll: cost(500),
         rx_packet: cost(2_000),
+        rx_first: cost(1_000),
+        rx_data: cost(1_000),
         rx_merged: cost(500),
         rx_remote: cost(300),
         tx_completion: cost(300),

@@ -123,7 +123,11 @@ impl World {
         let mut user = 0;
         if completes {
             user = costs.user;
-            cost += costs.user + self.cross_cost(core, end);
+            // Of a stream each read takes its share of a message's cold lines with it.
+            let share = |cost: Time| {
+                if is_reader { cost * u64::from(bytes) / u64::from(awaited.max(1)) } else { cost }
+            };
+            cost += costs.user + share(self.cross_cost(core, end));
             if let Some(answer) = answer {
                 cost += costs.syscall + costs.tx_packet + copying(costs.copy_per_kib, answer);
             }
