@@ -116,7 +116,6 @@ mod tests {
         let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();
         check("explain", explain);
         check("results", latput_report::Document::json_schema());
-        check("prediction", latput_report::PredictionDocument::json_schema());
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }
 

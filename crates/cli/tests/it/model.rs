@@ -178,7 +178,6 @@ fn predicted_beside_measured(place: &Place) {
     let words = ["beside sim:", "Kendall tau", "rate: within", "of nine in ten", "0us*"];
     place.run(&beside).expect(0, &words);
     let text = place.run(&[&beside[..], &["--json"]].concat()).expect(0, &[]).out.clone();
-    crate::json::check(include_str!("../../../../docs/schema/prediction.json"), &text);
     let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["errors"][0]["cells"], 19, "{text}");
     place.run(&[&beside[..], &["-o", "both.html"]].concat()).expect(0, &[]);
