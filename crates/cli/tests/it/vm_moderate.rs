@@ -12,7 +12,7 @@ use crate::{Place, guest_turn, tell, wait_until};
 
 /// QEMU's cards wait at least 128 us between two interrupts, so that only longer delays have an effect.
 const MOST: &str = "4ms";
-const MOST_NS: u64 = 4_000_000;
+const FLOOR_NS: u64 = 128_000;
 /// Long enough for the walk of a load, of which each sample takes 50 ms, on a machine that is busy.
 const LOAD_SETTLES: Duration = Duration::from_secs(10);
 /// Looks at the status, which may take a second each.
@@ -54,10 +54,10 @@ fn interrupts_move_the_right_way_in_each_phase() {
         ));
     }
     for waited in [requests, again] {
-        assert!(waited.delay_ns < MOST_NS / 8, "requests are waited for: {waited:?}");
+        assert!(waited.delay_ns < FLOOR_NS, "requests are waited for: {waited:?}");
         for open in [bulk, both] {
-            assert!(open.delay_ns >= MOST_NS / 2, "nobody waits for these: {open:?}");
-            let fewer = 2.0 * open.interrupts_per_packet < waited.interrupts_per_packet;
+            assert!(open.delay_ns > FLOOR_NS, "nobody waits for these: {open:?}");
+            let fewer = open.interrupts_per_packet < 0.8 * waited.interrupts_per_packet;
             assert!(fewer, "{open:?} beside {waited:?}");
         }
     }
