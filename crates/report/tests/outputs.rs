@@ -310,7 +310,7 @@ fn check_json(results: &Results, summary: &Summary) {
 /// No request, two scripts and no more, and the data in it readable.
 #[track_caller]
 fn check_page(results: &Results, summary: &Summary) {
-    let page = html(results, summary);
+    let page = html(results, summary, None);
     for forbidden in ["http://", "https://", "//cdn", "@import", "url(", "src=", "<link", "<img"] {
         assert!(!page.contains(forbidden), "the page has {forbidden}");
     }
@@ -331,8 +331,11 @@ fn check_shortage(results: &Results, summary: &Summary, said: &str) {
     check_page(results, summary);
     check_json(results, summary);
     let screen = Screen { columns: 400, is_terminal: false };
-    let outputs =
-        [html(results, summary), markdown(results, summary), terminal(results, summary, screen)];
+    let outputs = [
+        html(results, summary, None),
+        markdown(results, summary),
+        terminal(results, summary, screen),
+    ];
     for output in outputs {
         assert!(output.contains(said), "{said} is not said in {output}");
     }

@@ -232,9 +232,7 @@ fn base_name(link: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
-    use latput_knobs::{Capability, KernelErrorKind, KernelRead, KernelWrite, Named};
+    use latput_knobs::{KernelErrorKind, KernelRead, KernelWrite, Named};
     use latput_units::Nanos;
 
     use super::super::tests::old_kernel;
