@@ -91,12 +91,12 @@ impl Engine<'_> {
     fn value(&self, at: &[f64], residuals: &[Weighed]) -> f64 {
         let fit: f64 = residuals.iter().map(|it| it.weight * huber(it.log)).sum();
         let weights: f64 = residuals.iter().map(|it| it.weight).sum();
-        let prior: f64 = self.from_start(at).map(|off| (off / PRIOR).powi(2)).sum();
+        let prior: f64 = self.off_start(at).map(|off| (off / PRIOR).powi(2)).sum();
         fit / weights + self.prior_weight * prior / weights
     }
 
     /// How far each cost is from where searches begin.
-    fn from_start<'a>(&'a self, at: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+    fn off_start<'a>(&'a self, at: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
         at.iter().zip(self.free).map(|(log, free)| log - free.start.max(1e-3).ln())
     }
 
@@ -182,7 +182,7 @@ impl Engine<'_> {
             row[a] += stiffness;
         }
         let logs = || point.residuals.iter().map(|it| it.log);
-        let offs = self.from_start(&point.at);
+        let offs = self.off_start(&point.at);
         let gradient = columns
             .iter()
             .zip(offs)
