@@ -128,6 +128,7 @@ fn status(guest: &Guest) -> Option<Value> {
     answer.is_success().then(|| serde_json::from_str(&answer.text()).unwrap())
 }
 
-fn coalescing(guest: &Guest) -> String {
-    latput(guest, &["show", "eth0", "rx-usecs", "--json"]).text()
+fn coalescing(guest: &Guest) -> Value {
+    let text = latput(guest, &["show", "eth0", "rx-usecs", "--json"]).text();
+    serde_json::from_str::<Value>(&text).unwrap()["knobs"].take()
 }
