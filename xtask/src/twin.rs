@@ -33,7 +33,7 @@ pub struct Options {
     /// Length of a run in milliseconds.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(100..=10_000))]
     duration_ms: u32,
-    /// Run the lab's processes and NAPI threads under SCHED_FIFO.
+    /// Run the lab's processes and NAPI threads under `SCHED_FIFO`.
     #[arg(long)]
     realtime: bool,
     /// This latput instead of one built for it.

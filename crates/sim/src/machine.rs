@@ -174,6 +174,7 @@ pub struct Parameters {
 /// The NIC and its driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of a NIC by itself")]
 pub struct Nic {
     /// How the driver hears of packets.
     pub driver: Driver,

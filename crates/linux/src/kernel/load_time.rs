@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 
 use super::LinuxKernel;
 use super::failure::Failure;
@@ -74,8 +75,8 @@ impl LinuxKernel {
     fn given_at_load(&self, module: &str, name: &str) -> Option<(String, String)> {
         let option = format!("{module}.{name}=");
         let cmdline = self.proc.read("cmdline").unwrap_or_default();
-        let given = cmdline.split_whitespace().filter_map(|word| word.strip_prefix(&option)).last();
-        if let Some(value) = given {
+        let mut given = cmdline.split_whitespace().filter_map(|word| word.strip_prefix(&option));
+        if let Some(value) = given.next_back() {
             return Some(("the kernel's command line".to_owned(), value.to_owned()));
         }
         // Every file of every folder is read, in the order of their names.
@@ -83,15 +84,17 @@ impl LinuxKernel {
         for folder in &self.modprobe {
             let entries = fs::read_dir(folder.path("")).into_iter().flatten().flatten();
             let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-            for file in names.filter(|name| name.ends_with(".conf")) {
+            for file in
+                names.filter(|name| Path::new(name).extension().is_some_and(|it| it == "conf"))
+            {
                 files.entry(file).or_insert(folder);
             }
         }
-        let found = files.iter().filter_map(|(file, folder)| {
+        let mut found = files.iter().filter_map(|(file, folder)| {
             let value = option_of(&folder.read(file).ok()?, module, name)?;
             Some((folder.path(file).display().to_string(), value))
         });
-        found.last()
+        found.next_back()
     }
 }
 
@@ -106,7 +109,7 @@ fn option_of(text: &str, module: &str, name: &str) -> Option<String> {
         is_ours.then_some(words)
     });
     let values = of_module.flatten().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    values.last().map(str::to_owned)
+    values.collect::<Vec<_>>().last().map(|value| (*value).to_owned())
 }
 
 #[cfg(test)]

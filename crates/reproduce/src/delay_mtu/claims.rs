@@ -61,11 +61,11 @@ impl Published {
         let row = self.row(id);
         let parts = ["quantity", "relation", "value", "unit"].map(|column| row.text(column));
         let parts = parts.map(|part| if part == "unreadable" { "about (sign lost)" } else { part });
-        let mut words = format!("{}: {}", row.text("workload"), parts.join(" ").trim_end());
-        if !row.text("conditions").is_empty() {
-            words += &format!(", {}", row.text("conditions"));
+        let claim = format!("{}: {}", row.text("workload"), parts.join(" ").trim_end());
+        match row.text("conditions") {
+            "" => claim,
+            conditions => format!("{claim}, {conditions}"),
         }
-        words
     }
 }
 

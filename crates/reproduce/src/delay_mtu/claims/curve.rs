@@ -20,7 +20,7 @@ pub(super) fn least(curve: &[(u64, f64)]) -> f64 {
 pub(super) fn plateau(curve: &[(u64, f64)]) -> (u64, u64) {
     let mut good = curve.iter().filter(|point| point.1 >= BEST * most(curve)).map(|point| point.0);
     let first = good.next().unwrap_or(u64::MAX);
-    (first, good.last().unwrap_or(first))
+    (first, good.next_back().unwrap_or(first))
 }
 
 /// The first delay after the best rate at which a twentieth of that is lost.

@@ -95,7 +95,7 @@ impl Ends<'_> {
             verdict(
                 "T081",
                 "5 or 6 packets to an acknowledgement at 640 and MTU 1500",
-                format!("{:.1}", acks),
+                format!("{acks:.1}"),
                 (4.5..6.5).contains(&acks),
             ),
         ]
