@@ -313,7 +313,14 @@ mod tests {
         let points = [(2, 0), (4, 0), (20, 0), (40, 0), (50, 0)];
         let mut dim = Dim::with_points(Profile::RxEqe, points);
         assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
-        assert_eq!(feed(&mut dim, 65 * 4, 100), [20, 4, 20]);
+        let place = |points: [(u32, u32); 5], delay_us: u64| {
+            points.iter().position(|point| u64::from(point.0) == delay_us)
+        };
+        let walked = feed(&mut dim, 65 * 4, 100).into_iter().map(|it| place(points, it));
+        let library = feed(&mut Dim::new(Profile::RxEqe), 65 * 4, 100).into_iter();
+        let library = library.map(|it| place(Profile::RxEqe.points(), it));
+        assert_eq!(walked.collect::<Vec<_>>(), library.collect::<Vec<_>>());
+        assert_eq!(dim.current(), Moderation { delay: Nanos::from_us(4), frames: Some(0) });
     }
 
     /// Polls at a fixed pace with fixed counts; gives the delay in microseconds after each change.

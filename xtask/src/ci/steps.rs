@@ -88,7 +88,8 @@ fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let not_in_a_guest = "--skip vm_effects:: --skip vm_knobs:: --skip vm_runs::";
+    let not_in_a_guest =
+        "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs::";
     run_tests(workspace, tally, "--workspace --no-fail-fast", not_in_a_guest)
 }
 
