@@ -174,46 +174,6 @@ fn interrupt_throttle_rate_is_set_by_reloading_the_driver() {
     }
 }
 
-/// The card's model (`hw/net/e1000.c` of QEMU) waits for the shortest timer that is in force: a throttle
-/// of 0 is none, the receive timers are in force where `rx-int-delay` is not 0, and those of transmission
-/// where `tx-int-delay` is not 0.
-const TIMERS: &str = r#"
-schema = 1
-name = "timers of the driver"
-[factors]
-"sut.interrupt-throttle-rate + sut.rx-int-delay + sut.rx-abs-int-delay + sut.tx-int-delay + sut.tx-abs-int-delay" = [
-  [0, 0, 8, 0, 32],
-  [0, 32, 20000, 0, 32],
-  [0, 0, 8, 32, 20000],
-]
-[[workload]]
-kind = "tcp_rr"
-[method]
-repetitions = { min = 2, max = 2 }
-warmup = "500ms"
-duration = "2s"
-"#;
-
-#[test]
-fn the_receive_and_transmit_timers_that_a_driver_is_loaded_with_hold_interrupts_back() {
-    let Some(_turn) = guest_turn() else { return };
-    let place = Place::new();
-    place.write("plan.toml", TIMERS);
-    run_to_its_end(&place, "vm:e1000");
-    assert_eq!(place.trials("kept.db"), 6);
-    let report = place.run(&["report", "kept.db", "--json"]);
-    let report: serde_json::Value = serde_json::from_str(&report.expect(0, &[]).out).unwrap();
-    let rate = |words| least_and_most(&report, words, "transactions_per_s").1;
-    let free = rate(["rx-int-delay=0", "tx-int-delay=0"]);
-    for words in [["rx-int-delay=32", "tx-int-delay=0"], ["rx-int-delay=0", "tx-int-delay=32"]] {
-        let held = rate(words);
-        crate::tell(&format!("{words:?}: {held:.0} transactions/s, {free:.0} without"));
-        // 20000 units of 1.024 us let 49 interrupts through each second.
-        assert!(held < 110.0, "{words:?}: {held} transactions/s");
-        assert!(free > 2.0 * held, "{words:?}: {held} transactions/s, {free} without");
-    }
-}
-
 #[test]
 fn what_a_driver_was_loaded_with_is_shown_for_each_card() {
     let Some(_turn) = guest_turn() else { return };
