@@ -205,7 +205,8 @@ mod tests {
             ticks: 0,
         };
         let check = |last| {
-            let prints = [at(1 << 20, 8), at(5 << 20, 8), at(5 << 20, 8), last];
+            let settled = at(5 << 20, 8);
+            let prints = [at(1 << 20, 8), settled, settled, settled, settled, last];
             report(&prints, &[], &Value::Null, Duration::from_secs(60))
         };
         check(at(5 << 20, 8)).unwrap();
