@@ -22,6 +22,9 @@ pub struct Tally {
     pub unsteady: Vec<Failure>,
     /// The test whose output is passing by.
     test: Option<String>,
+    /// Whether what passes by is the output of tests that failed. Their lines with the verdict may be torn
+    /// by what the test writes past libtest.
+    is_of_failures: bool,
 }
 
 /// A test that failed.
@@ -74,7 +77,7 @@ impl Tally {
         if let Some(failure) = self.failures.iter_mut().find(|it| Some(&*it.name) == of_test)
             && failure.said.len() < SAID_LINES
             && !line.is_empty()
-            && line != "failures:"
+            && !matches!(line, "failures:" | "successes:")
         {
             failure.said.push(line.to_owned());
         }
@@ -82,20 +85,20 @@ impl Tally {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
             self.test = None;
-        } else if let Some(name) =
-            line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
-        {
-            self.failures.push(Failure { name: name.to_owned(), said: Vec::new() });
         } else if let Some(target) =
             line.strip_prefix("`-p ").and_then(|rest| rest.strip_suffix('`'))
         {
             self.failed_targets.push(format!("-p {target}"));
-        } else if line == "failures:" {
+        } else if line == "failures:" || line == "successes:" {
+            self.is_of_failures = line == "failures:";
             self.test = None;
         } else if let Some(name) =
             line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
         {
             self.test = Some(name.to_owned());
+            if self.is_of_failures {
+                self.failures.push(Failure { name: name.to_owned(), said: Vec::new() });
+            }
         } else if let Some((before, need)) = line.split_once("skipped: needs ") {
             // An arm may name itself: `lab_comes_and_goes: skipped: needs root`.
             let named = before.trim_end().strip_suffix(':').and_then(|it| it.rsplit(' ').next());
@@ -164,7 +167,7 @@ mod tests {
     #[test]
     fn a_failed_test_is_kept_with_what_it_said() {
         let mut tally = Tally::default();
-        let output = "test goes ... ok\ntest a::breaks ... FAILED\n\nsuccesses:\n\n---- goes stdout ----\nfine\n\n\
+        let output = "test goes ... ok\ntest a::breaks ... some\nFAILED\n\nsuccesses:\n\n---- goes stdout ----\nfine\n\n\
                       failures:\n\n---- a::breaks stdout ----\n\nthread 'a::breaks' panicked\nleft: 1\n\n\nfailures:\n    \
                       a::breaks\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored;\n\nerror: 1 target failed:\n    \
                       `-p latput-peers --test stock`\n";
