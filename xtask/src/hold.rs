@@ -10,11 +10,9 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use latput_units::{Nanos, Rng};
 use serde_json::Value;
 
@@ -134,14 +132,8 @@ type Round = BTreeMap<(Candidate, Phase, Load), Sample>;
 
 /// Runs the phases and prints the table; the lab is gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = workspace.binary();
-    let shown = binary.display();
-    ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
-    let lab = Lab::up(&binary, &workspace.target, &stop)?;
+    let binary = workspace.built()?;
+    let lab = Lab::up(&binary, &workspace.target)?;
     let mut rng = Rng::from_seed(options.seed);
     if let Some(length) = options.soak {
         return soak::run(&lab, &binary, length, &mut rng);

@@ -13,8 +13,6 @@ mod program;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -72,17 +70,11 @@ fn parse_load(name: &str) -> Result<Load, String> {
 
 /// Runs the comparison and prints it; the lab and the servers are gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = workspace.binary();
-    let shown = binary.display();
-    ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
+    let binary = workspace.built()?;
     let programs = find_programs(options);
     ensure!(programs.len() > 1, "there is nothing to compare latput with");
 
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
-    let lab = Lab::up(&binary, &workspace.target, &stop)?;
+    let lab = Lab::up(&binary, &workspace.target)?;
     let _servers = start_servers(&lab, &programs, options)?;
     println!(
         "{} rounds of {} s, seed {}; client on CPU {}, server on CPU {}",
@@ -198,9 +190,4 @@ fn measure(lab: &Lab, program: &Program, bench: Bench) -> Result<Sample> {
     let cpu_us = busy.as_secs_f64() * 1e6 / (window.as_secs_f64() * bench.load.units_per_s(rate));
     let (program, load, loss_ratio) = (program.kind, bench.load, told.loss_ratio);
     Ok(Sample { round: 0, program, load, rate, cpu_us, loss_ratio })
-}
-
-/// Whether somebody asked us to stop.
-fn is_stopped(stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed)
 }

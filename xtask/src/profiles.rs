@@ -94,9 +94,7 @@ struct Target {
 
 /// Fits the profiles again, then asks whether the demands hold.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binary = workspace.binary();
-    let shown = binary.display();
-    ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
+    let binary = workspace.built()?;
     let mut differing = Vec::new();
     let mut left_out = Vec::new();
     if !options.accuracy {

@@ -62,9 +62,12 @@ impl Workspace {
         })
     }
 
-    /// The released binary, whether or not it has been built.
-    pub fn binary(&self) -> PathBuf {
-        self.target.join("release/latput")
+    /// The released binary; an error that says how to build it where it is not there.
+    pub fn built(&self) -> Result<PathBuf> {
+        let binary = self.target.join("release/latput");
+        let shown = binary.display();
+        ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
+        Ok(binary)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The steps of `cargo xtask ci`, in the order they run: what is quick to fail comes first.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -90,20 +89,26 @@ fn build(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 fn test(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let not_in_a_guest =
         "--skip vm_effects:: --skip vm_knobs:: --skip vm_moderate:: --skip vm_runs::";
-    run_tests(workspace, tally, "--workspace --no-fail-fast", not_in_a_guest)
+    run_tests(workspace, tally, ["--workspace", "--no-fail-fast"], not_in_a_guest)
 }
 
 /// A guest takes all CPUs there are: its tests run one after the other, with nothing beside them.
 fn guest(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    run_tests(workspace, tally, "--package latput --test it", "vm_ --test-threads=1")
+    run_tests(workspace, tally, ["--package latput", "--test it"], "vm_ --test-threads=1")
 }
 
 /// Tests that pass are quiet unless told otherwise, and then a skipped arm would not be seen.
 ///
 /// A machine that stops for a second breaks a test that measures. A few that failed are run once more,
-/// alone; if they pass then, the step passes and the last lines tell of them.
-fn run_tests(workspace: &Workspace, tally: &mut Tally, which: &str, how: &str) -> Result<()> {
-    let line = format!("test --locked {which} -- --show-output {how}");
+/// alone; if they pass then, the step passes and the last lines tell of them. The second time is with the
+/// same `packages`: for one alone, features and so every crate would be built anew.
+fn run_tests(
+    workspace: &Workspace,
+    tally: &mut Tally,
+    [packages, which]: [&str; 2],
+    how: &str,
+) -> Result<()> {
+    let line = format!("test --locked {packages} {which} -- --show-output {how}");
     let Err(error) = tally.run(&mut cargo_line(workspace, &line)) else { return Ok(()) };
     let failures = &tally.failures;
     if failures.is_empty() || failures.len() != tally.failed || failures.len() > FEW {
@@ -114,11 +119,8 @@ fn run_tests(workspace: &Workspace, tally: &mut Tally, which: &str, how: &str) -
     let names = names.join(" ");
     let mut alone = Tally::default();
     for target in &tally.failed_targets {
-        // The packages of the first run: for one alone, features and so every crate would be built anew.
-        let target = target.split_once(" --").map_or("", |(_, target)| target);
-        let which = which.split(" --test").next().unwrap_or(which);
         let line = format!(
-            "test --locked {which} --{target} -- --show-output --test-threads=1 --exact {names}"
+            "test --locked {packages} {target} -- --show-output --test-threads=1 --exact {names}"
         );
         alone.run(&mut cargo_line(workspace, &line))?;
     }
@@ -133,17 +135,17 @@ fn run_tests(workspace: &Workspace, tally: &mut Tally, which: &str, how: &str) -
 const FEW: usize = 5;
 
 fn accuracy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    profiles::check_accuracy(workspace, &built(workspace)?)?;
+    profiles::check_accuracy(workspace, &workspace.built()?)?;
     tally.passed += 1;
     Ok(())
 }
 
 fn examples(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    documents::check_examples(&workspace.root, &built(workspace)?, tally)
+    documents::check_examples(&workspace.root, &workspace.built()?, tally)
 }
 
 fn snippets(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    documents::check_snippets(&workspace.root, &built(workspace)?, tally)
+    documents::check_snippets(&workspace.root, &workspace.built()?, tally)
 }
 
 fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -159,7 +161,7 @@ fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         tally.feed(&line);
         return Ok(());
     }
-    let binary = built(workspace)?;
+    let binary = workspace.built()?;
     let folder = workspace.target.join("xtask-browser");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)
@@ -175,13 +177,6 @@ fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.passed += 1;
     println!("its pictures are in {}", folder.display());
     Ok(())
-}
-
-fn built(workspace: &Workspace) -> Result<std::path::PathBuf> {
-    let binary = workspace.binary();
-    let shown = binary.display();
-    ensure!(Path::is_file(&binary), "{shown} is missing; run `cargo xtask ci --only build`");
-    Ok(binary)
 }
 
 /// Cargo at the root of the repository, with the words of `line`.

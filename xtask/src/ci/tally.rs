@@ -16,7 +16,7 @@ pub struct Tally {
     pub skipped: Vec<String>,
     /// The tests that failed and have a name.
     pub failures: Vec<Failure>,
-    /// What they belong to, as cargo names it at the end: `-p latput --test it`.
+    /// What they belong to, as cargo names it at the end behind the package: `--test it`.
     pub failed_targets: Vec<String>,
     /// Tests that failed beside others and passed alone.
     pub unsteady: Vec<Failure>,
@@ -85,10 +85,10 @@ impl Tally {
             self.passed += count_before(counts, " passed");
             self.failed += count_before(counts, " failed");
             self.test = None;
-        } else if let Some(target) =
-            line.strip_prefix("`-p ").and_then(|rest| rest.strip_suffix('`'))
+        } else if let Some((_, target)) =
+            line.strip_prefix("`-p ").and_then(|rest| rest.strip_suffix('`')?.split_once(' '))
         {
-            self.failed_targets.push(format!("-p {target}"));
+            self.failed_targets.push(target.to_owned());
         } else if line == "failures:" || line == "successes:" {
             self.is_of_failures = line == "failures:";
             self.test = None;
@@ -116,7 +116,6 @@ impl Tally {
         self.failed += other.failed;
         self.skipped.extend(other.skipped);
         self.failures.extend(other.failures);
-        self.failed_targets.extend(other.failed_targets);
         self.unsteady.extend(other.unsteady);
     }
 }
@@ -174,7 +173,7 @@ mod tests {
         output.lines().for_each(|line| tally.feed(line));
         let said = ["thread 'a::breaks' panicked", "left: 1"].map(str::to_owned).to_vec();
         assert_eq!(tally.failures, [Failure { name: "a::breaks".into(), said }]);
-        assert_eq!(tally.failed_targets, ["-p latput-peers --test stock"]);
+        assert_eq!(tally.failed_targets, ["--test stock"]);
     }
 
     #[test]

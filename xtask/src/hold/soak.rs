@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use latput_units::Rng;
 use serde_json::Value;
 
+use super::table::median;
 use super::{INTERFACE, Load, ask, measure, start_daemon};
 use crate::peers::lab::Lab;
 
@@ -173,12 +174,6 @@ fn ticks(text: &str) -> Result<u64> {
     let mut columns =
         columns.split_whitespace().skip(11).map_while(|word| word.parse::<u64>().ok());
     columns.next().zip(columns.next()).map(|(a, b)| a + b).context("no times in its stat")
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]

@@ -104,7 +104,8 @@ fn best(rounds: &[Round], fixed: &[Candidate], phases: &[Phase]) -> Candidate {
     *best.expect("there are fixed delays")
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+/// The middle value, of an even number the upper one.
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()

@@ -4,14 +4,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
-
-use super::is_stopped;
 
 /// The host that sends.
 pub const CLIENT: &str = "a";
@@ -40,8 +38,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes the lab. One that was there before is not ours: it is neither used nor removed.
-    pub fn up(binary: &Path, scratch: &Path, stop: &Arc<AtomicBool>) -> Result<Self> {
+    /// Makes the lab, and from then on takes note of Ctrl-C. A lab that was there before is not ours: it is
+    /// neither used nor removed.
+    pub fn up(binary: &Path, scratch: &Path) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))
+                .context("cannot catch signals")?;
+        }
         let status = Command::new(binary).args(["lab", "up"]).stdin(Stdio::null()).status();
         let status = status.context("cannot start latput")?;
         ensure!(status.success(), "`latput lab up` ended with {status}");
@@ -51,7 +55,7 @@ impl Lab {
             client_cpus: String::new(),
             server_cpus: String::new(),
             scratch: scratch.to_owned(),
-            stop: Arc::clone(stop),
+            stop,
         };
         lab.client_cpus = lab.cpus_of(CLIENT)?;
         lab.server_cpus = lab.cpus_of(SERVER)?;
@@ -78,7 +82,7 @@ impl Lab {
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            ensure!(!is_stopped(&self.stop), "stopped");
+            ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
             thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
         }
         Ok(())
@@ -158,7 +162,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().context("cannot wait")? {
                 break status;
             }
-            ensure!(!is_stopped(stop), "stopped");
+            ensure!(!stop.load(Ordering::Relaxed), "stopped");
             ensure!(Instant::now() < deadline, "`{}` does not end", self.name);
             thread::sleep(POLL);
         };
