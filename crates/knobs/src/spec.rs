@@ -211,6 +211,17 @@ impl Knob {
             _ => return None,
         })
     }
+
+    /// What Intel's gigabit drivers take of a number given at load time, in words; `None` where they take this one.
+    /// Of others they warn, and go on with their default (`e1000_validate_option`, `e1000_param.c`).
+    pub const fn refused_at_load(self, number: u64) -> Option<&'static str> {
+        match (self, number) {
+            (Self::InterruptThrottleRate, 0 | 1 | 3 | 4 | 100..=100_000) => None,
+            (Self::InterruptThrottleRate, _) => Some("0, 1, 3, 4 and 100 to 100000"),
+            (_, 0..=0xffff) => None,
+            _ => Some("0 to 65535"),
+        }
+    }
 }
 
 impl KnobSpec {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use latput_stats::Estimate;
+use latput_stats::order::quantile_of_sorted;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results, Workload};
 
@@ -192,12 +193,11 @@ fn errors(columns: &[Column]) -> Vec<Errors> {
         let points = own.flat_map(|column| &column.points).filter(|point| !point.is_fitted);
         let mut sizes: Vec<f64> = points.filter_map(Point::error_ratio).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
-        let last = sizes.len().checked_sub(1)?;
         Some(Errors {
             metric,
             cells: sizes.len(),
-            median_ratio: at_share(&sizes, 0.5 * last as f64),
-            p90_ratio: at_share(&sizes, 0.9 * last as f64),
+            median_ratio: quantile_of_sorted(&sizes, 0.5)?,
+            p90_ratio: quantile_of_sorted(&sizes, 0.9)?,
         })
     };
     COMPARED
@@ -205,13 +205,6 @@ fn errors(columns: &[Column]) -> Vec<Errors> {
         .filter(|metric| **metric != Metric::ThroughputBps)
         .filter_map(of_metric)
         .collect()
-}
-
-/// Between two of the sorted values.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list")]
-fn at_share(sorted: &[f64], place: f64) -> f64 {
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    sorted[below] + place.fract() * (sorted[above] - sorted[below])
 }
 
 #[cfg(test)]

@@ -156,13 +156,10 @@ fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
 
 /// Cells of which at least half of the runs shared their CPUs with other work.
 pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
-    let is_busy = |row: &Row| {
-        row.observation.checks.iter().any(|check| check.name == "other-work" && !check.passed)
-    };
     let mut counts = BTreeMap::<(usize, usize), (usize, usize)>::new();
     for row in &results.rows {
         let (busy, all) = counts.entry((row.setting, row.workload)).or_default();
-        *busy += usize::from(is_busy(row));
+        *busy += usize::from(row.observation.has_failed("other-work"));
         *all += 1;
     }
     counts.into_iter().filter(|(_, (busy, all))| 2 * busy >= *all).map(|(cell, _)| cell).collect()

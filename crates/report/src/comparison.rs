@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use latput_model::Comparison;
 use latput_model::compare::{Figure, Verdict};
 use latput_trial::Results;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::{Estimate, estimate};
 use crate::export::escaped;
 use crate::format::{self, printable};
-use crate::table::{Screen, wrapped};
+use crate::table::{Screen, plain, wrapped};
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -95,7 +95,6 @@ pub fn terminal(comparison: &Comparison, base: &Results, screen: Screen) -> Stri
     let mut text = wrapped(&heading(comparison), "", screen.columns) + "\n";
     for (workload, figures) in by_workload(comparison) {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING).force_no_tty();
         table.set_header([
             printable(&workload).as_str(),
             "first",
@@ -115,16 +114,7 @@ pub fn terminal(comparison: &Comparison, base: &Results, screen: Screen) -> Stri
                 figure.verdict.name().to_owned(),
             ]);
         }
-        for column in 1..=4 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
-        }
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        text += &(lines.join("\n") + "\n\n");
+        text += &(plain(table, 1..=4).join("\n") + "\n\n");
     }
     text += &wrapped(&conclusion(comparison), "", screen.columns);
     for remark in &comparison.remarks {

@@ -1,6 +1,6 @@
 //! Predicted beside measured, for a terminal and as a JSON document; `html` shows it too.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use latput_model::{Prediction, ShortLabels, predicted};
 use latput_trial::Results;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Estimate, estimate};
 use crate::format::{self, printable};
-use crate::table::{Screen, wrapped};
+use crate::table::{Screen, plain, wrapped};
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -129,24 +129,15 @@ pub fn json(prediction: &Prediction, measured: &Results) -> String {
 pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> String {
     let heading = format!("{} on {}, beside {}", measured.name, measured.testbed, prediction.by);
     let mut text = wrapped(&heading, "", screen.columns) + "\n";
+    let labels = ShortLabels::of(measured).labels;
     for columns in prediction.columns.chunk_by(|a, b| a.workload == b.workload) {
         let mut table = Table::new();
-        table.load_style(presets::NOTHING).force_no_tty();
         let name = printable(&measured.workloads[columns[0].workload].name);
         table.set_header([name.as_str(), "", "measured", "predicted", "error"]);
-        for line in columns.iter().flat_map(|column| lines(column, measured)) {
+        for line in columns.iter().flat_map(|column| lines(column, measured, &labels)) {
             table.add_row(line);
         }
-        for column in 2..=4 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
-        }
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        text += &(lines.join("\n") + "\n");
+        text += &(plain(table, 2..=4).join("\n") + "\n");
         for column in columns {
             text += &ranked(column)
                 .map_or_else(String::new, |ranks| wrapped(&ranks, "  ", screen.columns));
@@ -160,8 +151,7 @@ pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> 
 }
 
 /// The rows of one figure: its name stands beside the first.
-fn lines(column: &predicted::Column, measured: &Results) -> Vec<[String; 5]> {
-    let labels = ShortLabels::of(measured).labels;
+fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> Vec<[String; 5]> {
     let traffic = &measured.workloads[column.workload].traffic;
     let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
     let scale = format::Scale::of(column.metric, traffic, sizes.fold(0.0, f64::max));
@@ -175,12 +165,15 @@ fn lines(column: &predicted::Column, measured: &Results) -> Vec<[String; 5]> {
             format!("{}{mark}", printable(&labels[point.setting])),
             format!("{}{half} {}", scale.number(point.measured.value), scale.unit),
             scale.with_unit(point.predicted),
-            point
-                .error_ratio()
-                .map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error)),
+            error(point),
         ]
     };
     column.points.iter().enumerate().map(line).collect()
+}
+
+/// How far a prediction is off.
+pub(crate) fn error(point: &predicted::Point) -> String {
+    point.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error))
 }
 
 /// How alike the settings are ranked; `None` where there are no ranks.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use latput_model::Cell;
 use latput_stats::{Estimate, order};
 use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role, TrafficObservation};
@@ -13,6 +13,7 @@ use latput_trial::{Direction, Metric, Observation, Traffic, metric};
 use latput_units::Nanos;
 
 use crate::format;
+use crate::table::plain;
 use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
 
 /// The only cell of the results; `None` where there are several.
@@ -97,7 +98,6 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
 fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<String> {
     let traffic = view.traffic(cell.workload);
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).force_no_tty();
     for metric in view.metrics(cell.workload) {
         let Some(estimate) = estimate(cell, metric) else { continue };
         let scale = format::Scale::of(metric, &traffic, estimate.value);
@@ -120,13 +120,7 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
             },
         ]);
     }
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect()
+    plain(table, 1..=1)
 }
 
 /// The distribution-free interval of a percentile from one run's own samples, where there is just one.

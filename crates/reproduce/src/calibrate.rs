@@ -9,6 +9,7 @@ pub(crate) mod parameter;
 mod validate;
 
 use latput_sim::Profile;
+use latput_stats::order::quantile_of_sorted;
 pub use parameter::Parameter;
 use serde::Deserialize;
 
@@ -373,17 +374,11 @@ pub struct Errors {
 
 impl Errors {
     /// Of relative errors with any sign.
-    #[expect(clippy::cast_possible_truncation, reason = "places in a list")]
     pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();
         absolute.sort_by(f64::total_cmp);
-        let last = absolute.len().checked_sub(1)?;
-        let at = |q: f64| {
-            let place = q * last as f64;
-            let (below, above) = (place.floor() as usize, place.ceil() as usize);
-            absolute[below] + (place - place.floor()) * (absolute[above] - absolute[below])
-        };
-        Some(Self { count: absolute.len(), median: at(0.5), p90: at(0.9) })
+        let at = |quantile| quantile_of_sorted(&absolute, quantile);
+        Some(Self { count: absolute.len(), median: at(0.5)?, p90: at(0.9)? })
     }
 }
 

@@ -6,6 +6,15 @@ use crate::estimate::{Estimate, Method};
 use crate::histogram::Histogram;
 use crate::mean::are_usable;
 
+/// The value at `quantile` (0 to 1) of sorted values, on the line between its two neighbours (Hyndman and
+/// Fan's type 7, The American Statistician 50, 1996); `None` without values.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list")]
+pub fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> Option<f64> {
+    let place = quantile * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    Some(sorted[below] + place.fract() * (sorted[above] - sorted[below]))
+}
+
 /// The median of `values` with an interval between order statistics; `None` without values, with one
 /// that is not finite, or with a confidence outside 0 to 1. One value has no interval.
 ///

@@ -32,6 +32,13 @@ pub struct Observation {
     pub programs: Vec<ProgramCpu>,
 }
 
+impl Observation {
+    /// Whether the check of this name was made and failed.
+    pub fn has_failed(&self, check: &str) -> bool {
+        self.checks.iter().any(|made| made.name == check && !made.passed)
+    }
+}
+
 /// What a program that is not latput said of the CPU time of its end: shown with its method, and never
 /// compared with a figure of another method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

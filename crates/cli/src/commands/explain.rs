@@ -57,9 +57,7 @@ impl Args {
                 there.join(", ")
             )));
         }
-        let is_shared = |row: &&Row| {
-            row.observation.checks.iter().any(|check| check.name == "other-work" && !check.passed)
-        };
+        let is_shared = |row: &&Row| row.observation.has_failed("other-work");
         let shared = results.rows.iter().filter(is_shared).count();
         if shared > 0 {
             output::remark(&format!(

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use latput_experiment::Archive;
 use latput_model::compare::{self, Side};
 use latput_model::{Prediction, Summary, predicted};
-use latput_report::{Screen, comparison, csv, flent, html, json, markdown, prediction, terminal};
+use latput_report::{comparison, csv, flent, html, json, markdown, prediction, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
@@ -113,25 +113,11 @@ impl Args {
             (_, Some(_)) => {
                 return Err(Failure::usage("--predicted writes `table`, `html` or `json`"));
             }
-            (format, None) => return self.write_as(format, &results, &summary, screen),
-        };
-        self.write(&text)
-    }
-
-    fn write_as(
-        &self,
-        format: Format,
-        results: &Results,
-        summary: &Summary,
-        screen: Screen,
-    ) -> Result<ExitCode, Failure> {
-        let text = match format {
-            Format::Table => terminal(results, summary, screen),
-            Format::Html => html(results, summary, None),
-            Format::Csv => csv(results),
-            Format::Json => json(results, summary),
-            Format::Markdown => markdown(results, summary),
-            Format::Flent => return write_flent(results, self.output.as_deref()),
+            (Format::Table, None) => terminal(&results, &summary, screen),
+            (Format::Csv, None) => csv(&results),
+            (Format::Json, None) => json(&results, &summary),
+            (Format::Markdown, None) => markdown(&results, &summary),
+            (Format::Flent, None) => return write_flent(&results, self.output.as_deref()),
         };
         self.write(&text)
     }

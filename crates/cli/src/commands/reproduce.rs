@@ -9,7 +9,7 @@ use latput_reproduce::predict::summarise;
 use latput_reproduce::published::{self, FILES, Reproduction};
 use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{Experiment, Systems, delay_mtu, html};
-use latput_sim::Profile;
+use latput_sim::{Invalid, Profile};
 
 use crate::commands::report::write_file;
 use crate::context::Context;
@@ -152,17 +152,24 @@ impl Args {
 fn claims(systems: &Systems, context: &Context) -> Result<Vec<delay_mtu::Claim>, Failure> {
     let profile = systems.named(delay_mtu::PROFILE);
     let cells = delay_mtu::cells();
-    let bar = parallel::bar(cells.len(), "runs");
-    let seen =
-        parallel::map(&cells, &context.stop, bar.as_ref(), |cell| cell.run(profile, CLAIMS_SEED));
+    let seen = simulated(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
+    Ok(delay_mtu::Sweep::of(seen).claims(profile))
+}
+
+/// What each job gives, in parallel, with a bar.
+fn simulated<J: Sync, T: Send>(
+    jobs: &[J],
+    context: &Context,
+    run: impl Fn(&J) -> Result<T, Invalid> + Sync,
+) -> Result<Vec<T>, Failure> {
+    let bar = parallel::bar(jobs.len(), "runs");
+    let runs = parallel::map(jobs, &context.stop, bar.as_ref(), run);
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let seen = seen.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
-    let seen: Result<Vec<_>, _> = seen.into_iter().collect();
-    let seen =
-        seen.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
-    Ok(delay_mtu::Sweep::of(seen).claims(profile))
+    let runs = runs.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
+    let runs: Result<Vec<T>, Invalid> = runs.into_iter().collect();
+    runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))
 }
 
 /// The shipped profiles, with these in place of those of their names.
@@ -204,17 +211,7 @@ fn predictions(
     for experiment in files.iter().flat_map(|file| &file.rows).flatten() {
         jobs.extend((0..experiment.runs(seeds)).map(|seed| (experiment, seed)));
     }
-    let bar = parallel::bar(jobs.len(), "runs");
-    let runs = parallel::map(&jobs, &context.stop, bar.as_ref(), |(experiment, seed)| {
-        experiment.run(*seed)
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    let runs = runs.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
-    let runs: Result<Vec<_>, _> = runs.into_iter().collect();
-    let runs =
-        runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))?;
+    let runs = simulated(&jobs, context, |(experiment, seed)| experiment.run(*seed))?;
     let mut rest = runs.as_slice();
     let rows = |file: &&CellFile| {
         let row = |row: &Result<Experiment, _>| {

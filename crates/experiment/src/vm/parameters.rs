@@ -9,11 +9,6 @@ use latput_vm::E1000_PARAMETERS;
 
 /// The cards in the order in which the driver finds them.
 const CARDS: [Role; 2] = [Role::Sut, Role::Generator];
-/// The largest delay of both drivers.
-const DELAY_MAX: u64 = 0xffff;
-/// The interrupt rates that they take, beside the modes.
-const RATES: std::ops::RangeInclusive<u64> = 100..=100_000;
-const MODES: [u64; 4] = [0, 1, 3, 4];
 
 /// `InterruptThrottleRate=8000,3`: a word for each parameter that the setting names, with a value for
 /// each card. What the drivers would only warn of and not take is an error.
@@ -33,12 +28,10 @@ pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, Strin
             continue;
         }
         let values = values.map(|value| value.unwrap_or(*default));
-        if let Some(wrong) = values.into_iter().find(|value| !is_taken(knob, *value)) {
-            return Err(if knob == Knob::InterruptThrottleRate {
-                format!("{knob}={wrong}: the driver takes 0, 1, 3, 4 and 100 to 100000")
-            } else {
-                format!("{knob}={wrong}: the driver takes 0 to {DELAY_MAX}")
-            });
+        for value in values {
+            if let Some(taken) = knob.refused_at_load(value) {
+                return Err(format!("{knob}={value}: the driver takes {taken}"));
+            }
         }
         let mut word = name.to_owned();
         for (value, sign) in values.into_iter().zip(['=', ',']) {
@@ -53,14 +46,6 @@ pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, Strin
 pub(super) fn strip(by_role: &mut BTreeMap<Role, Setting>) {
     for setting in by_role.values_mut() {
         setting.retain(|knob, _| knob.spec().tier != Tier::Reload);
-    }
-}
-
-fn is_taken(knob: Knob, value: u64) -> bool {
-    if knob == Knob::InterruptThrottleRate {
-        MODES.contains(&value) || RATES.contains(&value)
-    } else {
-        value <= DELAY_MAX
     }
 }
 

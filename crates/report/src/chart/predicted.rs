@@ -6,6 +6,7 @@ use super::axis::Axis;
 use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
 use super::{Size, both, setting_class};
 use crate::format::{self, interval};
+use crate::prediction::error;
 use crate::view::View;
 
 const FONT_SIZE: f64 = 12.0;
@@ -66,10 +67,6 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
         });
     }
     Some(svg.finish())
-}
-
-fn error(cell: &Cell) -> String {
-    cell.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error))
 }
 
 fn tip(view: &View<'_>, cell: &Cell, scale: &format::Scale, error: &str) -> String {

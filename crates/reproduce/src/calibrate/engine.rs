@@ -32,9 +32,7 @@ impl Weighed {
     pub(crate) fn of(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (predicted.max(1e-9) / measured).ln().clamp(-5.0, 5.0) }
     }
-}
 
-impl Weighed {
     /// Of shares in per cent: five points count as much as a rate that is 10 % off.
     pub(crate) fn points(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (2.0 * (predicted - measured) / 100.0).clamp(-5.0, 5.0) }

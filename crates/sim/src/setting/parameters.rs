@@ -13,7 +13,6 @@ use crate::vector::{Delay, Throttle};
 
 /// The unit of the delay registers.
 const UNIT_NS: u64 = 1_024;
-const LONGEST_DELAY: u32 = 0xffff;
 
 impl Parameters {
     /// The algorithm of the dynamic throttle: as the rate says or, by default, 3.
@@ -55,11 +54,12 @@ impl Nic {
             return Err(wrong(knob, value, wanted));
         }
         let number = small(knob, value)?;
-        if knob == Knob::InterruptThrottleRate {
-            return self.set_throttle_rate(number, value);
+        if let Some(taken) = knob.refused_at_load(u64::from(number)) {
+            return Err(wrong(knob, value, taken));
         }
-        if number > LONGEST_DELAY {
-            return Err(wrong(knob, value, "0 to 65535"));
+        if knob == Knob::InterruptThrottleRate {
+            self.set_throttle_rate(number);
+            return Ok(());
         }
         let span = Nanos::from_ns(u64::from(number) * UNIT_NS);
         let (given, delay) = match knob {
@@ -80,17 +80,13 @@ impl Nic {
         Ok(())
     }
 
-    fn set_throttle_rate(&mut self, number: u32, value: &Value) -> Result<(), Invalid> {
+    fn set_throttle_rate(&mut self, number: u32) {
         let is_mode = matches!(number, 1 | 3 | 4);
-        if !is_mode && number != 0 && !(100..=100_000).contains(&number) {
-            let wanted = "0, 1, 3, 4 or 100 to 100000";
-            return Err(wrong(Knob::InterruptThrottleRate, value, wanted));
-        }
         self.parameters.interrupt_throttle_rate = Some(number);
         self.adaptive_rx = is_mode;
         if is_mode {
             self.adaptation = Some(Adaptation::E1000);
-            return Ok(());
+            return;
         }
         self.adaptation = None;
         self.coalescing.throttle = match self.coalescing.throttle {
@@ -98,7 +94,6 @@ impl Nic {
             _ if number == 0 => Throttle::None,
             throttle => throttle.with_interval(throttle_interval(number)),
         };
-        Ok(())
     }
 }
 
@@ -128,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_a_driver_only_warns_of_is_refused() {
-        refused(&[(Knob::InterruptThrottleRate, 50)], "0, 1, 3, 4 or 100 to 100000");
+        refused(&[(Knob::InterruptThrottleRate, 50)], "0, 1, 3, 4 and 100 to 100000");
         refused(&[(Knob::RxIntDelay, 65_536)], "0 to 65535");
         refused(&[(Knob::RxAbsIntDelay, 8)], "only with `rx-int-delay` above 0");
     }
