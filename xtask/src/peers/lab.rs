@@ -35,6 +35,8 @@ pub struct Lab {
     pub scratch: PathBuf,
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,
+    /// Idles in the sending host, so that its counters can be read from outside.
+    guest: Option<Running>,
 }
 
 impl Lab {
@@ -56,7 +58,9 @@ impl Lab {
             server_cpus: String::new(),
             scratch: scratch.to_owned(),
             stop,
+            guest: None,
         };
+        lab.guest = Some(lab.start_in(CLIENT, &["sleep", "infinity"].map(str::to_owned))?);
         lab.client_cpus = lab.cpus_of(CLIENT)?;
         lab.server_cpus = lab.cpus_of(SERVER)?;
         std::fs::write(&lab.testbed, lab.testbed_text())
@@ -71,6 +75,26 @@ impl Lab {
         Running::start(inside)
     }
 
+    /// Whether Linux may hold small sends back and put several into one segment, `TCP_NODELAY` or not
+    /// (`net.ipv4.tcp_autocorking`, on by default since Linux 3.14); for both hosts.
+    pub fn set_autocorking(&self, on: bool) -> Result<()> {
+        let script = format!("echo {} > /proc/sys/net/ipv4/tcp_autocorking", u8::from(on));
+        for host in [CLIENT, SERVER] {
+            let command = ["sh", "-c", &script].map(str::to_owned);
+            let deadline = Instant::now() + Duration::from_secs(10);
+            self.start_in(host, &command)?.finish(&self.stop, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Packets that the sending host has sent.
+    pub fn packets_sent(&self) -> Result<u64> {
+        let guest = self.guest.as_ref().context("the lab is not up")?;
+        let table = std::fs::read_to_string(format!("/proc/{}/net/dev", guest.child.id()))
+            .context("the sending host has no /proc/net/dev")?;
+        packets_sent(&table).with_context(|| format!("no {INTERFACE} in /proc/net/dev"))
+    }
+
     /// Starts latput itself on the testbed that the lab is.
     pub fn start_latput(&self, arguments: &[String]) -> Result<Running> {
         let mut command = Command::new(&self.binary);
@@ -82,10 +106,15 @@ impl Lab {
     pub fn sleep(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            ensure!(!self.stop.load(Ordering::Relaxed), "stopped");
+            ensure!(!self.is_stopped(), "stopped");
             thread::sleep(POLL.min(end.saturating_duration_since(Instant::now())));
         }
         Ok(())
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// The CPUs that `latput lab exec` holds a host to: all programs are bound by it alike.
@@ -114,6 +143,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        self.guest = None;
         let down = Command::new(&self.binary).args(["lab", "down"]).stdin(Stdio::null()).status();
         if !down.as_ref().is_ok_and(std::process::ExitStatus::success) {
             eprintln!("error: `latput lab down` failed: {down:?}; run it by hand");
@@ -211,6 +241,13 @@ fn read_beside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<S
     })
 }
 
+/// The tenth column of the lab's interface in a `/proc/net/dev`.
+fn packets_sent(table: &str) -> Option<u64> {
+    let row =
+        table.lines().find_map(|line| line.trim().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
+    row.split_whitespace().nth(9)?.parse().ok()
+}
+
 /// Whether a `/proc/net/tcp` has a listener (state 0A) on `port`.
 fn listens(table: &str, port: u16) -> bool {
     let wanted = format!(":{port:04X}");
@@ -234,6 +271,14 @@ mod tests {
         assert!(listens(TABLE, 0x3249));
         assert!(!listens(TABLE, 0x1451));
         assert!(!listens("", 1));
+    }
+
+    #[test]
+    fn sent_packets_are_the_second_figure_of_the_sending_half() {
+        let table = "Inter-|   Receive\n face |bytes\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n\
+            \x20 lat0: 11 12 0 0 0 0 0 0 13 14 0 0 0 0 0 0\n";
+        assert_eq!(packets_sent(table), Some(14));
+        assert_eq!(packets_sent("  lat0: 1 2\n"), None);
     }
 
     #[test]

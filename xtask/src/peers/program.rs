@@ -90,17 +90,18 @@ impl Kind {
         }
     }
 
-    /// Whether its server serves one run only.
-    pub fn has_a_server_per_run(self) -> bool {
-        self == Self::Neper
+    /// Whether each run has a server of its own: neper's serves one run only, and iperf3's is busy for ever
+    /// with a client that has hung.
+    pub const fn has_a_server_per_run(self) -> bool {
+        matches!(self, Self::Neper | Self::Iperf3)
     }
 
     /// About how long it takes from start to the first byte of the measured traffic.
     pub const fn setup_time(self) -> Duration {
         match self {
             Self::Latput => Duration::from_millis(300),
-            // Its warm-up.
-            Self::Sockperf => Duration::from_millis(400),
+            // It sleeps for two seconds, then warms up.
+            Self::Sockperf => Duration::from_millis(2100),
             _ => Duration::from_millis(50),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use latput_stats::paired;
 
-use super::load::Load;
+use super::load::{Load, Work};
 use super::program::Kind;
 
 const CONFIDENCE: f64 = 0.95;
@@ -22,6 +22,8 @@ pub struct Sample {
     pub rate: f64,
     /// CPU time of the whole machine, microseconds per transaction or KB.
     pub cpu_us: f64,
+    /// Packets that the sending host sent for each transaction, datagram or KB.
+    pub packets: f64,
     /// Share of datagrams that were lost.
     pub loss_ratio: Option<f64>,
 }
@@ -50,10 +52,15 @@ pub fn compare(samples: &[Sample]) -> String {
                 let cost = |sample: &Sample| sample.cpu_us;
                 (ratio(&ours, &theirs, rate), ratio(&ours, &theirs, cost))
             };
+            let packets = match load.work() {
+                Work::Transactions => median(of(program).map(|sample| sample.packets).collect()),
+                Work::Bulk | Work::Datagrams => None,
+            };
+            let packets = packets.map_or_else(String::new, |it| format!("  packets sent {it:.2}"));
             let lost = median(of(program).filter_map(|sample| sample.loss_ratio).collect());
             let lost = lost.map_or_else(String::new, |it| format!("  lost {:.1} %", it * 100.0));
             let row = format!(
-                "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{lost}"
+                "{load:<17} {program:<9} {rate:>14.0} {rate_unit:<6} {cost:>9.3} {cost_unit:<15} {rates:<24}  {costs:<24}{packets}{lost}"
             );
             writeln!(table, "{}", row.trim_end()).expect("a string takes all");
         }
@@ -96,6 +103,7 @@ mod tests {
             load: Load::Rr,
             rate,
             cpu_us,
+            packets: 1.0,
             loss_ratio: None,
         };
         let table = compare(&[
@@ -118,6 +126,7 @@ mod tests {
             load: Load::Stream,
             rate: 1e9,
             cpu_us,
+            packets: 1.0,
             loss_ratio: None,
         };
         let table = compare(&[sample(Kind::Latput, 1.0), sample(Kind::Iperf3, 0.0)]);
