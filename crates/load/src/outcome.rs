@@ -617,6 +617,8 @@ mod tests {
         let kept = |sent_bytes| {
             let (observed, _, checks) = combine(&workload, &sender, &receiver(sent_bytes));
             assert_eq!(observed.goodput_bps(&traffic), Some(8.0 * 1_890_000.0));
+            let each_way = (8.0 * 990_000.0, 8.0 * 900_000.0);
+            assert_eq!(observed.goodput_each_way_bps(&traffic), Some(each_way));
             assert_eq!(observed.offered_bps, Some(8e6));
             checks.iter().find(|check| check.name == "offered-rate-kept").unwrap().passed
         };

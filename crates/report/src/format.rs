@@ -7,6 +7,8 @@ use latput_trial::{Metric, Traffic};
 pub fn short_name(metric: Metric) -> &'static str {
     match metric {
         Metric::ThroughputBps => "goodput",
+        Metric::ThroughputToSutBps => "to SUT",
+        Metric::ThroughputFromSutBps => "from SUT",
         Metric::TransactionsPerS => "trans",
         Metric::LatencyNsMean => "mean",
         Metric::LatencyNsP50 => "p50",
@@ -42,6 +44,8 @@ pub fn short_name(metric: Metric) -> &'static str {
 pub fn long_name(metric: Metric) -> &'static str {
     match metric {
         Metric::ThroughputBps => "goodput at the receiver",
+        Metric::ThroughputToSutBps => "goodput towards the SUT",
+        Metric::ThroughputFromSutBps => "goodput away from the SUT",
         Metric::TransactionsPerS => "transactions per second",
         Metric::LatencyNsMean => "mean round-trip time",
         Metric::LatencyNsP50 => "median round-trip time",
@@ -89,7 +93,9 @@ impl Scale {
         let bits: &[(f64, &'static str)] =
             &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
         let steps: &[(f64, &'static str)] = match metric {
-            Metric::ThroughputBps => bits,
+            Metric::ThroughputBps | Metric::ThroughputToSutBps | Metric::ThroughputFromSutBps => {
+                bits
+            }
             Metric::GeneratorCeilingPerS if !traffic.is_transactional() => bits,
             Metric::TransactionsPerS
             | Metric::GeneratorCeilingPerS

@@ -7,10 +7,9 @@ use std::fmt::Write;
 use comfy_table::Table;
 use latput_model::Cell;
 use latput_stats::{Estimate, order};
-use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role, TrafficObservation};
+use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role};
 use latput_trial::results::HostFacts;
-use latput_trial::{Direction, Metric, Observation, Traffic, metric};
-use latput_units::Nanos;
+use latput_trial::{Metric, Observation, metric};
 
 use crate::format;
 use crate::table::plain;
@@ -38,7 +37,6 @@ pub(crate) fn figures(
     let [long, short] = named;
     let fits = long.iter().all(|line| line.chars().count() <= columns);
     let mut text = if fits { long } else { short }.join("\n") + "\n\n";
-    text += &both_ways(view, workload);
     for role in [Role::Sut, Role::Generator, Role::Observer] {
         for host in view.results.hosts.iter().filter(|host| host.role == role) {
             text += &host_lines(view, (setting, workload), host);
@@ -46,26 +44,6 @@ pub(crate) fn figures(
         text += &program_lines(view, role);
     }
     text + &not_narrow_enough(view, cell)
-}
-
-/// Of a load that flows both ways, the goodput of each: their sum hides which one suffers.
-fn both_ways(view: &View<'_>, workload: usize) -> String {
-    let traffic = view.traffic(workload);
-    if !matches!(traffic, Traffic::TcpBulk { direction: Direction::Both, .. }) {
-        return String::new();
-    }
-    let flows = || view.results.rows.iter().map(|row| &row.observation.traffic);
-    let rate = |bytes: &dyn Fn(&TrafficObservation) -> Option<u64>,
-                window: &dyn Fn(&TrafficObservation) -> Nanos| {
-        let bits: f64 = flows().filter_map(bytes).map(|bytes| bytes as f64 * 8.0).sum();
-        let seconds: f64 = flows().map(|flow| window(flow).as_secs_f64()).sum();
-        let figure = if seconds > 0.0 { bits / seconds } else { f64::NAN };
-        format::figure(Metric::ThroughputBps, &traffic, figure)
-    };
-    let there = rate(&|flow| Some(flow.received_bytes), &|flow| flow.receiver_window);
-    let back =
-        rate(&|flow| Some(flow.reverse.as_ref()?.received_bytes), &|flow| flow.sender_window);
-    format!("Goodput to the SUT {there}, from the SUT {back}\n")
 }
 
 /// netperf's warning block: what was asked, and how far each figure of the stopping rule got.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use latput_model::{Cell, ShortLabels, Summary};
 use latput_stats::Estimate;
 use latput_trial::observation::{CpuTime, Role};
+use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 
 use crate::format::{self, interval};
@@ -295,6 +296,13 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
         Traffic::UdpStream { rate: None, .. } => [&[Metric::ThroughputBps], DATAGRAMS].concat(),
         Traffic::UdpStream { .. } => DATAGRAMS.to_vec(),
         traffic if traffic.is_transactional() => TRANSACTIONS.to_vec(),
+        Traffic::TcpBulk { direction: Direction::Both, .. } => vec![
+            Metric::ThroughputBps,
+            Metric::ThroughputToSutBps,
+            Metric::ThroughputFromSutBps,
+            Metric::ProbeNsMean,
+            Metric::ProbeNsP99,
+        ],
         _ => vec![Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99],
     };
     if arrivals.is_some() {

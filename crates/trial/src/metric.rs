@@ -14,6 +14,10 @@ use crate::workload::Traffic;
 pub enum Metric {
     /// Goodput at the receiver, bit/s of payload; of bulk both ways, the sum.
     ThroughputBps,
+    /// Of bulk both ways, goodput at the system under test, bit/s of payload.
+    ThroughputToSutBps,
+    /// Of bulk both ways, goodput at the generators, bit/s of payload.
+    ThroughputFromSutBps,
     /// Completed transactions per second.
     TransactionsPerS,
     /// Round-trip time, nanoseconds.
@@ -100,6 +104,8 @@ impl Metric {
     /// Every metric, in the order of tables.
     pub const ALL: &[Self] = &[
         Self::ThroughputBps,
+        Self::ThroughputToSutBps,
+        Self::ThroughputFromSutBps,
         Self::TransactionsPerS,
         Self::LatencyNsMean,
         Self::LatencyNsP50,
@@ -134,6 +140,8 @@ impl Metric {
     pub const fn name(self) -> &'static str {
         match self {
             Self::ThroughputBps => "throughput_bps",
+            Self::ThroughputToSutBps => "throughput_to_sut_bps",
+            Self::ThroughputFromSutBps => "throughput_from_sut_bps",
             Self::TransactionsPerS => "transactions_per_s",
             Self::LatencyNsMean => "latency_ns_mean",
             Self::LatencyNsP50 => "latency_ns_p50",
@@ -168,7 +176,10 @@ impl Metric {
     /// Which way is better.
     pub const fn better(self) -> Better {
         match self {
-            Self::ThroughputBps | Self::TransactionsPerS => Better::Higher,
+            Self::ThroughputBps
+            | Self::ThroughputToSutBps
+            | Self::ThroughputFromSutBps
+            | Self::TransactionsPerS => Better::Higher,
             Self::GeneratorCeilingPerS
             | Self::SutPollsPerS
             | Self::SutPacketsPerPoll
@@ -225,11 +236,18 @@ impl Metric {
         let datagrams = flow.datagrams.as_ref();
         let host = |role| observation.hosts.iter().find(|host| host.role == role);
         let generators = || observation.hosts.iter().filter(|host| host.role == Role::Generator);
+        let per_s =
+            |host: &HostObservation, count: u64| rate(count as f64, host.window.as_secs_f64());
         match self {
-            Self::ThroughputBps => match traffic {
-                _ if traffic.is_transactional() => None,
-                _ => flow.goodput_bps(traffic),
-            },
+            // Requests and responses count as transactions, and have neither an order nor a jitter of their own.
+            Self::ThroughputBps | Self::ReorderedRatio | Self::JitterNs
+                if traffic.is_transactional() =>
+            {
+                None
+            }
+            Self::ThroughputBps => flow.goodput_bps(traffic),
+            Self::ThroughputToSutBps => Some(flow.goodput_each_way_bps(traffic)?.0),
+            Self::ThroughputFromSutBps => Some(flow.goodput_each_way_bps(traffic)?.1),
             Self::TransactionsPerS => {
                 rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
             }
@@ -250,8 +268,6 @@ impl Metric {
                 rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
             }
             Self::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
-            // Requests and responses have neither an order nor a jitter of their own.
-            Self::ReorderedRatio | Self::JitterNs if traffic.is_transactional() => None,
             Self::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
             Self::JitterNs => Some(datagrams?.jitter_ns),
             Self::RetransmitsPerS => {
@@ -265,22 +281,13 @@ impl Metric {
             Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
             Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
             Self::GeneratorCeilingPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
-            Self::SutPollsPerS => {
-                let host = host(Role::Sut)?;
-                rate(host.napi?.polls as f64, host.window.as_secs_f64())
-            }
+            Self::SutPollsPerS => per_s(host(Role::Sut)?, host(Role::Sut)?.napi?.polls),
             Self::SutPacketsPerPoll => {
                 let napi = host(Role::Sut)?.napi?;
                 rate(napi.packets as f64, napi.polls.checked_sub(napi.empty_polls)? as f64)
             }
-            Self::SutRxPps => {
-                let host = host(Role::Sut)?;
-                rate(host.interface.rx_packets as f64, host.window.as_secs_f64())
-            }
-            Self::SutTxPps => {
-                let host = host(Role::Sut)?;
-                rate(host.interface.tx_packets as f64, host.window.as_secs_f64())
-            }
+            Self::SutRxPps => per_s(host(Role::Sut)?, host(Role::Sut)?.interface.rx_packets),
+            Self::SutTxPps => per_s(host(Role::Sut)?, host(Role::Sut)?.interface.tx_packets),
         }
     }
 }

@@ -10,7 +10,7 @@ use latput_units::{CpuId, Nanos};
 use serde::{Deserialize, Serialize};
 
 use crate::metric::Metric;
-use crate::workload::Traffic;
+use crate::workload::{Direction, Traffic};
 
 /// What one trial measured, over the measurement window after the warm-up was cut.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -130,19 +130,28 @@ impl TrafficObservation {
     /// Payload bits per second that receiving applications got, both ways together; requests for
     /// objects are not payload. `None` where no time passed.
     pub fn goodput_bps(&self, traffic: &Traffic) -> Option<f64> {
-        let per_second = |bytes: u64, window: Nanos| {
-            let seconds = window.as_secs_f64();
-            (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
-        };
         let reverse = match &self.reverse {
-            Some(reverse) => per_second(reverse.received_bytes, self.sender_window)?,
+            Some(reverse) => bits_per_s(reverse.received_bytes, self.sender_window)?,
             None => 0.0,
         };
         match traffic {
             Traffic::Fetch { .. } => Some(reverse),
-            _ => Some(reverse + per_second(self.received_bytes, self.receiver_window)?),
+            _ => Some(reverse + bits_per_s(self.received_bytes, self.receiver_window)?),
         }
     }
+
+    /// Of bulk both ways, payload bits per second that the system under test got, and the generators.
+    pub fn goodput_each_way_bps(&self, traffic: &Traffic) -> Option<(f64, f64)> {
+        let both = matches!(traffic, Traffic::TcpBulk { direction: Direction::Both, .. });
+        let reverse = self.reverse.filter(|_| both)?;
+        let to_sut = bits_per_s(self.received_bytes, self.receiver_window)?;
+        Some((to_sut, bits_per_s(reverse.received_bytes, self.sender_window)?))
+    }
+}
+
+fn bits_per_s(bytes: u64, window: Nanos) -> Option<f64> {
+    let seconds = window.as_secs_f64();
+    (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
 }
 
 /// Datagrams by sequence number, at the receiver; of `udp_rr`, requests and their responses.

@@ -311,7 +311,7 @@ fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Fai
     let stem = name.strip_suffix(FLENT).ok_or_else(|| {
         Failure::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
     })?;
-    let files = flent(results).map_err(Failure::usage)?;
+    let files = flent(results);
     if files.is_empty() {
         return Err(Failure::new(Code::Failed, "the run has no finished trial to write"));
     }

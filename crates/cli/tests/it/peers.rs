@@ -9,6 +9,15 @@ const IPERF3: &str = r#"{"start":{"connecting_to":{"host":"192.0.2.7"},"version"
     "reverse":0}},"end":{"streams":[{}],"sum_sent":{"seconds":2.0,"bytes":2000000000,"retransmits":0},
     "sum_received":{"seconds":2.0,"bytes":2000000000},
     "cpu_utilization_percent":{"host_total":53.7,"remote_total":51.8}}}"#;
+const BOTH_WAYS: &str = r#"schema = 1
+name = "both ways"
+[[workload]]
+kind = "tcp_bidir"
+[method]
+repetitions = { min = 2, max = 2 }
+warmup = "5ms"
+duration = "100ms"
+"#;
 const NETPERF: &str = "PROTOCOL=TCP\nDIRECTION=Send|Recv\nTRANSACTION_RATE=18983.7\nREQUEST_SIZE=1\n\
     RESPONSE_SIZE=1\nP99_LATENCY=550\nREMOTE_CPU_UTIL=25.0\nREMOTE_SD=26.3\nSD_UNITS=usec/Tran\n";
 
@@ -101,14 +110,29 @@ fn flent_opens_what_is_written_for_it_and_latput_reads_it_back() {
     place.run(&["report", "old.db", "--format", "flent"]).expect(2, &["needs -o", ".flent.gz"]);
     place.run(&["report", "old.db", "-o", "up.flent.gz"]).expect(0, &["up.flent.gz: tcp_stream"]);
     place.run(&["import", "flent", "up.flent.gz", "-o", "back.db"]).expect(0, &["8.00", "Gbit/s"]);
-    let mut flent = Command::new("flent");
-    flent.args(["-i", "up.flent.gz", "-f", "summary"]).current_dir(place.path(""));
-    let Ok(shown) = flent.output() else {
+    place.write("both.toml", BOTH_WAYS);
+    place
+        .run(&["run", "both.toml", "--on", "sim:server-10g", "-o", "both.db"])
+        .expect(0, &["goodput towards the SUT"]);
+    place.run(&["report", "both.db", "-o", "both.flent.gz"]).expect(0, &["tcp_bidir"]);
+    place
+        .run(&["import", "flent", "both.flent.gz", "-o", "2.db"])
+        .expect(0, &["goodput away from the SUT"]);
+    let shown = |file: &str| {
+        let mut flent = Command::new("flent");
+        let output = flent.args(["-i", file, "-f", "summary"]).current_dir(place.path("")).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (Ok(up), Ok(both)) = (shown("up.flent.gz"), shown("both.flent.gz")) else {
         println!("skipped: flent is not installed");
         return;
     };
-    let text = String::from_utf8_lossy(&shown.stdout);
-    let series = text.lines().find(|line| line.contains("TCP upload::1")).unwrap_or_default();
-    assert!(series.contains("8000.00") && series.contains("Mbits/s"), "{shown:?}");
-    assert!(text.contains("Summary of tcp_nup test run"), "{shown:?}");
+    let series = up.lines().find(|line| line.contains("TCP upload::1")).unwrap_or_default();
+    assert!(series.contains("8000.00") && series.contains("Mbits/s"), "{up}");
+    assert!(up.contains("Summary of tcp_nup test run"), "{up}");
+    assert!(both.contains("Summary of tcp_bidirectional test run"), "{both}");
+    for name in ["TCP upload", "TCP download"] {
+        let row = both.lines().find(|line| line.contains(name)).unwrap_or_default();
+        assert!(row.contains("Mbits/s"), "{name}: {both}");
+    }
 }

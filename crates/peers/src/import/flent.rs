@@ -75,9 +75,14 @@ fn test(document: &Value) -> Result<Test, String> {
             );
         }
     };
-    let all: Vec<&Vec<Point>> = up.into_iter().chain(down).chain(udp).collect();
-    let mbit: f64 = all.iter().filter_map(|points| mean(points)).sum();
-    observation.given.insert(Metric::ThroughputBps, mbit * 1e6);
+    let bps =
+        |flows: &[&Vec<Point>]| flows.iter().filter_map(|points| mean(points)).sum::<f64>() * 1e6;
+    if !up.is_empty() && !down.is_empty() {
+        observation.given.insert(Metric::ThroughputToSutBps, bps(&up));
+        observation.given.insert(Metric::ThroughputFromSutBps, bps(&down));
+    }
+    let all = [up, down, udp].concat();
+    observation.given.insert(Metric::ThroughputBps, bps(&all));
     if let Some(ping) = ping {
         probe(ping, &mut observation);
     }

@@ -76,6 +76,8 @@ fn test(value: &Value) -> Result<Test, String> {
         let parts = sum("sum_received").zip(sum("sum_received_bidir_reverse"));
         let (to, from) = parts.ok_or("it has no figures of both directions")?;
         observation.given.insert(Metric::ThroughputBps, to + from);
+        observation.given.insert(Metric::ThroughputToSutBps, to);
+        observation.given.insert(Metric::ThroughputFromSutBps, from);
     }
     if udp {
         datagrams(end, &mut observation);

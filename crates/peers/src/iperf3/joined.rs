@@ -62,6 +62,8 @@ pub(super) fn tcp(
         let (there, back) =
             (rate(arrived_bytes, seconds), rate(seen.received_bytes, here.as_secs_f64()));
         outcome.give(Metric::ThroughputBps, there + back);
+        outcome.give(Metric::ThroughputToSutBps, there);
+        outcome.give(Metric::ThroughputFromSutBps, back);
         outcome.check(
             "both-directions",
             arrived_bytes > 0 && seen.received_bytes > 0,

@@ -39,6 +39,9 @@ fn every_direction_protocol_and_number_of_streams_is_measured() {
         } else {
             assert!(outcome.traffic.retransmits.is_some(), "{text}");
         }
+        let way = |metric: Metric| metric.value(&traffic, &observation);
+        let ways = way(Metric::ThroughputToSutBps).zip(way(Metric::ThroughputFromSutBps));
+        assert_eq!(ways.is_some(), text.starts_with("tcp_bidir"), "{text}: {ways:?}");
     }
 }
 

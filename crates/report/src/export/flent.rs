@@ -23,8 +23,8 @@ pub struct FlentFile {
     pub text: String,
 }
 
-/// The data files, or why a workload has none.
-pub fn flent(results: &Results) -> Result<Vec<FlentFile>, String> {
+/// The data files; none where there are no runs.
+pub fn flent(results: &Results) -> Vec<FlentFile> {
     let mut files = Vec::new();
     for (workload_idx, workload) in results.workloads.iter().enumerate() {
         for (setting_idx, setting) in results.settings.iter().enumerate() {
@@ -37,22 +37,29 @@ pub fn flent(results: &Results) -> Result<Vec<FlentFile>, String> {
                 continue;
             }
             let title = format!("{}, {}", workload.name, setting.label);
-            let text = file(results, workload, &title, &rows)?;
+            let text = file(results, workload, &title, &rows);
             files.push(FlentFile { title, text });
         }
     }
-    Ok(files)
+    files
 }
 
-/// flent's test, its series of goodput with the sum that its plots want, and what it must be told.
+/// flent's test, its series of goodput with the sums that its plots want, and what it must be told.
 struct Shape {
     test: &'static str,
-    goodput: &'static [&'static str],
+    goodput: &'static [(&'static str, Metric)],
     streams: Option<&'static str>,
     note: String,
 }
 
-fn shape(workload: &Workload) -> Result<Shape, String> {
+const UPLOAD: &[(&str, Metric)] =
+    &[("TCP upload::1", Metric::ThroughputBps), ("TCP upload sum", Metric::ThroughputBps)];
+const DOWNLOAD: &[(&str, Metric)] =
+    &[("TCP download::1", Metric::ThroughputBps), ("TCP download sum", Metric::ThroughputBps)];
+const BOTH_WAYS: &[(&str, Metric)] =
+    &[("TCP upload", Metric::ThroughputToSutBps), ("TCP download", Metric::ThroughputFromSutBps)];
+
+fn shape(workload: &Workload) -> Shape {
     let flows = |connections: u32| match connections {
         1 => "one connection".to_owned(),
         count => format!("the series is the sum of {count} connections"),
@@ -60,30 +67,22 @@ fn shape(workload: &Workload) -> Result<Shape, String> {
     let bulk = |test, goodput, streams, connections| Shape {
         test,
         goodput,
-        streams: Some(streams),
+        streams,
         note: flows(connections),
     };
-    Ok(match workload.traffic {
+    match workload.traffic {
         Traffic::TcpBulk { direction: Direction::ToSut, connections, .. } => {
-            bulk("tcp_nup", &["TCP upload::1", "TCP upload sum"], "upload_streams", connections)
+            bulk("tcp_nup", UPLOAD, Some("upload_streams"), connections)
         }
         Traffic::TcpBulk { direction: Direction::FromSut, connections, .. }
         | Traffic::Fetch { connections, .. } => {
-            let series = &["TCP download::1", "TCP download sum"];
-            bulk("tcp_ndown", series, "download_streams", connections)
+            bulk("tcp_ndown", DOWNLOAD, Some("download_streams"), connections)
         }
-        Traffic::UdpStream { connections, .. } => Shape {
-            test: "udp_flood",
-            goodput: &["UDP upload"],
-            streams: None,
-            note: flows(connections),
-        },
-        Traffic::TcpBulk { direction: Direction::Both, .. } => {
-            let name = &workload.name;
-            return Err(format!(
-                "`{name}` has no goodput of each direction, which flent's tests in both directions \
-                 have: export runs of tcp_stream and tcp_maerts"
-            ));
+        Traffic::TcpBulk { direction: Direction::Both, connections, .. } => {
+            bulk("tcp_bidirectional", BOTH_WAYS, None, connections)
+        }
+        Traffic::UdpStream { connections, .. } => {
+            bulk("udp_flood", &[("UDP upload", Metric::ThroughputBps)], None, connections)
         }
         Traffic::Ping { .. } => {
             Shape { test: "ping", goodput: &[], streams: None, note: "ICMP echo".to_owned() }
@@ -97,16 +96,11 @@ fn shape(workload: &Workload) -> Result<Shape, String> {
                 workload.traffic.kind()
             ),
         },
-    })
+    }
 }
 
-fn file(
-    results: &Results,
-    workload: &Workload,
-    title: &str,
-    rows: &[&Row],
-) -> Result<String, String> {
-    let shape = shape(workload)?;
+fn file(results: &Results, workload: &Workload, title: &str, rows: &[&Row]) -> String {
+    let shape = shape(workload);
     let began = rows.iter().map(|row| row.started_unix_ms).min().unwrap_or(0);
     // Imported runs may have no times: they then stand a second apart, in their order.
     let is_timed = rows.iter().all(|row| row.started_unix_ms > 0);
@@ -118,9 +112,9 @@ fn file(
         rows.iter().map(|row| seconds(&row.observation)).fold(0.0, f64::max).ceil().max(1.0);
 
     let mut series = Series { times, began_s: began as f64 / 1e3, ..Series::default() };
-    for name in shape.goodput {
+    for (name, metric) in shape.goodput {
         let goodput = |row: &&Row| {
-            let bps = Metric::ThroughputBps.value(&workload.traffic, &row.observation)?;
+            let bps = metric.value(&workload.traffic, &row.observation)?;
             Some(bps / 1e6).filter(|mbps| mbps.is_finite())
         };
         let is_sum = name.ends_with("sum");
@@ -162,7 +156,7 @@ fn file(
         "results": series.results,
         "raw_values": series.raw,
     });
-    Ok(document.to_string())
+    document.to_string()
 }
 
 /// The parts of a file that are kept by series.
@@ -248,7 +242,7 @@ fn utc(unix_ms: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use latput_trial::observation::{ProbeObservation, TrafficObservation};
+    use latput_trial::observation::{FlowObservation, ProbeObservation, TrafficObservation};
     use latput_trial::results::LabelledSetting;
     use latput_units::{Bytes, Nanos};
 
@@ -256,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_stream_with_a_probe_is_flents_upload_with_its_ping() {
-        let files = flent(&results(Traffic::tcp_stream(Bytes::new(1000), 2))).unwrap();
+        let files = flent(&results(Traffic::tcp_stream(Bytes::new(1000), 2)));
         let [file] = files.as_slice() else { panic!("{files:?}") };
         let value: Value = serde_json::from_str(&file.text).unwrap();
         assert_eq!((&value["version"], &value["metadata"]["NAME"]), (&json!(4), &json!("tcp_nup")));
@@ -276,14 +270,14 @@ mod tests {
         for row in &mut results.rows {
             row.observation.traffic.latency = row.observation.probe.take().map(|probe| probe.rtt);
         }
-        let value: Value = serde_json::from_str(&flent(&results).unwrap()[0].text).unwrap();
+        let value: Value = serde_json::from_str(&flent(&results)[0].text).unwrap();
         assert_eq!(value["metadata"]["NAME"], "ping");
         assert!(value["metadata"]["NOTE"].as_str().unwrap().contains("round trips of tcp_rr"));
         assert_eq!(value["raw_values"][PING].as_array().unwrap().len(), 3);
     }
 
     #[test]
-    fn both_directions_are_refused_and_nothing_is_no_file() {
+    fn both_directions_have_a_series_each_and_nothing_is_no_file() {
         let mut results = results(Traffic::TcpBulk {
             direction: Direction::Both,
             message_bytes: Bytes::new(1),
@@ -291,9 +285,15 @@ mod tests {
             threads: 1,
             rate: None,
         });
-        assert!(flent(&results).unwrap_err().contains("each direction"));
+        let flow = &mut results.rows[0].observation.traffic;
+        flow.sender_window = Nanos::from_s(1);
+        flow.reverse = Some(FlowObservation { sent_bytes: 0, received_bytes: 250_000 });
+        let value: Value = serde_json::from_str(&flent(&results)[0].text).unwrap();
+        assert_eq!(value["metadata"]["NAME"], "tcp_bidirectional");
+        assert_eq!(value["results"]["TCP upload"], json!([8.0, null]));
+        assert_eq!(value["results"]["TCP download"], json!([2.0, null]));
         results.rows.clear();
-        assert_eq!(flent(&results), Ok(Vec::new()));
+        assert_eq!(flent(&results), Vec::new());
     }
 
     #[test]
