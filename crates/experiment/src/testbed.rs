@@ -151,16 +151,12 @@ impl Testbed {
 
     /// Whether this process may make a lab.
     pub fn may_make_lab() -> bool {
-        let needed = [Capability::SysAdmin, Capability::NetAdmin];
-        needed.iter().all(|capability| capability.require("the lab").is_ok())
+        permission_for_lab().is_ok()
     }
 
     /// The lab: two namespaces and a veth pair that exist only while this value does.
     pub fn lab() -> Result<Self, Error> {
-        let permitted = Capability::SysAdmin
-            .require("the lab")
-            .and_then(|()| Capability::NetAdmin.require("the lab"));
-        permitted.map_err(|error| Error::Lab {
+        permission_for_lab().map_err(|error| Error::Lab {
             permission: true,
             problem: format!(
                 "{error}; without root, `latput measure loopback` measures this host as it is, and \
@@ -415,6 +411,11 @@ fn roles_set(plan: &Plan) -> BTreeSet<Role> {
 }
 
 /// This program, by a path that another namespace of this machine can start.
+fn permission_for_lab() -> Result<(), latput_linux::Error> {
+    Capability::SysAdmin.require("the lab")?;
+    Capability::NetAdmin.require("the lab")
+}
+
 fn own_program() -> String {
     std::env::current_exe()
         .map_or_else(|_| "latput".to_owned(), |path| path.to_string_lossy().into_owned())

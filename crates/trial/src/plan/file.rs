@@ -356,8 +356,8 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         }
     };
     Ok(Method {
-        design: design(source, written.design.as_ref())?,
-        lacking: lacking(source, written.lacking.as_ref())?,
+        design: one_of(source, "design", written.design.as_ref(), DESIGNS)?,
+        lacking: one_of(source, "lacking", written.lacking.as_ref(), LACKINGS)?.unwrap_or_default(),
         repetitions_min,
         repetitions_max,
         warmup: time(&written.warmup, defaults.warmup, "warmup", Nanos::ZERO..hour)?,
@@ -370,35 +370,25 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     })
 }
 
-fn design(
-    source: &Source<'_>,
-    written: Option<&Spanned<String>>,
-) -> Result<Option<Design>, PlanError> {
-    match written {
-        None => Ok(None),
-        Some(field) => match field.get_ref().as_str() {
-            "grid" => Ok(Some(Design::Grid)),
-            "search" => Ok(Some(Design::Search)),
-            other => {
-                let problem = format!("`design` must be `grid` or `search`, not `{other}`");
-                Err(source.error(field.span(), problem))
-            }
-        },
-    }
-}
+const DESIGNS: [(&str, Design); 2] = [("grid", Design::Grid), ("search", Design::Search)];
+const LACKINGS: [(&str, Lacking); 2] =
+    [("refuse", Lacking::Refuse), ("leave_out", Lacking::LeaveOut)];
 
-fn lacking(source: &Source<'_>, written: Option<&Spanned<String>>) -> Result<Lacking, PlanError> {
-    match written {
-        None => Ok(Lacking::default()),
-        Some(field) => match field.get_ref().as_str() {
-            "refuse" => Ok(Lacking::Refuse),
-            "leave_out" => Ok(Lacking::LeaveOut),
-            other => {
-                let problem = format!("`lacking` must be `refuse` or `leave_out`, not `{other}`");
-                Err(source.error(field.span(), problem))
-            }
-        },
-    }
+/// A field that takes one of two words.
+fn one_of<T: Copy>(
+    source: &Source<'_>,
+    name: &str,
+    written: Option<&Spanned<String>>,
+    words: [(&str, T); 2],
+) -> Result<Option<T>, PlanError> {
+    let Some(field) = written else { return Ok(None) };
+    let found = words.iter().find(|(word, _)| word == field.get_ref());
+    found.map(|(_, meaning)| Some(*meaning)).ok_or_else(|| {
+        let [(first, _), (second, _)] = words;
+        let problem =
+            format!("`{name}` must be `{first}` or `{second}`, not `{}`", field.get_ref());
+        source.error(field.span(), problem)
+    })
 }
 
 impl Default for Method {
