@@ -200,11 +200,11 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
         .iter()
         .map(|errors| {
             format!(
-                "{}: within {} of half of {} and {} of nine in ten",
+                "{}: off by at most {} in half of {}, {} in nine of ten",
                 figure_name(errors),
-                format::percent(errors.median_ratio),
+                format::rough_percent(errors.median_ratio),
                 format::count(errors.cells, "cell"),
-                format::percent(errors.p90_ratio)
+                format::rough_percent(errors.p90_ratio)
             )
         })
         .collect();

@@ -61,8 +61,9 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
             if let Some((low, high)) = interval(&cell.measured) {
                 svg.line(Point::new(x(low), middle), Point::new(x(high), middle), "whisker");
             }
-            svg.circle(Point::new(x(cell.measured.value), middle), 4.0, "dot");
             svg.circle(Point::new(x(cell.predicted), middle), 5.0, "dot hollow");
+            // On top and smaller: where both agree it is seen within the ring.
+            svg.circle(Point::new(x(cell.measured.value), middle), 3.0, "dot");
             svg.text(Point::new(plot.right + 10.0, middle + 4.0), Anchor::Start, "value", error);
         });
     }

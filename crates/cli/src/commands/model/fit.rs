@@ -104,7 +104,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
         {
             let _ = writeln!(
                 text,
-                "  fit: within {:.1} % of half of the cells and {:.1} % of nine in ten; condition number {condition:.1}",
+                "  fit: off by at most {:.1} % in half of the cells, {:.1} % in nine of ten; condition number {condition:.1}",
                 100.0 * median,
                 100.0 * p90
             );
