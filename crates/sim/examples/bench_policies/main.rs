@@ -116,9 +116,9 @@ fn fixed(us: u64) -> Policy {
     Policy::Fixed(Moderation::delay(Nanos::from_us(us)))
 }
 
-fn policies() -> Vec<(&'static str, Policy)> {
+fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
-    let bounds = Bounds { most, ..Bounds::default() };
+    let bounds = Bounds { most, vectors: case.queues, ..Bounds::default() };
     vec![
         ("e1000 1", Policy::E1000(E1000::new(Mode::Dynamic))),
         ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
@@ -154,7 +154,7 @@ fn measure(case: &Case, seeds: u64) -> Row {
     } else {
         done.push(("single", Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 }));
     }
-    for (name, policy) in policies() {
+    for (name, policy) in policies(case) {
         let found = figures(case, &policy, seeds);
         drops = found.drops;
         done.push((name, ratios(&found, &oracle)));
