@@ -337,19 +337,28 @@ impl Elastic {
     /// The load may have changed too little to be another: below the rate may have become better,
     /// above it may no longer fall.
     fn look_around(&mut self, rung: usize) -> Decision {
-        // Down as far as a walk strides up: what each rung on the way has hidden is seen at once.
-        let other = if self.up { rung + 1 } else { rung.saturating_sub(STRIDE) };
+        let other = if self.up { rung + 1 } else { self.best_below(rung) };
         self.up = !self.up;
         if other == rung || other > self.highest() {
             self.walk = Walk::Rest { rung, slots: self.rest };
             return Decision::Keep;
         }
         // What was seen there long ago counts for little.
-        self.load.rungs[other].slots = self.load.rungs[other].slots.min(2);
+        self.load.rungs[other].slots = self.load.rungs[other].slots.min(1);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
         let test = Test::new(rung.min(other), rung.max(other), ceiling);
         self.walk = Walk::Test(Test { from: Some(rung), ..test });
         self.go(other, "a look at a neighbouring delay")
+    }
+
+    /// Where most was seen below a rung, if that was more than there: by chance, or what the steps of the walk
+    /// have hidden one by one. Else as far down as a walk strides up.
+    fn best_below(&self, rung: usize) -> usize {
+        let seen = |rung: &usize| self.load.rungs[*rung].seen.bytes_log;
+        let better =
+            (0..rung).filter(|it| self.load.rungs[*it].slots > 0 && seen(it) > seen(&rung));
+        let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
+        best.unwrap_or(rung.saturating_sub(STRIDE))
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
@@ -439,11 +448,11 @@ impl Elastic {
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
-        // What was found good is given up only for what is seen, and a look that promises nothing ends
+        // What was found good is given up only for what is seen, and a look up that promises nothing ends
         // with its first slot.
         let is_look_down = test.from == Some(test.high);
         let is_look_up = test.from == Some(test.low);
-        let [at_once, at_last] = if is_look_down { [1.0, 2.0] } else { [-1.0, BENEFIT] };
+        let [at_once, at_last] = if is_look_down { [0.0, 1.0] } else { [-1.0, BENEFIT] };
         let most = if is_over { at_last } else { at_once };
         if all(&|loss, error| loss <= most * error) {
             return Verdict::Good;
