@@ -310,11 +310,11 @@ impl Elastic {
 
     /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
     fn remember(&mut self, known: Remembered) -> Decision {
-        let Remembered { mut load, rung, rest } = known;
+        let Remembered { mut load, rung, rest, left } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
         (self.load, self.rest) = (load, rest);
         let rung = rung.min(self.highest());
-        self.walk = Walk::Rest { rung, slots: rest };
+        self.walk = Walk::Rest { rung, slots: left };
         self.go(rung, "a load of before is back")
     }
 
@@ -337,12 +337,14 @@ impl Elastic {
     /// The load may have changed too little to be another: below the rate may have become better,
     /// above it may no longer fall.
     fn look_around(&mut self, rung: usize) -> Decision {
-        let other = if self.up { rung + 1 } else { self.best_below(rung) };
-        self.up = !self.up;
-        if other == rung || other > self.highest() {
+        let highest = self.highest();
+        if highest == 0 {
             self.walk = Walk::Rest { rung, slots: self.rest };
             return Decision::Keep;
         }
+        let is_up = rung == 0 || (self.up && rung < highest);
+        self.up = !is_up;
+        let other = if is_up { rung + 1 } else { self.best_below(rung) };
         // What was seen there long ago counts for little.
         self.load.rungs[other].slots = self.load.rungs[other].slots.min(1);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
@@ -452,8 +454,7 @@ impl Elastic {
         // with its first slot.
         let is_look_down = test.from == Some(test.high);
         let is_look_up = test.from == Some(test.low);
-        let [at_once, at_last] = if is_look_down { [0.0, 1.0] } else { [-1.0, BENEFIT] };
-        let most = if is_over { at_last } else { at_once };
+        let most = if is_over || is_look_down { BENEFIT } else { -1.0 };
         if all(&|loss, error| loss <= most * error) {
             return Verdict::Good;
         }
@@ -512,10 +513,14 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, last, load, rested, rest, memory, .. } = new;
+        let Self { rung, last, load, walk, rested, rest, memory, .. } = new;
         (self.rung, self.last, self.memory) = (rung, last, memory);
         if let Some(rung) = rested {
-            self.memory.keep(Remembered { load, rung, rest });
+            let left = match walk {
+                Walk::Rest { slots, .. } => slots,
+                Walk::Test(_) => REST[0],
+            };
+            self.memory.keep(Remembered { load, rung, rest, left });
         }
         self.go(0, reason)
     }

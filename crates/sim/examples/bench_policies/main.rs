@@ -125,7 +125,7 @@ fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
         ("aim", Policy::Aim(Aim::new(latput_moderate::aim::Flavour::IgbConservative))),
         ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_moderate::ixgbe::Version::Mainline))),
         ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
-        ("elastic", Policy::Elastic(Box::new(Elastic::new(bounds)))),
+        ("ours", Policy::Elastic(Box::new(Elastic::new(bounds)))),
     ]
 }
 
