@@ -420,8 +420,10 @@ impl Elastic {
         let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
         let each_waits = (a.seen.packets_log.exp() * self.bounds.delay(high).as_secs_f64()).ln_1p();
         let loss = a.seen.bytes_log - b.seen.bytes_log;
+        let [_, small] = self.losses(low, high);
+        let is_bulk_alone = a.seen.is_bulk && small.0 <= small.1;
         let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == RUNGS;
-        if !is_first || far <= high || !a.seen.is_bulk || loss > NOT_WAITING * each_waits {
+        if !is_first || far <= high || !is_bulk_alone || loss > NOT_WAITING * each_waits {
             return None;
         }
         self.load.rungs[far].slots = self.load.rungs[far].slots.min(2);
