@@ -247,14 +247,15 @@ fn show(rows: &[Row]) {
     for (idx, (name, _)) in first.policies.iter().enumerate() {
         let kept = rows.iter().filter(|row| row.policies[idx].1.keeps_the_goal()).count();
         let against = |sign: i32| {
-            rows.iter().filter(|row| row.ours().against(row.policies[idx].1) == sign).count()
+            let rows = rows.iter().filter(|row| row.ours().against(row.policies[idx].1) == sign);
+            rows.map(|row| row.label.as_str()).collect::<Vec<_>>()
         };
+        let (better, alike, worse) = (against(1).len(), against(0).len(), against(-1));
         println!(
-            "{name:<9} keeps the goal on {kept} of {}; ours is better on {}, alike on {}, worse on {}",
+            "{name:<9} keeps the goal on {kept} of {}; ours is better on {better}, alike on {alike}, worse on {}: {}",
             rows.len(),
-            against(1),
-            against(0),
-            against(-1)
+            worse.len(),
+            worse.join(", ")
         );
     }
 }
