@@ -172,11 +172,14 @@ impl Hold {
 
     fn go_on(&mut self, should_stop: &dyn Fn() -> bool) -> Result<(), Error> {
         let mut due = OsClock.now() + self.options.every;
+        let mut is_asked = false;
         while !should_stop() {
             let now = OsClock.now();
             self.status.uptime_s = now.saturating_sub(self.since).as_secs_f64();
-            let status = &self.status;
-            self.server.answer(now, &|| status.clone());
+            if is_asked {
+                let status = &self.status;
+                self.server.answer(now, &|| status.clone());
+            }
             if now >= due {
                 self.tick()?;
                 // Samples that were missed are not made up for.
@@ -187,7 +190,7 @@ impl Hold {
                     return Ok(());
                 }
             }
-            self.server.wait(due.saturating_sub(OsClock.now()));
+            is_asked = self.server.wait(due.saturating_sub(OsClock.now()));
         }
         Ok(())
     }

@@ -150,8 +150,9 @@ impl Server {
         }
     }
 
-    /// Sleeps until somebody asks something, a signal comes or `timeout` is over.
-    pub(crate) fn wait(&self, timeout: Nanos) {
+    /// Sleeps until somebody asks something, a signal comes or `timeout` is over. Whether there may be
+    /// somebody to answer.
+    pub(crate) fn wait(&self, timeout: Nanos) -> bool {
         let sockets = [Some(&self.status), self.metrics.as_ref()].into_iter().flatten();
         let sockets = sockets.chain(self.clients.iter().map(|client| &client.socket));
         let mut polled: Vec<PollFd<'_>> =
@@ -159,7 +160,9 @@ impl Server {
         let timeout = Timespec::try_from(Duration::from_nanos(timeout.as_ns()))
             .expect("584 years are seconds enough for a signed word");
         // An interrupted or failed wait is a short one: the caller looks at the clock.
-        let _ = poll(&mut polled, Some(&timeout));
+        let asked = poll(&mut polled, Some(&timeout)).is_ok_and(|count| count > 0);
+        // Who says nothing is sent away in time.
+        asked || !self.clients.is_empty()
     }
 
     /// Answers whoever asks.

@@ -52,6 +52,10 @@ const TEST_LEAST: Nanos = Nanos::from_ms(12);
 const BENEFIT: f64 = 1.0;
 /// Rungs that a walk climbs at once, while none was found to be too high.
 const STRIDE: usize = 3;
+/// A loss up to this share of what a load would lose that waits for each delay is no sign of waiting.
+const NOT_WAITING: f64 = 0.5;
+/// Polls of fewer packets than this batch nothing.
+const ALONE: f64 = 1.5;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
@@ -174,7 +178,7 @@ impl Elastic {
         Self {
             bounds,
             rung: 0,
-            slot: Slot::after_change(),
+            slot: Slot::after_change(bounds.vectors),
             last: None,
             pace: Nanos::ZERO,
             load: Load::new(),
@@ -222,7 +226,7 @@ impl Elastic {
     fn miss(&mut self) -> Decision {
         match self.walk {
             Walk::Test(Test { low, high, .. }) if self.rung == high && high > low => {
-                self.slot = Slot::after_change();
+                self.slot = Slot::after_change(self.bounds.vectors);
                 if high == low + 1 {
                     return self.settle(low, "the traffic stops with more delay");
                 }
@@ -262,6 +266,9 @@ impl Elastic {
                     self.strange.is_some_and(|last| distance(seen, &last, &self.load) < 0.5 * off);
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
+                }
+                if self.rung > 0 && seen.batch < ALONE {
+                    return self.forget("packets come alone now: nothing to be saved");
                 }
                 if self.strange.replace(*seen).is_some() {
                     self.scatter_by(seen, &rung.seen, 0.2);
@@ -303,11 +310,11 @@ impl Elastic {
 
     /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
     fn remember(&mut self, known: Remembered) -> Decision {
-        let Remembered { mut load, rung, rest } = known;
+        let Remembered { mut load, rung, rest, left } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
         (self.load, self.rest) = (load, rest);
         let rung = rung.min(self.highest());
-        self.walk = Walk::Rest { rung, slots: rest };
+        self.walk = Walk::Rest { rung, slots: left };
         self.go(rung, "a load of before is back")
     }
 
@@ -330,18 +337,30 @@ impl Elastic {
     /// The load may have changed too little to be another: below the rate may have become better,
     /// above it may no longer fall.
     fn look_around(&mut self, rung: usize) -> Decision {
-        let other = if self.up { Some(rung + 1) } else { rung.checked_sub(1) };
-        self.up = !self.up;
-        let Some(other) = other.filter(|other| *other <= self.highest()) else {
+        let highest = self.highest();
+        if highest == 0 {
             self.walk = Walk::Rest { rung, slots: self.rest };
             return Decision::Keep;
-        };
+        }
+        let is_up = rung == 0 || (self.up && rung < highest);
+        self.up = !is_up;
+        let other = if is_up { rung + 1 } else { self.best_below(rung) };
         // What was seen there long ago counts for little.
-        self.load.rungs[other].slots = self.load.rungs[other].slots.min(2);
+        self.load.rungs[other].slots = self.load.rungs[other].slots.min(1);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
         let test = Test::new(rung.min(other), rung.max(other), ceiling);
         self.walk = Walk::Test(Test { from: Some(rung), ..test });
         self.go(other, "a look at a neighbouring delay")
+    }
+
+    /// Where most was seen below a rung, if that was more than there: by chance, or what the steps of the walk
+    /// have hidden one by one. Else as far down as a walk strides up.
+    fn best_below(&self, rung: usize) -> usize {
+        let seen = |rung: &usize| self.load.rungs[*rung].seen.bytes_log;
+        let better =
+            (0..rung).filter(|it| self.load.rungs[*it].slots > 0 && seen(it) > seen(&rung));
+        let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
+        best.unwrap_or(rung.saturating_sub(STRIDE))
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
@@ -364,11 +383,17 @@ impl Elastic {
         let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
         match self.verdict(test, is_over) {
             Verdict::Good => self.accept(test),
-            Verdict::Bad if high == low + 1 => {
+            Verdict::Bad if high == low + 1 || test.from == Some(low) => {
+                if let Some(far) = self.leap(test) {
+                    return far;
+                }
                 self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
                 self.settle(low, "the rate falls with more delay")
             }
             Verdict::Bad => {
+                if test.from == Some(high) {
+                    self.rest = REST[0];
+                }
                 let middle = usize::midpoint(low, high);
                 self.look(low, middle, high, "the rate falls: a shorter delay")
             }
@@ -384,6 +409,26 @@ impl Elastic {
                 self.go(other, "a look at a neighbouring delay")
             }
         }
+    }
+
+    /// Bulk may lose by a little delay and gain by a long one: it pays for each timer, and batches come only
+    /// with more of them. Before the walk ends without any delay, one look goes further up, if the traffic is
+    /// mostly full frames and loses far less than what waits for each delay would.
+    fn leap(&mut self, test: Test) -> Option<Decision> {
+        let Test { low, high, ceiling, from, .. } = test;
+        let far = STRIDE.min(self.highest());
+        let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
+        let each_waits = (a.seen.packets_log.exp() * self.bounds.delay(high).as_secs_f64()).ln_1p();
+        let loss = a.seen.bytes_log - b.seen.bytes_log;
+        let [_, small] = self.losses(low, high);
+        let is_bulk_alone = a.seen.is_bulk && small.0 <= small.1;
+        let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == RUNGS;
+        if !is_first || far <= high || !is_bulk_alone || loss > NOT_WAITING * each_waits {
+            return None;
+        }
+        self.load.rungs[far].slots = self.load.rungs[far].slots.min(2);
+        self.walk = Walk::Test(Test { from: Some(low), ..Test::new(low, far, RUNGS) });
+        Some(self.go(far, "bulk loses a little: a look at a long delay"))
     }
 
     /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets
@@ -407,12 +452,11 @@ impl Elastic {
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
-        // What was found good is given up only for what is seen, and a look that promises nothing ends
+        // What was found good is given up only for what is seen, and a look up that promises nothing ends
         // with its first slot.
         let is_look_down = test.from == Some(test.high);
         let is_look_up = test.from == Some(test.low);
-        let [at_once, at_last] = if is_look_down { [1.0, 2.0] } else { [-1.0, BENEFIT] };
-        let most = if is_over { at_last } else { at_once };
+        let most = if is_over || is_look_down { BENEFIT } else { -1.0 };
         if all(&|loss, error| loss <= most * error) {
             return Verdict::Good;
         }
@@ -463,7 +507,7 @@ impl Elastic {
             return Decision::Keep;
         }
         self.rung = rung;
-        self.slot = Slot::after_change();
+        self.slot = Slot::after_change(self.bounds.vectors);
         Decision::Change { target: self.current(), reason }
     }
 
@@ -471,10 +515,14 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, last, load, rested, rest, memory, .. } = new;
+        let Self { rung, last, load, walk, rested, rest, memory, .. } = new;
         (self.rung, self.last, self.memory) = (rung, last, memory);
         if let Some(rung) = rested {
-            self.memory.keep(Remembered { load, rung, rest });
+            let left = match walk {
+                Walk::Rest { slots, .. } => slots,
+                Walk::Test(_) => REST[0],
+            };
+            self.memory.keep(Remembered { load, rung, rest, left });
         }
         self.go(0, reason)
     }
@@ -487,6 +535,7 @@ impl Rung {
         let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
         towards(&mut self.seen.bytes_log, new.bytes_log);
         towards(&mut self.seen.packets_log, new.packets_log);
+        self.seen.is_bulk = new.is_bulk;
         match (&mut self.seen.small_log, new.small_log) {
             (Some(mean), Some(new)) => towards(mean, new),
             (mean, new) => *mean = new,

@@ -20,12 +20,21 @@ pub struct Bounds {
     pub loss_ratio: f64,
     /// Receive descriptors of the queue; half of them must hold what comes during the delay.
     pub ring: u32,
+    /// Vectors whose polls the policy is told of one by one; after a change each has some that still belong
+    /// to the delay before. 1 also where samples are of the whole interface.
+    pub vectors: u32,
 }
 
 impl Default for Bounds {
-    /// 4 us to 100 us, 2 %, 256 descriptors.
+    /// 4 us to 100 us, 2 %, 256 descriptors, one vector.
     fn default() -> Self {
-        Self { least: Nanos::from_us(4), most: Nanos::from_us(100), loss_ratio: 0.02, ring: 256 }
+        Self {
+            least: Nanos::from_us(4),
+            most: Nanos::from_us(100),
+            loss_ratio: 0.02,
+            ring: 256,
+            vectors: 1,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A pair of NIC rings with their interrupt vector, as driver and hardware share them.
 
-use latput_moderate::{ByteLimit, Counts, Decision, Observation, Policy, SMALL_BYTES};
+use latput_moderate::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::agenda::Time;
@@ -102,6 +102,10 @@ impl Queue {
         if let Some(target) = initial(&host.adaptive.tx) {
             (wanted.tx.delay, wanted.tx.frames) = (target.delay, target.frames.unwrap_or(0));
         }
+        let mut adaptive = host.adaptive.clone();
+        if adaptive.shares_throttle {
+            adaptive.throttle = None;
+        }
         let mut vector = Vector::new(wanted, phase, i64::from(host.machine.clock_ppm));
         if host.nic.driver == Driver::Polling {
             vector.mask();
@@ -134,7 +138,7 @@ impl Queue {
             byte_limit: host.stack.bql.map(|bql| ByteLimit::new(bql.least, bql.most)),
             qdisc: Qdisc::new(host.stack.qdisc, wire.mss),
             blocked: Vec::new(),
-            adaptive: host.adaptive.clone(),
+            adaptive,
             pending: None,
             wanted,
             sample: Observation { link: wire.rate, ..Observation::default() },
@@ -217,14 +221,23 @@ impl Queue {
         self.sample.interrupts += 1;
     }
 
-    /// A poll is complete: lets the policies decide, and sets what they decided earlier.
+    /// Whether policies of its own move its moderation.
     #[inline]
-    pub(crate) fn adapt(&mut self, now: Time) {
+    pub(crate) fn is_adaptive(&self) -> bool {
         let adaptive = &self.adaptive;
-        if adaptive.throttle.is_none() && adaptive.rx.is_none() && adaptive.tx.is_none() {
-            return;
-        }
-        self.decide(now);
+        adaptive.throttle.is_some() || adaptive.rx.is_some() || adaptive.tx.is_some()
+    }
+
+    /// What happened since the last sample.
+    pub(crate) fn take_sample(&mut self, now: Time) -> Observation {
+        let fresh = Observation { link: self.sample.link, ..Observation::default() };
+        Observation { now: Nanos::from_ns(now), ..std::mem::replace(&mut self.sample, fresh) }
+    }
+
+    /// A poll is complete: lets the policies decide, and sets what was decided earlier.
+    pub(crate) fn adapt(&mut self, sample: &Observation) {
+        let now = sample.now.as_ns();
+        self.decide(sample);
         if let Some((from, coalescing)) = self.pending
             && from <= now
         {
@@ -233,11 +246,15 @@ impl Queue {
         }
     }
 
-    fn decide(&mut self, now: Time) {
-        self.sample.now = Nanos::from_ns(now);
-        let sample = self.sample;
+    /// The policy that all queues share wants another interval.
+    pub(crate) fn want_interval(&mut self, interval: Nanos, now: Time) {
+        self.wanted.throttle = self.wanted.throttle.with_interval(interval);
+        self.pending = Some((now + self.adaptive.latency.as_ns(), self.wanted));
+    }
+
+    fn decide(&mut self, sample: &Observation) {
         let before = self.wanted;
-        let step = |policy: &mut Option<Policy>| match policy.as_mut()?.step(&sample) {
+        let step = |policy: &mut Option<Policy>| match policy.as_mut()?.step(sample) {
             Decision::Keep => None,
             Decision::Change { target, .. } => Some(target),
         };
@@ -253,10 +270,9 @@ impl Queue {
             self.wanted.tx.frames = target.frames.unwrap_or(0);
         }
         if self.wanted != before {
-            self.pending = Some((now + self.adaptive.latency.as_ns(), self.wanted));
+            let from = sample.now.as_ns() + self.adaptive.latency.as_ns();
+            self.pending = Some((from, self.wanted));
         }
-        (self.sample.rx, self.sample.tx) = (Counts::default(), Counts::default());
-        (self.sample.rx_small, self.sample.interrupts) = (0, 0);
     }
 }
 

@@ -54,11 +54,14 @@ impl Default for Host {
     }
 }
 
-/// Policies, each copied to every vector.
+/// Policies, each copied to every vector unless they share one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adaptive {
     /// Moves the throttle's interval.
     pub throttle: Option<Policy>,
+    /// One copy of it hears of all vectors of the host and decides for all of them: a daemon, or a device
+    /// with one register.
+    pub shares_throttle: bool,
     /// Moves the receive delay and frames.
     pub rx: Option<Policy>,
     /// Moves the transmit delay and frames.

@@ -28,7 +28,7 @@ use crate::scenario::{Load, Scenario, Traffic};
 use crate::task::{End, Program, Tally, Task};
 use crate::trace::Log;
 use crate::vector::Coalescing;
-use latput_moderate::Polling;
+use latput_moderate::{Policy, Polling};
 
 /// What a slot of the agenda stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +106,8 @@ struct HostState {
     /// The port whose wire brings packets to this host, if anybody sends it any.
     hears: Option<usize>,
     polling: Polling,
+    /// The policy that all queues share.
+    throttle: Option<Policy>,
     tick: Time,
     round: poll::Round,
     /// Device polling: a tick came while the last round was still under way.

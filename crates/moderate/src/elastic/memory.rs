@@ -22,6 +22,8 @@ pub(super) struct Remembered {
     pub(super) rung: usize,
     /// Slots between two looks around.
     pub(super) rest: u32,
+    /// Slots until the next, so that a load that only comes for a short while is looked at too.
+    pub(super) left: u32,
 }
 
 impl Memory {

@@ -20,6 +20,8 @@ const SETTLING_POLLS: u32 = 3;
 const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
 /// Small packets beside bulk are seen from so many on in a slot, and not seen any more below the second.
 const SMALL_SEEN: [u32; 2] = [12, 4];
+/// Bulk has mean frames of at least this, the way that most bytes go.
+const BULK_BYTES: u64 = 4 * SMALL_BYTES as u64;
 /// A gap is a pause if it is this long, and so many times the gap between two polls.
 const PAUSE_LEAST: Nanos = Nanos::from_ms(2);
 const PAUSE_GAPS: u64 = 20;
@@ -33,8 +35,8 @@ pub(super) struct Slot {
     /// Time in which nothing flowed.
     paused: Nanos,
     pub(super) polls: u32,
-    packets: u64,
-    /// Received and transmitted: all bytes, and the small packets.
+    /// Received and transmitted: all packets and bytes, and the small packets.
+    packets: [u64; 2],
     bytes: [u64; 2],
     small: [u64; 2],
     spread: Spread,
@@ -43,6 +45,7 @@ pub(super) struct Slot {
 /// Sums over polls, of bytes and the time since the poll before: how surely they tell the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spread {
+    samples: u32,
     bytes: f64,
     seconds: f64,
     bytes_squared: f64,
@@ -59,14 +62,18 @@ pub(super) struct Seen {
     pub(super) small_log: Option<f64>,
     /// Logarithm of received packets per second.
     pub(super) packets_log: f64,
-    /// Standard error of `bytes_log`, as far as the polls within the slot show it.
+    /// Standard error of `bytes_log`, as far as the slot shows it.
     pub(super) error: f64,
+    /// Received packets per poll.
+    pub(super) batch: f64,
+    /// Mostly full frames.
+    pub(super) is_bulk: bool,
 }
 
 impl Slot {
-    /// A slot under a delay that was set just now.
-    pub(super) fn after_change() -> Self {
-        Self { settling: SETTLING_POLLS, ..Self::default() }
+    /// A slot under a delay that was set just now on so many vectors.
+    pub(super) fn after_change(vectors: u32) -> Self {
+        Self { settling: SETTLING_POLLS.saturating_mul(vectors), ..Self::default() }
     }
 
     pub(super) fn from(start: Nanos) -> Self {
@@ -90,9 +97,9 @@ impl Slot {
         }
         self.start.get_or_insert(observation.now);
         self.polls = self.polls.saturating_add(polls);
-        self.packets += u64::from(observation.rx.packets);
         let small = [observation.rx_small, observation.tx_small];
         for (idx, counts) in [observation.rx, observation.tx].iter().enumerate() {
+            self.packets[idx] += u64::from(counts.packets);
             self.bytes[idx] += u64::from(counts.bytes);
             self.small[idx] += u64::from(small[idx]);
         }
@@ -115,7 +122,7 @@ impl Slot {
     pub(super) fn is_full(&self, now: Nanos, scatter: f64) -> bool {
         let elapsed = self.elapsed(now);
         let longer = (scatter / STEADY).powi(2).clamp(1.0, LONGER);
-        let mut units = (self.packets as f64).max(f64::from(self.polls));
+        let mut units = (self.packets[0] as f64).max(f64::from(self.polls));
         let small = self.small();
         if small > 0 {
             units = units.min(longer * small as f64);
@@ -135,20 +142,37 @@ impl Slot {
         let per_second = |count: u64| (count as f64 / seconds).max(1.0).ln();
         let least = SMALL_SEEN[usize::from(talks)];
         let small = self.small();
+        let way = self.way();
         let small_log = (small >= u64::from(least)).then(|| per_second(small));
         Some(Seen {
             bytes_log: per_second(bytes),
             small_log,
-            packets_log: per_second(self.packets),
-            error: self.spread.error(),
+            packets_log: per_second(self.packets[0]),
+            error: self.error(),
+            batch: self.packets[0] as f64 / f64::from(self.polls.max(1)),
+            is_bulk: self.bytes[way] >= BULK_BYTES * self.packets[way],
         })
+    }
+
+    /// Which way most bytes go.
+    fn way(&self) -> usize {
+        usize::from(self.bytes[1] > self.bytes[0])
+    }
+
+    /// Relative standard error of bytes per second. One sample alone cannot show it: then that of as many
+    /// packets that come by chance.
+    fn error(&self) -> f64 {
+        match self.spread.samples {
+            0 | 1 => 1.0 / ((self.packets[0] + self.packets[1]).max(1) as f64).sqrt(),
+            _ => self.spread.error(),
+        }
     }
 
     /// Small packets that go the way of the bulk: those of the other way are its acknowledgements, whose
     /// number falls with delay for reasons of their own. None where they are more than a tail of the bytes,
     /// which show them then.
     fn small(&self) -> u64 {
-        let way = usize::from(self.bytes[1] > self.bytes[0]);
+        let way = self.way();
         let at_most = self.small[way] * u64::from(2 * SMALL_BYTES);
         if at_most <= self.bytes[way] { self.small[way] } else { 0 }
     }
@@ -156,6 +180,7 @@ impl Slot {
 
 impl Spread {
     fn add(&mut self, bytes: f64, seconds: f64) {
+        self.samples = self.samples.saturating_add(1);
         self.bytes += bytes;
         self.seconds += seconds;
         self.bytes_squared += bytes * bytes;

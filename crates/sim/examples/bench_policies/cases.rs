@@ -70,6 +70,8 @@ impl Case {
             ..Coalescing::default()
         };
         sut.adaptive.throttle = Some(policy.clone());
+        // Ours decides for the interface, as its daemon does; the drivers' decide for each vector.
+        sut.adaptive.shares_throttle = matches!(policy, Policy::Elastic(_));
         let (mut loads, mut part_of) = (Vec::new(), Vec::new());
         for (idx, part) in self.parts.iter().enumerate() {
             for load in &part.loads {

@@ -116,16 +116,16 @@ fn fixed(us: u64) -> Policy {
     Policy::Fixed(Moderation::delay(Nanos::from_us(us)))
 }
 
-fn policies() -> Vec<(&'static str, Policy)> {
+fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
-    let bounds = Bounds { most, ..Bounds::default() };
+    let bounds = Bounds { most, vectors: case.queues, ..Bounds::default() };
     vec![
         ("e1000 1", Policy::E1000(E1000::new(Mode::Dynamic))),
         ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
         ("aim", Policy::Aim(Aim::new(latput_moderate::aim::Flavour::IgbConservative))),
         ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_moderate::ixgbe::Version::Mainline))),
         ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
-        ("elastic", Policy::Elastic(Box::new(Elastic::new(bounds)))),
+        ("ours", Policy::Elastic(Box::new(Elastic::new(bounds)))),
     ]
 }
 
@@ -154,7 +154,7 @@ fn measure(case: &Case, seeds: u64) -> Row {
     } else {
         done.push(("single", Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 }));
     }
-    for (name, policy) in policies() {
+    for (name, policy) in policies(case) {
         let found = figures(case, &policy, seeds);
         drops = found.drops;
         done.push((name, ratios(&found, &oracle)));
@@ -247,14 +247,15 @@ fn show(rows: &[Row]) {
     for (idx, (name, _)) in first.policies.iter().enumerate() {
         let kept = rows.iter().filter(|row| row.policies[idx].1.keeps_the_goal()).count();
         let against = |sign: i32| {
-            rows.iter().filter(|row| row.ours().against(row.policies[idx].1) == sign).count()
+            let rows = rows.iter().filter(|row| row.ours().against(row.policies[idx].1) == sign);
+            rows.map(|row| row.label.as_str()).collect::<Vec<_>>()
         };
+        let (better, alike, worse) = (against(1).len(), against(0).len(), against(-1));
         println!(
-            "{name:<9} keeps the goal on {kept} of {}; ours is better on {}, alike on {}, worse on {}",
+            "{name:<9} keeps the goal on {kept} of {}; ours is better on {better}, alike on {alike}, worse on {}: {}",
             rows.len(),
-            against(1),
-            against(0),
-            against(-1)
+            worse.len(),
+            worse.join(", ")
         );
     }
 }

@@ -130,6 +130,7 @@ impl<'a> Builder<'a> {
             slots: Vec::new(),
             hears: None,
             polling: Polling::new(host.stack.polling),
+            throttle: host.adaptive.throttle.clone().filter(|_| host.adaptive.shares_throttle),
             tick,
             round: poll::Round::default(),
             tick_missed: false,

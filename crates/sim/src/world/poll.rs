@@ -1,6 +1,6 @@
 //! Polling a queue: NAPI with its weight, deferral and policies; drivers without NAPI; FreeBSD's rounds.
 
-use latput_moderate::polling;
+use latput_moderate::{Decision, polling};
 use latput_units::Nanos;
 
 use super::World;
@@ -61,7 +61,7 @@ impl World {
             self.backlogs[core].scheduled = true;
             self.cores[core].polls.push(Poll::Backlog);
         }
-        self.queues[queue].adapt(self.now);
+        self.adapt(queue);
         self.unmask(queue);
     }
 
@@ -269,10 +269,29 @@ impl World {
         merger.held.take().map_or(0, |frame| self.deliver(core, &frame))
     }
 
+    /// A poll is complete: the policies decide.
+    #[inline]
+    fn adapt(&mut self, queue: usize) {
+        let ring = &mut self.queues[queue];
+        let host = &mut self.hosts[ring.host];
+        if host.throttle.is_none() && !ring.is_adaptive() {
+            return;
+        }
+        let sample = ring.take_sample(self.now);
+        if let Some(policy) = &mut host.throttle
+            && let Decision::Change { target, .. } = policy.step(&sample)
+        {
+            for ring in &mut self.queues[host.first_queue..host.first_queue + host.queues] {
+                ring.want_interval(target.delay, self.now);
+            }
+        }
+        self.queues[queue].adapt(&sample);
+    }
+
     /// `napi_complete_done`: interrupts on again, unless they are deferred.
     pub(super) fn complete(&mut self, queue: usize, had_work: bool) {
         self.queues[queue].scheduled = false;
-        self.queues[queue].adapt(self.now);
+        self.adapt(queue);
         let stack = &self.hosts[self.queues[queue].host].stack;
         let ring = &mut self.queues[queue];
         // A process that prefers to poll will be back: its polls defer interrupts whatever they find, and
