@@ -364,7 +364,6 @@ impl World {
             self.settle(queue, self.now + 1);
             self.queues[queue].vector.set_coalescing(coalescing);
             self.update_vector(queue);
-            self.update_quiet(queue);
         }
     }
 
