@@ -214,6 +214,7 @@ impl World {
     pub(crate) fn end_window(&mut self) {
         self.window_to = self.now;
         self.quotas.clear();
+        (0..self.cores.len()).for_each(|core| self.break_hold(core));
         for tally in &mut self.tallies {
             tally.awaited = tally.sent.saturating_sub(tally.matched);
         }

@@ -436,6 +436,26 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// A client may hold its core until its next request if costs do not vary, if it goes to sleep and wakes up
+    /// without further ado, and if it is the only process of its host with a timer: of two that are due at the
+    /// same time the first would see the other's core held.
+    fn let_clients_hold(&mut self) {
+        for idx in 0..self.tasks.len() {
+            let task = &self.tasks[idx];
+            let host = &self.hosts[task.host];
+            let timers = host.slots.iter().map(|slot| self.components[*slot as usize]);
+            let is_timer = |component: &Component| matches!(component, Component::Task(_));
+            let is_even = |schedule: Schedule| schedule.spacing == Spacing::Even;
+            let may_hold = matches!(task.program, Program::Client { .. })
+                && task.schedule.is_some_and(is_even)
+                && self.ends[task.first_end].link == Link::Lasting
+                && (host.costs.jitter, host.costs.sleep, host.costs.tx_remote) == (0, 0, 0)
+                && host.stack.busy_poll == Nanos::ZERO
+                && timers.filter(is_timer).count() == 1;
+            self.tasks[idx].may_hold = may_hold;
+        }
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
         let mut add = |count: usize, component: fn(u32) -> Component| {
@@ -466,6 +486,7 @@ impl<'a> Builder<'a> {
             }
         }
         self.list_slots();
+        self.let_clients_hold();
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
         let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();

@@ -97,8 +97,20 @@ impl World {
         let task = this.task.take().expect("a reservation belongs to a process") as usize;
         self.tasks[task].state = State::Asleep;
         self.tasks[task].item = Item::Nothing;
+        self.tasks[task].holds = None;
         let slot = self.tasks[task].slot.expect("only a process with a timer reserves a core");
         self.agenda.set(slot, until);
+    }
+
+    /// A client that holds `core` sleeps on its own timer from now on, if its time has not come.
+    pub(super) fn break_hold(&mut self, core: usize) {
+        let this = &self.cores[core];
+        if this.reserved_until > self.now
+            && this.task.is_some_and(|task| self.tasks[task as usize].holds.is_some())
+        {
+            self.break_reservation(core);
+            self.agenda.set(self.core_slots + core, NEVER);
+        }
     }
 
     /// Whether a process may hold `core` while it sleeps: nobody else waits.
@@ -270,11 +282,19 @@ impl World {
         if self.tasks[task].state != State::Asleep {
             return;
         }
+        if let Some(core) = self.tasks[task].holds {
+            if self.cores[core].reserved_until <= self.now {
+                self.tasks[task].state = State::Running;
+                return;
+            }
+            self.break_hold(core);
+        }
         self.tasks[task].state = State::Waiting;
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
         match self.tasks[task].bound.or_else(|| self.place(task, near)) {
             Some(core) => {
+                self.break_hold(core);
                 if let Some(current) = self.cores[core].task {
                     // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
                     let slice = self.hosts[self.tasks[task].host].time_slice;
