@@ -8,7 +8,7 @@ use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::scenario::Spacing;
-use crate::task::{Program, Protocol};
+use crate::task::{Item, Link, Program, Protocol};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
@@ -38,11 +38,24 @@ impl World {
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.
-            Some(port) if self.ports[port].is_quiet() => {
-                until.min(self.now + self.ports[port].latency())
-            }
+            Some(port) if self.ports[port].is_quiet() => until.min(self.heard_of(port)),
             _ => until,
         }
+    }
+
+    /// When something that is sent from now on to the end of a wire could be noticed there.
+    fn heard_of(&self, port: usize) -> Time {
+        let arrival = self.now + self.ports[port].latency();
+        let Some(queue) = self.quiet_queues[port] else {
+            return arrival;
+        };
+        let ring = &self.queues[queue];
+        if !ring.vector.acts() {
+            return NEVER;
+        }
+        let mut due = NEVER;
+        let heeded = ring.vector.rx_ahead(arrival).merge(ring.foresees, arrival, &mut due);
+        heeded.min(due)
     }
 
     /// A source that holds `core` until its next datagram is due: sends those that nothing can come
@@ -192,6 +205,88 @@ impl World {
             self.spend_ahead(core, task, calls, (cost, user));
             self.cores[core].awake_at = at;
             self.keep_spinning(task, end as usize, at);
+        }
+    }
+
+    /// A server, or the client of an open loop, that has a core: receives messages of one datagram each, and
+    /// answers each at once if it has an `answer`, for as long as nothing comes between and something is left
+    /// for the item after them.
+    pub(super) fn exchange_ahead(
+        &mut self,
+        core: usize,
+        task: usize,
+        awaited: u32,
+        answer: Option<u32>,
+    ) {
+        let this = &self.tasks[task];
+        if self.cores[core].jitter > 0 || this.ready.len() != 1 {
+            return;
+        }
+        let Some(&end) = this.ready.front() else {
+            return;
+        };
+        let idx = end as usize;
+        let socket = &self.ends[idx];
+        let queue = socket.queue;
+        let Protocol::Datagrams(inbox) = &socket.protocol else {
+            return;
+        };
+        let port = self.queues[queue].port;
+        let is_plain = inbox.len() > 1
+            && (socket.owed, socket.consumed) == (0, 0)
+            && (socket.link, self.ports[port].foreseen) == (Link::Lasting, Some(queue))
+            && self.hosts[socket.host].costs.tx_remote == 0;
+        if !is_plain || !self.may_go_ahead(core) {
+            return;
+        }
+        let wake = self.cost_of_wake(core, task);
+        let Some((Item::Receive { bytes, completes: true, .. }, cost, user)) =
+            self.begin_exchange(core, task, awaited, answer)
+        else {
+            return;
+        };
+        let now = self.now;
+        // Later than that a client has something else to do.
+        let turns = match &self.tasks[task].schedule {
+            Some(schedule) => schedule.next().min(self.tasks[task].stop),
+            None => NEVER,
+        };
+        let mut at = now.max(self.cores[core].awake_at) + wake;
+        let mut until = self.alone_until(core);
+        let mut calls = 0;
+        while at + cost < until.min(turns)
+            && let Protocol::Datagrams(inbox) = &mut self.ends[idx].protocol
+            && inbox.len() > 1
+            && inbox.first_payload().is_some_and(|payload| payload.max(1) >= awaited)
+            && let Some(datagram) = inbox.take(1)
+        {
+            at += cost;
+            calls += 1;
+            let socket = &mut self.ends[idx];
+            let tally = &mut self.tallies[socket.load];
+            tally.got(socket.is_generator, u64::from(bytes));
+            match answer {
+                Some(answer) => {
+                    self.now = at;
+                    self.send_message(idx, answer, datagram.sent_at);
+                    // What left may be noticed before the next message is read.
+                    let vector = self.agenda.time(self.vector_slots + queue);
+                    until = until.min(vector).min(self.agenda.time(self.port_slots + port));
+                }
+                None => {
+                    if let Some(start) = socket.exchange.take_start(datagram.echo) {
+                        tally.transaction(start, at);
+                    }
+                }
+            }
+        }
+        self.now = now;
+        if calls > 0 {
+            self.spend_ahead(core, task, calls, (cost, user));
+            self.spend_ahead(core, task, 1, (wake, 0));
+            self.tasks[task].woken_by = None;
+            self.cores[core].awake_at = at;
+            self.keep_spinning(task, idx, at);
         }
     }
 

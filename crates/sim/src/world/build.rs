@@ -82,8 +82,9 @@ impl<'a> Builder<'a> {
         let scenario = self.scenario;
         let host = &scenario.hosts[idx];
         let (first_core, first_queue) = (self.cores.len(), self.queues.len());
+        let costs = plain(&host.machine.costs);
         for core in 0..host.machine.cores as usize {
-            self.cores.push(Core::new(idx));
+            self.cores.push(Core::new(idx, costs.jitter));
             self.tasks.push(Task::new(
                 idx,
                 Program::Ksoftirqd,
@@ -110,7 +111,7 @@ impl<'a> Builder<'a> {
         self.ports.push(self.port(idx, feed, far));
         let tick = 1_000_000_000 / u64::from(host.stack.polling.hz.max(1));
         self.hosts.push(HostState {
-            costs: plain(&host.machine.costs),
+            costs,
             stack: host.stack.clone(),
             first_core,
             cores: host.machine.cores as usize,

@@ -127,7 +127,7 @@ impl World {
 
     #[inline]
     fn start(&mut self, core: usize, level: Level, cost: Time) {
-        let jitter = self.hosts[self.cores[core].host].costs.jitter;
+        let jitter = self.cores[core].jitter;
         let cost = self.jittered(cost, jitter);
         self.resume(core, level, cost);
     }
@@ -247,7 +247,16 @@ impl World {
     }
 
     /// The process to run on `core`: the one that is there, unless one that waits has had much less.
+    #[inline]
     fn next_task(&mut self, core: usize) -> Option<usize> {
+        let this = &self.cores[core];
+        if this.run_queue.is_empty() && self.hosts[this.host].run_queue.is_empty() {
+            return this.task.map(|task| task as usize);
+        }
+        self.next_task_of_many(core)
+    }
+
+    fn next_task_of_many(&mut self, core: usize) -> Option<usize> {
         let now = self.now;
         let this = &mut self.cores[core];
         let host = &mut self.hosts[this.host];
@@ -317,12 +326,15 @@ impl World {
             is_empty && core.run_queue.is_empty()
         };
         let last = self.tasks[task].last_core;
-        let preferred = match host.placement {
-            Placement::InterruptCoreFirst => [near, last],
-            Placement::LastCoreFirst => [last, last],
+        let first = match host.placement {
+            Placement::InterruptCoreFirst => near,
+            Placement::LastCoreFirst => last,
         };
-        let all = host.first_core..host.first_core + host.cores;
-        preferred.into_iter().chain(all).find(is_free)
+        if is_free(&first) {
+            return Some(first);
+        }
+        let mut all = host.first_core..host.first_core + host.cores;
+        if is_free(&last) { Some(last) } else { all.find(is_free) }
     }
 
     fn process_done(&mut self, core: usize) {

@@ -35,6 +35,7 @@ impl World {
             }
             this.sent_last = false;
             next = Some(at);
+            self.exchange_ahead(core, task, response, None);
         }
         while let Some(&end) = self.tasks[task].ready.front() {
             let socket = &mut self.ends[end as usize];
@@ -205,7 +206,7 @@ impl World {
     }
 
     /// Sends a message; gives the cost beyond one packet's, which the item has paid.
-    fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
+    pub(super) fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
         tally.handed_over(socket.is_generator, u64::from(bytes));
