@@ -139,6 +139,8 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct World {
     now: Time,
+    /// The time of the event under way; `now` may be ahead of it on one host.
+    reached: Time,
     agenda: Agenda,
     components: Vec<Component>,
     core_slots: usize,
@@ -192,7 +194,7 @@ impl World {
                 break;
             }
             assert!(time >= self.now, "time went back from {} to {time}", self.now);
-            self.now = time;
+            (self.now, self.reached) = (time, time);
             self.events += 1;
             self.act(slot);
             if !self.quotas.is_empty() && self.has_enough() {

@@ -3,6 +3,8 @@
 //! Each has the times and effects that it would have as an event of its own; a test compares both ways.
 //! Only where costs do not vary: draws are made in the order of events.
 
+use latput_units::Nanos;
+
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
@@ -33,8 +35,11 @@ impl World {
     fn alone_until(&self, core: usize) -> Time {
         let own = self.core_slots + core;
         let host = &self.hosts[self.cores[core].host];
-        let others = host.slots.iter().filter(|slot| **slot as usize != own);
-        let next = others.map(|slot| self.agenda.time(*slot as usize)).min().unwrap_or(NEVER);
+        let mut next = NEVER;
+        for slot in host.slots.iter().map(|slot| *slot as usize) {
+            let at = self.agenda.time(slot);
+            next = if slot == own { next } else { next.min(at) };
+        }
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.
@@ -45,7 +50,7 @@ impl World {
 
     /// When something that is sent from now on to the end of a wire could be noticed there.
     fn heard_of(&self, port: usize) -> Time {
-        let arrival = self.now + self.ports[port].latency();
+        let arrival = self.reached + self.ports[port].latency();
         let Some(queue) = self.quiet_queues[port] else {
             return arrival;
         };
@@ -209,8 +214,7 @@ impl World {
     }
 
     /// A server, or the client of an open loop, that has a core: receives messages of one datagram each, and
-    /// answers each at once if it has an `answer`, for as long as nothing comes between and something is left
-    /// for the item after them.
+    /// answers each at once if it has an `answer`, for as long as nothing comes between.
     pub(super) fn exchange_ahead(
         &mut self,
         core: usize,
@@ -228,11 +232,11 @@ impl World {
         let idx = end as usize;
         let socket = &self.ends[idx];
         let queue = socket.queue;
-        let Protocol::Datagrams(inbox) = &socket.protocol else {
+        if matches!(socket.protocol, Protocol::Tcp(_)) {
             return;
-        };
+        }
         let port = self.queues[queue].port;
-        let is_plain = inbox.len() > 1
+        let is_plain = self.hosts[socket.host].stack.busy_poll == Nanos::ZERO
             && (socket.owed, socket.consumed) == (0, 0)
             && (socket.link, self.ports[port].foreseen) == (Link::Lasting, Some(queue))
             && self.hosts[socket.host].costs.tx_remote == 0;
@@ -256,7 +260,6 @@ impl World {
         let mut calls = 0;
         while at + cost < until.min(turns)
             && let Protocol::Datagrams(inbox) = &mut self.ends[idx].protocol
-            && inbox.len() > 1
             && inbox.first_payload().is_some_and(|payload| payload.max(1) >= awaited)
             && let Some(datagram) = inbox.take(1)
         {
@@ -284,9 +287,31 @@ impl World {
         if calls > 0 {
             self.spend_ahead(core, task, calls, (cost, user));
             self.spend_ahead(core, task, 1, (wake, 0));
-            self.tasks[task].woken_by = None;
+            let this = &mut self.tasks[task];
+            (this.woken_by, this.retires) = (None, false);
+            // Whoever comes next, and the process if it goes to sleep now, finds the core so much later.
             self.cores[core].awake_at = at;
-            self.keep_spinning(task, idx, at);
+            if self.ends[idx].readable() == 0 {
+                self.tasks[task].ready.pop();
+                self.ends[idx].is_ready = false;
+            }
+        }
+    }
+
+    /// A vector of a core that did nothing else has interrupted it: what the interrupt leads to, if nothing
+    /// comes before its end.
+    pub(super) fn interrupt_ahead(&mut self, core: usize) {
+        if self.cores[core].jitter > 0 || !self.may_go_ahead(core) {
+            return;
+        }
+        let ends = self.agenda.time(self.core_slots + core);
+        let hears = self.hosts[self.cores[core].host].hears;
+        // The poll that it starts sees all that has come by then.
+        let is_known = hears.is_none_or(|port| ends <= self.now + self.ports[port].latency());
+        if is_known && ends < self.alone_until(core) {
+            let now = std::mem::replace(&mut self.now, ends);
+            self.core_due(core);
+            self.now = now;
         }
     }
 

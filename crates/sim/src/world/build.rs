@@ -500,6 +500,7 @@ impl<'a> Builder<'a> {
         }
         World {
             now: 0,
+            reached: 0,
             quiet_queues,
             agenda,
             core_slots,

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::core::Irq;
+use crate::core::{Irq, Level};
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::port::{Departures, Far, Feed, Sending};
@@ -436,7 +436,11 @@ impl World {
             }
             let core = ring.core;
             self.update_vector(queue);
+            let is_free = self.cores[core].level == Level::Idle;
             self.interrupt(core, Irq::Vector(id(queue)));
+            if is_free {
+                self.interrupt_ahead(core);
+            }
         } else {
             self.update_vector(queue);
         }
