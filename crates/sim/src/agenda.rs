@@ -26,13 +26,14 @@ pub(crate) const MOST_SLOTS: usize = 1 << SLOT_BITS;
 
 /// The children of one node; wider than two, since a comparison is cheaper than a step up.
 const WIDTH: usize = 4;
-type Node = [u64; WIDTH];
 
 /// The winner tree: the lowest nodes hold `time << 12 | slot`, each entry above the least of a node below.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    nodes: Vec<Node>,
-    first_leaf: usize,
+    /// Entries of all nodes; those of node `n` begin at `n * WIDTH`.
+    entries: Vec<u64>,
+    /// The entry of slot 0.
+    first: usize,
     least: u64,
 }
 
@@ -45,8 +46,8 @@ impl Agenda {
             inner += leaves;
             leaves *= WIDTH;
         }
-        let nodes = vec![[u64::MAX; WIDTH]; inner + leaves];
-        let mut agenda = Self { nodes, first_leaf: inner, least: u64::MAX };
+        let entries = vec![u64::MAX; WIDTH * (inner + leaves)];
+        let mut agenda = Self { entries, first: WIDTH * inner, least: u64::MAX };
         for slot in 0..slots {
             agenda.set(slot, NEVER);
         }
@@ -57,28 +58,28 @@ impl Agenda {
     #[inline]
     pub(crate) fn set(&mut self, slot: usize, time: Time) {
         debug_assert!(time <= NEVER, "time {time} does not fit");
-        let mut node = self.first_leaf + slot / WIDTH;
-        let mut entry = slot % WIDTH;
+        let mut entry = self.first + slot;
         let mut key = time << SLOT_BITS | slot as u64;
         loop {
-            let entries = &mut self.nodes[node];
-            if entries[entry] == key {
+            let node = entry / WIDTH;
+            let entries = &mut self.entries[node * WIDTH..][..WIDTH];
+            if entries[entry % WIDTH] == key {
                 return;
             }
-            entries[entry] = key;
+            entries[entry % WIDTH] = key;
             key = entries[0].min(entries[1]).min(entries[2].min(entries[3]));
             if node == 0 {
                 self.least = key;
                 return;
             }
-            (node, entry) = ((node - 1) / WIDTH, (node - 1) % WIDTH);
+            entry = node - 1;
         }
     }
 
     /// When `slot` is due.
     #[inline]
     pub(crate) fn time(&self, slot: usize) -> Time {
-        self.nodes[self.first_leaf + slot / WIDTH][slot % WIDTH] >> SLOT_BITS
+        self.entries[self.first + slot] >> SLOT_BITS
     }
 
     /// The earliest due time and its slot; the time is [`NEVER`] when nothing is due.

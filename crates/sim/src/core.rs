@@ -73,6 +73,8 @@ impl Spent {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) host: usize,
+    /// How much the costs of its host vary, of 65536.
+    pub(crate) jitter: u64,
     pub(crate) level: Level,
     /// From when the running item has been charged, and when it will be done.
     since: Time,
@@ -115,9 +117,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(host: usize) -> Self {
+    pub(crate) fn new(host: usize, jitter: u64) -> Self {
         Self {
             host,
+            jitter,
             level: Level::Idle,
             since: 0,
             ends: 0,
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_interrupted_item_keeps_its_rest_and_every_part_is_charged_once() {
-        let mut core = Core::new(0);
+        let mut core = Core::new(0, 0);
         core.user_left = 30;
         assert_eq!(core.start(Level::Process, 100, 100), 200);
         core.preempt(140);
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn leaving_idle_takes_time_that_is_not_busy() {
-        let mut core = Core::new(0);
+        let mut core = Core::new(0, 0);
         core.awake_at = 50;
         assert_eq!(core.start(Level::Softirq, 10, 5), 55);
         core.preempt(20);

@@ -83,7 +83,6 @@ impl<T: Copy + Default> Fifo<T> {
     }
 
     /// The items from front to end.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len).map(|position| &self.items[self.slot(position)])
     }

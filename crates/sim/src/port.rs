@@ -213,10 +213,12 @@ impl Port {
         self.wire.push(Travelling { pace, frame: *frame });
     }
 
-    /// When the ring hears of the next departure.
+    /// When the next departure ends a descriptor.
     #[inline]
-    pub(crate) fn next_departure(&self) -> Time {
-        self.departures.front().map_or(NEVER, |departure| departure.pace.at)
+    pub(crate) fn next_completion(&self) -> Time {
+        let mut departures = self.departures.iter();
+        let next = departures.find(|departures| departures.completes.is_some());
+        next.map_or(NEVER, |departures| departures.pace.at)
     }
 
     /// The next departures that are alike and before `until`.

@@ -44,6 +44,9 @@ pub(crate) struct Queue {
     /// The port whose wire ends here and brings packets for this queue alone: arrivals that change
     /// nothing may wait until somebody looks.
     pub(crate) quiet_wire: Option<usize>,
+    /// When the vector is due may be known before the packet that it is due for has come. Not where a policy
+    /// may change that in a poll that leaves the vector unmasked.
+    pub(crate) foresees: bool,
     /// The core that takes the interrupts.
     pub(crate) core: usize,
     pub(crate) port: usize,
@@ -110,9 +113,12 @@ impl Queue {
         if host.nic.driver == Driver::Polling {
             vector.mask();
         }
+        let Adaptive { throttle, rx, tx, .. } = &host.adaptive;
+        let is_adaptive = throttle.is_some() || rx.is_some() || tx.is_some();
         Self {
             host: host_idx,
             quiet_wire: None,
+            foresees: !is_adaptive || host.stack.busy_poll == Nanos::ZERO,
             core,
             port: host_idx,
             driver: host.nic.driver,

@@ -139,6 +139,10 @@ pub(crate) struct Task {
     pub(crate) schedule: Option<Schedule>,
     /// An open loop sends before it reads, then reads before it sends.
     pub(crate) sent_last: bool,
+    /// It may hold its core until its next request is due, and nobody sees a difference.
+    pub(crate) may_hold: bool,
+    /// It sleeps, or has just started, on this core, which it holds.
+    pub(crate) holds: Option<usize>,
     /// Its first socket, how many it has, and which is next to send.
     pub(crate) first_end: usize,
     pub(crate) connections: usize,
@@ -173,6 +177,8 @@ impl Task {
             slot: None,
             schedule: None,
             sent_last: false,
+            may_hold: false,
+            holds: None,
             first_end: 0,
             connections: 1,
             turn: 0,

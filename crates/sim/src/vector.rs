@@ -145,6 +145,33 @@ pub(crate) enum Event {
     StatusOnly,
 }
 
+/// What a packet that is on its way leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// Nothing that was not due before.
+    Nothing,
+    /// It must be heeded when it comes.
+    Heeded,
+    /// The vector is due then, later than the packet.
+    Due(Time),
+}
+
+impl Ahead {
+    /// Gives when the packet, which comes `at` this time, must be heeded; moves `due` to an earlier time
+    /// that is known now, if one `foresees` such times.
+    #[inline]
+    pub(crate) fn merge(self, foresees: bool, at: Time, due: &mut Time) -> Time {
+        match self {
+            Self::Nothing => NEVER,
+            Self::Due(time) if foresees => {
+                *due = time.min(*due);
+                NEVER
+            }
+            Self::Due(_) | Self::Heeded => at,
+        }
+    }
+}
+
 impl Vector {
     /// An unmasked vector without causes. `gate_phase` is when a gate's clock first ticks.
     pub(crate) fn new(coalescing: Coalescing, gate_phase: Time, clock_ppm: i64) -> Self {
@@ -199,11 +226,32 @@ impl Vector {
         self.tx.add_all(delay, count, at) && self.acts()
     }
 
-    /// Whether the next received packet changes anything at the time it arrives.
+    /// What the next received packet, which comes `at` this time, leads to.
     #[inline]
-    pub(crate) fn heeds_rx(&self) -> bool {
+    pub(crate) fn rx_ahead(&self, at: Time) -> Ahead {
         let delay = if self.masked { &self.rx_in_irq } else { &self.coalescing.rx };
-        self.acts() && self.rx.heeds(delay)
+        self.ahead(&self.rx, delay, at)
+    }
+
+    /// What the next transmit completion, which comes `at` this time, leads to.
+    #[inline]
+    pub(crate) fn tx_ahead(&self, at: Time) -> Ahead {
+        let delay = if self.masked { &self.tx_in_irq } else { &self.coalescing.tx };
+        self.ahead(&self.tx, delay, at)
+    }
+
+    #[inline]
+    fn ahead(&self, cause: &Cause, delay: &Delay, at: Time) -> Ahead {
+        if at == NEVER || !cause.heeds(delay) {
+            return Ahead::Nothing;
+        }
+        let is_plain = cause.due == NEVER && delay.frames == 0 && !delay.restarts;
+        if !is_plain || self.masked {
+            return Ahead::Heeded;
+        }
+        let due = self.throttled(at + delay.delay.as_ns());
+        // An event at that very time keeps its place among others at that time.
+        if due > at { Ahead::Due(due) } else { Ahead::Heeded }
     }
 
     /// Whether the next transmit completion changes anything at its time.
@@ -215,7 +263,7 @@ impl Vector {
 
     /// Whether a cause leads to anything now.
     #[inline]
-    fn acts(&self) -> bool {
+    pub(crate) fn acts(&self) -> bool {
         !self.masked || self.coalescing.status_block
     }
 

@@ -141,6 +141,8 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct World {
     now: Time,
+    /// The time of the event under way; `now` may be ahead of it on one host.
+    reached: Time,
     agenda: Agenda,
     components: Vec<Component>,
     core_slots: usize,
@@ -194,7 +196,7 @@ impl World {
                 break;
             }
             assert!(time >= self.now, "time went back from {} to {time}", self.now);
-            self.now = time;
+            (self.now, self.reached) = (time, time);
             self.events += 1;
             self.act(slot);
             if !self.quotas.is_empty() && self.has_enough() {
@@ -216,6 +218,7 @@ impl World {
     pub(crate) fn end_window(&mut self) {
         self.window_to = self.now;
         self.quotas.clear();
+        (0..self.cores.len()).for_each(|core| self.break_hold(core));
         for tally in &mut self.tallies {
             tally.awaited = tally.sent.saturating_sub(tally.matched);
         }
@@ -366,7 +369,6 @@ impl World {
             self.settle(queue, self.now + 1);
             self.queues[queue].vector.set_coalescing(coalescing);
             self.update_vector(queue);
-            self.update_quiet(queue);
         }
     }
 

@@ -3,12 +3,14 @@
 //! Each has the times and effects that it would have as an event of its own; a test compares both ways.
 //! Only where costs do not vary: draws are made in the order of events.
 
+use latput_units::Nanos;
+
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::scenario::Spacing;
-use crate::task::{Program, Protocol};
+use crate::task::{Item, Link, Program, Protocol};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
@@ -33,16 +35,32 @@ impl World {
     fn alone_until(&self, core: usize) -> Time {
         let own = self.core_slots + core;
         let host = &self.hosts[self.cores[core].host];
-        let others = host.slots.iter().filter(|slot| **slot as usize != own);
-        let next = others.map(|slot| self.agenda.time(*slot as usize)).min().unwrap_or(NEVER);
+        let mut next = NEVER;
+        for slot in host.slots.iter().map(|slot| *slot as usize) {
+            let at = self.agenda.time(slot);
+            next = if slot == own { next } else { next.min(at) };
+        }
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.
-            Some(port) if self.ports[port].is_quiet() => {
-                until.min(self.now + self.ports[port].latency())
-            }
+            Some(port) if self.ports[port].is_quiet() => until.min(self.heard_of(port)),
             _ => until,
         }
+    }
+
+    /// When something that is sent from now on to the end of a wire could be noticed there.
+    fn heard_of(&self, port: usize) -> Time {
+        let arrival = self.reached + self.ports[port].latency();
+        let Some(queue) = self.quiet_queues[port] else {
+            return arrival;
+        };
+        let ring = &self.queues[queue];
+        if !ring.vector.acts() {
+            return NEVER;
+        }
+        let mut due = NEVER;
+        let heeded = ring.vector.rx_ahead(arrival).merge(ring.foresees, arrival, &mut due);
+        heeded.min(due)
     }
 
     /// A source that holds `core` until its next datagram is due: sends those that nothing can come
@@ -192,6 +210,108 @@ impl World {
             self.spend_ahead(core, task, calls, (cost, user));
             self.cores[core].awake_at = at;
             self.keep_spinning(task, end as usize, at);
+        }
+    }
+
+    /// A server, or the client of an open loop, that has a core: receives messages of one datagram each, and
+    /// answers each at once if it has an `answer`, for as long as nothing comes between.
+    pub(super) fn exchange_ahead(
+        &mut self,
+        core: usize,
+        task: usize,
+        awaited: u32,
+        answer: Option<u32>,
+    ) {
+        let this = &self.tasks[task];
+        if self.cores[core].jitter > 0 || this.ready.len() != 1 {
+            return;
+        }
+        let Some(&end) = this.ready.front() else {
+            return;
+        };
+        let idx = end as usize;
+        let socket = &self.ends[idx];
+        let queue = socket.queue;
+        if matches!(socket.protocol, Protocol::Tcp(_)) {
+            return;
+        }
+        let port = self.queues[queue].port;
+        let is_plain = self.hosts[socket.host].stack.busy_poll == Nanos::ZERO
+            && (socket.owed, socket.consumed) == (0, 0)
+            && (socket.link, self.ports[port].foreseen) == (Link::Lasting, Some(queue))
+            && self.hosts[socket.host].costs.tx_remote == 0;
+        if !is_plain || !self.may_go_ahead(core) {
+            return;
+        }
+        let wake = self.cost_of_wake(core, task);
+        let Some((Item::Receive { bytes, completes: true, .. }, cost, user)) =
+            self.begin_exchange(core, task, awaited, answer)
+        else {
+            return;
+        };
+        let now = self.now;
+        // Later than that a client has something else to do.
+        let turns = match &self.tasks[task].schedule {
+            Some(schedule) => schedule.next().min(self.tasks[task].stop),
+            None => NEVER,
+        };
+        let mut at = now.max(self.cores[core].awake_at) + wake;
+        let mut until = self.alone_until(core);
+        let mut calls = 0;
+        while at + cost < until.min(turns)
+            && let Protocol::Datagrams(inbox) = &mut self.ends[idx].protocol
+            && inbox.first_payload().is_some_and(|payload| payload.max(1) >= awaited)
+            && let Some(datagram) = inbox.take(1)
+        {
+            at += cost;
+            calls += 1;
+            let socket = &mut self.ends[idx];
+            let tally = &mut self.tallies[socket.load];
+            tally.got(socket.is_generator, u64::from(bytes));
+            match answer {
+                Some(answer) => {
+                    self.now = at;
+                    self.send_message(idx, answer, datagram.sent_at);
+                    // What left may be noticed before the next message is read.
+                    let vector = self.agenda.time(self.vector_slots + queue);
+                    until = until.min(vector).min(self.agenda.time(self.port_slots + port));
+                }
+                None => {
+                    if let Some(start) = socket.exchange.take_start(datagram.echo) {
+                        tally.transaction(start, at);
+                    }
+                }
+            }
+        }
+        self.now = now;
+        if calls > 0 {
+            self.spend_ahead(core, task, calls, (cost, user));
+            self.spend_ahead(core, task, 1, (wake, 0));
+            let this = &mut self.tasks[task];
+            (this.woken_by, this.retires) = (None, false);
+            // Whoever comes next, and the process if it goes to sleep now, finds the core so much later.
+            self.cores[core].awake_at = at;
+            if self.ends[idx].readable() == 0 {
+                self.tasks[task].ready.pop();
+                self.ends[idx].is_ready = false;
+            }
+        }
+    }
+
+    /// A vector of a core that did nothing else has interrupted it: what the interrupt leads to, if nothing
+    /// comes before its end.
+    pub(super) fn interrupt_ahead(&mut self, core: usize) {
+        if self.cores[core].jitter > 0 || !self.may_go_ahead(core) {
+            return;
+        }
+        let ends = self.agenda.time(self.core_slots + core);
+        let hears = self.hosts[self.cores[core].host].hears;
+        // The poll that it starts sees all that has come by then.
+        let is_known = hears.is_none_or(|port| ends <= self.now + self.ports[port].latency());
+        if is_known && ends < self.alone_until(core) {
+            let now = std::mem::replace(&mut self.now, ends);
+            self.core_due(core);
+            self.now = now;
         }
     }
 

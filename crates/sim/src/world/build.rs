@@ -82,8 +82,9 @@ impl<'a> Builder<'a> {
         let scenario = self.scenario;
         let host = &scenario.hosts[idx];
         let (first_core, first_queue) = (self.cores.len(), self.queues.len());
+        let costs = plain(&host.machine.costs);
         for core in 0..host.machine.cores as usize {
-            self.cores.push(Core::new(idx));
+            self.cores.push(Core::new(idx, costs.jitter));
             self.tasks.push(Task::new(
                 idx,
                 Program::Ksoftirqd,
@@ -110,7 +111,7 @@ impl<'a> Builder<'a> {
         self.ports.push(self.port(idx, feed, far));
         let tick = 1_000_000_000 / u64::from(host.stack.polling.hz.max(1));
         self.hosts.push(HostState {
-            costs: plain(&host.machine.costs),
+            costs,
             stack: host.stack.clone(),
             first_core,
             cores: host.machine.cores as usize,
@@ -437,6 +438,26 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// A client may hold its core until its next request if costs do not vary, if it goes to sleep and wakes up
+    /// without further ado, and if it is the only process of its host with a timer: of two that are due at the
+    /// same time the first would see the other's core held.
+    fn let_clients_hold(&mut self) {
+        for idx in 0..self.tasks.len() {
+            let task = &self.tasks[idx];
+            let host = &self.hosts[task.host];
+            let timers = host.slots.iter().map(|slot| self.components[*slot as usize]);
+            let is_timer = |component: &Component| matches!(component, Component::Task(_));
+            let is_even = |schedule: Schedule| schedule.spacing == Spacing::Even;
+            let may_hold = matches!(task.program, Program::Client { .. })
+                && task.schedule.is_some_and(is_even)
+                && self.ends[task.first_end].link == Link::Lasting
+                && (host.costs.jitter, host.costs.sleep, host.costs.tx_remote) == (0, 0, 0)
+                && host.stack.busy_poll == Nanos::ZERO
+                && timers.filter(is_timer).count() == 1;
+            self.tasks[idx].may_hold = may_hold;
+        }
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
         let mut add = |count: usize, component: fn(u32) -> Component| {
@@ -467,6 +488,7 @@ impl<'a> Builder<'a> {
             }
         }
         self.list_slots();
+        self.let_clients_hold();
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
         let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();
@@ -479,6 +501,7 @@ impl<'a> Builder<'a> {
         }
         World {
             now: 0,
+            reached: 0,
             quiet_queues,
             agenda,
             core_slots,

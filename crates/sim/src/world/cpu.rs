@@ -97,8 +97,20 @@ impl World {
         let task = this.task.take().expect("a reservation belongs to a process") as usize;
         self.tasks[task].state = State::Asleep;
         self.tasks[task].item = Item::Nothing;
+        self.tasks[task].holds = None;
         let slot = self.tasks[task].slot.expect("only a process with a timer reserves a core");
         self.agenda.set(slot, until);
+    }
+
+    /// A client that holds `core` sleeps on its own timer from now on, if its time has not come.
+    pub(super) fn break_hold(&mut self, core: usize) {
+        let this = &self.cores[core];
+        if this.reserved_until > self.now
+            && this.task.is_some_and(|task| self.tasks[task as usize].holds.is_some())
+        {
+            self.break_reservation(core);
+            self.agenda.set(self.core_slots + core, NEVER);
+        }
     }
 
     /// Whether a process may hold `core` while it sleeps: nobody else waits.
@@ -115,7 +127,7 @@ impl World {
 
     #[inline]
     fn start(&mut self, core: usize, level: Level, cost: Time) {
-        let jitter = self.hosts[self.cores[core].host].costs.jitter;
+        let jitter = self.cores[core].jitter;
         let cost = self.jittered(cost, jitter);
         self.resume(core, level, cost);
     }
@@ -235,7 +247,16 @@ impl World {
     }
 
     /// The process to run on `core`: the one that is there, unless one that waits has had much less.
+    #[inline]
     fn next_task(&mut self, core: usize) -> Option<usize> {
+        let this = &self.cores[core];
+        if this.run_queue.is_empty() && self.hosts[this.host].run_queue.is_empty() {
+            return this.task.map(|task| task as usize);
+        }
+        self.next_task_of_many(core)
+    }
+
+    fn next_task_of_many(&mut self, core: usize) -> Option<usize> {
         let now = self.now;
         let this = &mut self.cores[core];
         let host = &mut self.hosts[this.host];
@@ -270,11 +291,19 @@ impl World {
         if self.tasks[task].state != State::Asleep {
             return;
         }
+        if let Some(core) = self.tasks[task].holds {
+            if self.cores[core].reserved_until <= self.now {
+                self.tasks[task].state = State::Running;
+                return;
+            }
+            self.break_hold(core);
+        }
         self.tasks[task].state = State::Waiting;
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
         match self.tasks[task].bound.or_else(|| self.place(task, near)) {
             Some(core) => {
+                self.break_hold(core);
                 if let Some(current) = self.cores[core].task {
                     // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
                     let slice = self.hosts[self.tasks[task].host].time_slice;
@@ -297,12 +326,15 @@ impl World {
             is_empty && core.run_queue.is_empty()
         };
         let last = self.tasks[task].last_core;
-        let preferred = match host.placement {
-            Placement::InterruptCoreFirst => [near, last],
-            Placement::LastCoreFirst => [last, last],
+        let first = match host.placement {
+            Placement::InterruptCoreFirst => near,
+            Placement::LastCoreFirst => last,
         };
-        let all = host.first_core..host.first_core + host.cores;
-        preferred.into_iter().chain(all).find(is_free)
+        if is_free(&first) {
+            return Some(first);
+        }
+        let mut all = host.first_core..host.first_core + host.cores;
+        if is_free(&last) { Some(last) } else { all.find(is_free) }
     }
 
     fn process_done(&mut self, core: usize) {

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::core::Irq;
+use crate::core::{Irq, Level};
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::port::{Departures, Far, Feed, Sending};
@@ -103,20 +103,12 @@ impl World {
         if was_quiet {
             self.update_wire(idx);
         }
-        if had_none {
-            self.update_departures(idx);
+        if had_none
+            && let Some(ring) = self.ports[idx].foreseen
+            && self.queues[ring].vector.acts()
+        {
+            self.first_departure(idx, ring);
         }
-    }
-
-    /// Writes into the agenda when the ring must hear of the next departure.
-    #[inline]
-    fn update_departures(&mut self, port: usize) {
-        let Some(ring) = self.ports[port].foreseen else {
-            return;
-        };
-        let heeds = self.queues[ring].vector.heeds_tx();
-        let at = if heeds { self.ports[port].next_departure() } else { NEVER };
-        self.agenda.set(self.port_slots + port, at);
     }
 
     /// The ring hears of departures before `until`.
@@ -175,9 +167,9 @@ impl World {
     /// The last bit of a frame left, or a pause is over.
     #[inline]
     pub(super) fn port_due(&mut self, port: usize) {
-        if self.ports[port].foreseen.is_some() {
+        if let Some(ring) = self.ports[port].foreseen {
             self.settle_departures(port, self.now + 1);
-            return self.update_departures(port);
+            return self.update_vector(ring);
         }
         if let Some(Sending { frame, queue, completes }) = self.ports[port].sending.take() {
             let was_quiet = self.ports[port].is_quiet();
@@ -208,8 +200,10 @@ impl World {
         {
             ring.done += count;
             ring.done_bytes += u64::from(count) * u64::from(completed);
-            let step = self.ports[ring.port].step(bytes, gap);
-            if ring.vector.tx(count, |idx| pace.nth(idx, step)) {
+            let port = &self.ports[ring.port];
+            let step = port.step(bytes, gap);
+            // As with what is received.
+            if ring.vector.tx(count, |idx| pace.nth(idx, step)) && port.foreseen.is_none() {
                 self.update_vector(queue);
             }
         }
@@ -228,17 +222,20 @@ impl World {
             }
             Far::Switch => self.forward(frame),
         }
-        self.update_wire(port);
+        match self.quiet_queues[port] {
+            Some(queue) => self.update_vector(queue),
+            None => self.update_wire(port),
+        }
     }
 
     /// Writes into the agenda when the next frame arrives, unless it can wait to be seen.
     #[inline]
     pub(super) fn update_wire(&mut self, port: usize) {
-        let at = match self.quiet_queues[port] {
-            Some(queue) if !self.queues[queue].vector.heeds_rx() => NEVER,
-            _ => self.ports[port].next_arrival(),
-        };
-        self.agenda.set(self.wire_slots + port, at);
+        match self.quiet_queues[port] {
+            Some(queue) if self.queues[queue].vector.acts() => self.first_arrival(port, queue),
+            Some(_) => {}
+            None => self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival()),
+        }
     }
 
     /// Lets arrivals and departures before `until` that nobody noticed reach the rings, each at its own
@@ -255,18 +252,6 @@ impl World {
         while let Some((pace, frame)) = self.ports[port].arrive_before(until, u32::MAX) {
             let step = self.ports[port].step(frame.counted_bytes(), frame.gap());
             self.receive(queue, &frame, pace, step);
-        }
-    }
-
-    /// What the vector heeds has changed.
-    #[inline]
-    pub(super) fn update_quiet(&mut self, queue: usize) {
-        let own = self.queues[queue].port;
-        if self.ports[own].foreseen == Some(queue) {
-            self.update_departures(own);
-        }
-        if let Some(port) = self.queues[queue].quiet_wire {
-            self.update_wire(port);
         }
     }
 
@@ -332,7 +317,8 @@ impl World {
         if !ring.vector.coalescing().status_block {
             ring.visible += count as usize;
         }
-        if ring.vector.rx(count, |idx| pace.nth(idx, step)) {
+        // What comes by a quiet wire was foreseen, or is an event that ends with the same.
+        if ring.vector.rx(count, |idx| pace.nth(idx, step)) && ring.quiet_wire.is_none() {
             self.update_vector(queue);
         }
     }
@@ -384,10 +370,56 @@ impl World {
         self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());
     }
 
-    /// Writes into the agenda when the vector is due.
+    /// The first frame on a quiet wire may only bring forward what was foreseen.
+    #[inline]
+    fn first_arrival(&mut self, port: usize, queue: usize) {
+        let ring = &self.queues[queue];
+        let slot = self.vector_slots + queue;
+        let (before, arrival) = (self.agenda.time(slot), self.ports[port].next_arrival());
+        let mut at = before;
+        let foresees = ring.foresees && ring.rx.len() < ring.rx_limit;
+        let heeded = ring.vector.rx_ahead(arrival).merge(foresees, arrival, &mut at);
+        self.agenda.set(self.wire_slots + port, heeded);
+        if at < before {
+            self.agenda.set(slot, at);
+        }
+    }
+
+    /// The same of the first departure from a foreseen port.
+    #[inline]
+    fn first_departure(&mut self, port: usize, queue: usize) {
+        let ring = &self.queues[queue];
+        if ring.hands_over {
+            return;
+        }
+        let slot = self.vector_slots + queue;
+        let (before, sent) = (self.agenda.time(slot), self.ports[port].next_completion());
+        let mut at = before;
+        let heeded = ring.vector.tx_ahead(sent).merge(ring.foresees, sent, &mut at);
+        self.agenda.set(self.port_slots + port, heeded);
+        if at < before {
+            self.agenda.set(slot, at);
+        }
+    }
+
+    /// Writes into the agenda when the vector is due, as far as is known, and what it must heed before.
     #[inline]
     pub(super) fn update_vector(&mut self, queue: usize) {
-        let at = self.queues[queue].vector.next_event(self.now);
+        let ring = &self.queues[queue];
+        let acts = ring.vector.acts();
+        let mut at = ring.vector.next_event(self.now);
+        if let Some(port) = ring.quiet_wire {
+            let arrival = if acts { self.ports[port].next_arrival() } else { NEVER };
+            let foresees = ring.foresees && ring.rx.len() < ring.rx_limit;
+            let heeded = ring.vector.rx_ahead(arrival).merge(foresees, arrival, &mut at);
+            self.agenda.set(self.wire_slots + port, heeded);
+        }
+        let own = ring.port;
+        if self.ports[own].foreseen == Some(queue) && !ring.hands_over {
+            let sent = if acts { self.ports[own].next_completion() } else { NEVER };
+            let heeded = ring.vector.tx_ahead(sent).merge(ring.foresees, sent, &mut at);
+            self.agenda.set(self.port_slots + own, heeded);
+        }
         self.agenda.set(self.vector_slots + queue, at);
     }
 
@@ -404,11 +436,13 @@ impl World {
             }
             let core = ring.core;
             self.update_vector(queue);
-            self.update_quiet(queue);
+            let is_free = self.cores[core].level == Level::Idle;
             self.interrupt(core, Irq::Vector(id(queue)));
+            if is_free {
+                self.interrupt_ahead(core);
+            }
         } else {
             self.update_vector(queue);
-            self.update_quiet(queue);
         }
     }
 }

@@ -329,7 +329,6 @@ impl World {
         let is_drained = ring.rx.is_empty() && ring.done == 0;
         ring.vector.unmask(is_drained);
         self.update_vector(queue);
-        self.update_quiet(queue);
     }
 
     /// FreeBSD: the clock ticks.

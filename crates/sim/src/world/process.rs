@@ -120,6 +120,9 @@ impl World {
                 self.begin_client(core, task, (request, response), is_over)?
             }
             Program::Server { request, response, think } => {
+                if think.mean == 0 {
+                    self.exchange_ahead(core, task, request, Some(response));
+                }
                 self.begin_answer(task, response).or_else(|| {
                     let answer = if think.mean == 0 { Some(response) } else { None };
                     self.begin_exchange(core, task, request, answer)
@@ -128,15 +131,23 @@ impl World {
             Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
             Program::Writer { message } => self.begin_write(core, task, message)?,
         };
+        let wake = self.cost_of_wake(core, task);
         let this = &mut self.tasks[task];
+        this.woken_by = None;
+        this.item = item;
+        Some((cost + wake, user))
+    }
+
+    /// What waking up costs a process with its next item.
+    #[inline]
+    pub(super) fn cost_of_wake(&self, core: usize, task: usize) -> Time {
+        let this = &self.tasks[task];
         let costs = &self.hosts[this.host].costs;
-        let wake = match this.woken_by.take() {
+        match this.woken_by {
             Some(by) if by as usize == core => costs.wake,
             Some(_) => costs.wake + costs.wake_remote,
             None => 0,
-        };
-        self.tasks[task].item = item;
-        Some((cost + wake, user))
+        }
     }
 
     /// Whether a process has nothing to send before its schedule says so; its timer wakes it then.
@@ -194,7 +205,14 @@ impl World {
     }
 
     /// A message sent away from the interrupts' core costs that core more, with the next work it does.
+    #[inline]
     fn charge_remote_send(&mut self, core: usize, task: usize, item: Item) {
+        if self.hosts[self.cores[core].host].costs.tx_remote > 0 {
+            self.charge_remote_send_at_all(core, task, item);
+        }
+    }
+
+    fn charge_remote_send_at_all(&mut self, core: usize, task: usize, item: Item) {
         // What is received whole is answered with the same item, unless the answer has its own time.
         let answers = match self.tasks[task].program {
             Program::Client { .. } => self.tasks[task].schedule.is_none(),

@@ -9,7 +9,7 @@ use super::process::copying;
 use crate::agenda::{NEVER, Time};
 use crate::frame::Frame;
 use crate::narrow::{id, size};
-use crate::task::{Item, Link, Program, Protocol, Start, Think, exponential};
+use crate::task::{Item, Link, Program, Protocol, Start, State, Think, exponential};
 
 impl World {
     /// What a client does next: a request that no response lets go, or the next response with, in a closed
@@ -21,15 +21,21 @@ impl World {
         (request, response): (u32, u32),
         is_over: bool,
     ) -> Option<(Item, Time, Time)> {
-        let is_open_loop = self.tasks[task].schedule.is_some();
-        if is_open_loop && !is_over {
-            let has_ready = !self.tasks[task].ready.is_empty();
-            let reads_first = has_ready && self.tasks[task].sent_last;
-            if !reads_first && !self.is_early(task) {
-                self.tasks[task].sent_last = true;
+        let mut next = None;
+        let this = &mut self.tasks[task];
+        let is_open_loop = this.schedule.is_some();
+        if let Some(schedule) = &this.schedule
+            && !is_over
+        {
+            let at = schedule.next();
+            let reads_first = !this.ready.is_empty() && this.sent_last;
+            if !reads_first && at <= self.now {
+                this.sent_last = true;
                 return Some(self.begin_due(core, task, request));
             }
-            self.tasks[task].sent_last = false;
+            this.sent_last = false;
+            next = Some(at);
+            self.exchange_ahead(core, task, response, None);
         }
         while let Some(&end) = self.tasks[task].ready.front() {
             let socket = &mut self.ends[end as usize];
@@ -54,7 +60,36 @@ impl World {
             .ready
             .front()
             .is_some_and(|end| self.ends[*end as usize].link == Link::Lasting && !is_open_loop);
-        self.begin_exchange(core, task, response, is_plain.then_some(request))
+        let item = self.begin_exchange(core, task, response, is_plain.then_some(request));
+        match next {
+            Some(at) if item.is_none() => self.await_due(core, task, request, at),
+            _ => item,
+        }
+    }
+
+    /// A client that has nothing to do before its schedule says so: holds the core until then if it can, and
+    /// sleeps otherwise.
+    fn await_due(
+        &mut self,
+        core: usize,
+        task: usize,
+        request: u32,
+        at: Time,
+    ) -> Option<(Item, Time, Time)> {
+        let this = &self.tasks[task];
+        let may_hold = this.may_hold && at < this.stop && !self.is_eager && self.log.is_none();
+        let end = id(this.first_end + 2 * this.turn);
+        let slot = this.slot.expect("a process with a schedule has a timer");
+        if !may_hold || !self.cores[core].polls.is_empty() || !self.reserve(core, at) {
+            self.agenda.set(slot, at);
+            return None;
+        }
+        self.agenda.set(slot, NEVER);
+        let this = &mut self.tasks[task];
+        this.holds = Some(core);
+        this.state = State::Asleep;
+        this.woken_by = Some(id(core));
+        Some(self.begin_start(core, end, request, Some(at)))
     }
 
     /// The request that a schedule has due now, on the next connection in turn.
@@ -92,6 +127,15 @@ impl World {
         let Program::Client { request, .. } = self.tasks[task].program else {
             unreachable!("only clients start requests");
         };
+        if self.tasks[task].holds.take().is_some() {
+            let this = &mut self.tasks[task];
+            this.state = State::Running;
+            this.sent_last = true;
+            this.turn = (this.turn + 1) % this.connections;
+            if let Some(schedule) = &mut this.schedule {
+                schedule.take(1.0, &mut self.rng);
+            }
+        }
         let due = if self.ends[end].link == Link::Open {
             Some(self.ends[end].exchange.connect_at)
         } else {
@@ -162,7 +206,7 @@ impl World {
     }
 
     /// Sends a message; gives the cost beyond one packet's, which the item has paid.
-    fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
+    pub(super) fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
         let socket = &mut self.ends[end];
         let tally = &mut self.tallies[socket.load];
         tally.handed_over(socket.is_generator, u64::from(bytes));
