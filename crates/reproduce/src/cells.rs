@@ -112,9 +112,13 @@ impl CellFile {
                 fields
                     .extend((0..3).map(|at| values.map_or_else(String::new, |it| digits(it[at]))));
             }
-            fields.push(experiment.as_ref().err().map_or_else(String::new, |error| {
-                format!("column `{}`: {}", error.column, error.problem)
-            }));
+            fields.push(match (experiment, predicted) {
+                (Err(error), _) => format!("column `{}`: {}", error.column, error.problem),
+                (Ok(_), Some(figures)) if figures.iter().all(Option::is_none) => {
+                    String::from("nothing arrived in the simulated time: the moderation holds it back too long")
+                }
+                _ => String::new(),
+            });
             fields
         });
         Table { header, rows: rows.collect() }

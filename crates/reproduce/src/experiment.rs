@@ -24,6 +24,11 @@ const SWITCH_BUFFER: Bytes = Bytes::new(10_000_000);
 const SUT: usize = 0;
 const OTHER: usize = 1;
 
+/// Periods of the slowest timer that a run sees at least.
+const PERIODS: f64 = 40.0;
+/// But no run is made longer than this many packets take: about a second.
+const MOST_PACKETS: f64 = 1e6;
+
 /// What one row measured, ready to be simulated.
 #[derive(Clone, Debug)]
 pub struct Experiment {
@@ -91,8 +96,30 @@ impl Experiment {
     pub fn run(&self, seed: u64) -> Result<Vec<Option<Figure>>, Invalid> {
         let mut scenario = self.scenario.clone();
         scenario.seed = Rng::split(seed, 0).next_u64();
-        let outcome = latput_sim::run(&scenario)?;
+        let mut outcome = latput_sim::run(&scenario)?;
+        if let Some(times) = self.stretch(&scenario, &outcome) {
+            (scenario.warmup, scenario.duration) =
+                (stretched(scenario.warmup, times), stretched(scenario.duration, times));
+            outcome = latput_sim::run(&scenario)?;
+        }
         Ok(self.read(&outcome))
+    }
+
+    /// How many times longer a run must be to see whole numbers of periods of its slowest timer; a run of
+    /// fewer tells their phases. `None` if it is long enough, or if frames come before the timer.
+    fn stretch(&self, scenario: &Scenario, outcome: &Outcome) -> Option<f64> {
+        if matches!(self.reading, Reading::Matrix | Reading::Iperf(_)) {
+            return None;
+        }
+        let slowest = scenario.hosts.iter().map(slowest_timer).max()?;
+        let wanted = PERIODS * slowest.as_secs_f64() / scenario.duration.as_secs_f64();
+        let nics = || outcome.hosts.iter().map(HostOutcome::nic);
+        let interrupts = nics().map(|nic| nic.interrupts).min()?;
+        if wanted <= 1.0 || interrupts as f64 >= PERIODS {
+            return None;
+        }
+        let packets: u64 = nics().map(|nic| nic.rx_packets).sum();
+        Some(wanted.min(MOST_PACKETS / packets.max(1) as f64)).filter(|times| *times > 1.0)
     }
 
     /// How many runs stand for as many as `asked`: one of a thousand flows averages more than the others.
@@ -109,9 +136,8 @@ impl Experiment {
         if matches!(self.reading, Reading::Iperf(_)) {
             return self;
         }
-        let times = |span: Nanos| Nanos::from_secs_f64(span.as_secs_f64() * share);
-        self.scenario.warmup = times(self.scenario.warmup);
-        self.scenario.duration = times(self.scenario.duration);
+        self.scenario.warmup = stretched(self.scenario.warmup, share);
+        self.scenario.duration = stretched(self.scenario.duration, share);
         self
     }
 
@@ -145,10 +171,28 @@ impl Experiment {
     }
 }
 
+fn stretched(span: Nanos, times: f64) -> Nanos {
+    Nanos::from_secs_f64(span.as_secs_f64() * times)
+}
+
+/// The longest time that a host's NIC may wait with an interrupt.
+fn slowest_timer(host: &Host) -> Nanos {
+    let coalescing = &host.nic.coalescing;
+    let waits = [coalescing.rx, coalescing.tx].map(|delay| match delay.frames {
+        1 => Nanos::ZERO,
+        _ => delay.delay,
+    });
+    waits.into_iter().fold(coalescing.throttle.interval(), Nanos::max)
+}
+
 /// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit.
 fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<Figure>> {
-    let demand = |host: usize| busy[host] * cores[host] * 1e6 / units;
-    plain([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
+    let demand = |host: usize| {
+        (units > 0.0).then(|| Figure::plain(busy[host] * cores[host] * 1e6 / units))
+    };
+    let mut figures = plain([rate, 100.0 * busy[0], 100.0 * busy[1]]);
+    figures.extend([demand(0), demand(1)]);
+    figures
 }
 
 fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<Figure>> {

@@ -19,11 +19,11 @@ padding-top:.8rem;border-top:1px solid var(--line);overflow-wrap:anywhere}p{max-
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}\
 td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);vertical-align:top}\
 th{color:var(--dim);font-weight:600}.words td,.words th,td:first-child,th:first-child{text-align:left}\
-.side{display:flex;flex-wrap:wrap;gap:1rem 2.5rem;align-items:flex-start;margin-bottom:.9rem}.side>*{flex:1 1 20rem;min-width:0}\
+.side{display:flex;flex-wrap:wrap;gap:1rem 2.5rem;align-items:flex-start;margin-bottom:1.4rem}.side>*{flex:1 1 20rem;min-width:0}\
 svg{max-width:26rem;width:100%;height:auto;background:var(--card);border-radius:6px}.dot{fill:var(--dot);\
 fill-opacity:.55}.odd{fill:var(--odd);fill-opacity:.8}.axis{stroke:var(--line);fill:none}.same{stroke:var(--dim);\
 stroke-dasharray:4 3}.tick{font-size:11px;fill:var(--dim)}.held{color:var(--good)}.missed{color:var(--bad);\
-font-weight:600}.strip{display:flex;gap:.7rem;margin:.25rem 0;font-size:12px}.strip b{flex:0 0 9.5rem;\
+font-weight:600}.strip{display:flex;gap:.7rem;margin:.3rem 0;font-size:12px}.strip b{flex:0 0 9.5rem;\
 font-weight:400;color:var(--dim);overflow-wrap:anywhere}.strip span{display:flex;flex-wrap:wrap;gap:2px}\
 .strip i{width:14px;height:14px;border-radius:2px;box-shadow:inset 0 0 0 1px var(--line)}\
 .strip i.odd{box-shadow:inset 0 0 0 2px var(--odd)}summary{cursor:pointer;color:var(--dim);margin:.6rem 0}\
@@ -240,7 +240,11 @@ fn scatter(text: &mut String, figures: &[&ReproducedFigure]) {
 #[expect(clippy::cast_possible_truncation, reason = "decades of doubles are few")]
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.floor() as i32, high.ceil() as i32);
-    let steps: &[f64] = if high - low < 1.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let steps: &[f64] = match high - low {
+        span if span < 0.7 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
+        span if span < 1.5 => &[1.0, 2.0, 5.0],
+        _ => &[1.0],
+    };
     (first..=last)
         .flat_map(|decade| steps.iter().map(move |step| step * 10_f64.powi(decade)))
         .filter(|tick| (low..=high).contains(&tick.log10()))

@@ -75,8 +75,8 @@ impl<'a> Row<'a> {
         if text.is_empty() {
             return Ok(None);
         }
-        match text.parse::<u32>() {
-            Ok(value) if range.contains(&value) => Ok(Some(value)),
+        match whole_number(text).and_then(|value| u32::try_from(value).ok()) {
+            Some(value) if range.contains(&value) => Ok(Some(value)),
             _ => {
                 let (low, high) = range.into_inner();
                 Err(self
@@ -107,6 +107,30 @@ impl<'a> Row<'a> {
                 column,
                 format!("`{text}` must be a number that is not negative, or empty"),
             )),
+        }
+    }
+}
+
+/// A whole number as tables write it: a column with gaps comes back from some tools as `20.0`.
+pub(crate) fn whole_number(text: &str) -> Option<u64> {
+    let whole = match text.split_once('.') {
+        Some((whole, zeros)) if zeros.bytes().all(|digit| digit == b'0') => whole,
+        _ => text,
+    };
+    whole.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_may_have_zeros_behind_a_point() {
+        for (text, number) in [("20", Some(20)), ("20.0", Some(20)), ("0.", Some(0))] {
+            assert_eq!(whole_number(text), number, "{text}");
+        }
+        for text in ["", ".0", "20.5", "2e1", "-1", "1.0.0", "18446744073709551616"] {
+            assert_eq!(whole_number(text), None, "{text}");
         }
     }
 }

@@ -3,10 +3,13 @@
 use latput_moderate::Policy;
 use latput_moderate::e1000::{E1000, Mode, throttle_interval};
 use latput_sim::scenario::Host;
-use latput_sim::vector::Throttle;
+use latput_sim::vector::{Delay, Throttle};
 use latput_units::Nanos;
 
 use crate::row::{Row, RowError};
+
+/// The largest `InterruptThrottleRate`.
+const MOST_HZ: u32 = 1_000_000;
 
 /// What a row says of interrupt moderation; what it does not say stays as the profile has it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,29 +55,34 @@ impl Throttling {
 impl Moderation {
     /// Reads the columns of a row, then the words of `coalescing` for what the columns leave open.
     pub fn of(row: &Row<'_>) -> Result<Self, RowError> {
-        let usecs = |column| {
-            let value = row.whole(column, 0..=10_000_000)?;
+        let words = row.text("coalescing");
+        let number = |column: &str, names: [&str; 2], most| match row.whole(column, 0..=most)? {
+            Some(value) => Ok(Some(value)),
+            None => number_in_words(row, names, most),
+        };
+        let usecs = |column, name| {
+            let value = number(column, [name, "all usecs"], 10_000_000)?;
             Ok(value.map(|us| Nanos::from_us(u64::from(us))))
         };
-        let words = row.text("coalescing");
-        let printed = match row.whole("itr_hz", 0..=1_000_000)? {
+        let frames = |column, name| number(column, [name, "all frames"], 10_000);
+        let printed = match row.whole("itr_hz", 0..=MOST_HZ)? {
             Some(value) => Some(value),
-            None => row.whole("itr_hz_inferred", 0..=1_000_000)?,
+            None => row.whole("itr_hz_inferred", 0..=MOST_HZ)?,
         };
-        let rx_delay = usecs("rx_usecs")?;
+        let rx_delay = usecs("rx_usecs", "rx-usecs")?;
         // For tg3 the inferred rate only says what the microseconds mean.
         let is_delay = rx_delay.is_some();
         let throttle = match printed {
             _ if is_delay => None,
             Some(value) => Some(Throttling::from_parameter(value)),
-            None => throttle_in_words(words),
+            None => throttle_in_words(row)?,
         };
         Ok(Self {
             throttle,
             rx_delay,
-            rx_frames: row.whole("rx_frames", 0..=10_000)?,
-            tx_delay: usecs("tx_usecs")?,
-            tx_frames: row.whole("tx_frames", 0..=10_000)?,
+            rx_frames: frames("rx_frames", "rx-frames")?,
+            tx_delay: usecs("tx_usecs", "tx-usecs")?,
+            tx_frames: frames("tx_frames", "tx-frames")?,
             on_both: sides_in_words(words),
         })
     }
@@ -109,6 +117,14 @@ impl Moderation {
                 }
             }
         }
+        // What holds while an interrupt is served is a parameter of its own; who moves the delays of both
+        // directions moves it with them.
+        let moves = |from: Option<Nanos>, of: &Delay| from.is_some_and(|delay| delay != of.delay);
+        if moves(self.rx_delay, &coalescing.rx) && moves(self.tx_delay, &coalescing.tx) {
+            for delay in [&mut coalescing.rx, &mut coalescing.tx] {
+                (delay.delay_irq, delay.frames_irq) = (None, None);
+            }
+        }
         let assign = |to: &mut Nanos, from: Option<Nanos>| *to = from.unwrap_or(*to);
         assign(&mut coalescing.rx.delay, self.rx_delay);
         assign(&mut coalescing.tx.delay, self.tx_delay);
@@ -118,17 +134,36 @@ impl Moderation {
 }
 
 /// A throttle that only the text names.
-fn throttle_in_words(words: &str) -> Option<Throttling> {
-    let first = words.split(';').next().unwrap_or("");
-    if let Some((_, rest)) = first.split_once("InterruptThrottleRate") {
-        let digits: String = rest
-            .chars()
-            .skip_while(|c| !c.is_ascii_digit())
-            .take_while(char::is_ascii_digit)
-            .collect();
-        return digits.parse().ok().map(Throttling::from_parameter);
+fn throttle_in_words(row: &Row<'_>) -> Result<Option<Throttling>, RowError> {
+    let is_off = own_words(row).contains("InterruptThrottle disabled");
+    let rate = number_in_words(row, ["InterruptThrottleRate"; 2], MOST_HZ)?;
+    Ok(rate.map(Throttling::from_parameter).or(is_off.then_some(Throttling::Off)))
+}
+
+/// What the text says of the measured system; what follows a semicolon is of the others.
+fn own_words<'a>(row: &Row<'a>) -> &'a str {
+    row.text("coalescing").split(';').next().unwrap_or("")
+}
+
+/// The number behind the first of these names that the text has.
+fn number_in_words(row: &Row<'_>, names: [&str; 2], most: u32) -> Result<Option<u32>, RowError> {
+    let words = own_words(row);
+    // `rx-usecs-irq` is another parameter.
+    let behind = |name| Some(words.split_once(name)?.1).filter(|rest| !rest.starts_with('-'));
+    let Some((name, rest)) = names.into_iter().find_map(|name| Some((name, behind(name)?))) else {
+        return Ok(None);
+    };
+    let digits: String = rest
+        .chars()
+        .skip_while(|c| !c.is_ascii_digit())
+        .take_while(char::is_ascii_digit)
+        .collect();
+    if digits.is_empty() {
+        return Ok(None);
     }
-    (first.contains("InterruptThrottle disabled")).then_some(Throttling::Off)
+    let number = digits.parse().ok().filter(|number| *number <= most);
+    let wrong = || row.error("coalescing", format!("`{name} {digits}` must be at most {most}"));
+    number.map(Some).ok_or_else(wrong)
 }
 
 fn sides_in_words(words: &str) -> Option<bool> {
@@ -136,4 +171,60 @@ fn sides_in_words(words: &str) -> Option<bool> {
         return Some(true);
     }
     (words.contains("measured system") || words.contains("load generators")).then_some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Table;
+
+    #[test]
+    fn words_say_what_the_columns_leave_open() {
+        let us = |us| Some(Nanos::from_us(us));
+        let all = moderation("about 1000 interrupts/s (all usecs 1000, all frames 100)").unwrap();
+        assert_eq!((all.rx_delay, all.rx_frames), (us(1_000), Some(100)));
+        assert_eq!((all.tx_delay, all.tx_frames), (us(1_000), Some(100)));
+        let one = moderation("rx-usecs-irq 3, rx-frames 1 on both sides, else default").unwrap();
+        assert_eq!((one.rx_delay, one.rx_frames, one.on_both), (None, Some(1), Some(true)));
+        let others = moderation("default; load generators with InterruptThrottleRate 0").unwrap();
+        assert_eq!((others.throttle, others.on_both), (None, Some(false)));
+        let off = moderation("InterruptThrottle disabled").unwrap();
+        assert_eq!(off.throttle, Some(Throttling::Off));
+        let rate = moderation("InterruptThrottleRate=8000").unwrap();
+        assert_eq!(rate.throttle, Some(Throttling::Rate(8_000)));
+    }
+
+    #[test]
+    fn an_impossible_number_in_words_is_named() {
+        let error = moderation("InterruptThrottleRate 99999999999").unwrap_err().to_string();
+        assert!(error.contains("column `coalescing`: `InterruptThrottleRate 99999999999`"), "{error}");
+        let error = moderation("rx-usecs 10000001").unwrap_err().to_string();
+        assert!(error.contains("must be at most 10000000"), "{error}");
+    }
+
+    #[test]
+    fn who_moves_both_delays_moves_those_of_a_served_interrupt() {
+        let in_irq = |words: &str| {
+            let systems = crate::system::Systems::shipped();
+            let mut host = crate::experiment::host(
+                "sut",
+                latput_trial::observation::Role::Sut,
+                &systems.named("bl25p-tg3").sut,
+            );
+            host.nic.coalescing.rx.frames_irq = Some(5);
+            moderation(words).unwrap().apply(&mut host, false);
+            host.nic.coalescing.rx.frames_irq
+        };
+        assert_eq!(in_irq("tg3 default"), Some(5));
+        assert_eq!(in_irq("rx-usecs 40"), Some(5));
+        assert_eq!(in_irq("all usecs 1000, all frames 100"), None);
+    }
+
+    fn moderation(words: &str) -> Result<Moderation, RowError> {
+        let table = Table {
+            header: vec![String::from("coalescing")],
+            rows: vec![vec![words.to_owned()]],
+        };
+        Moderation::of(&Row::new(&table, 0))
+    }
 }

@@ -54,8 +54,11 @@ impl Table {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut records = Records { rest: text, line: 1 };
         let (_, header) = records.next_record()?.ok_or(TableError::Empty)?;
+        let header: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
         let mut seen = std::collections::BTreeSet::new();
-        if let Some(name) = header.iter().find(|name| !seen.insert(name.as_str())) {
+        // Columns without a name mean nothing, however many there are.
+        let named = || header.iter().filter(|name| !name.is_empty());
+        if let Some(name) = named().find(|name| !seen.insert(name.as_str())) {
             return Err(TableError::TwiceNamed(name.clone()));
         }
         let mut rows = Vec::new();

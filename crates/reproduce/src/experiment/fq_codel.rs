@@ -12,7 +12,7 @@ use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
 
 use super::{Experiment, Figure, OTHER, Reading, SUT, host};
-use crate::row::{Row, RowError};
+use crate::row::{Row, RowError, whole_number};
 use crate::system::Systems;
 
 /// Flows of both clients together.
@@ -73,8 +73,8 @@ pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     };
     let limit = match row.text("bql") {
         "max" => None,
-        text => match text.parse::<u64>() {
-            Ok(bytes) if (1..=1 << 30).contains(&bytes) => Some(Bytes::new(bytes)),
+        text => match whole_number(text) {
+            Some(bytes) if (1..=1 << 30).contains(&bytes) => Some(Bytes::new(bytes)),
             _ => {
                 let wanted = "must be `max` or a limit from 1 to 1073741824 byte";
                 return Err(row.error("bql", format!("`{text}` {wanted}")));
@@ -119,6 +119,10 @@ pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
         };
         late.nic.coalescing.throttle = Throttle::Gate { interval };
         if is_fair {
+            // Each CPU is late by itself: what all of them release does not leave together.
+            client.nic.queues = CORES;
+            client.nic.rx_ring /= CORES;
+            client.nic.tx_ring /= CORES;
             let interval = if wide_rps { SPREAD_SERVER_RPS } else { SPREAD_SERVER };
             server.nic.coalescing.throttle = Throttle::Gate { interval };
         }

@@ -11,7 +11,7 @@ use latput_trial::observation::Role;
 use latput_units::{Bytes, Nanos};
 
 use super::{Experiment, Figure, OTHER, Reading, SUT, host};
-use crate::row::{Row, RowError};
+use crate::row::{Row, RowError, whole_number};
 use crate::system::Systems;
 
 /// Payload of iperf's datagrams.
@@ -95,12 +95,13 @@ fn moderation(row: &Row<'_>) -> Result<Option<Throttle>, RowError> {
     let text = row.text("moderation_hz");
     let best_case = row.text("quantity").contains("best case");
     Ok(match text {
-        "max" => Some(Throttle::None),
+        "max" | "0" => Some(Throttle::None),
         "" if best_case => Some(Throttle::None),
         "" | "default" => None,
         _ => {
-            let wanted = "must be a frequency from 1 to 1000000, `max`, `default` or empty";
-            let hz = text.parse::<u32>().ok().filter(|hz| (1..=1_000_000).contains(hz));
+            let wanted = "must be a frequency from 1 to 1000000, 0 or `max` for none, `default` or empty";
+            let hz = whole_number(text).and_then(|hz| u32::try_from(hz).ok());
+            let hz = hz.filter(|hz| (1..=1_000_000).contains(hz));
             let hz = hz.ok_or_else(|| row.error("moderation_hz", format!("`{text}` {wanted}")))?;
             Some(Throttle::Gate { interval: throttle_interval(hz) })
         }

@@ -4,7 +4,7 @@ use latput_sim::scenario::{Load, Traffic, Transport};
 use latput_units::{Bytes, Nanos};
 
 use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
-use crate::row::{Row, RowError};
+use crate::row::{Row, RowError, whole_number};
 use crate::system::{Machine, Systems};
 
 /// netperf's `-b`.
@@ -47,7 +47,8 @@ fn generators(row: &Row<'_>, machine: &Machine) -> Result<u32, RowError> {
         return Ok(machine.generators);
     }
     let most = text.rsplit('-').next().unwrap_or(text);
-    most.parse::<u32>().ok().filter(|count| (1..=64).contains(count)).ok_or_else(|| {
+    let count = whole_number(most.trim()).and_then(|count| u32::try_from(count).ok());
+    count.filter(|count| (1..=64).contains(count)).ok_or_else(|| {
         row.error("load_generators", format!("`{text}` must be a number from 1 to 64, or a range"))
     })
 }

@@ -41,9 +41,12 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
 /// netperf and netserver each bound to a CPU.
 pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
-    let words = row.text("workload");
+    let words = match row.text("workload") {
+        "" => row.text("netperf_options"),
+        words => words,
+    };
     let is_stream = words.contains("TCP_STREAM");
-    let is_large = words.contains("32K request");
+    let is_large = words.contains("32K request") || words.contains("-r 32K");
     let mut hosts = hosts(row, (machine, profile), is_stream || is_large)?;
     let core = |column: &str, host: usize| {
         let last = hosts[host].machine.cores - 1;
@@ -63,7 +66,7 @@ pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Ro
     } else {
         let burst = match burst_in_words(row, words) {
             Some(burst) => burst,
-            None if words.contains("one transaction") => 0,
+            None if words.contains("one transaction") || words.contains("-t TCP_RR") => 0,
             None => {
                 let wanted =
                     "must name TCP_STREAM, a `first burst N` or one transaction outstanding";

@@ -1,0 +1,136 @@
+//! Cells that nobody published: settings at the ends of what is allowed, and files as other tools write them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use latput_reproduce::cells::{CellFile, CellsError};
+use latput_reproduce::published::{FILES, file};
+use latput_reproduce::{Systems, Table, predict::predict};
+
+#[test]
+fn slow_timers_give_rates_in_proportion_although_a_run_sees_few_of_them() {
+    let one_in_flight = |hz: u32| rate("A05", &[("itr_hz", &hz.to_string()), ("first_burst", "0"), ("concurrent", "1")]);
+    for hz in [5, 20, 200] {
+        let rate = one_in_flight(hz);
+        assert!((0.97..1.03).contains(&(rate / f64::from(hz))), "{hz}/s: {rate}");
+    }
+}
+
+#[test]
+fn frames_that_come_before_a_long_delay_make_it_short() {
+    let with_frames = |frames: &str| {
+        let delay = [("rx_usecs", "1000000"), ("tx_usecs", "1000000"), ("rx_frames", frames)];
+        rate("A11", &[&delay[..], &[("first_burst", "0"), ("concurrent", "1")]].concat())
+    };
+    assert!(with_frames("1") > 10_000.0);
+    assert!((0.9..1.1).contains(&with_frames("1000")));
+}
+
+#[test]
+fn what_comes_too_late_for_any_run_is_said() {
+    let odd = edited("tcp_rr_single", "R10", &[("rx_usecs", "10000000"), ("tx_usecs", "10000000")]);
+    let row = &predicted(&odd).rows[0];
+    let error = row.last().unwrap();
+    let has_rate = row[row.len() - 16..].iter().any(|field| !field.is_empty());
+    assert!(has_rate || error.contains("nothing arrived"), "{row:?}");
+}
+
+#[test]
+fn the_ends_of_what_is_allowed_are_predicted() {
+    let rows = [
+        ("tcp_rr_aggregate", "A01", vec![("itr_hz", "1000000"), ("first_burst", "1000")]),
+        ("tcp_rr_aggregate", "A10", vec![("rx_usecs", "0"), ("rx_frames", "0"), ("tx_frames", "0")]),
+        ("tcp_rr_aggregate", "A04", vec![("itr_hz", "1"), ("concurrent", "64"), ("first_burst", "3")]),
+        ("tcp_rr_single", "R10", vec![("rx_usecs", "10000"), ("rx_frames", "1000")]),
+        ("tcp_stream", "S01", vec![("itr_hz", "100"), ("send_msg_bytes", "1")]),
+        ("tcp_stream", "S05", vec![("rx_usecs", "10000"), ("recv_socket_bytes", "4096")]),
+        ("binding_rr_32k_bidir", "B1_bidir32k", vec![("itr_hz", "4")]),
+        ("two_concurrent", "C1", vec![("itr_hz", "100")]),
+    ];
+    for (name, table, changes) in rows {
+        let table = predicted(&edited(name, table, &changes));
+        let columns = table.header.iter().zip(&table.rows[0]);
+        let mut told = columns.filter(|(name, _)| name.starts_with("predicted"));
+        assert!(told.all(|(_, value)| value.parse::<f64>().is_ok()), "{name}: {changes:?} {table:?}");
+    }
+}
+
+#[test]
+fn a_file_means_the_same_however_a_tool_writes_it() {
+    for (name, text) in FILES {
+        let plain = meaning(text);
+        assert_eq!(meaning(&format!("\u{feff}{}", text.replace('\n', "\r\n"))), plain, "{name}");
+        assert_eq!(meaning(&text.replace('\n', "\n\n")), plain, "{name}");
+        let mut table = Table::parse(text).unwrap();
+        for row in &mut table.rows {
+            row.reverse();
+        }
+        table.header.reverse();
+        assert_eq!(meaning(&table.to_csv()), plain, "{name}: columns in another order");
+        table.header.iter_mut().for_each(|name| *name = format!(" {name} "));
+        for (idx, row) in table.rows.iter_mut().enumerate() {
+            row.extend([format!("\"x, {idx}\"\n"), "é".repeat(if idx == 0 { 70_000 } else { 1 }), String::new(), String::new()]);
+        }
+        table.header.extend(["mine", "long", "", ""].map(String::from));
+        assert_eq!(meaning(&table.to_csv()), plain, "{name}: more columns");
+        let mut table = Table::parse(text).unwrap();
+        let is_number = |name: &String| name.ends_with("usecs") || name.ends_with("_cpu") || name.contains("itr_hz");
+        let numbers: Vec<bool> = table.header.iter().map(is_number).collect();
+        for row in &mut table.rows {
+            for (field, _) in row.iter_mut().zip(&numbers).filter(|(field, is)| **is && !field.is_empty()) {
+                field.push_str(".0");
+            }
+        }
+        assert_eq!(meaning(&table.to_csv()), plain, "{name}: numbers with a point");
+    }
+}
+
+#[test]
+fn the_workload_of_bound_processes_may_be_netperfs_options_alone() {
+    for (name, text) in FILES.iter().filter(|(name, _)| name.starts_with("binding")) {
+        let mut table = Table::parse(text).unwrap();
+        let column = table.column("workload").unwrap();
+        table.rows.iter_mut().for_each(|row| row[column].clear());
+        assert_eq!(meaning(&table.to_csv()), meaning(text), "{name}");
+    }
+}
+
+/// What the rows of a text measured.
+#[track_caller]
+fn meaning(text: &str) -> Vec<String> {
+    let file: Result<CellFile, CellsError> = CellFile::read(text, &Systems::shipped());
+    file.unwrap().rows.iter().map(|row| format!("{row:?}")).collect()
+}
+
+/// The first row of a table with other values, and its published ones left out.
+fn edited(name: &str, table: &str, changes: &[(&str, &str)]) -> Table {
+    let mut file = file(name, &Systems::shipped()).unwrap().unwrap();
+    file.keep_tables(&[table.to_owned()]);
+    let mut table = file.table;
+    assert!(!table.rows.is_empty(), "{name}");
+    table.rows.truncate(1);
+    for measured in file.kind.measured() {
+        if let Some(column) = table.column(measured.column) {
+            table.rows[0][column].clear();
+        }
+    }
+    for (name, value) in changes {
+        let column = table.column(name).unwrap_or_else(|| panic!("no column {name}"));
+        (*value).clone_into(&mut table.rows[0][column]);
+    }
+    table
+}
+
+#[track_caller]
+fn rate(table: &str, changes: &[(&str, &str)]) -> f64 {
+    let table = predicted(&edited("tcp_rr_aggregate", table, changes));
+    table.rows[0][table.column("predicted").unwrap()].parse().unwrap()
+}
+
+#[track_caller]
+fn predicted(table: &Table) -> Table {
+    let file = CellFile::read(&table.to_csv(), &Systems::shipped()).unwrap();
+    let rows = file.rows.iter().map(|row| {
+        let experiment = row.as_ref().unwrap().clone();
+        Some(predict(&experiment.shortened(0.3), 2).unwrap())
+    });
+    file.predicted(&rows.collect::<Vec<_>>())
+}
