@@ -11,8 +11,10 @@
 //! for a load it does not know. A rung is compared with the highest that is known to be good, by a
 //! sequential test on slots of a few milliseconds that alternate between the two. What the scatter of
 //! the load hides at one rung is looked for at a higher one: a load that waits for each delay loses more
-//! there, so that contrast is had instead of patience. What is never seen is accepted. A rate that
-//! jumps is a new load: the walk starts from the bottom, within two slots, unless the load does what one of
+//! there, so that contrast is had instead of patience. What is never seen is accepted. Two looks keep that
+//! honest: before a walk ends without any delay, bulk is tried on a far rung, since its rate may fall and then
+//! rise with the delay; and from where it has ended, looks down go where most was seen, since what each step
+//! hides adds up. A rate that jumps is a new load: the walk starts from the bottom, within two slots, unless the load does what one of
 //! the last few did there: then what was learnt of that one holds again.
 //!
 //! Two rates are watched: all bytes, and small packets that go the way of much larger traffic. Requests
