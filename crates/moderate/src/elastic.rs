@@ -14,8 +14,8 @@
 //! there, so that contrast is had instead of patience. What is never seen is accepted. Two looks keep that
 //! honest: before a walk ends without any delay, bulk is tried on a far rung, since its rate may fall and then
 //! rise with the delay; and from where it has ended, looks down go where most was seen, since what each step
-//! hides adds up. A rate that jumps is a new load: the walk starts from the bottom, within two slots, unless the load does what one of
-//! the last few did there: then what was learnt of that one holds again.
+//! hides adds up. A rate that jumps is a new load: the walk starts from the bottom, within two slots, unless
+//! the load does what one of the last few did there: then what was learnt of that one holds again.
 //!
 //! Two rates are watched: all bytes, and small packets that go the way of much larger traffic. Requests
 //! beside bulk are a thousandth of its bytes, but they are counted apart, and so they have an elasticity of
