@@ -23,7 +23,8 @@ fn frames_that_come_before_a_long_delay_make_it_short() {
         rate("A11", &[&delay[..], &[("first_burst", "0"), ("concurrent", "1")]].concat())
     };
     assert!(with_frames("1") > 10_000.0);
-    assert!((0.9..1.1).contains(&with_frames("1000")));
+    // Both hosts wait a second.
+    assert!((0.45..0.55).contains(&with_frames("1000")));
 }
 
 #[test]
