@@ -114,9 +114,9 @@ impl CellFile {
             }
             fields.push(match (experiment, predicted) {
                 (Err(error), _) => format!("column `{}`: {}", error.column, error.problem),
-                (Ok(_), Some(figures)) if figures.iter().all(Option::is_none) => {
-                    String::from("nothing arrived in the simulated time: the moderation holds it back too long")
-                }
+                (Ok(_), Some(figures)) if figures.iter().all(Option::is_none) => String::from(
+                    "nothing arrived in the simulated time: the moderation holds it back too long",
+                ),
                 _ => String::new(),
             });
             fields

@@ -187,9 +187,8 @@ fn slowest_timer(host: &Host) -> Nanos {
 
 /// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit.
 fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<Figure>> {
-    let demand = |host: usize| {
-        (units > 0.0).then(|| Figure::plain(busy[host] * cores[host] * 1e6 / units))
-    };
+    let demand =
+        |host: usize| (units > 0.0).then(|| Figure::plain(busy[host] * cores[host] * 1e6 / units));
     let mut figures = plain([rate, 100.0 * busy[0], 100.0 * busy[1]]);
     figures.extend([demand(0), demand(1)]);
     figures

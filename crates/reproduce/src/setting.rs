@@ -153,11 +153,8 @@ fn number_in_words(row: &Row<'_>, names: [&str; 2], most: u32) -> Result<Option<
     let Some((name, rest)) = names.into_iter().find_map(|name| Some((name, behind(name)?))) else {
         return Ok(None);
     };
-    let digits: String = rest
-        .chars()
-        .skip_while(|c| !c.is_ascii_digit())
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let digits: String =
+        rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
     if digits.is_empty() {
         return Ok(None);
     }
@@ -197,7 +194,10 @@ mod tests {
     #[test]
     fn an_impossible_number_in_words_is_named() {
         let error = moderation("InterruptThrottleRate 99999999999").unwrap_err().to_string();
-        assert!(error.contains("column `coalescing`: `InterruptThrottleRate 99999999999`"), "{error}");
+        assert!(
+            error.contains("column `coalescing`: `InterruptThrottleRate 99999999999`"),
+            "{error}"
+        );
         let error = moderation("rx-usecs 10000001").unwrap_err().to_string();
         assert!(error.contains("must be at most 10000000"), "{error}");
     }
@@ -221,10 +221,8 @@ mod tests {
     }
 
     fn moderation(words: &str) -> Result<Moderation, RowError> {
-        let table = Table {
-            header: vec![String::from("coalescing")],
-            rows: vec![vec![words.to_owned()]],
-        };
+        let table =
+            Table { header: vec![String::from("coalescing")], rows: vec![vec![words.to_owned()]] };
         Moderation::of(&Row::new(&table, 0))
     }
 }

@@ -7,7 +7,9 @@ use latput_reproduce::{Systems, Table, predict::predict};
 
 #[test]
 fn slow_timers_give_rates_in_proportion_although_a_run_sees_few_of_them() {
-    let one_in_flight = |hz: u32| rate("A05", &[("itr_hz", &hz.to_string()), ("first_burst", "0"), ("concurrent", "1")]);
+    let one_in_flight = |hz: u32| {
+        rate("A05", &[("itr_hz", &hz.to_string()), ("first_burst", "0"), ("concurrent", "1")])
+    };
     for hz in [5, 20, 200] {
         let rate = one_in_flight(hz);
         assert!((0.97..1.03).contains(&(rate / f64::from(hz))), "{hz}/s: {rate}");
@@ -21,7 +23,8 @@ fn frames_that_come_before_a_long_delay_make_it_short() {
         rate("A11", &[&delay[..], &[("first_burst", "0"), ("concurrent", "1")]].concat())
     };
     assert!(with_frames("1") > 10_000.0);
-    assert!((0.9..1.1).contains(&with_frames("1000")));
+    // Both hosts wait a second.
+    assert!((0.45..0.55).contains(&with_frames("1000")));
 }
 
 #[test]
@@ -37,8 +40,16 @@ fn what_comes_too_late_for_any_run_is_said() {
 fn the_ends_of_what_is_allowed_are_predicted() {
     let rows = [
         ("tcp_rr_aggregate", "A01", vec![("itr_hz", "1000000"), ("first_burst", "1000")]),
-        ("tcp_rr_aggregate", "A10", vec![("rx_usecs", "0"), ("rx_frames", "0"), ("tx_frames", "0")]),
-        ("tcp_rr_aggregate", "A04", vec![("itr_hz", "1"), ("concurrent", "64"), ("first_burst", "3")]),
+        (
+            "tcp_rr_aggregate",
+            "A10",
+            vec![("rx_usecs", "0"), ("rx_frames", "0"), ("tx_frames", "0")],
+        ),
+        (
+            "tcp_rr_aggregate",
+            "A04",
+            vec![("itr_hz", "1"), ("concurrent", "64"), ("first_burst", "3")],
+        ),
         ("tcp_rr_single", "R10", vec![("rx_usecs", "10000"), ("rx_frames", "1000")]),
         ("tcp_stream", "S01", vec![("itr_hz", "100"), ("send_msg_bytes", "1")]),
         ("tcp_stream", "S05", vec![("rx_usecs", "10000"), ("recv_socket_bytes", "4096")]),
@@ -49,7 +60,10 @@ fn the_ends_of_what_is_allowed_are_predicted() {
         let table = predicted(&edited(name, table, &changes));
         let columns = table.header.iter().zip(&table.rows[0]);
         let mut told = columns.filter(|(name, _)| name.starts_with("predicted"));
-        assert!(told.all(|(_, value)| value.parse::<f64>().is_ok()), "{name}: {changes:?} {table:?}");
+        assert!(
+            told.all(|(_, value)| value.parse::<f64>().is_ok()),
+            "{name}: {changes:?} {table:?}"
+        );
     }
 }
 
@@ -67,15 +81,24 @@ fn a_file_means_the_same_however_a_tool_writes_it() {
         assert_eq!(meaning(&table.to_csv()), plain, "{name}: columns in another order");
         table.header.iter_mut().for_each(|name| *name = format!(" {name} "));
         for (idx, row) in table.rows.iter_mut().enumerate() {
-            row.extend([format!("\"x, {idx}\"\n"), "é".repeat(if idx == 0 { 70_000 } else { 1 }), String::new(), String::new()]);
+            row.extend([
+                format!("\"x, {idx}\"\n"),
+                "é".repeat(if idx == 0 { 70_000 } else { 1 }),
+                String::new(),
+                String::new(),
+            ]);
         }
         table.header.extend(["mine", "long", "", ""].map(String::from));
         assert_eq!(meaning(&table.to_csv()), plain, "{name}: more columns");
         let mut table = Table::parse(text).unwrap();
-        let is_number = |name: &String| name.ends_with("usecs") || name.ends_with("_cpu") || name.contains("itr_hz");
+        let is_number = |name: &String| {
+            name.ends_with("usecs") || name.ends_with("_cpu") || name.contains("itr_hz")
+        };
         let numbers: Vec<bool> = table.header.iter().map(is_number).collect();
         for row in &mut table.rows {
-            for (field, _) in row.iter_mut().zip(&numbers).filter(|(field, is)| **is && !field.is_empty()) {
+            for (field, _) in
+                row.iter_mut().zip(&numbers).filter(|(field, is)| **is && !field.is_empty())
+            {
                 field.push_str(".0");
             }
         }
