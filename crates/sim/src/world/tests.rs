@@ -88,10 +88,6 @@ fn requests_handled_in_a_row_and_cores_that_are_held_change_nothing() {
             costs.tx_remote = Nanos::ZERO;
             (host.nic.queues, host.nic.fifo) = (1, Bytes::new(0));
             if seed % 3 > 0 {
-                // Much happens at the same nanosecond.
-                for cost in [&mut costs.interrupt, &mut costs.poll, &mut costs.rx_packet] {
-                    *cost = Nanos::from_us(rng.below(2) as u64);
-                }
                 (host.nic.driver, host.stack.busy_poll) = (Driver::Napi, Nanos::ZERO);
             }
         }
