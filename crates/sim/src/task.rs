@@ -109,6 +109,7 @@ pub(crate) enum Item {
 
 /// A process.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "what a process is about to do, each by itself")]
 pub(crate) struct Task {
     pub(crate) host: usize,
     pub(crate) program: Program,

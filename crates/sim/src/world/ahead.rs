@@ -222,27 +222,11 @@ impl World {
         awaited: u32,
         answer: Option<u32>,
     ) {
-        let this = &self.tasks[task];
-        if self.cores[core].jitter > 0 || this.ready.len() != 1 {
-            return;
-        }
-        let Some(&end) = this.ready.front() else {
+        let Some(idx) = self.only_datagrams(core, task) else {
             return;
         };
-        let idx = end as usize;
-        let socket = &self.ends[idx];
-        let queue = socket.queue;
-        if matches!(socket.protocol, Protocol::Tcp(_)) {
-            return;
-        }
+        let queue = self.ends[idx].queue;
         let port = self.queues[queue].port;
-        let is_plain = self.hosts[socket.host].stack.busy_poll == Nanos::ZERO
-            && (socket.owed, socket.consumed) == (0, 0)
-            && (socket.link, self.ports[port].foreseen) == (Link::Lasting, Some(queue))
-            && self.hosts[socket.host].costs.tx_remote == 0;
-        if !is_plain || !self.may_go_ahead(core) {
-            return;
-        }
         let wake = self.cost_of_wake(core, task);
         let Some((Item::Receive { bytes, completes: true, .. }, cost, user)) =
             self.begin_exchange(core, task, awaited, answer)
@@ -298,8 +282,25 @@ impl World {
         }
     }
 
-    /// A vector of a core that did nothing else has interrupted it: what the interrupt leads to, if nothing
-    /// comes before its end.
+    /// The only ready socket of a process, if it has datagrams and messages from it may be handled in a row.
+    fn only_datagrams(&self, core: usize, task: usize) -> Option<usize> {
+        let this = &self.tasks[task];
+        if self.cores[core].jitter > 0 || this.ready.len() != 1 {
+            return None;
+        }
+        let idx = *this.ready.front()? as usize;
+        let socket = &self.ends[idx];
+        let host = &self.hosts[socket.host];
+        let port = &self.ports[self.queues[socket.queue].port];
+        let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
+            && (socket.owed, socket.consumed) == (0, 0)
+            && (socket.link, port.foreseen) == (Link::Lasting, Some(socket.queue))
+            && (host.stack.busy_poll, host.costs.tx_remote) == (Nanos::ZERO, 0);
+        (is_plain && self.may_go_ahead(core)).then_some(idx)
+    }
+
+    /// A vector has interrupted a core that did nothing: goes on at the interrupt's end, if nothing comes
+    /// before.
     pub(super) fn interrupt_ahead(&mut self, core: usize) {
         if self.cores[core].jitter > 0 || !self.may_go_ahead(core) {
             return;

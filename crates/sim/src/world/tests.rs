@@ -76,6 +76,35 @@ fn a_process_that_goes_ahead_changes_nothing() {
     assert!(saved > 300_000, "only {saved} events were saved");
 }
 
+#[test]
+fn requests_handled_in_a_row_and_cores_that_are_held_change_nothing() {
+    let mut saved = 0;
+    for seed in 0..300 {
+        let mut scenario = random(seed);
+        let mut rng = Rng::split(0x77, seed);
+        for host in &mut scenario.hosts {
+            let costs = &mut host.machine.costs;
+            (costs.jitter_ratio, costs.sleep) = (0.0, Nanos::from_ns(rng.below(2) as u64 * 500));
+            costs.tx_remote = Nanos::ZERO;
+            (host.nic.queues, host.nic.fifo) = (1, Bytes::new(0));
+            if seed % 3 > 0 {
+                (host.nic.driver, host.stack.busy_poll) = (Driver::Napi, Nanos::ZERO);
+            }
+        }
+        scenario.network.latency_jitter_ratio = 0.0;
+        for load in &mut scenario.loads {
+            if let Traffic::RequestResponse { transport, think, .. } = &mut load.traffic {
+                (*transport, *think) = (Transport::Udp, Nanos::ZERO);
+                let rate_hz = [1e4, 1e5, 2e5, 1e6][rng.below(4)];
+                load.form.connects = false;
+                load.form.arrivals = Some(Arrivals { rate_hz, spacing: Spacing::Even });
+            }
+        }
+        saved += check_lazy(&scenario);
+    }
+    assert!(saved > 100_000, "only {saved} events were saved");
+}
+
 /// The same outcome with every packet and item handled by itself; gives how many events that costs.
 #[track_caller]
 fn check_lazy(scenario: &Scenario) -> u64 {
