@@ -10,6 +10,7 @@ mod datagrams;
 mod joined;
 
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use latput_load::{Driven, Stop, Window};
 use latput_trial::workload::Direction;
@@ -31,6 +32,9 @@ const COMMAND: &str = "iperf3 -s";
 const RESULTS_BYTES: u32 = 256 << 10;
 /// A server that is about to end a test may first have to take what is in its receive buffers.
 const LAST_WORDS: Nanos = Nanos::from_s(15);
+/// How often a server that closed a fresh connection is tried again, and how long it takes from a test to the next.
+const GREETINGS_MORE: u32 = 3;
+const BETWEEN_TESTS: Duration = Duration::from_millis(200);
 /// How long after a broken connection its reason may come.
 const REASON: Nanos = Nanos::from_ms(300);
 
@@ -60,11 +64,9 @@ impl Session {
         stop: &Stop,
     ) -> Result<Self, Error> {
         let cookie = cookie()?;
-        let mut line = Line::connect(peer, COMMAND, stop)?;
-        line.send(&cookie, "sending the cookie")?;
+        let mut line = greet(peer, &cookie, stop)?;
         let omit = Nanos::from_s(whole_seconds(warmup));
         let parameters = parameters(workload, omit, duration);
-        expect(&line, State::ParamExchange, PATIENCE)?;
         send_document(&mut line, &parameters.to_json(), "sending the parameters")?;
         expect(&line, State::CreateStreams, PATIENCE)?;
         let flow =
@@ -224,6 +226,28 @@ fn introduce(
     std::io::Write::write_all(&mut socket, cookie)
         .map_err(|_| Error::PeerGone { peer, doing: "opening a stream" })?;
     Ok(socket)
+}
+
+/// Connects, and is asked for the parameters. After each test the server closes its listening socket and opens
+/// another; who connects in between is cut off, and comes again.
+fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<Line, Error> {
+    let attempt = || {
+        let mut line = Line::connect(peer, COMMAND, stop)?;
+        line.send(cookie, "sending the cookie")?;
+        expect(&line, State::ParamExchange, PATIENCE)?;
+        Ok(line)
+    };
+    let mut line = attempt();
+    for _ in 0..GREETINGS_MORE {
+        let Err(Error::PeerGone { .. }) = line else { break };
+        std::thread::sleep(BETWEEN_TESTS);
+        match attempt() {
+            // Not listening yet; that it went away stays what is told.
+            Err(Error::Refused { .. }) => {}
+            other => line = other,
+        }
+    }
+    line
 }
 
 fn expect(line: &Line, wanted: State, patience: Nanos) -> Result<(), Error> {

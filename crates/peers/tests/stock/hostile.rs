@@ -44,6 +44,18 @@ fn a_servers_own_words_are_told() {
 }
 
 #[test]
+fn a_server_between_two_tests_is_tried_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("iperf3://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    thread::spawn(move || {
+        drop(listener.accept().unwrap());
+        say(listener.accept().unwrap().0, &[11]);
+    });
+    let error = measure(&url, "tcp_stream").unwrap_err();
+    assert!(matches!(error, Error::Terminated { .. }), "the second answer: {error}");
+}
+
+#[test]
 fn nobody_and_silence_are_told_apart() {
     let error = Peer::parse(&format!("iperf3://127.0.0.1:{}", free_port()))
         .unwrap()
