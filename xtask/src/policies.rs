@@ -1,11 +1,9 @@
 //! `cargo xtask bench-policies`: moderation policies side by side on simulated loads, and beside them the
 //! best fixed delay of each phase.
 
-use std::process::Command;
-
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, cargo};
 
 /// Which loads, and how thoroughly.
 #[derive(Debug, clap::Args)]
@@ -20,7 +18,7 @@ pub struct Options {
 
 /// Runs the example of the simulator that holds the loads and prints the table.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = cargo();
     command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-sim"]);
     command.args(["--example", "bench_policies", "--"]).args(&options.only);
     if options.quick {

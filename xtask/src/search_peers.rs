@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo, output, python_programs};
 
 /// The version that is compared with.
 const OPTUNA: &str = "optuna==5.0.0";
@@ -106,13 +106,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 
 /// A Python with Optuna, installed once.
 fn python(folder: &Path) -> Result<PathBuf> {
-    let venv = folder.join("venv");
-    let python = venv.join("bin/python");
-    if !python.is_file() {
-        output(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-    }
-    output(Command::new(venv.join("bin/pip")).args(["install", "--quiet", OPTUNA]))?;
-    Ok(python)
+    let programs = python_programs(&folder.join("venv"))?;
+    output(Command::new(programs.join("pip")).args(["install", "--quiet", OPTUNA]))?;
+    Ok(programs.join("python"))
 }
 
 /// On every core: a study is one thread.
@@ -136,12 +132,4 @@ fn tpe(python: &Path, folder: &Path, described: &str, seeds: &str) -> Result<Str
         lines += &String::from_utf8(output.stdout).context("Optuna's program printed no text")?;
     }
     Ok(lines)
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let shown = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot start {shown}"))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{shown} failed: {}", errors.trim());
-    String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, cargo, output, python_programs};
 
 /// The version whose libraries the program is built against.
 const NS3: &str = "ns3==3.44.post0";
@@ -65,7 +65,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 fn build_speed(workspace: &Workspace) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
+    let mut cargo = cargo();
     cargo.args(["build", "--quiet", "--release", "-p", "latput-sim", "--example", "speed"]);
     output(cargo.current_dir(&workspace.root))?;
     Ok(workspace.target.join("release/examples/speed"))
@@ -80,10 +80,7 @@ fn build_ns3(folder: &Path) -> Result<PathBuf> {
     }
     std::fs::create_dir_all(folder).context("cannot make the folder for ns-3")?;
     let venv = folder.join("venv");
-    let pip = venv.join("bin/pip");
-    if !pip.is_file() {
-        output(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-    }
+    let pip = python_programs(&venv)?.join("pip");
     // The libraries alone: the bindings for Python are not used.
     output(Command::new(&pip).args(["install", "--quiet", "--no-deps", NS3]))?;
     let package = find_package(&venv)?;
@@ -118,14 +115,6 @@ fn rate_of_ns3(text: &str) -> Result<f64> {
     let [packets, seconds] = fields[..] else { bail!("ns-3's program said `{text}`") };
     ensure!(packets > 0.0 && seconds > 0.0, "ns-3's program said `{text}`");
     Ok(packets / seconds)
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let shown = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot start {shown}"))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{shown} failed: {}", errors.trim());
-    String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
 }
 
 #[cfg(test)]

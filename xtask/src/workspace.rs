@@ -91,6 +91,24 @@ pub fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// What a command prints; an error with its words if it fails.
+pub fn output(command: &mut Command) -> Result<String> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot start {shown}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{shown} failed: {}", errors.trim());
+    String::from_utf8(output.stdout).with_context(|| format!("{shown} printed no text"))
+}
+
+/// The programs of a virtual environment of Python in `folder`, made where there is none.
+pub fn python_programs(folder: &Path) -> Result<PathBuf> {
+    let programs = folder.join("bin");
+    if !programs.join("pip").is_file() {
+        output(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    }
+    Ok(programs)
+}
+
 /// The first program of that name in the folders of PATH.
 pub fn find_on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,5 +1,7 @@
 //! One row of a published file: fields by name, and errors that name row, column and mend.
 
+use std::str::FromStr;
+
 use crate::table::Table;
 
 /// A field that cannot be what it says.
@@ -75,7 +77,7 @@ impl<'a> Row<'a> {
         if text.is_empty() {
             return Ok(None);
         }
-        match whole_number(text).and_then(|value| u32::try_from(value).ok()) {
+        match whole_number(text) {
             Some(value) if range.contains(&value) => Ok(Some(value)),
             _ => {
                 let (low, high) = range.into_inner();
@@ -112,7 +114,7 @@ impl<'a> Row<'a> {
 }
 
 /// A whole number as tables write it: a column with gaps comes back from some tools as `20.0`.
-pub(crate) fn whole_number(text: &str) -> Option<u64> {
+pub(crate) fn whole_number<T: FromStr>(text: &str) -> Option<T> {
     let whole = match text.split_once('.') {
         Some((whole, zeros)) if zeros.bytes().all(|digit| digit == b'0') => whole,
         _ => text,
@@ -127,10 +129,10 @@ mod tests {
     #[test]
     fn whole_numbers_may_have_zeros_behind_a_point() {
         for (text, number) in [("20", Some(20)), ("20.0", Some(20)), ("0.", Some(0))] {
-            assert_eq!(whole_number(text), number, "{text}");
+            assert_eq!(whole_number::<u64>(text), number, "{text}");
         }
         for text in ["", ".0", "20.5", "2e1", "-1", "1.0.0", "18446744073709551616"] {
-            assert_eq!(whole_number(text), None, "{text}");
+            assert_eq!(whole_number::<u64>(text), None, "{text}");
         }
     }
 }

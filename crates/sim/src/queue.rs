@@ -113,12 +113,10 @@ impl Queue {
         if host.nic.driver == Driver::Polling {
             vector.mask();
         }
-        let Adaptive { throttle, rx, tx, .. } = &host.adaptive;
-        let is_adaptive = throttle.is_some() || rx.is_some() || tx.is_some();
         Self {
             host: host_idx,
             quiet_wire: None,
-            foresees: !is_adaptive || host.stack.busy_poll == Nanos::ZERO,
+            foresees: !host.adaptive.is_active() || host.stack.busy_poll == Nanos::ZERO,
             core,
             port: host_idx,
             driver: host.nic.driver,
@@ -230,8 +228,7 @@ impl Queue {
     /// Whether policies of its own move its moderation.
     #[inline]
     pub(crate) fn is_adaptive(&self) -> bool {
-        let adaptive = &self.adaptive;
-        adaptive.throttle.is_some() || adaptive.rx.is_some() || adaptive.tx.is_some()
+        self.adaptive.is_active()
     }
 
     /// What happened since the last sample.

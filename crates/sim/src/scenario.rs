@@ -70,6 +70,13 @@ pub struct Adaptive {
     pub latency: Nanos,
 }
 
+impl Adaptive {
+    /// Whether any policy moves anything.
+    pub fn is_active(&self) -> bool {
+        self.throttle.is_some() || self.rx.is_some() || self.tx.is_some()
+    }
+}
+
 /// Links, all alike: two hosts joined back to back, or each host to a switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {

@@ -236,8 +236,10 @@ impl Metric {
         let datagrams = flow.datagrams.as_ref();
         let host = |role| observation.hosts.iter().find(|host| host.role == role);
         let generators = || observation.hosts.iter().filter(|host| host.role == Role::Generator);
-        let per_s =
-            |host: &HostObservation, count: u64| rate(count as f64, host.window.as_secs_f64());
+        let sut_per_s = |count: fn(&HostObservation) -> Option<u64>| {
+            let sut = host(Role::Sut)?;
+            rate(count(sut)? as f64, sut.window.as_secs_f64())
+        };
         match self {
             // Requests and responses count as transactions, and have neither an order nor a jitter of their own.
             Self::ThroughputBps | Self::ReorderedRatio | Self::JitterNs
@@ -281,13 +283,13 @@ impl Metric {
             Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
             Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
             Self::GeneratorCeilingPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
-            Self::SutPollsPerS => per_s(host(Role::Sut)?, host(Role::Sut)?.napi?.polls),
+            Self::SutPollsPerS => sut_per_s(|sut| Some(sut.napi?.polls)),
             Self::SutPacketsPerPoll => {
                 let napi = host(Role::Sut)?.napi?;
                 rate(napi.packets as f64, napi.polls.checked_sub(napi.empty_polls)? as f64)
             }
-            Self::SutRxPps => per_s(host(Role::Sut)?, host(Role::Sut)?.interface.rx_packets),
-            Self::SutTxPps => per_s(host(Role::Sut)?, host(Role::Sut)?.interface.tx_packets),
+            Self::SutRxPps => sut_per_s(|sut| Some(sut.interface.rx_packets)),
+            Self::SutTxPps => sut_per_s(|sut| Some(sut.interface.tx_packets)),
         }
     }
 }

@@ -80,9 +80,7 @@ impl Lab {
     pub fn set_autocorking(&self, on: bool) -> Result<()> {
         let script = format!("echo {} > /proc/sys/net/ipv4/tcp_autocorking", u8::from(on));
         for host in [CLIENT, SERVER] {
-            let command = ["sh", "-c", &script].map(str::to_owned);
-            let deadline = Instant::now() + Duration::from_secs(10);
-            self.start_in(host, &command)?.finish(&self.stop, deadline)?;
+            self.output_of(host, ["sh", "-c", &script])?;
         }
         Ok(())
     }
@@ -119,11 +117,15 @@ impl Lab {
 
     /// The CPUs that `latput lab exec` holds a host to: all programs are bound by it alike.
     fn cpus_of(&self, host: &str) -> Result<String> {
-        let command = ["cat", "/proc/self/status"].map(str::to_owned);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let status = self.start_in(host, &command)?.finish(&self.stop, deadline)?;
+        let status = self.output_of(host, ["cat", "/proc/self/status"])?;
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         Ok(list.context("/proc/self/status names no CPUs")?.trim().to_owned())
+    }
+
+    /// What a short command prints as one of the hosts.
+    fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        self.start_in(host, &command.map(str::to_owned))?.finish(&self.stop, deadline)
     }
 
     fn testbed_text(&self) -> String {

@@ -101,8 +101,7 @@ fn moderation(row: &Row<'_>) -> Result<Option<Throttle>, RowError> {
         _ => {
             let wanted =
                 "must be a frequency from 1 to 1000000, 0 or `max` for none, `default` or empty";
-            let hz = whole_number(text).and_then(|hz| u32::try_from(hz).ok());
-            let hz = hz.filter(|hz| (1..=1_000_000).contains(hz));
+            let hz = whole_number::<u32>(text).filter(|hz| (1..=1_000_000).contains(hz));
             let hz = hz.ok_or_else(|| row.error("moderation_hz", format!("`{text}` {wanted}")))?;
             Some(Throttle::Gate { interval: throttle_interval(hz) })
         }

@@ -47,7 +47,7 @@ fn generators(row: &Row<'_>, machine: &Machine) -> Result<u32, RowError> {
         return Ok(machine.generators);
     }
     let most = text.rsplit('-').next().unwrap_or(text);
-    let count = whole_number(most.trim()).and_then(|count| u32::try_from(count).ok());
+    let count = whole_number::<u32>(most.trim());
     count.filter(|count| (1..=64).contains(count)).ok_or_else(|| {
         row.error("load_generators", format!("`{text}` must be a number from 1 to 64, or a range"))
     })

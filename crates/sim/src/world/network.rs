@@ -373,12 +373,10 @@ impl World {
     /// The first frame on a quiet wire may only bring forward what was foreseen.
     #[inline]
     fn first_arrival(&mut self, port: usize, queue: usize) {
-        let ring = &self.queues[queue];
         let slot = self.vector_slots + queue;
-        let (before, arrival) = (self.agenda.time(slot), self.ports[port].next_arrival());
+        let before = self.agenda.time(slot);
         let mut at = before;
-        let foresees = ring.foresees && ring.rx.len() < ring.rx_limit;
-        let heeded = ring.vector.rx_ahead(arrival).merge(foresees, arrival, &mut at);
+        let heeded = self.arrival_ahead(port, queue, &mut at);
         self.agenda.set(self.wire_slots + port, heeded);
         if at < before {
             self.agenda.set(slot, at);
@@ -388,36 +386,49 @@ impl World {
     /// The same of the first departure from a foreseen port.
     #[inline]
     fn first_departure(&mut self, port: usize, queue: usize) {
-        let ring = &self.queues[queue];
-        if ring.hands_over {
+        if self.queues[queue].hands_over {
             return;
         }
         let slot = self.vector_slots + queue;
-        let (before, sent) = (self.agenda.time(slot), self.ports[port].next_completion());
+        let before = self.agenda.time(slot);
         let mut at = before;
-        let heeded = ring.vector.tx_ahead(sent).merge(ring.foresees, sent, &mut at);
+        let heeded = self.departure_ahead(port, queue, &mut at);
         self.agenda.set(self.port_slots + port, heeded);
         if at < before {
             self.agenda.set(slot, at);
         }
     }
 
+    /// When the next frame on a quiet wire must be heeded; moves `due`, when the vector is, to an earlier time
+    /// that it is known to lead to.
+    #[inline]
+    fn arrival_ahead(&self, port: usize, queue: usize, due: &mut Time) -> Time {
+        let ring = &self.queues[queue];
+        let arrival = if ring.vector.acts() { self.ports[port].next_arrival() } else { NEVER };
+        let foresees = ring.foresees && ring.rx.len() < ring.rx_limit;
+        ring.vector.rx_ahead(arrival).merge(foresees, arrival, due)
+    }
+
+    /// The same of the next departure from a foreseen port.
+    #[inline]
+    fn departure_ahead(&self, port: usize, queue: usize, due: &mut Time) -> Time {
+        let ring = &self.queues[queue];
+        let sent = if ring.vector.acts() { self.ports[port].next_completion() } else { NEVER };
+        ring.vector.tx_ahead(sent).merge(ring.foresees, sent, due)
+    }
+
     /// Writes into the agenda when the vector is due, as far as is known, and what it must heed before.
     #[inline]
     pub(super) fn update_vector(&mut self, queue: usize) {
         let ring = &self.queues[queue];
-        let acts = ring.vector.acts();
+        let (own, quiet_wire, hands_over) = (ring.port, ring.quiet_wire, ring.hands_over);
         let mut at = ring.vector.next_event(self.now);
-        if let Some(port) = ring.quiet_wire {
-            let arrival = if acts { self.ports[port].next_arrival() } else { NEVER };
-            let foresees = ring.foresees && ring.rx.len() < ring.rx_limit;
-            let heeded = ring.vector.rx_ahead(arrival).merge(foresees, arrival, &mut at);
+        if let Some(port) = quiet_wire {
+            let heeded = self.arrival_ahead(port, queue, &mut at);
             self.agenda.set(self.wire_slots + port, heeded);
         }
-        let own = ring.port;
-        if self.ports[own].foreseen == Some(queue) && !ring.hands_over {
-            let sent = if acts { self.ports[own].next_completion() } else { NEVER };
-            let heeded = ring.vector.tx_ahead(sent).merge(ring.foresees, sent, &mut at);
+        if self.ports[own].foreseen == Some(queue) && !hands_over {
+            let heeded = self.departure_ahead(own, queue, &mut at);
             self.agenda.set(self.port_slots + own, heeded);
         }
         self.agenda.set(self.vector_slots + queue, at);
