@@ -101,6 +101,9 @@ impl Pace {
     /// When packet `idx` passes.
     #[inline]
     pub(crate) const fn nth(&self, idx: u32, step: Step) -> Time {
+        if idx == 0 {
+            return self.at;
+        }
         if step.gap == 0 {
             return self.at + ((self.fraction as u64 + idx as u64 * step.link) >> FRACTION);
         }
