@@ -72,6 +72,14 @@ impl Agenda {
         self.groups[slot / WIDTH][slot % WIDTH] >> SLOT_BITS
     }
 
+    /// When the first of these slots is due, not counting `own`.
+    #[inline]
+    pub(crate) fn earliest_but(&self, own: usize, slots: &[u32]) -> Time {
+        let keys = self.groups.as_flattened();
+        let others = slots.iter().map(|slot| *slot as usize).filter(|slot| *slot != own);
+        others.fold(u64::MAX, |least, slot| least.min(keys[slot])) >> SLOT_BITS
+    }
+
     /// The earliest due time and its slot; the time is [`NEVER`] when nothing is due.
     #[inline]
     pub(crate) fn next(&mut self) -> (Time, usize) {

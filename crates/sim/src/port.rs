@@ -142,31 +142,37 @@ impl Port {
     /// earliest.
     #[inline]
     pub(crate) fn foresee(&mut self, frame: &Frame, mss: u32, now: Time) {
-        let bytes = Some(frame.counted_bytes());
-        if frame.is_chunk(mss) {
-            let full = (frame.payload - 1) / mss;
-            let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
-            self.foresee_train(&packets, None, now);
-            let last = Frame {
-                payload: frame.payload - full * mss,
-                seq: frame.seq + u64::from(full * mss),
-                ..*frame
-            };
-            self.foresee_train(&last, bytes, now);
-        } else {
-            self.foresee_train(frame, bytes, now);
+        if frame.is_chunk(mss) || frame.count() > self.longest_train {
+            return self.foresee_parts(frame, mss, now);
         }
+        self.foresee_part(frame, Some(frame.counted_bytes()), now);
+    }
+
+    #[inline(never)]
+    fn foresee_parts(&mut self, frame: &Frame, mss: u32, now: Time) {
+        let bytes = Some(frame.counted_bytes());
+        if !frame.is_chunk(mss) {
+            return self.foresee_train(frame, bytes, now);
+        }
+        let full = (frame.payload - 1) / mss;
+        let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
+        self.foresee_train(&packets, None, now);
+        let last = Frame {
+            payload: frame.payload - full * mss,
+            seq: frame.seq + u64::from(full * mss),
+            ..*frame
+        };
+        self.foresee_train(&last, bytes, now);
     }
 
     /// Each packet ends a descriptor of `completes` bytes, if any.
-    #[inline]
     fn foresee_train(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
-        if frame.count() <= self.longest_train {
-            return self.foresee_part(frame, completes, now);
+        let mut rest = *frame;
+        while rest.count() > self.longest_train {
+            self.foresee_part(&rest.first(self.longest_train), completes, now);
+            rest = rest.after(self.longest_train);
         }
-        let part = frame.first(self.longest_train);
-        self.foresee_part(&part, completes, now);
-        self.foresee_train(&frame.after(self.longest_train), completes, now);
+        self.foresee_part(&rest, completes, now);
     }
 
     #[inline]
@@ -180,10 +186,9 @@ impl Port {
         let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let longest = self.longest_train - frame.count();
-        match self.departures.back_mut() {
+        match self.departures.back_mut().filter(|_| is_behind) {
             Some(last)
-                if is_behind
-                    && last.bytes == bytes
+                if last.bytes == bytes
                     && last.gap == 0
                     && last.completes == completes
                     && last.count() <= longest =>
@@ -195,12 +200,8 @@ impl Port {
                 self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
             }
         }
-        match self.wire.back_mut() {
-            Some(last)
-                if is_behind
-                    && last.frame.is_followed_by(frame)
-                    && last.frame.count() <= longest =>
-            {
+        match self.wire.back_mut().filter(|_| is_behind) {
+            Some(last) if last.frame.is_followed_by(frame) && last.frame.count() <= longest => {
                 last.frame.more += short(frame.count());
             }
             _ => {
@@ -246,6 +247,12 @@ impl Port {
     fn later_completion(&self) -> Time {
         let next = self.departures.iter().find(|departures| departures.completes.is_some());
         next.map_or(NEVER, |departures| departures.pace.at)
+    }
+
+    /// When the next frame leaves that the ring has not heard of.
+    #[inline]
+    pub(crate) fn next_departure(&self) -> Time {
+        self.departures.front().map_or(NEVER, |departures| departures.pace.at)
     }
 
     /// Hands over the departures before `until`: those that are alike, and from one of them to the next.

@@ -1,5 +1,8 @@
 //! Processes: what they do next, and where they are in doing it.
 
+use std::cell::OnceCell;
+use std::ops::{Deref, DerefMut};
+
 use latput_units::Rng;
 
 use crate::agenda::{NEVER, Time};
@@ -328,7 +331,7 @@ pub(crate) struct End {
     /// Its earliest entry in the host's timers.
     pub(crate) timer_at: Time,
     /// What only requests and responses need, out of the way of streams.
-    pub(crate) exchange: Box<Exchange>,
+    pub(crate) exchange: Exchanges,
 }
 
 /// The requests and responses of a socket.
@@ -349,6 +352,27 @@ pub(crate) struct Exchange {
     pub(crate) lost_at: Time,
     /// How long a transaction may take; 0: it is waited for.
     pub(crate) timeout: Time,
+}
+
+/// The same, made when it is first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges(OnceCell<Box<Exchange>>);
+
+impl Deref for Exchanges {
+    type Target = Exchange;
+
+    #[inline]
+    fn deref(&self) -> &Exchange {
+        self.0.get_or_init(|| Box::new(Exchange::new()))
+    }
+}
+
+impl DerefMut for Exchanges {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Exchange {
+        self.0.get_or_init(|| Box::new(Exchange::new()));
+        self.0.get_mut().expect("it was made just now")
+    }
 }
 
 impl Exchange {
@@ -407,7 +431,7 @@ impl End {
             owed: 0,
             link: Link::Lasting,
             timer_at: NEVER,
-            exchange: Box::new(Exchange::new()),
+            exchange: Exchanges::default(),
         }
     }
 }

@@ -33,13 +33,8 @@ impl World {
 
     /// Nothing but `core` itself acts on its host before this time, whatever other hosts do.
     fn alone_until(&self, core: usize) -> Time {
-        let own = self.core_slots + core;
         let host = &self.hosts[self.cores[core].host];
-        let mut next = NEVER;
-        for slot in host.slots.iter().map(|slot| *slot as usize) {
-            let at = self.agenda.time(slot);
-            next = if slot == own { next } else { next.min(at) };
-        }
+        let next = self.agenda.earliest_but(self.core_slots + core, &host.slots);
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.
@@ -120,7 +115,8 @@ impl World {
             frame.more = short(count - 1);
             next_at = next;
             self.send_ahead(queue, end, &frame);
-            self.spend_ahead(core, task, u64::from(count), (cost, user));
+            let many = u64::from(count);
+            self.spend_ahead(core, task, many * cost, many * user);
             if let Program::Source { next_at, .. } = &mut self.tasks[task].program {
                 *next_at = next;
             }
@@ -154,13 +150,14 @@ impl World {
         }
     }
 
-    /// Charges items that were done in a row: what each cost, and how much of that was user code.
-    fn spend_ahead(&mut self, core: usize, task: usize, count: u64, (cost, user): (Time, Time)) {
+    /// Charges items that were done in a row: what they cost, and how much of that was user code.
+    fn spend_ahead(&mut self, core: usize, task: usize, cost: Time, user: Time) {
         let this = &mut self.cores[core];
-        this.spent.user += count * user;
-        this.spent.system += count * (cost - user);
-        self.tasks[task].cpu += count * cost;
-        self.tasks[task].runtime += count * cost;
+        this.spent.user += user;
+        this.spent.system += cost - user;
+        let this = &mut self.tasks[task];
+        this.cpu += cost;
+        this.runtime += cost;
     }
 
     /// A sink that has a core: makes receive calls of a whole batch for as long as nothing comes between and
@@ -207,7 +204,7 @@ impl World {
             }
         }
         if calls > 0 {
-            self.spend_ahead(core, task, calls, (cost, user));
+            self.spend_ahead(core, task, calls * cost, calls * user);
             self.cores[core].awake_at = at;
             self.keep_spinning(task, end as usize, at);
         }
@@ -269,8 +266,7 @@ impl World {
         }
         self.now = now;
         if calls > 0 {
-            self.spend_ahead(core, task, calls, (cost, user));
-            self.spend_ahead(core, task, 1, (wake, 0));
+            self.spend_ahead(core, task, wake + calls * cost, calls * user);
             let this = &mut self.tasks[task];
             (this.woken_by, this.retires) = (None, false);
             // Whoever comes next, and the process if it goes to sleep now, finds the core so much later.
@@ -329,7 +325,7 @@ impl World {
         }
         self.now = now;
         self.tasks[task].schedule = Some(schedule);
-        self.spend_ahead(core, task, calls, (cost, user));
+        self.spend_ahead(core, task, calls * cost, calls * user);
         due
     }
 

@@ -192,32 +192,29 @@ impl World {
     pub(super) fn settle(&mut self, queue: usize, until: Time) {
         let ring = &mut self.queues[queue];
         let own = &mut self.ports[ring.port];
-        if own.foreseen == Some(queue) {
+        if own.next_departure() < until && own.foreseen == Some(queue) {
             ring.settle_departures(own, until);
         }
-        let Some(wire) = ring.quiet_wire else {
-            return;
-        };
-        let wire = &mut self.ports[wire];
-        if self.log.is_none() {
-            while ring.rx.len() < ring.rx_limit
-                && let Some((pace, frame)) = wire.single_before(until)
-            {
-                ring.received(frame, pace, Step::default());
-                wire.drop_single();
-            }
-        }
-        if wire.next_arrival() < until {
-            self.settle_trains(queue, until);
+        if let Some(wire) = ring.quiet_wire
+            && self.ports[wire].next_arrival() < until
+        {
+            self.settle_arrivals(queue, wire, until);
         }
     }
 
-    /// The same for what does not come packet by packet, or finds no room.
     #[inline(never)]
-    fn settle_trains(&mut self, queue: usize, until: Time) {
-        let Some(wire) = self.queues[queue].quiet_wire else {
-            return;
-        };
+    fn settle_arrivals(&mut self, queue: usize, wire: usize, until: Time) {
+        let ring = &mut self.queues[queue];
+        let port = &mut self.ports[wire];
+        if self.log.is_none() {
+            while ring.rx.len() < ring.rx_limit
+                && let Some((pace, frame)) = port.single_before(until)
+            {
+                ring.received(frame, pace, Step::default());
+                port.drop_single();
+            }
+        }
+        // What does not come packet by packet, or finds no room.
         while let Some((pace, frame)) = self.ports[wire].arrive_before(until, u32::MAX) {
             let step = self.ports[wire].step(frame.counted_bytes(), frame.gap());
             self.receive(queue, &frame, pace, step);
