@@ -436,10 +436,11 @@ fn of_traffic(traffic: &latput_trial::Traffic) -> Vec<(&'static str, u64)> {
             ("threads_count", u64::from(threads)),
             ("nodelay", u64::from(nodelay)),
         ],
-        Traffic::TcpBulk { direction: _, message_bytes, connections, threads, rate } => [
+        Traffic::TcpBulk { direction: _, message_bytes, connections, threads, rate, vectored } => [
             ("message_bytes", message_bytes.get()),
             ("connections_count", u64::from(connections)),
             ("threads_count", u64::from(threads)),
+            ("vectored", u64::from(vectored)),
         ]
         .into_iter()
         .chain(rate.map(|rate| ("rate_bps", rate.get())))
