@@ -223,15 +223,15 @@ mod tests {
 
     #[test]
     fn a_datagram_that_does_not_fit_is_asked_for_again() {
-        // `struct ifinfomsg`: 16 bytes. Every namespace has `lo`.
         const RTM_GETLINK: u16 = 18;
+        const GENL_ID_CTRL: u16 = 16;
+        const CTRL_CMD_GETFAMILY: u8 = 3;
+        // `struct ifinfomsg`: 16 bytes. Every namespace has `lo`.
         check(
             Protocol::Route,
             &Request::new("list the links", RTM_GETLINK).header(&[0; 16]).dump(),
         );
         // Some dozens of families take several datagrams: the dump is not over when the first is cut.
-        const GENL_ID_CTRL: u16 = 16;
-        const CTRL_CMD_GETFAMILY: u8 = 3;
         let families = Request::new("list the families", GENL_ID_CTRL);
         check(Protocol::Generic, &families.header(&[CTRL_CMD_GETFAMILY, 2, 0, 0]).dump());
     }
