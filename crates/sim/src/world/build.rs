@@ -122,6 +122,7 @@ impl<'a> Builder<'a> {
             placement: host.machine.placement,
             idle_exit: host.machine.idle_exit.as_ns(),
             time_slice: host.machine.time_slice.as_ns(),
+            steal_after: host.machine.steal_after.map_or(0, Nanos::as_ns),
             fifo_bytes: host.nic.fifo.get(),
             pause: host.nic.pause,
             paused_peer: false,

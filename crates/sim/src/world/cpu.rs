@@ -1,6 +1,10 @@
 //! Cores: interrupts stop soft interrupts, those stop processes, and processes take turns.
 
-use super::World;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::deliver::STEAL;
+use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Level, Poll, Work};
 use crate::machine::{Driver, Placement};
@@ -313,28 +317,64 @@ impl World {
                 self.cores[core].run_queue.push(entry);
                 self.kick(core);
             }
-            None => self.hosts[self.tasks[task].host].run_queue.push(entry),
+            None => {
+                let host = self.tasks[task].host;
+                self.hosts[host].run_queue.push(entry);
+                if self.hosts[host].steal_after > 0 {
+                    let at = self.now + self.hosts[host].steal_after;
+                    self.hosts[host].timers.push(Reverse((at, id(task) | STEAL)));
+                    self.update_timers(host);
+                }
+            }
         }
+    }
+
+    /// A process has waited long enough for its own core: an idle one takes it, if there is one and nobody has.
+    pub(super) fn steal(&mut self, task: usize) {
+        let host = &self.hosts[self.tasks[task].host];
+        let since = self.now - host.steal_after;
+        let core = cores_of(host).find(|core| self.is_free(*core));
+        let waits = host.run_queue.iter().any(|entry| *entry == (id(task), since));
+        let Some(core) = core.filter(|_| waits) else {
+            return;
+        };
+        let queue = &mut self.hosts[self.tasks[task].host].run_queue;
+        for _ in 0..queue.len() {
+            let entry = queue.pop().expect("it was counted");
+            if entry == (id(task), since) {
+                self.cores[core].run_queue.push(entry);
+            } else {
+                queue.push(entry);
+            }
+        }
+        self.break_hold(core);
+        self.kick(core);
+    }
+
+    /// Whether a core has no process.
+    fn is_free(&self, core: usize) -> bool {
+        let core = &self.cores[core];
+        let is_empty = core.task.is_none() || core.reserved_until > self.now;
+        is_empty && core.run_queue.is_empty()
     }
 
     /// A core without a process for one that wakes up.
     fn place(&self, task: usize, near: usize) -> Option<usize> {
         let host = &self.hosts[self.tasks[task].host];
-        let is_free = |core: &usize| {
-            let core = &self.cores[*core];
-            let is_empty = core.task.is_none() || core.reserved_until > self.now;
-            is_empty && core.run_queue.is_empty()
-        };
         let last = self.tasks[task].last_core;
         let first = match host.placement {
             Placement::InterruptCoreFirst => near,
             Placement::LastCoreFirst => last,
         };
-        if is_free(&first) {
-            return Some(first);
+        if self.is_free(first) {
+            Some(first)
+        } else if self.is_free(last) {
+            Some(last)
+        } else if host.steal_after > 0 {
+            None
+        } else {
+            cores_of(host).find(|core| self.is_free(*core))
         }
-        let mut all = host.first_core..host.first_core + host.cores;
-        if is_free(&last) { Some(last) } else { all.find(is_free) }
     }
 
     fn process_done(&mut self, core: usize) {
@@ -358,4 +398,8 @@ impl World {
         }
         cost
     }
+}
+
+fn cores_of(host: &HostState) -> Range<usize> {
+    host.first_core..host.first_core + host.cores
 }
