@@ -412,8 +412,7 @@ pub fn calibrate(
     run_all: RunAll<'_>,
     said: &mut dyn FnMut(String),
 ) -> Result<Fit, CalibrateError> {
-    let is_asked =
-        |_: usize, cell: &Cell| plan.only.is_empty() || plan.only.contains(&cell.group);
+    let is_asked = |_: usize, cell: &Cell| plan.only.is_empty() || plan.only.contains(&cell.group);
     let cells = &cells.select(is_asked);
     let free = plan.free.len();
     if free > MOST_FREE {

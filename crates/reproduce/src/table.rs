@@ -41,7 +41,9 @@ pub enum TableError {
         wanted: usize,
     },
     /// Lines that end as on classic Mac OS, which would make the whole file one line.
-    #[error("line {0} has a carriage return without a line feed after it; save the file with LF or CRLF line ends")]
+    #[error(
+        "line {0} has a carriage return without a line feed after it; save the file with LF or CRLF line ends"
+    )]
     LoneReturn(usize),
     /// A quoted field without its end.
     #[error("line {0}: a quoted field does not end")]

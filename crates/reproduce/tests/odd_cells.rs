@@ -54,7 +54,11 @@ fn the_ends_of_what_is_allowed_are_predicted() {
         ("tcp_stream", "S01", vec![("itr_hz", "100"), ("send_msg_bytes", "1")]),
         ("tcp_stream", "S05", vec![("rx_usecs", "10000"), ("recv_socket_bytes", "4096")]),
         ("binding_rr_32k_bidir", "B1_bidir32k", vec![("itr_hz", "4")]),
-        ("tcp_stream", "S02", vec![("recv_socket_bytes", "4096"), ("send_socket_bytes", "67108864")]),
+        (
+            "tcp_stream",
+            "S02",
+            vec![("recv_socket_bytes", "4096"), ("send_socket_bytes", "67108864")],
+        ),
         ("two_concurrent", "C1", vec![("itr_hz", "100")]),
         ("moderation_ping_idle", "ping", vec![("moderation_hz", "1")]),
         ("moderation_ping_idle", "ping", vec![("moderation_hz", "1000000")]),
@@ -69,6 +73,18 @@ fn the_ends_of_what_is_allowed_are_predicted() {
             told.all(|(_, value)| value.parse::<f64>().is_ok()),
             "{name}: {changes:?} {table:?}"
         );
+    }
+}
+
+#[test]
+fn a_slow_throttle_holds_a_ping_for_about_a_period() {
+    // Half a period more or less, by how the clocks of the two hosts stand: two runs are few.
+    for hz in [2.0, 30.0, 1_000.0_f64] {
+        let text = hz.to_string();
+        let table = predicted(&edited("moderation_ping_idle", "ping", &[("moderation_hz", &text)]));
+        let at = table.column("predicted").unwrap();
+        let ms: f64 = table.rows[0][at].parse().unwrap();
+        assert!((0.5..1.5).contains(&(ms * hz * 1e-3)), "{hz}/s: {ms} ms");
     }
 }
 

@@ -305,27 +305,28 @@ impl World {
         self.tasks[task].state = State::Waiting;
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
-        match self.tasks[task].bound.or_else(|| self.place(task, near)) {
-            Some(core) => {
-                self.break_hold(core);
-                if let Some(current) = self.cores[core].task {
-                    // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
-                    let slice = self.hosts[self.tasks[task].host].time_slice;
-                    let floor = self.tasks[current as usize].runtime.saturating_sub(slice);
-                    self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
-                }
-                self.cores[core].run_queue.push(entry);
-                self.kick(core);
-            }
-            None => {
-                let host = self.tasks[task].host;
-                self.hosts[host].run_queue.push(entry);
-                if self.hosts[host].steal_after > 0 {
-                    let at = self.now + self.hosts[host].steal_after;
-                    self.hosts[host].timers.push(Reverse((at, id(task) | STEAL)));
-                    self.update_timers(host);
-                }
-            }
+        let Some(core) = self.tasks[task].bound.or_else(|| self.place(task, near)) else {
+            return self.wait_for_any(task);
+        };
+        self.break_hold(core);
+        if let Some(current) = self.cores[core].task {
+            // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
+            let slice = self.hosts[self.tasks[task].host].time_slice;
+            let floor = self.tasks[current as usize].runtime.saturating_sub(slice);
+            self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
+        }
+        self.cores[core].run_queue.push(entry);
+        self.kick(core);
+    }
+
+    /// A process waits for the first core that another leaves, or for an idle one's next look.
+    fn wait_for_any(&mut self, task: usize) {
+        let host = self.tasks[task].host;
+        let this = &mut self.hosts[host];
+        this.run_queue.push((id(task), self.now));
+        if this.steal_after > 0 {
+            this.timers.push(Reverse((self.now + this.steal_after, id(task) | STEAL)));
+            self.update_timers(host);
         }
     }
 
