@@ -473,7 +473,8 @@ impl<'a> Builder<'a> {
         // The fewer slots, the lower the tree: those that nothing will use are left out.
         let deferral_slots = add(self.queues.len(), Component::Deferral);
         let has_timers = self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
-            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }));
+            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }))
+            || self.hosts.iter().any(|host| host.steal_after > 0);
         let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
         let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);

@@ -117,11 +117,11 @@ impl World {
         }
     }
 
-    /// Whether a process may hold `core` while it sleeps: nobody else waits.
+    /// Whether a process may hold `core` while it sleeps: nobody else waits, and nobody will wait while it does.
     pub(super) fn reserve(&mut self, core: usize, until: Time) -> bool {
         let this = &mut self.cores[core];
         let host = &self.hosts[this.host];
-        if !this.run_queue.is_empty() || !host.run_queue.is_empty() {
+        if !this.run_queue.is_empty() || !host.run_queue.is_empty() || host.steal_after > 0 {
             return false;
         }
         this.reserved_until = until;
