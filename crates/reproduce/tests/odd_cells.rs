@@ -51,7 +51,7 @@ fn the_ends_of_what_is_allowed_are_predicted() {
             vec![("itr_hz", "1"), ("concurrent", "64"), ("first_burst", "3")],
         ),
         ("tcp_rr_single", "R10", vec![("rx_usecs", "10000"), ("rx_frames", "1000")]),
-        ("tcp_stream", "S01", vec![("itr_hz", "100"), ("send_msg_bytes", "1")]),
+        ("tcp_stream", "S01", vec![("itr_hz", "1000"), ("send_msg_bytes", "1")]),
         ("tcp_stream", "S05", vec![("rx_usecs", "10000"), ("recv_socket_bytes", "4096")]),
         ("binding_rr_32k_bidir", "B1_bidir32k", vec![("itr_hz", "4")]),
         (
