@@ -172,8 +172,8 @@ fn run_rounds(lab: &Lab, programs: &[Program], options: &Options) -> Result<Vec<
             let name = || format!("{} {load} in round {round}", program.kind);
             match measure(lab, program, bench) {
                 Ok(sample) => samples.push(Sample { round, ..sample }),
-                // A peer that hangs or ends early costs its round, and not what the others have shown.
-                Err(error) if program.kind != Kind::Latput && !lab.is_stopped() => {
+                // A run that hangs or ends early costs its round, and not what the others have shown.
+                Err(error) if !lab.is_stopped() => {
                     failures += 1;
                     ensure!(
                         failures < FAILURES_MAX,

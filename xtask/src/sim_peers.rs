@@ -16,7 +16,8 @@ const NS3: &str = "ns3==3.44.post0";
 const PROGRAM: &str = include_str!("sim_peers/ns3.cc");
 const LIBRARIES: [&str; 5] = ["applications", "core", "internet", "network", "point-to-point"];
 /// Scenarios that both run: the name here and in ns-3's program, and packets of each run here.
-const SHARED: [(&str, &str, &str); 2] = [("peer-bulk", "bulk", "3e6"), ("peer-rr", "rr", "1e6")];
+const SHARED: [(&str, &str, &str); 3] =
+    [("peer-bulk", "bulk", "3e6"), ("peer-rr", "rr", "1e6"), ("peer-both", "both", "3e6")];
 
 /// How often, and how long.
 #[derive(Debug, clap::Args)]

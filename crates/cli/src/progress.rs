@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_experiment::interval::Interval;
-use latput_experiment::runner::{Progress, TrialDone};
+use latput_experiment::session::{Progress, TrialDone};
 use latput_units::Nanos;
 
 use crate::exit::Failure;

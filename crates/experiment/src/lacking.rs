@@ -13,7 +13,7 @@ use crate::runner::TrialRunner;
 
 /// A part of a plan that a testbed may lack.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted<'a> {
+pub(crate) enum Wanted<'a> {
     /// One level of a factor; it is tried out.
     Setting(&'a BTreeMap<Role, Setting>),
     /// A workload.

@@ -1,7 +1,7 @@
 //! Runs a plan on a testbed: agents over stdio, the order of trials, the stopping rule and the
 //! results file.
 //!
-//! Read [`runner`] first; then [`simulator`] for trials that are computed, or `crew` for trials on
+//! Read [`session`] first; then [`simulator`] for trials that are computed, or `crew` for trials on
 //! hosts (`vm`: in a guest) with [`controller`] and [`agent`], the two ends of the control line, [`protocol`] for what goes
 //! over it, and [`archive`] for where finished trials are kept.
 
@@ -17,7 +17,8 @@ pub mod host;
 pub mod interval;
 mod lacking;
 pub mod protocol;
-pub mod runner;
+mod runner;
+pub mod session;
 pub mod simulator;
 mod stock;
 pub mod testbed;
@@ -25,5 +26,5 @@ mod vm;
 
 pub use archive::Archive;
 pub use error::{Error, ErrorKind};
-pub use runner::{Ended, Progress, run};
+pub use session::{Ended, Progress, run};
 pub use testbed::Testbed;

@@ -24,7 +24,8 @@ use latput_units::Bytes;
 use crate::checks;
 use crate::error::Error;
 use crate::lacking::Wanted;
-use crate::runner::{Done, News, Trial, TrialRunner, refusals, unix_ms};
+use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+use crate::session::refusals;
 
 mod knobs;
 mod system;

@@ -32,11 +32,13 @@ pub(crate) fn dial(
         for _ in group {
             sockets.push(begin(peer, &prepare)?);
         }
-        for (socket, hello) in sockets[first..].iter().zip(group) {
-            show_key(socket, hello, peer, deadline)?;
-        }
-        for socket in &sockets[first..] {
-            read_welcome(socket, peer, deadline)?;
+        let fresh = &sockets[first..];
+        serve(fresh, PollFlags::OUT, peer, deadline, |idx| {
+            show_key(&fresh[idx], &group[idx], peer).map(|()| true)
+        })?;
+        let mut answers = vec![Answer::default(); fresh.len()];
+        serve(fresh, PollFlags::IN, peer, deadline, |idx| answers[idx].read(&fresh[idx], peer))?;
+        for socket in fresh {
             socket
                 .set_nonblocking(false)
                 .map_err(|source| Error::io("prepare a connection", source))?;
@@ -62,13 +64,39 @@ pub(crate) fn begin(
     }
 }
 
-fn show_key(
-    mut socket: &TcpStream,
-    hello: &Hello,
+/// Serves each of `sockets` when it is ready, in whatever order that is, until `serve` says that it is done with each:
+/// who had to ask twice for its connection must not make the others late, which have a second to show the key.
+fn serve(
+    sockets: &[TcpStream],
+    flags: PollFlags,
     peer: SocketAddr,
     deadline: Nanos,
+    mut serve: impl FnMut(usize) -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    wait_for(socket, PollFlags::OUT, peer, deadline)?;
+    let mut waiting: Vec<usize> = (0..sockets.len()).collect();
+    while !waiting.is_empty() {
+        let left = deadline.saturating_sub(now());
+        let mut fds: Vec<PollFd<'_>> =
+            waiting.iter().map(|idx| PollFd::new(&sockets[*idx], flags)).collect();
+        match poll(&mut fds, Some(&timespec(left))) {
+            Ok(0) if left == Nanos::ZERO => {
+                return Err(Error::NoAnswer { peer, waited: PATIENCE });
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::io("wait for the reflector", errno)),
+        }
+        let mut still_waiting = Vec::with_capacity(waiting.len());
+        for (fd, idx) in fds.iter().zip(&waiting) {
+            if fd.revents().is_empty() || !serve(*idx)? {
+                still_waiting.push(*idx);
+            }
+        }
+        waiting = still_waiting;
+    }
+    Ok(())
+}
+
+fn show_key(mut socket: &TcpStream, hello: &Hello, peer: SocketAddr) -> Result<(), Error> {
     if let Some(source) =
         socket.take_error().map_err(|source| Error::io("look at a connection", source))?
     {
@@ -78,38 +106,28 @@ fn show_key(
     socket.write_all(&hello.encode()).map_err(|source| in_handshake(peer, source))
 }
 
-fn read_welcome(mut socket: &TcpStream, peer: SocketAddr, deadline: Nanos) -> Result<(), Error> {
-    let mut answer = [0; WELCOME.len()];
-    let mut filled = 0;
-    while filled < answer.len() {
-        wait_for(socket, PollFlags::IN, peer, deadline)?;
-        match socket.read(&mut answer[filled..]) {
+/// What the reflector has said so far.
+#[derive(Clone, Copy, Default)]
+struct Answer {
+    bytes: [u8; WELCOME.len()],
+    filled: usize,
+}
+
+impl Answer {
+    /// Reads on; returns whether it is a whole welcome.
+    fn read(&mut self, mut socket: &TcpStream, peer: SocketAddr) -> Result<bool, Error> {
+        match socket.read(&mut self.bytes[self.filled..]) {
             Ok(0) => return Err(Error::NotWelcome { peer }),
-            Ok(bytes) => filled += bytes,
+            Ok(bytes) => self.filled += bytes,
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
                 _ => return Err(in_handshake(peer, error)),
             },
         }
-    }
-    if answer == WELCOME { Ok(()) } else { Err(Error::NotReflector { peer }) }
-}
-
-fn wait_for(
-    socket: &TcpStream,
-    flags: PollFlags,
-    peer: SocketAddr,
-    deadline: Nanos,
-) -> Result<(), Error> {
-    loop {
-        let left = deadline.saturating_sub(now());
-        match poll(&mut [PollFd::new(socket, flags)], Some(&timespec(left))) {
-            Ok(0) if left == Nanos::ZERO => {
-                return Err(Error::NoAnswer { peer, waited: PATIENCE });
-            }
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(errno) => return Err(Error::io("wait for the reflector", errno)),
+        match self.filled == WELCOME.len() {
+            true if self.bytes == WELCOME => Ok(true),
+            true => Err(Error::NotReflector { peer }),
+            false => Ok(false),
         }
     }
 }
@@ -133,5 +151,43 @@ pub(crate) fn unreachable(peer: SocketAddr, source: io::Error) -> Error {
             Error::NoRoute { peer, source }
         }
         _ => Error::io("connect to the reflector", source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_comes_late_does_not_hold_up_the_others() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let sockets: Vec<TcpStream> = (0..3).map(|_| connect()).collect();
+        let mut ends: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
+        let late = ends.remove(0);
+        for mut end in ends {
+            end.write_all(b"x").unwrap();
+        }
+        let writer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            (&late).write_all(b"x").unwrap();
+            late
+        });
+        let peer = listener.local_addr().unwrap();
+        let mut served = Vec::new();
+        serve(&sockets, PollFlags::IN, peer, now() + PATIENCE, |idx| {
+            served.push(idx);
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(served, [1, 2, 0]);
+        writer.join().unwrap();
+        let silent =
+            serve(&sockets, PollFlags::PRI, peer, now() + Nanos::from_ms(20), |_| Ok(true));
+        assert!(matches!(silent, Err(Error::NoAnswer { .. })), "{silent:?}");
     }
 }

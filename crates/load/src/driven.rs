@@ -105,7 +105,8 @@ impl Driven {
         window: Window,
         stop: &Stop,
     ) -> Result<SenderOutcome, Error> {
-        let bulk = Bulk { direction, message: limits::message(message)?, rate: None };
+        let bulk =
+            Bulk { direction, message: limits::message(message)?, rate: None, vectored: false };
         self.drive(window, stop, |link| {
             let mut meter = Meter::leading(link);
             let moved = stream::run(link, &bulk, &mut meter)?;

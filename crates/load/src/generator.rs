@@ -211,9 +211,9 @@ impl Generator {
                 let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
                 outcome = exchanged(rpc::call(link, &reads, &mut meter)?);
             }
-            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+            Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
                 let message = limits::size(message_bytes);
-                let bulk = stream::Bulk { direction, message, rate };
+                let bulk = stream::Bulk { direction, message, rate, vectored };
                 let moved = stream::run(link, &bulk, &mut meter)?;
                 outcome.sent_bytes = moved.sent;
                 outcome.received_bytes = moved.received;

@@ -293,6 +293,7 @@ mod tests {
             connections,
             threads,
             rate: None,
+            vectored: true,
         };
         assert_eq!(threads(&many(8, 3, Direction::ToSut)), 3);
         assert_eq!(threads(&many(2, 3, Direction::ToSut)), 2);

@@ -599,6 +599,7 @@ mod tests {
             connections: 1,
             threads: 1,
             rate: Some(BitsPerSecond::new(8_000_000)),
+            vectored: true,
         };
         let workload = Workload::plain("test", traffic);
         let window = Nanos::from_s(1);

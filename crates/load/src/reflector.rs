@@ -174,9 +174,9 @@ impl Reflector {
                 let seed = hellos.first().map_or(0, |hello| hello.tag.into());
                 outcome = exchanged(&rpc::serve(link, &reads, seed, &mut meter)?);
             }
-            Traffic::TcpBulk { direction, message_bytes, rate, .. } => {
+            Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
                 let message = limits::size(message_bytes);
-                let bulk = stream::Bulk { direction, message, rate };
+                let bulk = stream::Bulk { direction, message, rate, vectored };
                 let moved = stream::run(link, &bulk, &mut meter)?;
                 outcome.sent_bytes = moved.sent;
                 outcome.received_bytes = moved.received;

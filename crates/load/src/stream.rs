@@ -3,13 +3,14 @@
 
 mod pace;
 
+use std::io::IoSlice;
 use std::net::TcpStream;
 
 use latput_trial::Direction;
 use latput_units::BitsPerSecond;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use self::pace::Pace;
 use crate::clock::now;
@@ -26,6 +27,10 @@ const READ_BYTES: usize = 128 * 1024;
 /// each message costs several per cent of the rate, and other connections wait for this many messages at most.
 const TURNS: u32 = 8;
 
+/// Messages that a connection's turn hands the kernel with one call: the packets of all leave as one burst, and
+/// a burst wakes the far end's NAPI once.
+const VECTOR: usize = 8;
+
 /// What flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bulk {
@@ -34,6 +39,8 @@ pub(crate) struct Bulk {
     pub(crate) message: usize,
     /// Payload rate over all connections that send one way.
     pub(crate) rate: Option<BitsPerSecond>,
+    /// Whether a turn among several connections hands over several messages at once.
+    pub(crate) vectored: bool,
 }
 
 /// Payload that went through one thread in the window.
@@ -68,6 +75,7 @@ pub(crate) fn run(
         meter,
         message: vec![0; if senders > 0 { bulk.message } else { 0 }],
         buffer: vec![0; if senders < link.sockets.len() { READ_BYTES } else { 0 }],
+        vector: if bulk.vectored { VECTOR } else { 1 },
         unit: bulk.message as u64,
         part_of_unit: 0,
         moved: Transferred::default(),
@@ -91,6 +99,8 @@ struct Mover<'a, 'm> {
     meter: &'a mut Meter<'m>,
     message: Vec<u8>,
     buffer: Vec<u8>,
+    /// Messages that a turn hands over.
+    vector: usize,
     /// Bytes of a unit that is counted, and those of the next one so far.
     unit: u64,
     part_of_unit: u64,
@@ -173,11 +183,21 @@ impl Mover<'_, '_> {
     #[inline]
     fn turn(&mut self, socket: &TcpStream, sends: bool) -> Result<bool, End> {
         if sends {
-            let sent = self.send(socket, usize::MAX, SendFlags::DONTWAIT)?;
-            return Ok(sent == self.message.len());
+            return self.send_several(socket);
         }
         let got = self.receive(socket, RecvFlags::DONTWAIT)?;
         Ok(got == self.buffer.len())
+    }
+
+    /// Hands over the messages of a turn; returns whether the kernel took them all.
+    #[inline]
+    fn send_several(&mut self, socket: &TcpStream) -> Result<bool, End> {
+        let messages = [IoSlice::new(&self.message); VECTOR];
+        let messages = &messages[..self.vector];
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let sent = sendmsg(socket, messages, &mut SendAncillaryBuffer::default(), flags);
+        let all = self.vector * self.message.len();
+        Ok(self.count_sent(sent)? == all)
     }
 
     /// Sends what is due, to the connections in turn.
@@ -212,7 +232,13 @@ impl Mover<'_, '_> {
     #[inline]
     fn send(&mut self, socket: &TcpStream, most: usize, flags: SendFlags) -> Result<usize, End> {
         let message = &self.message[..self.message.len().min(most)];
-        match send(socket, message, flags | SendFlags::NOSIGNAL) {
+        let sent = send(socket, message, flags | SendFlags::NOSIGNAL);
+        self.count_sent(sent)
+    }
+
+    #[inline]
+    fn count_sent(&mut self, sent: Result<usize, Errno>) -> Result<usize, End> {
+        match sent {
             Ok(bytes) => self.count(bytes, true).map(|()| bytes),
             Err(Errno::INTR | Errno::AGAIN) => Ok(0),
             Err(errno) => Err(End::Closed(Some(errno))),

@@ -10,7 +10,7 @@ use latput_load::{
     Error, ErrorKind, Generator, Key, ReceiverOutcome, Reflector, SenderOutcome, Stop, Window,
     combine, now,
 };
-use latput_trial::{Traffic, Workload};
+use latput_trial::{Direction, Traffic, Workload};
 use latput_units::{Bytes, CpuId, CpuSet, Nanos};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -79,8 +79,17 @@ fn nagle_may_stay_on() {
 
 #[test]
 fn bulk_arrives_as_it_was_sent() {
-    for connections in [1, 4] {
-        let traffic = Traffic::tcp_stream(Bytes::new(32_768), connections);
+    for (connections, message_bytes, vectored) in
+        [(1, 32_768, true), (4, 32_768, true), (4, 32_768, false), (3, 16 << 20, true)]
+    {
+        let traffic = Traffic::TcpBulk {
+            direction: Direction::ToSut,
+            message_bytes: Bytes::new(message_bytes),
+            connections,
+            threads: 1,
+            rate: None,
+            vectored,
+        };
         let (sent, received) = run(V4, traffic);
         // What differs is in the socket buffers at the ends of the window.
         let difference = sent.sent_bytes.abs_diff(received.received_bytes);

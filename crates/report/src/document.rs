@@ -6,18 +6,22 @@
 //! `against_first_ratio`. Absent or `null` is unknown, never 0. What a later version adds is added as
 //! new fields; a change of meaning is a new `schema`.
 
+mod parameters;
+mod run;
+
 use std::collections::BTreeMap;
 
 use latput_model::{Cell, Summary};
 use latput_stats as stats;
-use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
-use latput_trial::results::{LabelledSetting, Row};
-use latput_trial::{Metric, Results, Traffic, metric};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Metric, Results};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::format::interval;
-use crate::view::{CPU_PARTS, View, cpu_shares};
+use crate::view::View;
+pub(crate) use parameters::parameters;
+use run::run;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -390,198 +394,6 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
     }
-}
-
-/// What tells a workload from another of its kind, each with its unit in its name. What is no number
-/// (a congestion control, CPUs) is in the workload's name.
-pub(crate) fn parameters(workload: &latput_trial::Workload) -> Vec<(&'static str, u64)> {
-    let sockets = &workload.sockets;
-    let mut parameters = of_traffic(&workload.traffic);
-    parameters.extend(sockets.send_buffer.map(|size| ("send_buffer_bytes", size.get())));
-    parameters.extend(sockets.receive_buffer.map(|size| ("receive_buffer_bytes", size.get())));
-    parameters.extend(sockets.busy_poll.map(|time| ("busy_poll_ns", time.as_ns())));
-    parameters.extend(sockets.prefer_busy_poll.then_some(("prefer_busy_poll", 1)));
-    parameters.extend(workload.count.map(|count| ("end_count", count)));
-    parameters.extend(workload.probe.map(|probe| ("probe_rate_hz", u64::from(probe.rate_hz))));
-    parameters
-}
-
-#[expect(clippy::too_many_lines, reason = "a table: one arm to a kind")]
-fn of_traffic(traffic: &latput_trial::Traffic) -> Vec<(&'static str, u64)> {
-    use latput_trial::Traffic;
-    match *traffic {
-        Traffic::TcpRr {
-            request_bytes,
-            response_bytes,
-            burst,
-            connections,
-            threads,
-            nodelay,
-            arrivals,
-        } => [
-            ("request_bytes", request_bytes.get()),
-            ("response_bytes", response_bytes.get()),
-            ("burst_count", u64::from(burst)),
-            ("connections_count", u64::from(connections)),
-            ("threads_count", u64::from(threads)),
-            ("nodelay", u64::from(nodelay)),
-        ]
-        .into_iter()
-        .chain(offered(arrivals))
-        .collect(),
-        Traffic::TcpCrr { request_bytes, response_bytes, connections, threads, nodelay } => vec![
-            ("request_bytes", request_bytes.get()),
-            ("response_bytes", response_bytes.get()),
-            ("connections_count", u64::from(connections)),
-            ("threads_count", u64::from(threads)),
-            ("nodelay", u64::from(nodelay)),
-        ],
-        Traffic::TcpBulk { direction: _, message_bytes, connections, threads, rate } => [
-            ("message_bytes", message_bytes.get()),
-            ("connections_count", u64::from(connections)),
-            ("threads_count", u64::from(threads)),
-        ]
-        .into_iter()
-        .chain(rate.map(|rate| ("rate_bps", rate.get())))
-        .collect(),
-        Traffic::UdpStream { datagram_bytes, rate, connections, threads, segmentation } => [
-            ("datagram_bytes", datagram_bytes.get()),
-            ("connections_count", u64::from(connections)),
-            ("threads_count", u64::from(threads)),
-            ("segmentation", u64::from(segmentation)),
-        ]
-        .into_iter()
-        .chain(rate.map(|rate| ("rate_bps", rate.get())))
-        .collect(),
-        Traffic::UdpRr {
-            request_bytes,
-            response_bytes,
-            burst,
-            connections,
-            threads,
-            timeout,
-            arrivals,
-        } => [
-            ("request_bytes", request_bytes.get()),
-            ("response_bytes", response_bytes.get()),
-            ("burst_count", u64::from(burst)),
-            ("connections_count", u64::from(connections)),
-            ("threads_count", u64::from(threads)),
-            ("timeout_ns", timeout.as_ns()),
-        ]
-        .into_iter()
-        .chain(offered(arrivals))
-        .collect(),
-        Traffic::Fetch { object_bytes, connections, threads } => vec![
-            ("object_bytes", object_bytes.get()),
-            ("connections_count", u64::from(connections)),
-            ("threads_count", u64::from(threads)),
-        ],
-        Traffic::RpcRead { clients, outstanding, read_bytes, think } => vec![
-            ("clients_count", u64::from(clients)),
-            ("outstanding_count", u64::from(outstanding)),
-            ("read_bytes", read_bytes.get()),
-            ("think_ns", think.mean.as_ns()),
-        ],
-        Traffic::Ping { rate_hz, payload_bytes } => {
-            vec![("rate_hz", u64::from(rate_hz)), ("payload_bytes", payload_bytes.get())]
-        }
-    }
-}
-
-/// The offered rate of an open loop.
-fn offered(arrivals: Option<latput_trial::Arrivals>) -> Option<(&'static str, u64)> {
-    arrivals.map(|arrivals| ("rate_per_s", u64::from(arrivals.rate_per_s)))
-}
-
-fn run(results: &Results, row: &Row) -> Run {
-    let traffic = results.workloads.get(row.workload).map(|workload| workload.traffic);
-    let value = |metric: &Metric| {
-        let value = metric.value(&traffic?, &row.observation)?;
-        value.is_finite().then(|| (metric.name().to_owned(), value))
-    };
-    let (passed, failed): (Vec<_>, Vec<_>) =
-        row.observation.checks.iter().partition(|check| check.passed);
-    Run {
-        block: row.block,
-        setting: row.setting,
-        workload: row.workload,
-        started_unix_ms: row.started_unix_ms,
-        metrics: Metric::ALL.iter().filter_map(value).collect(),
-        percentiles_within_run: percentiles(&row.observation, results.confidence),
-        hosts: run_hosts(traffic.as_ref(), &row.observation),
-        checks_passed: passed.iter().map(|check| check.name.clone()).collect(),
-        checks_failed: failed
-            .iter()
-            .map(|check| RunCheck { name: check.name.clone(), detail: check.detail.clone() })
-            .collect(),
-        metrics_given: row
-            .observation
-            .given
-            .keys()
-            .map(|metric| metric.name().to_owned())
-            .collect(),
-        programs: row.observation.programs.iter().filter_map(run_program).collect(),
-    }
-}
-
-fn run_program(told: &ProgramCpu) -> Option<RunProgram> {
-    told.busy_ratio.is_finite().then(|| RunProgram {
-        role: told.role.name().to_owned(),
-        program: told.program.clone(),
-        method: told.method.describe().to_owned(),
-        busy_ratio: told.busy_ratio,
-    })
-}
-
-fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, Estimate> {
-    let of = |metric: &Metric| {
-        let probe = observation.probe.as_ref().map(|probe| &probe.rtt);
-        let is_probe = metric.name().starts_with("probe");
-        let histogram = if is_probe { probe } else { observation.traffic.latency.as_ref() };
-        let found = stats::order::quantile_within(histogram?, metric.quantile()?, confidence)?;
-        Some((metric.name().to_owned(), estimate(&found)?))
-    };
-    Metric::ALL.iter().filter_map(of).collect()
-}
-
-fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHost> {
-    let demand = |host: &HostObservation| {
-        metric::service_demand_us(traffic?, observation, [host]).and_then(finite)
-    };
-    let cpu_ratio = |host: &HostObservation| {
-        let shares = cpu_shares(&host.cpu()).into_iter().flatten();
-        CPU_PARTS.iter().map(|part| (*part).to_owned()).zip(shares).collect()
-    };
-    let knobs = |host: &HostObservation| {
-        let state = host.state.0.iter();
-        state
-            .map(|((knob, place), value)| KnobReading {
-                knob: knob.to_string(),
-                place: place.to_string(),
-                value: value.to_string(),
-            })
-            .collect()
-    };
-    observation
-        .hosts
-        .iter()
-        .map(|host| RunHost {
-            host: host.host.clone(),
-            role: host.role.name().to_owned(),
-            window_ns: host.window.as_ns(),
-            cpu_ratio: cpu_ratio(host),
-            service_demand_us: demand(host),
-            sampling_cpu_ns: host.sampling_cpu.as_ns(),
-            rx_packets_count: host.interface.rx_packets,
-            tx_packets_count: host.interface.tx_packets,
-            rx_dropped_count: host.interface.rx_dropped,
-            tx_dropped_count: host.interface.tx_dropped,
-            softirqs_count: host.softirqs,
-            interrupts_count: host.interrupts,
-            knobs: knobs(host),
-        })
-        .collect()
 }
 
 fn cell(cell: &Cell) -> CellDocument {

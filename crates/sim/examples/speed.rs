@@ -11,7 +11,7 @@ use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests, run};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "udp",
     "udp-batched",
     "udp-poisson",
@@ -23,6 +23,7 @@ const NAMES: [&str; 11] = [
     "tcp-10000",
     "peer-bulk",
     "peer-rr",
+    "peer-both",
 ];
 
 pub(crate) fn main() {
@@ -39,6 +40,7 @@ pub(crate) fn main() {
         let seen: u64 = match name {
             // As the peer counts: packets that carry data.
             "peer-bulk" => outcome.loads[0].received_bytes / 1_448,
+            "peer-both" => outcome.loads[0].received_bytes / 1_448 + 2 * outcome.loads[1].received,
             _ => outcome.hosts.iter().map(|host| host.nic().rx_packets).sum(),
         };
         println!(
@@ -60,31 +62,33 @@ fn cpu_seconds() -> f64 {
 fn scenario(name: &str, packets: f64) -> Scenario {
     let stream =
         |connections| Load::new(0, 1, Traffic::Stream { message: Bytes::new(32_768), connections });
-    let (load, expected_pps) = match name {
-        "udp" => (datagrams(5e5, Spacing::Even), 5e5),
+    let asked = || {
+        let mut load = requests(Transport::Udp, 0);
+        let (rate_hz, spacing) = (1e5, Spacing::Even);
+        load.form.arrivals = Some(Arrivals { rate_hz, spacing });
+        load
+    };
+    let (loads, expected_pps) = match name {
+        "udp" => (vec![datagrams(5e5, Spacing::Even)], 5e5),
         // As latput's own engine sends and receives at high rates.
         "udp-batched" => {
             let (size, spacing) = (Bytes::new(64), Spacing::Even);
             let traffic =
                 Traffic::Datagrams { size, rate_pps: 1e6, spacing, group: 32, receive_batch: 32 };
-            (Load::new(0, 1, traffic), 1e6)
+            (vec![Load::new(0, 1, traffic)], 1e6)
         }
         // As `xtask/src/sim_peers/ns3.cc` has it: 128 KiB windows; 100 000 requests a second.
-        "peer-bulk" => (stream(1), 8.1e5),
-        "peer-rr" => {
-            let mut load = requests(Transport::Udp, 0);
-            let (rate_hz, spacing) = (1e5, Spacing::Even);
-            load.form.arrivals = Some(Arrivals { rate_hz, spacing });
-            (load, 2e5)
-        }
-        "udp-poisson" => (datagrams(5e5, Spacing::Poisson), 5e5),
-        "rr" => (requests(Transport::Tcp { nodelay: true }, 16), 4e5),
-        "tcp" | "tcp-tso" => (stream(1), 6e5),
-        "tcp-10" => (stream(10), 6e5),
-        "tcp-1000" => (stream(1_000), 6e5),
-        _ => (stream(10_000), 6e5),
+        "peer-bulk" => (vec![stream(1)], 8.1e5),
+        "peer-rr" => (vec![asked()], 2e5),
+        "peer-both" => (vec![stream(1), asked()], 9e5),
+        "udp-poisson" => (vec![datagrams(5e5, Spacing::Poisson)], 5e5),
+        "rr" => (vec![requests(Transport::Tcp { nodelay: true }, 16)], 4e5),
+        "tcp" | "tcp-tso" => (vec![stream(1)], 6e5),
+        "tcp-10" => (vec![stream(10)], 6e5),
+        "tcp-1000" => (vec![stream(1_000)], 6e5),
+        _ => (vec![stream(10_000)], 6e5),
     };
-    let mut scenario = free(vec![load]);
+    let mut scenario = free(loads);
     scenario.warmup = Nanos::ZERO;
     scenario.duration = Nanos::from_secs_f64(packets / expected_pps);
     scenario.network.rate = BitsPerSecond::new(10_000_000_000);

@@ -176,7 +176,7 @@ fn traffic(wanted: &Wanted) -> Vec<Load> {
                 requests(tcp, REQUEST, read_bytes, outstanding - 1, mean, form),
             )
         }
-        Wanted::TcpBulk { direction, message_bytes, connections, threads, rate } => {
+        Wanted::TcpBulk { direction, message_bytes, connections, threads, rate, .. } => {
             bulk(direction, message_bytes, connections, threads, rate)
         }
         Wanted::UdpStream { datagram_bytes, rate, connections, .. } => {

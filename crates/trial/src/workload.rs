@@ -93,6 +93,10 @@ pub enum Traffic {
         threads: u32,
         /// Offered payload rate over all connections (each way); `None`: as fast as it goes.
         rate: Option<BitsPerSecond>,
+        /// Whether a thread that sends on several connections as fast as they take it may hand the kernel several
+        /// messages with one call (`sendmsg(2)`). Files from before this was possible do not have it.
+        #[serde(default)]
+        vectored: bool,
     },
     /// Datagrams from the generator to the system under test.
     UdpStream {
@@ -221,6 +225,7 @@ impl Traffic {
             connections,
             threads: 1,
             rate: None,
+            vectored: true,
         }
     }
 

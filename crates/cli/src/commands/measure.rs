@@ -32,7 +32,7 @@ Examples:
 Fields: tcp_rr      request_bytes response_bytes burst nodelay
         tcp_crr     request_bytes response_bytes nodelay (a connection to each transaction)
         tcp_stream, tcp_maerts (from the system under test), tcp_bidir (both ways)
-                    message_bytes rate (or max)
+                    message_bytes rate (or max) vectored
         fetch       object_bytes
         rpc_read    clients outstanding read_bytes think think_distribution
         udp_stream  datagram_bytes rate (or max) segmentation

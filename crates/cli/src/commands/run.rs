@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::runner::{self, Ended, Run};
+use latput_experiment::session::{self, Ended, Run};
 use latput_experiment::{Archive, Testbed};
 use latput_model::{Goal, Summary};
 use latput_peers::Peer;
@@ -163,7 +163,7 @@ pub(crate) fn run_plan(
     interval: Option<Nanos>,
 ) -> Result<Ended, Failure> {
     let run = Run { plan, plan_text, testbed, interval, stop: &context.stop };
-    Ok(runner::run(&run, archive, &mut Shown::new())?)
+    Ok(session::run(&run, archive, &mut Shown::new())?)
 }
 
 /// Says where the results are, and turns an early end into its exit code.

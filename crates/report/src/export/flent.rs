@@ -284,6 +284,7 @@ mod tests {
             connections: 1,
             threads: 1,
             rate: None,
+            vectored: true,
         });
         let flow = &mut results.rows[0].observation.traffic;
         flow.sender_window = Nanos::from_s(1);

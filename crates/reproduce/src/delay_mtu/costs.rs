@@ -91,6 +91,7 @@ fn results(sweep: &Sweep) -> Results {
             connections,
             threads: connections,
             rate: None,
+            vectored: true,
         };
         Workload::plain(format!("tcp{connections}"), traffic)
     };

@@ -67,6 +67,7 @@ fn traffic(kind: &str, fields: &mut Fields) -> Result<Traffic, FieldError> {
             connections: fields.connections()?,
             threads: fields.threads()?,
             rate: fields.rate()?,
+            vectored: fields.yes_or_no("vectored", true)?,
         };
         Ok(traffic)
     };
@@ -383,6 +384,7 @@ mod tests {
             "rpc_read think=50us think_distribution=fixed",
         );
         check_name("kind=fetch connections=500 probe_hz=1000", "fetch connections=500");
+        check_name("kind=tcp_bidir vectored=false", "tcp_bidir vectored=false");
         check_name("kind=tcp_stream send_buffer_bytes=131072 count=9 name=mine", "mine");
     }
 
@@ -399,6 +401,8 @@ mod tests {
         check_bad("kind=tcp_stream generator_cpus=none", "generator_cpus");
         check_bad("kind=ping sut_cpus=1", "sut_cpus");
         check_bad("kind=udp_stream rate=10bps", "rate");
+        check_bad("kind=tcp_stream vectored=maybe", "vectored");
+        check_bad("kind=fetch vectored=true", "vectored");
         check_bad("kind=rpc_read think_distribution=normal", "think_distribution");
     }
 

@@ -1,0 +1,536 @@
+//! Runs a plan on a testbed, trial by trial, each kept durably before the next begins.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use latput_knobs::{Knob, Tier, Value};
+use latput_load::Stop;
+use latput_model::search::of_plan::{Next, PlanSearch};
+use latput_trial::observation::Role;
+use latput_trial::overrun::ReceiveSide;
+use latput_trial::plan::{Design, Lacking};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Plan, Results, Row};
+use latput_units::{Nanos, Rng};
+
+use crate::archive::Archive;
+use crate::error::Error;
+use crate::interval::Interval;
+use crate::lacking;
+use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
+use crate::testbed::Testbed;
+
+/// What a trial on hosts takes beyond its traffic, about.
+const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
+
+/// So many trials lost after one another end a run: the path is broken, not the trial.
+const LOST_AT_MOST: u32 = 3;
+
+/// Told how a run goes.
+pub trait Progress {
+    /// Something a person should know.
+    fn remark(&mut self, text: &str);
+    /// What the running trial did in an interval.
+    fn interval(&mut self, interval: &Interval);
+    /// One more trial is done.
+    fn trial(&mut self, done: &TrialDone<'_>);
+    /// Nothing more will come.
+    fn ended(&mut self);
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug)]
+pub struct TrialDone<'a> {
+    /// Finished trials, those of earlier sessions included.
+    pub finished: u64,
+    /// Trials that are planned so far; grows when intervals are still too wide.
+    pub planned: u64,
+    /// Estimate from the trials so far.
+    pub time_left: Nanos,
+    /// The trial that was just done.
+    pub what: &'a str,
+}
+
+/// What to run, where to, and who may stop it.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The plan file as it is: a run is resumed only under exactly the same.
+    pub plan_text: &'a str,
+    /// What runs the trials.
+    pub testbed: &'a Testbed,
+    /// Tell of every so much of a running trial; `None`: only of finished ones.
+    pub interval: Option<Nanos>,
+    /// Set to end after the present moment.
+    pub stop: &'a Stop,
+}
+
+/// How a run ended. The hosts are as they were before in every case but a stranded error.
+#[derive(Debug)]
+pub struct Ended {
+    /// Every finished trial.
+    pub results: Results,
+    /// The run's number in the results file.
+    pub run: i64,
+    /// What ended it before its time.
+    pub cause: Option<Error>,
+}
+
+/// Runs every trial of a plan that `archive` does not hold yet. An error means that no trial was
+/// run.
+pub fn run(
+    run: &Run<'_>,
+    archive: &mut Archive,
+    progress: &mut dyn Progress,
+) -> Result<Ended, Error> {
+    let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
+    let mut plan = run.plan.clone();
+    let mut left_out = Vec::new();
+    if plan.method.lacking == Lacking::LeaveOut {
+        (plan, left_out) = match lacking::without_lacking(run.plan, &mut *runner, run.stop) {
+            Ok(found) => found,
+            Err(cause) => return Err(runner.abandon().err().unwrap_or(cause)),
+        };
+        runner.close(run.stop)?; // puts back what was tried
+        for note in &left_out {
+            progress.remark(note);
+        }
+        runner = run.testbed.open(&plan, run.interval, run.stop)?;
+    }
+    let run = &Run { plan: &plan, ..*run };
+    let refused = match refusals(run.plan, &runner.receive_sides()) {
+        Ok(refused) => refused,
+        Err(error) => return Err(runner.abandon().err().unwrap_or(error)),
+    };
+    let machine = format!("{}: {}", run.testbed.name, runner.machine());
+    let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
+        let (done, planned) = (results.rows.len(), results.planned_trials);
+        progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
+        (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
+    } else {
+        let mut header = header(run, &*runner);
+        header.notes.append(&mut left_out);
+        (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
+    };
+    let mut session = Session {
+        run,
+        archive,
+        progress,
+        id,
+        resumed: results.rows.len(),
+        results,
+        begun: Instant::now(),
+        is_simulated: runner.is_simulated(),
+        lost: None,
+        lost_in_a_row: 0,
+    };
+    let cause = match run.plan.method.design.unwrap_or_default() {
+        Design::Grid => session.blocks(&mut *runner).err(),
+        Design::Search => session.search(&mut *runner, &refused).err(),
+    };
+    session.end(runner, cause)
+}
+
+/// The settings that would overrun a receive ring, each with the arithmetic. A grid that has one is
+/// refused, since it names it; a search goes without.
+pub(crate) fn refusals(
+    plan: &Plan,
+    sides: &[ReceiveSide],
+) -> Result<BTreeMap<usize, String>, Error> {
+    let settings = plan.settings();
+    // What the system under test receives says more than what comes back.
+    let mut sides: Vec<&ReceiveSide> = sides.iter().collect();
+    sides.sort_by_key(|side| side.role);
+    let overrun = |setting: &LabelledSetting| {
+        sides.iter().find_map(|side| side.overrun(setting, &plan.workloads))
+    };
+    let refused: BTreeMap<usize, String> =
+        settings.iter().enumerate().filter_map(|(idx, set)| Some((idx, overrun(set)?))).collect();
+    let named = match plan.method.design.unwrap_or_default() {
+        Design::Grid => refused.first_key_value(),
+        // The setting that all others are compared to must be run.
+        Design::Search => refused.get_key_value(&0),
+    };
+    match named {
+        None if plan.method.design == Some(Design::Search) => {
+            plan_search(plan, &refused).map(|_| refused)
+        }
+        None => Ok(refused),
+        Some((idx, why)) => {
+            Err(Error::Overrun { setting: settings[*idx].label.clone(), problem: why.clone() })
+        }
+    }
+}
+
+/// The search of a plan without what is refused; where that leaves nothing to choose from, the first
+/// refusal says why.
+fn plan_search(plan: &Plan, refused: &BTreeMap<usize, String>) -> Result<PlanSearch, Error> {
+    PlanSearch::new(plan, refused.keys().copied().collect()).map_err(|problem| {
+        let first = refused.values().next().map(|why| format!("; the first: {why}"));
+        Error::Search { problem: problem + &first.unwrap_or_default() }
+    })
+}
+
+fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
+    let method = &run.plan.method;
+    let mut settings = run.plan.settings();
+    if method.design == Some(Design::Search) {
+        settings.truncate(1); // the others come as they are tried
+    }
+    let mut notes = run.testbed.notes.clone();
+    notes.extend(runner.notes());
+    Results {
+        name: run.plan.name.clone(),
+        goal: run.plan.goal.clone(),
+        confidence: method.confidence,
+        half_width: method.half_width,
+        testbed: run.testbed.name.clone(),
+        latput_version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: method.seed.unwrap_or_else(unix_ms),
+        hosts: runner.hosts(),
+        settings,
+        workloads: run.plan.workloads.clone(),
+        rows: Vec::new(),
+        planned_trials: run.plan.trials_per_block() * u64::from(method.repetitions_min),
+        notes,
+        confirmed_from: None,
+    }
+}
+
+/// A run under way.
+struct Session<'a> {
+    run: &'a Run<'a>,
+    archive: &'a mut Archive,
+    progress: &'a mut dyn Progress,
+    id: i64,
+    /// Trials of earlier sessions.
+    resumed: usize,
+    results: Results,
+    begun: Instant,
+    is_simulated: bool,
+    /// Trials that are missing for good, and why the last of them is.
+    lost: Option<(usize, String)>,
+    /// Of those, how many came after one another.
+    lost_in_a_row: u32,
+}
+
+impl Session<'_> {
+    /// Every block of the plan, and more while intervals are too wide and the budget allows.
+    fn blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let method = self.run.plan.method;
+        let settings: Vec<usize> = (0..self.results.settings.len()).collect();
+        let every: Vec<usize> = (0..self.results.workloads.len()).collect();
+        for block in 0..method.repetitions_min {
+            self.block(runner, block, &settings, &every)?;
+        }
+        for block in method.repetitions_min..method.repetitions_max {
+            // What an earlier session began must not change which trials its block has.
+            let before = self.results.rows.partition_point(|row| row.block < block);
+            let begun = self.results.rows.split_off(before);
+            let too_wide = latput_model::too_wide(&self.results);
+            self.results.rows.extend(begun);
+            if too_wide.is_empty() {
+                return Ok(());
+            }
+            let trials = too_wide.len() * self.results.settings.len();
+            if !self.fits_budget(before, trials) {
+                let note =
+                    "stopped at the time budget, with some intervals wider than was asked for";
+                self.results.notes.push(note.to_owned());
+                return Ok(());
+            }
+            self.results.planned_trials = (before + trials) as u64;
+            self.block(runner, block, &settings, &too_wide)?;
+        }
+        Ok(())
+    }
+
+    /// Block by block what promises most, then the winner and today's setting afresh.
+    fn search(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        refused: &BTreeMap<usize, String>,
+    ) -> Result<(), Error> {
+        let search = plan_search(self.run.plan, refused)?;
+        if let Some(why) = refused.values().next() {
+            self.remark(format!("{} settings are left out: {why}", refused.len()));
+        }
+        let workloads: Vec<usize> = (0..self.results.workloads.len()).collect();
+        let budget = self.search_budget(&search);
+        let most = budget + 2 * search.confirmations() as usize;
+        self.results.planned_trials = (most * workloads.len()) as u64;
+        let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
+        let mut told = None;
+        // What of the stored header grows with a search.
+        let mut stored = (self.results.settings.len(), self.results.confirmed_from);
+        for block in first.. {
+            // Only whole blocks count: what an earlier session began of this one must not change it.
+            let before = self.results.rows.partition_point(|row| row.block < block);
+            let begun = self.results.rows.split_off(before);
+            let next = search.next(&self.results, budget);
+            self.results.rows.extend(begun);
+            let settings = match next {
+                Next::Done(note) => {
+                    self.results.notes.push(note);
+                    break;
+                }
+                Next::Explore { settings, leader } => {
+                    if let Some(leader) = leader.filter(|now| told.as_ref() != Some(now)) {
+                        self.progress.remark(&format!("best so far: {}", leader.label));
+                        told = Some(leader);
+                    }
+                    settings
+                }
+                Next::Confirm(settings) => {
+                    self.results.confirmed_from.get_or_insert(block);
+                    settings
+                }
+            };
+            let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
+            let header = (self.results.settings.len(), self.results.confirmed_from);
+            if stored != header {
+                self.archive.update(self.id, &self.results)?;
+                stored = header;
+            }
+            self.block(runner, block, &settings, &workloads)?;
+        }
+        self.results.planned_trials = self.results.rows.len() as u64;
+        Ok(())
+    }
+
+    /// Tells, and keeps with the results once.
+    fn remark(&mut self, text: String) {
+        self.progress.remark(&text);
+        if !self.results.notes.contains(&text) {
+            self.results.notes.push(text);
+        }
+    }
+
+    /// How many runs of settings the plan's budget allows for exploring.
+    fn search_budget(&self, search: &PlanSearch) -> usize {
+        let Some(budget) = self.run.plan.method.budget else { return search.usual_budget() };
+        let run = self.trial_time() * count(self.results.workloads.len());
+        let runs = budget.as_duration().as_nanos() / run.as_nanos().max(1);
+        usize::try_from(runs)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(2 * search.confirmations() as usize)
+    }
+
+    fn index_of(&mut self, setting: LabelledSetting) -> usize {
+        let settings = &mut self.results.settings;
+        settings.iter().position(|known| *known == setting).unwrap_or_else(|| {
+            settings.push(setting);
+            settings.len() - 1
+        })
+    }
+
+    /// One repetition of the given settings under the given workloads, in random order.
+    fn block(
+        &mut self,
+        runner: &mut dyn TrialRunner,
+        block: u32,
+        settings: &[usize],
+        workloads: &[usize],
+    ) -> Result<(), Error> {
+        let mut order: Vec<(usize, usize)> = settings
+            .iter()
+            .flat_map(|&setting| workloads.iter().map(move |workload| (setting, *workload)))
+            .collect();
+        Rng::split(self.results.seed, u64::from(block)).shuffle(&mut order);
+        if self.run.plan.method.design == Some(Design::Search) {
+            group_disruptive(&mut order, &self.results.settings);
+        }
+        let is_done = |(setting, workload): &(usize, usize)| {
+            let of_trial = |row: &Row| (row.block, row.setting, row.workload);
+            self.results.rows.iter().any(|row| of_trial(row) == (block, *setting, *workload))
+        };
+        order.retain(|trial| !is_done(trial));
+        let todo = order.iter().map(|&(setting, workload)| Trial {
+            block,
+            setting,
+            workload,
+            set: self.results.settings[setting].clone(),
+            load: self.results.workloads[workload].clone(),
+            seed: trial_seed(self.results.seed, block, setting, workload),
+        });
+        let todo = todo.collect();
+        let Run { plan, stop, .. } = self.run;
+        runner.trials(todo, &plan.method, stop, &mut |news| match news {
+            News::Done(done) => self.keep(*done),
+            News::Lost(lost) => self.lose(*lost),
+            News::Interval(interval) => {
+                self.progress.interval(&interval);
+                Ok(())
+            }
+            News::Remark(text) => {
+                self.progress.remark(&text);
+                Ok(())
+            }
+        })
+    }
+
+    /// Goes on without a trial whose traffic broke, unless one after the other does.
+    fn lose(&mut self, lost: Lost) -> Result<(), Error> {
+        let Lost { trial, error, given_up } = lost;
+        let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
+        let then = if given_up { "given up" } else { "tried again" };
+        let note = format!("{what} was lost and {then}: {error}");
+        self.progress.remark(&note);
+        self.results.notes.push(note);
+        self.archive.update(self.id, &self.results)?;
+        if !given_up {
+            return Ok(());
+        }
+        self.lost_in_a_row += 1;
+        if self.lost_in_a_row == LOST_AT_MOST {
+            return Err(error);
+        }
+        let missing = self.lost.as_ref().map_or(0, |(trials, _)| *trials) + 1;
+        self.lost = Some((missing, error.to_string()));
+        Ok(())
+    }
+
+    /// Stores a finished trial, then tells of it.
+    fn keep(&mut self, done: Done) -> Result<(), Error> {
+        self.lost_in_a_row = 0;
+        let Trial { block, setting, workload, .. } = done.trial;
+        let Done { started_unix_ms, observation, .. } = done;
+        let row = Row { block, setting, workload, started_unix_ms, observation };
+        self.archive.append(self.id, &self.results, &row)?;
+        self.results.rows.push(row);
+        self.tell(setting, workload);
+        Ok(())
+    }
+
+    /// Whether so many trials more end within the budget, after those `before` them.
+    fn fits_budget(&self, before: usize, trials: usize) -> bool {
+        let Some(budget) = self.run.plan.method.budget else { return true };
+        let spent = if self.is_simulated {
+            self.trial_time() * count(before)
+        } else {
+            self.begun.elapsed()
+        };
+        spent + self.trial_time() * count(trials) <= budget.as_duration()
+    }
+
+    /// What a trial takes: its traffic, and on hosts what the trials of this session took beyond it.
+    fn trial_time(&self) -> Duration {
+        let method = &self.run.plan.method;
+        let traffic = (method.warmup + method.duration).as_duration();
+        if self.is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }
+    }
+
+    /// How long somebody waits for `trials` more.
+    fn wait(&self, trials: u32) -> Duration {
+        let done = count(self.results.rows.len() - self.resumed);
+        if !self.is_simulated || done == 0 {
+            return self.trial_time() * trials;
+        }
+        (self.begun.elapsed() / done) * trials
+    }
+
+    fn tell(&mut self, setting: usize, workload: usize) {
+        let finished = self.results.rows.len() as u64;
+        let planned = self.results.planned_trials.max(finished);
+        let left = self.wait(u32::try_from(planned - finished).unwrap_or(u32::MAX));
+        let what = format!(
+            "{}, {}",
+            self.results.workloads[workload].name, self.results.settings[setting].label
+        );
+        let done = TrialDone { finished, planned, time_left: left.into(), what: &what };
+        self.progress.trial(&done);
+    }
+
+    /// Puts the hosts back and closes the books. A host that could not be put back is worse than
+    /// whatever ended the run.
+    fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
+        self.progress.ended();
+        let cause = match cause {
+            None => match runner.close(self.run.stop) {
+                Ok(remarks) => {
+                    for remark in &remarks {
+                        self.progress.remark(remark);
+                    }
+                    self.lost.map(|(trials, why)| Error::TrialsLost { trials, why })
+                }
+                Err(error) => Some(error),
+            },
+            // Some agent may be busy or gone. One that could not put its host back is worse than
+            // what ended the run.
+            Some(cause) => Some(runner.abandon().err().unwrap_or(cause)),
+        };
+        if cause.is_none() {
+            self.archive.finish(self.id, &self.results)?;
+        }
+        match cause {
+            Some(cause) if self.results.rows.is_empty() => Err(cause),
+            cause => Ok(Ended { results: self.results, run: self.id, cause }),
+        }
+    }
+}
+
+/// Brings trials together that agree in the knobs whose change disturbs traffic (MTU, rings, channels), so
+/// that those change as seldom as can be in a block; groups and what is in them stay in random order.
+fn group_disruptive(order: &mut [(usize, usize)], settings: &[LabelledSetting]) {
+    let disruptive = |setting: usize| -> Vec<(Role, Knob, &Value)> {
+        let of_role = settings[setting].by_role.iter();
+        let values =
+            of_role.flat_map(|(role, set)| set.iter().map(|(knob, value)| (*role, *knob, value)));
+        values.filter(|(_, knob, _)| knob.spec().tier > Tier::Brief).collect()
+    };
+    let mut groups: Vec<Vec<(Role, Knob, &Value)>> = Vec::new();
+    for (setting, _) in order.iter() {
+        let group = disruptive(*setting);
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    order.sort_by_cached_key(|(setting, _)| {
+        let group = disruptive(*setting);
+        groups.iter().position(|one| *one == group)
+    });
+}
+
+/// The same for the same place in the plan, whatever was run before.
+fn trial_seed(seed: u64, block: u32, setting: usize, workload: usize) -> u64 {
+    [u64::from(block), setting as u64, workload as u64]
+        .into_iter()
+        .fold(seed, |seed, part| Rng::split(seed, part).next_u64())
+}
+
+fn count(trials: usize) -> u32 {
+    u32::try_from(trials).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disruptive_knob_changes_once_for_each_of_its_values_in_a_block() {
+        let setting = |mtu: u64, delay_us: u64| LabelledSetting {
+            label: String::new(),
+            by_role: BTreeMap::from([(
+                Role::Sut,
+                latput_knobs::Setting::from([
+                    (Knob::Mtu, Value::Count(mtu)),
+                    (Knob::GroFlushTimeout, Value::Time(Nanos::from_us(delay_us))),
+                ]),
+            )]),
+        };
+        let settings = [setting(1500, 0), setting(9000, 0), setting(1500, 20), setting(9000, 20)];
+        for seed in 0..20 {
+            let mut order: Vec<(usize, usize)> = (0..8).map(|at| (at % 4, at / 4)).collect();
+            Rng::from_seed(seed).shuffle(&mut order);
+            let shuffled = order.clone();
+            group_disruptive(&mut order, &settings);
+            let is_jumbo: Vec<bool> = order.iter().map(|(setting, _)| setting % 2 == 1).collect();
+            let changes = is_jumbo.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            assert_eq!(changes, 1, "{order:?}");
+            assert_eq!(order[0], shuffled[0], "the first stays the first");
+            order.sort_unstable();
+            assert!(order.windows(2).all(|pair| pair[0] != pair[1]) && order.len() == 8);
+        }
+    }
+}
