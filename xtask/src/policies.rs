@@ -1,9 +1,19 @@
 //! `cargo xtask bench-policies`: moderation policies side by side on simulated loads, and beside them the
-//! best fixed delay of each phase.
+//! best fixed delay of each phase. What fixed delays do is simulated once and kept in `target/`.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::workspace::{Workspace, cargo};
+
+/// What the figures of fixed delays and drivers' policies depend on,
+const SOURCES: [&str; 3] =
+    ["crates/sim/src", "crates/moderate/src", "crates/sim/examples/bench_policies/cases.rs"];
+/// and what of it they do not: the policy that is worked on.
+const OURS: [&str; 3] = [
+    "crates/moderate/src/elastic",
+    "crates/moderate/src/elastic.rs",
+    "crates/moderate/src/ladder.rs",
+];
 
 /// Which loads, and how thoroughly.
 #[derive(Debug, clap::Args)]
@@ -11,6 +21,9 @@ pub struct Options {
     /// One seed instead of three, and without the longest loads.
     #[arg(long)]
     quick: bool,
+    /// Seeds instead of 1, 2 and 3: `11,12,13`.
+    #[arg(long, value_name = "SEEDS")]
+    seeds: Option<String>,
     /// Only loads whose label contains one of these: `bulk`, `rr b0`, `every 50ms`, `100G`.
     #[arg(value_name = "WORDS")]
     only: Vec<String>,
@@ -24,6 +37,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.quick {
         command.arg("--quick");
     }
+    if let Some(seeds) = &options.seeds {
+        command.arg(format!("--seeds={seeds}"));
+    }
+    let folder = workspace.target.join("bench-policies");
+    std::fs::create_dir_all(&folder).context("cannot make the folder of known figures")?;
+    let known = folder.join(format!("known-{:016x}.txt", workspace.fingerprint(&SOURCES, &OURS)?));
+    command.arg(format!("--known={}", known.display()));
     let status = command.status().context("cannot start cargo")?;
     ensure!(status.success(), "the benchmark ended with {status}");
     Ok(())

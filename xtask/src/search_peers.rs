@@ -6,7 +6,6 @@
 
 mod table;
 
-use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,6 +19,14 @@ const PROGRAM: &str = include_str!("search_peers/tpe.py");
 /// What the tables depend on.
 const SOURCES: [&str; 4] =
     ["crates/sim/src", "crates/moderate/src", "data/systems", "crates/model/examples/bench_search"];
+/// and what of it they do not: a policy that no host here has, and how methods are run.
+const OTHERS: [&str; 5] = [
+    "crates/moderate/src/elastic",
+    "crates/moderate/src/elastic.rs",
+    "crates/moderate/src/ladder.rs",
+    "crates/model/examples/bench_search/main.rs",
+    "crates/model/examples/bench_search/trials.rs",
+];
 
 /// How often.
 #[derive(Debug, clap::Args)]
@@ -27,6 +34,7 @@ const SOURCES: [&str; 4] =
 Examples:
   cargo xtask bench-search                   5 searches of each of 90 cases by each method
   cargo xtask bench-search --seeds 20 --alone
+  cargo xtask bench-search --held-out        36 cases that the search was not shaped on
 
 The first run simulates every setting of every host (minutes); later ones read them from target/.")]
 pub struct Options {
@@ -36,6 +44,12 @@ pub struct Options {
     /// Without Optuna.
     #[arg(long)]
     alone: bool,
+    /// One search of each case, without Optuna.
+    #[arg(long, conflicts_with_all = ["seeds", "alone"])]
+    quick: bool,
+    /// Other hosts and traffic than those that the search was shaped on.
+    #[arg(long)]
+    held_out: bool,
 }
 
 /// Searches by every method, and prints how many trials each took.
@@ -43,13 +57,19 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench-search");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the tables")?;
     let bench = build(workspace)?;
-    let tables = folder.join(format!("tables-{:016x}.jsonl", fingerprint(&workspace.root)?));
-    let status = Command::new(&bench).arg("tabulate").arg(&tables).status()?;
-    ensure!(status.success(), "the hosts could not be simulated");
-    let seeds = options.seeds.to_string();
-    let mut lines = output(Command::new(&bench).arg("run").arg(&tables).arg(&seeds))?;
-    let described = output(Command::new(&bench).arg("cases").arg(&tables))?;
-    if !options.alone {
+    let fingerprint = workspace.fingerprint(&SOURCES, &OTHERS)?;
+    let tables = folder.join(format!("tables-{fingerprint:016x}.jsonl"));
+    let set = if options.held_out { "held-out" } else { "known" };
+    let ask = |what: &str| {
+        let mut command = Command::new(&bench);
+        command.args([set, what]).arg(&tables).stderr(Stdio::inherit());
+        command
+    };
+    output(&mut ask("tabulate"))?;
+    let seeds = if options.quick { 1 } else { options.seeds }.to_string();
+    let mut lines = output(ask("run").arg(&seeds))?;
+    let described = output(&mut ask("cases"))?;
+    if !options.alone && !options.quick {
         match python(&folder) {
             Ok(python) => lines += &tpe(&python, &folder, &described, &seeds)?,
             Err(error) => println!("skipped: no comparison with Optuna: {error:#}"),
@@ -73,35 +93,6 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     // Counts of trials are compared and no times: linking need not be thorough.
     output(cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").current_dir(&workspace.root))?;
     Ok(workspace.target.join("release/examples/bench_search"))
-}
-
-/// Of everything that the tables are computed from.
-fn fingerprint(root: &Path) -> Result<u64> {
-    let mut files = Vec::new();
-    for source in SOURCES {
-        collect(&root.join(source), &mut files)?;
-    }
-    files.sort();
-    let mut hasher = DefaultHasher::new();
-    for file in files {
-        hasher.write(&std::fs::read(&file).with_context(|| format!("{}", file.display()))?);
-    }
-    Ok(hasher.finish())
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        // How methods are run changes no table.
-        let is_of_methods = ["main.rs", "trials.rs"].iter().any(|name| path.ends_with(name));
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if !is_of_methods || !folder.ends_with("bench_search") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// A Python with Optuna, installed once.

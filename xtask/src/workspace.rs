@@ -1,5 +1,6 @@
 //! Where the repository is, and what `cargo metadata` says of its crates.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -62,6 +63,21 @@ impl Workspace {
         })
     }
 
+    /// Of every file in `sources` (files and folders) but those in `without`: another when one of them changes.
+    pub fn fingerprint(&self, sources: &[&str], without: &[&str]) -> Result<u64> {
+        let without: Vec<PathBuf> = without.iter().map(|path| self.root.join(path)).collect();
+        let mut files = Vec::new();
+        for source in sources {
+            collect(&self.root.join(source), &without, &mut files)?;
+        }
+        files.sort();
+        let mut hasher = DefaultHasher::new();
+        for file in files {
+            hasher.write(&std::fs::read(&file).with_context(|| format!("{}", file.display()))?);
+        }
+        Ok(hasher.finish())
+    }
+
     /// The released binary; an error that says how to build it where it is not there.
     pub fn built(&self) -> Result<PathBuf> {
         let binary = self.target.join("release/latput");
@@ -69,6 +85,21 @@ impl Workspace {
         ensure!(binary.is_file(), "{shown} is missing; run `cargo xtask ci --only build`");
         Ok(binary)
     }
+}
+
+fn collect(path: &Path, without: &[PathBuf], files: &mut Vec<PathBuf>) -> Result<()> {
+    if without.iter().any(|other| other == path) {
+        return Ok(());
+    }
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(path).with_context(|| format!("{}", path.display()))?;
+    for entry in entries {
+        collect(&entry?.path(), without, files)?;
+    }
+    Ok(())
 }
 
 impl Package {

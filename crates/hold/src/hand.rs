@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use latput_knobs::{ApplyError, Restored, Session, Setting, StoreError, transaction};
+use latput_knobs::{ApplyError, Restored, Session, Setting, State, StoreError, transaction};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::error::Error;
@@ -50,11 +50,11 @@ impl Hand {
         }
     }
 
-    /// Brings the interface to a setting, if it is held.
-    pub(crate) fn apply(&mut self, setting: &Setting) -> Result<(), ApplyError> {
+    /// Brings the interface to a setting, if it is held, and says what its knobs hold then.
+    pub(crate) fn apply(&mut self, setting: &Setting) -> Result<State, ApplyError> {
         match self {
-            Self::Holds(session) => session.apply(setting).map(drop),
-            Self::Looks(_) => Ok(()),
+            Self::Holds(session) => session.apply(setting).map(|applied| applied.found),
+            Self::Looks(_) => Ok(State::default()),
         }
     }
 

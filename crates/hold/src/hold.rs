@@ -244,7 +244,11 @@ impl Hold {
     fn change(&mut self, to: Nanos, reason: &str) -> Result<(), Error> {
         let interface = self.status.interface.clone();
         match self.hand.apply(&self.lever.setting(to)) {
-            Ok(()) => {}
+            Ok(mut found) => {
+                let ours = self.lever.knobs();
+                found.0.retain(|(knob, _), _| ours.contains(knob));
+                self.written = found;
+            }
             Err(error @ (ApplyError::Stranded { .. } | ApplyError::Checkpoint(_))) => {
                 return Err(error.into());
             }
@@ -264,7 +268,6 @@ impl Hold {
             }
         }
         self.failures_in_row = 0;
-        self.written = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
         let from = std::mem::replace(&mut self.delay, to);
         let knob = self.lever.main().name();
         tracing::info!(interface, knob, from = %from, to = %to, why = reason, "changed");
@@ -521,7 +524,7 @@ fn take_hold(
         let ring = lever::ring(hand.kernel(), interface);
         let governor = Governor::new(&options.goal, least, ring);
         match hand.apply(&lever.setting(governor.delay())) {
-            Ok(()) => return Ok((lever, governor)),
+            Ok(_) => return Ok((lever, governor)),
             Err(error) if error.kind() == transaction::ErrorKind::Stranded => {
                 return Err(error.into());
             }

@@ -110,10 +110,10 @@ impl Lever {
         kernel: &dyn KernelRead,
         interface: &str,
     ) -> Result<State, KernelError> {
+        let knobs = self.knobs();
         let mut state = State::default();
-        for knob in self.knobs() {
-            let values = kernel.read(interface, knob)?;
-            state.0.extend(values.into_iter().map(|(place, value)| ((knob, place), value)));
+        for (&knob, values) in knobs.iter().zip(kernel.read_many(interface, &knobs)) {
+            state.0.extend(values?.into_iter().map(|(place, value)| ((knob, place), value)));
         }
         Ok(state)
     }

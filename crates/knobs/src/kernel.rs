@@ -14,6 +14,16 @@ pub trait KernelRead {
     /// when there is no such interface.
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError>;
 
+    /// The same of several knobs, in their order. A kernel that answers for more than one knob at once need
+    /// be asked only once.
+    fn read_many(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        knobs.iter().map(|knob| self.read(interface, *knob)).collect()
+    }
+
     /// Whether `knob` could be set here, and through what; decided without changing anything and without
     /// regard to who asks: a missing privilege shows as [`KernelErrorKind::Permission`] on a write.
     fn capability(&self, interface: &str, knob: Knob) -> Capability;
@@ -70,11 +80,35 @@ pub trait KernelWrite: KernelRead {
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError>;
+
+    /// Writes values of one knob in their order up to the first that fails, and adds those that did not to
+    /// `done`.
+    fn write_many(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        values: &[(Place, Value)],
+        done: &mut usize,
+    ) -> Result<(), KernelError> {
+        for (place, value) in values {
+            self.write(interface, knob, *place, value)?;
+            *done += 1;
+        }
+        Ok(())
+    }
 }
 
 impl<K: KernelRead + ?Sized> KernelRead for &mut K {
     fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
         (**self).read(interface, knob)
+    }
+
+    fn read_many(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        (**self).read_many(interface, knobs)
     }
 
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
@@ -109,6 +143,16 @@ impl<K: KernelWrite + ?Sized> KernelWrite for &mut K {
         value: &Value,
     ) -> Result<(), KernelError> {
         (**self).write(interface, knob, place, value)
+    }
+
+    fn write_many(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        values: &[(Place, Value)],
+        done: &mut usize,
+    ) -> Result<(), KernelError> {
+        (**self).write_many(interface, knob, values, done)
     }
 }
 

@@ -15,6 +15,8 @@ pub use outcome::{
 };
 pub use session::Session;
 
+use std::collections::BTreeSet;
+
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
 use crate::kernel::{KernelRead, KernelWrite};
@@ -61,7 +63,8 @@ pub fn plan(
     desired: &Setting,
 ) -> Result<Vec<Change>, ApplyError> {
     session::check_name(interface)?;
-    Ok(steps::plan(kernel, interface, desired, &State::default())?.changes)
+    let (undo, proven) = (State::default(), BTreeSet::new());
+    Ok(steps::plan(kernel, interface, desired, &undo, &proven)?.changes)
 }
 
 /// Refuses `changes` to `desired` that would take the link down where that is not allowed; going back to

@@ -1,10 +1,12 @@
 //! Many settings in a row: the order leaves no trace, and every end goes back to the first state.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use latput_knobs::{
-    ApplyError, Cause, ErrorKind, KernelErrorKind, KernelRead, Knob, Place, RestoreError, Restored,
-    Session, Setting, State, Value, parse_assignment,
+    ApplyError, Capability, Cause, ErrorKind, KernelError, KernelErrorKind, KernelRead,
+    KernelWrite, Knob, Place, RestoreError, Restored, Session, Setting, State, Value,
+    parse_assignment,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::Nanos;
@@ -247,6 +249,24 @@ fn a_session_that_changed_nothing_lets_go_of_the_interface() {
 }
 
 #[test]
+fn a_change_is_read_once_and_again_after_each_write() {
+    let (mut kernel, mut store) = world();
+    let counting = Counting { kernel: &mut kernel, passes: Cell::new(0), asked: Cell::new(0) };
+    let mut session = Session::open(counting, &mut store, &context(), "eth0").unwrap();
+    let found = session.apply(&setting("txqueuelen=777 rps-cpus=0")).unwrap().found;
+    assert_eq!(found.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(777));
+    assert_eq!(found.0[&(Knob::RpsCpus, Place::RxQueue(1))], Value::Cpus("0".parse().unwrap()));
+    assert_eq!(session.kernel().asked.replace(0), 2, "whether each can be set");
+    session.kernel().passes.set(0);
+    session.apply(&setting("txqueuelen=778 rps-cpus=1")).unwrap();
+    // For the plan, after the first write, and to verify both.
+    assert_eq!((session.kernel().passes.get(), session.kernel().asked.get()), (3, 0));
+    let found = session.apply(&setting("txqueuelen=778 rps-cpus=1")).unwrap().found;
+    assert_eq!(session.kernel().passes.get(), 4, "nothing to do is seen in one look");
+    assert_eq!(found.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(778));
+}
+
+#[test]
 fn a_committed_session_stays() {
     let (mut kernel, mut store) = world();
     let mut session = open(&mut kernel, &mut store);
@@ -267,6 +287,46 @@ fn a_close_that_fails_keeps_the_checkpoint_and_does_not_try_again_behind_the_bac
     assert!(store.kept(context().namespace, "eth0").is_some());
     let error = Session::open(&mut kernel, &mut store, &context(), "eth0").unwrap_err();
     assert!(matches!(error, ApplyError::Unfinished { .. }), "{error:?}");
+}
+
+/// Counts how often the kernel is asked: for values, and whether a knob can be set.
+struct Counting<'a> {
+    kernel: &'a mut FakeKernel,
+    passes: Cell<usize>,
+    asked: Cell<usize>,
+}
+
+impl KernelRead for Counting<'_> {
+    fn read(&self, interface: &str, knob: Knob) -> Result<Vec<(Place, Value)>, KernelError> {
+        self.passes.set(self.passes.get() + 1);
+        self.kernel.read(interface, knob)
+    }
+
+    fn read_many(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        self.passes.set(self.passes.get() + 1);
+        self.kernel.read_many(interface, knobs)
+    }
+
+    fn capability(&self, interface: &str, knob: Knob) -> Capability {
+        self.asked.set(self.asked.get() + 1);
+        self.kernel.capability(interface, knob)
+    }
+}
+
+impl KernelWrite for Counting<'_> {
+    fn write(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), KernelError> {
+        self.kernel.write(interface, knob, place, value)
+    }
 }
 
 fn world() -> (FakeKernel, MemoryCheckpoints) {

@@ -86,6 +86,19 @@ impl LinuxKernel {
         Knob::ALL.iter().map(survey).collect()
     }
 
+    fn write_through(
+        &self,
+        reading: &Reading<'_>,
+        knob: Knob,
+        place: Place,
+        value: &Value,
+    ) -> Result<(), KernelError> {
+        self.write_place(reading, knob, place, value).map_err(|failure| {
+            let what = format!("set it to {value} at {place} ({})", knob.spec().lives);
+            failure.into_error(reading.name, knob, what)
+        })
+    }
+
     fn ethtool(&self) -> Result<&Ethtool, Failure> {
         self.ethtool.as_ref().ok_or_else(|| {
             Failure::unsupported(
@@ -245,6 +258,15 @@ impl KernelRead for LinuxKernel {
         read_through(&Reading::of(self, interface), knob)
     }
 
+    fn read_many(
+        &self,
+        interface: &str,
+        knobs: &[Knob],
+    ) -> Vec<Result<Vec<(Place, Value)>, KernelError>> {
+        let reading = Reading::of(self, interface);
+        knobs.iter().map(|knob| read_through(&reading, *knob)).collect()
+    }
+
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         self.capability_through(&Reading::of(self, interface), knob)
     }
@@ -279,10 +301,24 @@ impl KernelWrite for LinuxKernel {
         place: Place,
         value: &Value,
     ) -> Result<(), KernelError> {
-        self.write_place(interface, knob, place, value).map_err(|failure| {
-            let lives = knob.spec().lives;
-            failure.into_error(interface, knob, format!("set it to {value} at {place} ({lives})"))
-        })
+        self.write_through(&Reading::of(self, interface), knob, place, value)
+    }
+
+    /// Where a knob has many places (NAPIs, queues) one look at the interface serves all of them: writing
+    /// one makes none of the others anew.
+    fn write_many(
+        &mut self,
+        interface: &str,
+        knob: Knob,
+        values: &[(Place, Value)],
+        done: &mut usize,
+    ) -> Result<(), KernelError> {
+        let reading = Reading::of(self, interface);
+        for (place, value) in values {
+            self.write_through(&reading, knob, *place, value)?;
+            *done += 1;
+        }
+        Ok(())
     }
 }
 

@@ -176,6 +176,11 @@ impl Search {
         Step::Try { settings, leader: Some(leader) }
     }
 
+    /// Which setting is the best so far, and nothing more of it; `None` before two runs.
+    pub fn best(&self) -> Option<usize> {
+        (self.tried.len() >= 2).then(|| View::of(self).leader())
+    }
+
     /// The best setting so far; `None` before two runs.
     pub fn leader(&self) -> Option<Leader> {
         if self.tried.len() < 2 {

@@ -60,6 +60,9 @@ const NOT_WAITING: f64 = 0.5;
 const ALONE: f64 = 1.5;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
+/// What was seen in earlier looks at a rung counts as so many slots: old, but one slot that scatters by more than
+/// the loss it is to show would be misled again at each look.
+const LOOKED: u32 = 2;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
 const REST: [u32; 2] = [12, 400];
 
@@ -68,6 +71,8 @@ const REST: [u32; 2] = [12, 400];
 pub struct Elastic {
     bounds: Bounds,
     rung: usize,
+    /// The delay that was decided last.
+    given: Nanos,
     slot: Slot,
     /// When the previous step was.
     last: Option<Nanos>,
@@ -180,6 +185,7 @@ impl Elastic {
         Self {
             bounds,
             rung: 0,
+            given: Nanos::ZERO,
             slot: Slot::after_change(bounds.vectors),
             last: None,
             pace: Nanos::ZERO,
@@ -195,7 +201,7 @@ impl Elastic {
 
     /// The delay of the rung that holds.
     pub fn current(&self) -> Moderation {
-        Moderation::delay(self.bounds.delay(self.rung))
+        Moderation::delay(self.bounds.within(self.rung, self.load.peak_pps))
     }
 
     /// One completed poll, or a sample of many: `interrupts` says of how many.
@@ -220,8 +226,12 @@ impl Elastic {
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
         self.pace = Nanos::from_ns(elapsed.as_ns() / u64::from(slot.polls));
         let Some(seen) = slot.seen(now, self.load.talks) else { return Decision::Keep };
-        self.load.peak_pps = self.load.peak_pps.max(seen.packets_log.exp());
-        self.learn(&seen, polls >= 4 * SLOT_POLLS, now)
+        self.load.peak_pps = self.load.peak_pps.max(seen.busiest_pps);
+        let decision = self.learn(&seen, polls >= 4 * SLOT_POLLS, now);
+        if decision == Decision::Keep && self.current().delay < self.given {
+            return self.change("the ring would overrun");
+        }
+        decision
     }
 
     /// Hardly anything came. What stops under a delay that is on trial was stopped by it.
@@ -347,8 +357,7 @@ impl Elastic {
         let is_up = rung == 0 || (self.up && rung < highest);
         self.up = !is_up;
         let other = if is_up { rung + 1 } else { self.best_below(rung) };
-        // What was seen there long ago counts for little.
-        self.load.rungs[other].slots = self.load.rungs[other].slots.min(1);
+        self.load.rungs[other].slots = self.load.rungs[other].slots.min(LOOKED);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
         let test = Test::new(rung.min(other), rung.max(other), ceiling);
         self.walk = Walk::Test(Test { from: Some(rung), ..test });
@@ -501,7 +510,7 @@ impl Elastic {
 
     /// The highest rung that the bounds allow.
     fn highest(&self) -> usize {
-        self.bounds.highest(self.load.peak_pps)
+        self.bounds.reach(self.load.peak_pps)
     }
 
     fn go(&mut self, rung: usize, reason: &'static str) -> Decision {
@@ -509,16 +518,22 @@ impl Elastic {
             return Decision::Keep;
         }
         self.rung = rung;
+        self.change(reason)
+    }
+
+    fn change(&mut self, reason: &'static str) -> Decision {
+        let target = self.current();
+        self.given = target.delay;
         self.slot = Slot::after_change(self.bounds.vectors);
-        Decision::Change { target: self.current(), reason }
+        Decision::Change { target, reason }
     }
 
     /// Another load: what was learnt holds no longer, but is kept for when the load comes back.
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, last, load, walk, rested, rest, memory, .. } = new;
-        (self.rung, self.last, self.memory) = (rung, last, memory);
+        let Self { rung, given, last, load, walk, rested, rest, memory, .. } = new;
+        (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
         if let Some(rung) = rested {
             let left = match walk {
                 Walk::Rest { slots, .. } => slots,

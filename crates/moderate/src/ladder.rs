@@ -59,6 +59,32 @@ impl Bounds {
         (0..RUNGS).take_while(allowed).last().unwrap_or(0)
     }
 
+    /// The highest rung of a ladder whose longest delay is what [`within`](Self::within) allows, and not only
+    /// the last doubling below it.
+    pub(crate) fn reach(&self, peak_pps: f64) -> usize {
+        let longest = self.longest(peak_pps);
+        if longest < self.least.min(self.most) {
+            return 0;
+        }
+        let is_worth_it = |rung: &usize| {
+            *rung < 2 || self.delay(rung - 1).saturating_mul(5) <= longest.saturating_mul(4)
+        };
+        (0..RUNGS).take_while(is_worth_it).last().unwrap_or(0)
+    }
+
+    /// The delay of a rung at a rate of packets per second.
+    pub(crate) fn within(&self, rung: usize, peak_pps: f64) -> Nanos {
+        self.delay(rung).min(self.longest(peak_pps))
+    }
+
+    /// What the owner and half of the ring allow. That of the ring goes by eighths of a doubling: the highest
+    /// rate seen grows a little now and then, and a rung's delay should seldom change.
+    fn longest(&self, peak_pps: f64) -> Nanos {
+        let absorbed = self.absorbed(peak_pps).as_secs_f64();
+        let step = (absorbed.log2() * 8.0).floor() / 8.0;
+        self.most.min(Nanos::from_secs_f64(step.exp2()))
+    }
+
     /// How long half of the ring lasts at a rate of packets per second.
     pub fn absorbed(&self, peak_pps: f64) -> Nanos {
         if peak_pps > 0.0 {
@@ -78,15 +104,32 @@ mod tests {
         let bounds = Bounds { least: Nanos::from_us(10), ..Bounds::default() };
         let delays: Vec<u64> = (0..=5).map(|rung| bounds.delay(rung).as_ns() / 1000).collect();
         assert_eq!(delays, [0, 10, 20, 40, 80, 100]);
-        assert_eq!(bounds.highest(0.0), 5);
+        assert_eq!((bounds.highest(0.0), bounds.reach(0.0)), (5, 5));
+    }
+
+    #[test]
+    fn the_longest_delay_of_a_ring_is_a_rung_if_it_is_a_quarter_above_the_one_below() {
+        let check = |pps: f64, rung: usize, least_us: f64, most_us: f64| {
+            let bounds = Bounds { most: Nanos::from_us(256), ..Bounds::default() };
+            let delay = bounds.within(bounds.reach(pps), pps).as_us_f64();
+            assert_eq!(bounds.reach(pps), rung, "{pps}");
+            assert!((least_us..=most_us).contains(&delay), "{pps}: {delay}");
+        };
+        check(0.0, 7, 256.0, 256.0);
+        check(520e3, 7, 225.0, 246.2); // half of the ring lasts 246 us
+        check(850e3, 6, 128.0, 128.0); // 151 us
+        check(20e6, 2, 5.8, 6.4);
+        check(40e6, 0, 0.0, 0.0); // 3.2 us
     }
 
     #[test]
     fn half_of_the_ring_holds_what_comes_during_the_delay() {
         let bounds = Bounds::default();
         for pps in [1e4, 1e6, 3e6, 14.88e6, 1e9] {
-            let delay = bounds.delay(bounds.highest(pps));
-            assert!(pps * delay.as_secs_f64() <= 128.0, "{pps}: {delay}");
+            for delay in [bounds.delay(bounds.highest(pps)), bounds.within(bounds.reach(pps), pps)]
+            {
+                assert!(pps * delay.as_secs_f64() <= 128.0, "{pps}: {delay}");
+            }
         }
     }
 }

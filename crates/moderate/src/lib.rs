@@ -44,6 +44,9 @@ pub struct Observation {
     pub tx_small: u32,
     /// Interrupts since the previous step.
     pub interrupts: u32,
+    /// Which of the interface's vectors it is of, where one policy is told of all; 0 where a sample is of
+    /// the whole interface.
+    pub vector: u32,
     /// The link's rate.
     pub link: BitsPerSecond,
 }

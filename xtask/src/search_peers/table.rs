@@ -49,6 +49,7 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
     );
     let mut hard = Tally::default();
     let mut every = Tally::default();
+    let mut rows = Vec::new();
     for (case, near) in &grids {
         let of = |method: &str| {
             let own = ended.iter().filter(|one| one.case == *case && one.method == method);
@@ -57,10 +58,12 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
         let count = near.iter().filter(|near| **near).count();
         let mut row = format!("{case:<34} {:>5} {count:>6} ", near.len());
         let mut ends = String::new();
+        let mut medians = Vec::new();
         for method in METHODS {
             let own = of(method);
             let trials = |one: &&Ended| one.found.map_or(NEVER * near.len() as f64, |n| n as f64);
             let median = median(own.iter().map(trials).collect());
+            medians.extend(median);
             let shown = median.map_or("-".to_owned(), |median| format!("{median:.0}"));
             write!(row, " {shown:>7}")?;
             let good = own.iter().filter(|one| one.ends_near).count();
@@ -72,8 +75,13 @@ pub fn compare(lines: &str, described: &str) -> Result<String> {
                 hard.add(method, &own, near.len());
             }
         }
-        writeln!(text, "{row}  {ends}")?;
+        // Ours to the best of the others.
+        let others = medians.iter().skip(1).copied().fold(f64::INFINITY, f64::min);
+        rows.push((medians.first().map_or(0.0, |ours| ours / others), format!("{row}  {ends}\n")));
     }
+    // Losses first.
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    text.extend(rows.into_iter().map(|(_, row)| row));
     let names = [("all cases", &every), ("hard cases: at most a tenth near, today's not", &hard)];
     for (name, tally) in names {
         writeln!(text, "\n{name}: {} searches by latput", tally.count("latput"))?;

@@ -93,7 +93,10 @@ def main():
         cases = json.load(file)
     seeds, part, parts = (int(word) for word in sys.argv[2:5])
     todo = [(case, seed) for case in cases for seed in range(1, seeds + 1)]
-    for case, seed in todo[part::parts]:
+    own = todo[part::parts]
+    for at, (case, seed) in enumerate(own):
+        if part == 0 and at % -(-len(own) // 20) == 0:
+            print(f"tpe: search {at * parts} of {len(todo)}", file=sys.stderr, flush=True)
         print(json.dumps(search(case, seed)), flush=True)
 
 

@@ -18,6 +18,8 @@ pub struct Applied {
     /// What the device keeps instead of what was asked for, within what its knob allows: from the
     /// value that was written to the one that is read.
     pub rounded: Vec<Change>,
+    /// What the knobs concerned hold now, as read back.
+    pub found: State,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
-use super::steps::{self, Target, Turn};
+use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
-use crate::kernel::KernelWrite;
+use crate::kernel::{KernelError, KernelWrite};
 use crate::spec::Scope;
-use crate::value::{Setting, State};
+use crate::value::{Place, Setting, State, Value};
 
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
 const NAME_BYTES_MAX: usize = 15;
@@ -32,6 +32,8 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     link_resets: LinkResets,
     /// Knobs that somebody else has taken over.
     given_up: BTreeSet<Knob>,
+    /// Knobs that an earlier setting has changed, so that they are known to be settable.
+    proven: BTreeSet<Knob>,
 }
 
 /// How far a session is.
@@ -68,6 +70,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             holds_host: false,
             link_resets: context.link_resets,
             given_up: BTreeSet::new(),
+            proven: BTreeSet::new(),
         })
     }
 
@@ -108,14 +111,16 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let interface = self.checkpoint.interface.clone();
         let mut rounded = Vec::new();
         self.claim_host(desired)?;
-        let planned = steps::plan(&self.kernel, &interface, desired, &self.checkpoint.undo)?;
+        let undo = &self.checkpoint.undo;
+        let planned = steps::plan(&self.kernel, &interface, desired, undo, &self.proven)?;
+        let mut found = planned.readings;
         let allowed = self.link_resets;
         super::check_link_resets(&self.kernel, allowed, &interface, desired, &planned.changes)?;
         if !planned.changes.is_empty() {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
-            match self.write(desired, &planned.changes, &mut writes_done) {
-                Ok(found) => rounded = found,
+            match self.write(desired, &planned.changes, found, &mut writes_done) {
+                Ok(verified) => (rounded, found) = verified,
                 Err(cause) => {
                     // Values that were first seen on the way go back to what they were then; those in
                     // `before` are newer than the checkpoint's when the session is not at its first change.
@@ -127,7 +132,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
                 }
             }
         }
-        Ok(Applied { changes: planned.changes, rounded, undo: self.checkpoint.clone() })
+        self.proven.extend(planned.changes.iter().map(|change| change.knob));
+        let found = State(steps::values(found).collect());
+        Ok(Applied { changes: planned.changes, rounded, found, undo: self.checkpoint.clone() })
     }
 
     /// Follows the interface to its new name. When that fails, the session is as before.
@@ -238,13 +245,26 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         &mut self,
         desired: &Setting,
         planned: &[Change],
+        mut readings: Readings,
         writes_done: &mut usize,
-    ) -> Result<Vec<Change>, Cause> {
+    ) -> Result<(Vec<Change>, Readings), Cause> {
         let knobs = Target { desired, undo: &self.checkpoint.undo }.knobs();
         let going_back = steps::exposed(planned).into_iter().filter(|k| !desired.contains_key(k));
-        for knob in going_back.chain(knobs) {
+        let order: Vec<Knob> = going_back.chain(knobs).collect();
+        for (at, &knob) in order.iter().enumerate() {
             for turn in steps::TURNS {
-                self.write_knob(desired, knob, turn, writes_done)?;
+                if !readings.contains_key(&knob) {
+                    readings = steps::read_many(&self.kernel, self.interface(), &order[at..]);
+                }
+                let current = readings.get(&knob).cloned();
+                let current =
+                    current.unwrap_or_else(|| steps::read(&self.kernel, self.interface(), knob));
+                let before = *writes_done;
+                self.write_knob(desired, knob, turn, current, writes_done)?;
+                if *writes_done > before {
+                    // A write may have reset other knobs, or created their places.
+                    readings.clear();
+                }
             }
         }
         let target = Target { desired, undo: &self.checkpoint.undo };
@@ -256,11 +276,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         desired: &Setting,
         knob: Knob,
         turn: Turn,
+        current: Result<Vec<(Place, Value)>, KernelError>,
         writes_done: &mut usize,
     ) -> Result<(), Cause> {
-        // Read anew and not taken from the plan: an earlier write may have reset this knob or created
-        // its places.
-        let current = steps::read(&self.kernel, self.interface(), knob);
         let current = steps::unless_gone(current, desired.contains_key(&knob))?;
         let current = current.unwrap_or_default();
         let target = Target { desired, undo: &self.checkpoint.undo };
@@ -273,11 +291,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         // are in the checkpoint already.
         let places = current.into_iter().map(|(place, value)| ((knob, place), value));
         self.remember(&State(places.collect()))?;
-        for Change { place, to, .. } in changes {
-            self.kernel.write(&self.checkpoint.interface, knob, place, &to)?;
-            *writes_done += 1;
-        }
-        Ok(())
+        let values: Vec<_> = changes.into_iter().map(|change| (change.place, change.to)).collect();
+        let interface = &self.checkpoint.interface;
+        Ok(self.kernel.write_many(interface, knob, &values, writes_done)?)
     }
 
     fn interface(&self) -> &str {

@@ -91,6 +91,9 @@ impl Turn {
     }
 }
 
+/// What knobs hold, or why they cannot be read.
+pub(super) type Readings = BTreeMap<Knob, Result<Vec<(Place, Value)>, KernelError>>;
+
 /// What a change needs to know of the interface as it is now.
 #[derive(Default)]
 pub(super) struct Planned {
@@ -101,14 +104,18 @@ pub(super) struct Planned {
     pub(super) touched: State,
     /// The differences to the target.
     pub(super) changes: Vec<Change>,
+    /// What was read: it holds until the first write.
+    pub(super) readings: Readings,
 }
 
-/// Checks `desired`, reads what it names, what `undo` names and what a difference would reset.
+/// Checks `desired`, reads what it names, what `undo` names and what a difference would reset. Knobs that
+/// are `proven` were set before, and whether they can be is not asked again.
 pub(super) fn plan(
     kernel: &dyn KernelRead,
     interface: &str,
     desired: &Setting,
     undo: &State,
+    proven: &BTreeSet<Knob>,
 ) -> Result<Planned, ApplyError> {
     for (&knob, value) in desired {
         knob.check_value(value)?;
@@ -116,7 +123,8 @@ pub(super) fn plan(
     }
     let target = Target { desired, undo };
     let named = target.knobs();
-    let mut planned = Planned::default();
+    let mut planned =
+        Planned { readings: read_many(kernel, interface, &named), ..Planned::default() };
     let mut exposed: BTreeSet<Knob> = BTreeSet::new();
     // In this order a knob comes after every knob that resets it.
     for &knob in Knob::ALL {
@@ -126,7 +134,8 @@ pub(super) fn plan(
         // What the change resets it may also bring: on veth, NAPIs come with GRO. Whether they have
         // come, the write will show.
         let wanted = desired.contains_key(&knob) && !exposed.contains(&knob);
-        let current = read(kernel, interface, knob);
+        let current = planned.readings.get(&knob).cloned();
+        let current = current.unwrap_or_else(|| read(kernel, interface, knob));
         if wanted && knob.spec().tier == Tier::Reload && is_hidden(kernel, interface, &current) {
             return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
         }
@@ -137,7 +146,7 @@ pub(super) fn plan(
             if desired.contains_key(&knob) {
                 check_sensible(kernel, interface, target, knob)?;
             }
-            if wanted {
+            if wanted && !proven.contains(&knob) {
                 check_settable(kernel, interface, knob)?;
             }
         }
@@ -181,7 +190,31 @@ pub(super) fn read(
     interface: &str,
     knob: Knob,
 ) -> Result<Vec<(Place, Value)>, KernelError> {
-    let current = kernel.read(interface, knob)?;
+    believe(interface, knob, kernel.read(interface, knob)?)
+}
+
+/// The same of several knobs at once.
+pub(super) fn read_many(kernel: &dyn KernelRead, interface: &str, knobs: &[Knob]) -> Readings {
+    let answers = knobs.iter().zip(kernel.read_many(interface, knobs));
+    let believed = |(knob, answer): (&Knob, Result<_, _>)| {
+        (*knob, answer.and_then(|current| believe(interface, *knob, current)))
+    };
+    answers.map(believed).collect()
+}
+
+/// What could be read.
+pub(super) fn values(readings: Readings) -> impl Iterator<Item = ((Knob, Place), Value)> {
+    let known = readings.into_iter().filter_map(|(knob, current)| Some((knob, current.ok()?)));
+    known.flat_map(|(knob, current)| {
+        current.into_iter().map(move |(place, value)| ((knob, place), value))
+    })
+}
+
+fn believe(
+    interface: &str,
+    knob: Knob,
+    current: Vec<(Place, Value)>,
+) -> Result<Vec<(Place, Value)>, KernelError> {
     let right_kind = current
         .iter()
         .all(|(_, value)| value.kind() == knob.spec().kind && !matches!(value, Value::Named(_)));
@@ -289,22 +322,26 @@ fn resolve(
     }
 }
 
-/// Reads back every knob of the target; gives the values that the device rounded. One that `planned` was
-/// to take back to what it was has been there before: if it has not moved at all, it was not rounded.
+/// Reads back every knob of the target; gives the values that the device rounded, and all that was read.
+/// One that `planned` was to take back to what it was has been there before: if it has not moved at all, it
+/// was not rounded.
 pub(super) fn verify(
     kernel: &dyn KernelRead,
     interface: &str,
     target: Target<'_>,
     planned: &[Change],
-) -> Result<Vec<Change>, Cause> {
+) -> Result<(Vec<Change>, Readings), Cause> {
     let is_stuck = |knob: Knob, place: Place, found: &Value| {
         let goes_back = !target.desired.contains_key(&knob);
         let at_place = |change: &&Change| (change.knob, change.place) == (knob, place);
         goes_back && planned.iter().find(at_place).is_some_and(|change| change.from == *found)
     };
     let mut rounded = Vec::new();
-    for knob in target.knobs() {
-        let current = read(kernel, interface, knob);
+    let knobs = target.knobs();
+    let readings = read_many(kernel, interface, &knobs);
+    for knob in knobs {
+        let current = readings.get(&knob).cloned();
+        let current = current.unwrap_or_else(|| read(kernel, interface, knob));
         let current = unless_gone(current, target.desired.contains_key(&knob))?;
         let differing =
             target.differences(kernel, interface, knob, &current.unwrap_or_default())?;
@@ -316,7 +353,7 @@ pub(super) fn verify(
             rounded.push(Change { knob, place, from: wanted, to: found });
         }
     }
-    Ok(rounded)
+    Ok((rounded, readings))
 }
 
 /// What differs from `undo` now; knobs that cannot be read are not listed.

@@ -14,12 +14,12 @@ use crate::route::Link;
 impl LinuxKernel {
     pub(super) fn write_place(
         &self,
-        name: &str,
+        reading: &Reading<'_>,
         knob: Knob,
         place: Place,
         value: &Value,
     ) -> Result<(), Failure> {
-        let reading = Reading::of(self, name);
+        let name = reading.name;
         if place != Place::Host {
             reading.link()?; // a name that no interface has is said as such
         }
@@ -33,7 +33,7 @@ impl LinuxKernel {
                 Ok(self.route.set_txqueuelen(name, narrow(*packets)?)?)
             }
             (Source::Features(names), Place::Device, Value::Switch(on), _) => {
-                self.write_features(&reading, names, *on)
+                self.write_features(reading, names, *on)
             }
             (Source::Number(field), place, _, Some(number)) => {
                 self.write_number(name, field, place, number)
@@ -67,7 +67,7 @@ impl LinuxKernel {
                 Ok(self.sysfs.write(name, "threaded", if *on { "1" } else { "0" })?)
             }
             (Source::Napi(field), place, _, Some(number)) => {
-                self.write_napi(&reading, field, place, number)
+                self.write_napi(reading, field, place, number)
             }
             (Source::LoadTime(_), ..) => Err(Failure::unsupported(
                 "the driver reads it when it is loaded, and latput does not load drivers",

@@ -2,7 +2,7 @@
 //!
 //! A socket belongs for life to the network namespace of the thread that opened it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ use super::{Malformed, NetlinkError, malformed};
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A dump that changed under our hands is asked for again, this many times in all.
 const DUMP_ATTEMPTS: u32 = 5;
+/// The longest datagram of a dump (`netlink_dump`, `net/netlink/af_netlink.c`); single messages may be longer.
+const USUAL_DATAGRAM_BYTES: usize = 32 << 10;
 /// More than this is no answer to any question of ours (10 000 links are about 20 MB).
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 /// `SOL_NETLINK`, `include/linux/socket.h`.
@@ -38,6 +40,8 @@ pub enum Protocol {
 pub struct Socket {
     fd: OwnedFd,
     sequence: Cell<u32>,
+    /// What one datagram is received into.
+    buffer: RefCell<Vec<u8>>,
 }
 
 impl Socket {
@@ -54,7 +58,8 @@ impl Socket {
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             let _ = set_option(&fd, option, 1);
         }
-        Ok(Self { fd, sequence: Cell::new(0) })
+        let buffer = RefCell::new(vec![0; USUAL_DATAGRAM_BYTES]);
+        Ok(Self { fd, sequence: Cell::new(0), buffer })
     }
 
     /// Sends `request` and returns the payload of every message of its answer.
@@ -81,7 +86,8 @@ impl Socket {
         }
     }
 
-    /// `None` when the kernel says that a dump is inconsistent.
+    /// `None` when it must be asked again: the kernel says that a dump is inconsistent, or a datagram was
+    /// longer than the buffer, which fits now. What changes something is answered in a few bytes.
     fn exchange_once(&self, request: &Request) -> Result<Option<Vec<Vec<u8>>>, NetlinkError> {
         let sequence = self.sequence.get().wrapping_add(1);
         self.sequence.set(sequence);
@@ -92,13 +98,15 @@ impl Socket {
         let mut answer = Vec::new();
         let mut answer_bytes = 0;
         let mut is_consistent = true;
+        let mut buffer = self.buffer.borrow_mut();
         loop {
-            let datagram = self.receive(request)?;
-            answer_bytes += datagram.len();
+            let Some(length) = self.receive(request, &mut buffer)? else { return Ok(None) };
+            let datagram = &buffer[..length];
+            answer_bytes += length;
             if Instant::now() > deadline || answer_bytes > MAX_ANSWER_BYTES {
                 return Err(NetlinkError::Timeout { request: request.what().to_owned() });
             }
-            for message in Messages::new(&datagram) {
+            for message in Messages::new(datagram) {
                 let message = message.map_err(|source| malformed_answer(request, source))?;
                 if message.sequence != sequence {
                     continue; // the late answer to a request that timed out
@@ -123,31 +131,39 @@ impl Socket {
         }
     }
 
-    /// One datagram from the kernel, in a buffer that fits it: its length is asked for first, so no
-    /// answer is cut off.
-    fn receive(&self, request: &Request) -> Result<Vec<u8>, NetlinkError> {
+    /// The length of the next datagram from the kernel, which is in `buffer` then; `None` if it was cut off:
+    /// then the buffer is as long now.
+    fn receive(
+        &self,
+        request: &Request,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<usize>, NetlinkError> {
         loop {
-            let peek = RecvFlags::PEEK | RecvFlags::TRUNC;
-            let (_, length, _) = retry_on_interrupt(request, || {
-                rustix::net::recvfrom(&self.fd, &mut [0_u8; 0][..], peek)
+            let (_, length, sender) = retry_on_interrupt(request, || {
+                rustix::net::recvfrom(&self.fd, &mut buffer[..], RecvFlags::TRUNC)
             })?;
+            // Any process may send to our port; only port 0 is the kernel.
+            let sender = sender.and_then(|address| SocketAddrNetlink::try_from(address).ok());
+            if sender.is_none_or(|address| address.pid() != 0) {
+                continue;
+            }
             if length > MAX_ANSWER_BYTES {
                 return Err(malformed_answer(request, malformed("a message of over 256 MiB")));
             }
-            let mut buffer = vec![0; length];
-            let (_, received, sender) = retry_on_interrupt(request, || {
-                rustix::net::recvfrom(&self.fd, &mut buffer[..], RecvFlags::TRUNC)
-            })?;
-            if received > buffer.len() {
-                return Err(malformed_answer(request, malformed("a message grew while read")));
+            if length > buffer.len() {
+                buffer.resize(length, 0);
+                self.drain();
+                return Ok(None);
             }
-            // Any process may send to our port; only port 0 is the kernel.
-            let sender = sender.and_then(|address| SocketAddrNetlink::try_from(address).ok());
-            if sender.is_some_and(|address| address.pid() == 0) {
-                buffer.truncate(received);
-                return Ok(buffer);
-            }
+            return Ok(Some(length));
         }
+    }
+
+    /// Throws away the rest of an answer: a dump goes on only as it is read, and while it does another is refused
+    /// (`EBUSY`).
+    fn drain(&self) {
+        let read = || rustix::net::recv(&self.fd, &mut [0_u8; 0][..], RecvFlags::DONTWAIT);
+        while matches!(read(), Ok(_) | Err(rustix::io::Errno::INTR)) {}
     }
 }
 
@@ -199,4 +215,34 @@ pub(super) fn set_option(fd: &OwnedFd, option: libc::c_int, value: libc::c_int) 
         libc::setsockopt(fd.as_raw_fd(), SOL_NETLINK, option, (&raw const value).cast(), length)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_does_not_fit_is_asked_for_again() {
+        // `struct ifinfomsg`: 16 bytes. Every namespace has `lo`.
+        const RTM_GETLINK: u16 = 18;
+        check(
+            Protocol::Route,
+            &Request::new("list the links", RTM_GETLINK).header(&[0; 16]).dump(),
+        );
+        // Some dozens of families take several datagrams: the dump is not over when the first is cut.
+        const GENL_ID_CTRL: u16 = 16;
+        const CTRL_CMD_GETFAMILY: u8 = 3;
+        let families = Request::new("list the families", GENL_ID_CTRL);
+        check(Protocol::Generic, &families.header(&[CTRL_CMD_GETFAMILY, 2, 0, 0]).dump());
+    }
+
+    #[track_caller]
+    fn check(protocol: Protocol, dump: &Request) {
+        let socket = Socket::open(protocol).unwrap();
+        let whole = socket.exchange(dump).unwrap();
+        assert!(!whole.is_empty());
+        socket.buffer.replace(vec![0; 8]);
+        assert_eq!(socket.exchange(dump).unwrap().len(), whole.len());
+        assert!(socket.buffer.borrow().len() > 8);
+    }
 }

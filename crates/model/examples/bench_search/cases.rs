@@ -6,7 +6,7 @@ use latput_trial::{Metric, Plan, Workload};
 
 /// Systems, each with the interrupt and RPS masks of its first and its other CPUs, and whether its
 /// stack has segmentation offloads today.
-pub(crate) const SYSTEMS: [System; 5] = [
+const SYSTEMS: [System; 5] = [
     System {
         name: "server-10g",
         text: include_str!("../../../../data/systems/server-10g.toml"),
@@ -52,7 +52,7 @@ pub(crate) struct System {
 }
 
 /// The traffic, one workload to a case.
-pub(crate) const WORKLOADS: [(&str, &str); 6] = [
+const WORKLOADS: [(&str, &str); 6] = [
     ("rr", "kind = \"tcp_rr\""),
     ("rr-burst", "kind = \"tcp_rr\"\nburst = 16"),
     ("rr-many", "kind = \"tcp_rr\"\nrequest_bytes = 128\nresponse_bytes = 8192\nconnections = 8"),
@@ -60,6 +60,60 @@ pub(crate) const WORKLOADS: [(&str, &str); 6] = [
     ("udp", "kind = \"udp_stream\"\nrate = \"300Mbps\"\nprobe_hz = 10000"),
     ("reads", "kind = \"rpc_read\"\noutstanding = 2"),
 ];
+
+/// Systems and traffic that the search was not shaped on.
+const SYSTEMS_HELD_OUT: [System; 3] = [
+    System {
+        name: "rx1620-s2io",
+        text: include_str!("../../../../data/systems/rx1620-s2io.toml"),
+        rps: ["0", "0-1"],
+        gro: false,
+    },
+    System {
+        name: "rx1600-e1000",
+        text: include_str!("../../../../data/systems/rx1600-e1000.toml"),
+        rps: ["0", "0-1"],
+        gro: false,
+    },
+    System {
+        name: "rx1620-e1000-7",
+        text: include_str!("../../../../data/systems/rx1620-e1000-7.toml"),
+        rps: ["0", "0-1"],
+        gro: false,
+    },
+];
+const WORKLOADS_HELD_OUT: [(&str, &str); 4] = [
+    ("rr-burst4", "kind = \"tcp_rr\"\nburst = 4"),
+    ("rr-1k", "kind = \"tcp_rr\"\nrequest_bytes = 1024\nresponse_bytes = 1024\nconnections = 4"),
+    ("udp-100", "kind = \"udp_stream\"\nrate = \"100Mbps\"\nprobe_hz = 10000"),
+    ("reads6", "kind = \"rpc_read\"\noutstanding = 6"),
+];
+
+/// Which cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Set {
+    /// Those that the search was shaped on.
+    Known,
+    /// Others.
+    HeldOut,
+}
+
+impl Set {
+    pub(crate) const fn systems(self) -> &'static [System] {
+        match self {
+            Self::Known => &SYSTEMS,
+            Self::HeldOut => &SYSTEMS_HELD_OUT,
+        }
+    }
+
+    /// A name and a text each.
+    pub(crate) const fn workloads(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Known => &WORKLOADS,
+            Self::HeldOut => &WORKLOADS_HELD_OUT,
+        }
+    }
+}
 
 /// What is wanted: `TAIL` is the tail that the workload has.
 pub(crate) const GOALS: [(&str, &str); 3] = [

@@ -1,8 +1,8 @@
 //! How few trials the search needs, on simulated hosts whose best setting is known.
 //!
-//! `cargo xtask bench-search` runs this and the peer that it is compared with. `tabulate FILE` computes
-//! what every host does under every setting; `cases FILE` prints them as the peer reads them; `run FILE
-//! SEEDS` searches, and prints one JSON line for each search.
+//! `cargo xtask bench-search` runs this and the peer that it is compared with. `SET tabulate FILE` computes
+//! what every host does under every setting; `SET cases FILE` prints them as the peer reads them; `SET run
+//! FILE SEEDS` searches, and prints one JSON line for each search. A set is `known` or `held-out`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -15,7 +15,7 @@ mod trials;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cases::{GOALS, SYSTEMS, WORKLOADS, Wanted};
+use cases::{GOALS, Set, Wanted};
 use serde_json::json;
 use table::Table;
 use trials::Case;
@@ -26,20 +26,26 @@ const BUDGET_PERCENT: usize = 30;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words[..] {
-        ["tabulate", file] => table::tabulate(file),
-        ["cases", file] => println!("{}", describe(&table::read(file))),
-        ["run", file, seeds] => run(&table::read(file), seeds.parse().expect("a number of seeds")),
-        _ => panic!("usage: bench_search tabulate FILE | cases FILE | run FILE SEEDS"),
+    let set = if words.first() == Some(&"held-out") { Set::HeldOut } else { Set::Known };
+    match words.get(1..).unwrap_or_default() {
+        ["tabulate", file] => table::tabulate(set, file),
+        ["cases", file] => println!("{}", describe(set, &table::read(file))),
+        ["run", file, seeds] => {
+            run(set, &table::read(file), seeds.parse().expect("a number of seeds"));
+        }
+        _ => {
+            panic!("usage: bench_search known|held-out tabulate FILE | cases FILE | run FILE SEEDS")
+        }
     }
 }
 
 /// Every host under every workload with every goal.
-fn all(tables: &[Table]) -> Vec<Case<'_>> {
+fn all(set: Set, tables: &[Table]) -> Vec<Case<'_>> {
     let mut found = Vec::new();
     for table in tables {
-        let system = SYSTEMS.iter().find(|one| one.name == table.system).expect("a known system");
-        let workload = WORKLOADS.iter().find(|one| one.0 == table.workload).expect("a known one");
+        let system = set.systems().iter().find(|one| one.name == table.system);
+        let workload = set.workloads().iter().find(|one| one.0 == table.workload);
+        let Some((system, workload)) = system.zip(workload) else { continue };
         for (name, goal) in GOALS {
             let plan = cases::plan(system, workload.1, Some(goal));
             let wanted = Wanted::of(&plan);
@@ -57,8 +63,8 @@ fn all(tables: &[Table]) -> Vec<Case<'_>> {
 }
 
 /// What a program that is not ours needs to know of the cases.
-fn describe(tables: &[Table]) -> String {
-    let cases = all(tables);
+fn describe(set: Set, tables: &[Table]) -> String {
+    let cases = all(set, tables);
     let described = cases.iter().map(|case| {
         let ordered = |factor: &latput_trial::plan::Factor| {
             let name = factor.targets[0].knob.name();
@@ -81,15 +87,20 @@ fn budget(case: &Case<'_>) -> usize {
     case.settings.len() * BUDGET_PERCENT / 100
 }
 
-fn run(tables: &[Table], seeds: u64) {
-    let cases = all(tables);
+fn run(set: Set, tables: &[Table], seeds: u64) {
+    let cases = all(set, tables);
     let todo: Vec<(usize, u64)> =
         (0..cases.len()).flat_map(|case| (1..=seeds).map(move |seed| (case, seed))).collect();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads() {
             scope.spawn(|| {
-                while let Some(&(case, seed)) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(case, seed)) = todo.get(at) else { return };
+                    if at.is_multiple_of(todo.len().div_ceil(20)) {
+                        eprintln!("search {at} of {}", todo.len());
+                    }
                     let case = &cases[case];
                     for ended in [case.search(seed, budget(case)), case.random(seed, budget(case))]
                     {

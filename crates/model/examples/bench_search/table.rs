@@ -8,7 +8,7 @@ use latput_sim::Profile;
 use latput_trial::Plan;
 use serde::{Deserialize, Serialize};
 
-use crate::cases::{self, FIGURES, SYSTEMS, WORKLOADS, Wanted};
+use crate::cases::{self, FIGURES, Set, Wanted};
 
 /// The cost of a setting may be so much above the best one's for it to count as found.
 pub(crate) const NEAR: f64 = 1.03;
@@ -69,16 +69,16 @@ impl Truth {
 }
 
 /// Adds to `file` the tables that it lacks, one line each.
-pub(crate) fn tabulate(file: &str) {
+pub(crate) fn tabulate(set: Set, file: &str) {
     let known = read(file);
-    for system in &SYSTEMS {
-        for (workload, text) in WORKLOADS {
-            if known.iter().any(|one| one.system == system.name && one.workload == workload) {
+    for system in set.systems() {
+        for (workload, text) in set.workloads() {
+            if known.iter().any(|one| one.system == system.name && one.workload == *workload) {
                 continue;
             }
             let table = Table {
                 system: system.name.to_owned(),
-                workload: workload.to_owned(),
+                workload: (*workload).to_owned(),
                 figures: every_setting(system, text),
             };
             let line = serde_json::to_string(&table).expect("tables are plain figures");

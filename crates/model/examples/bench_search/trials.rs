@@ -118,9 +118,6 @@ impl Case<'_> {
                     settings
                 }
             };
-            if self.truth.near[leader] && ended.trials > 0 {
-                ended.found.get_or_insert(ended.trials);
-            }
             host.begin_block();
             for set in chosen {
                 let setting = by_label[set.label.as_str()];
@@ -132,6 +129,14 @@ impl Case<'_> {
                 }
                 let row = self.row(&mut results, block, set, host.run(setting));
                 results.rows.push(row);
+                // As the other methods are asked, after every trial.
+                if ended.found.is_none()
+                    && results.confirmed_from.is_none()
+                    && let Some(best) = search.best(&results)
+                    && self.truth.near[by_label[best.label.as_str()]]
+                {
+                    ended.found = Some(ended.trials);
+                }
             }
         }
         if results.confirmed_from.is_none() {

@@ -84,6 +84,13 @@ impl PlanSearch {
         self.confirmations
     }
 
+    /// The setting that would be recommended (and had to be confirmed) if the search ended here, be it in the
+    /// middle of a block; `None` before two runs gave the goal's figures.
+    pub fn best(&self, results: &Results) -> Option<&LabelledSetting> {
+        let rows = explored(results);
+        self.search(results, &rows, usize::MAX).best().map(|setting| &self.settings[setting])
+    }
+
     /// What comes after the blocks in `results`, all of which must be complete; exploring takes at most
     /// `budget` runs of settings.
     pub fn next(&self, results: &Results, budget: usize) -> Next {

@@ -41,6 +41,10 @@ pub struct Space {
     refused: BTreeSet<usize>,
 }
 
+/// What a level that was chosen as often as chance would weighs against the distance from one end of an axis
+/// to the other.
+const CROWD: f64 = 0.3;
+
 /// More combinations than this are refused: choosing among them would take longer than a trial.
 pub const LARGEST_SPACE: usize = 1_000_000;
 
@@ -137,8 +141,9 @@ impl Space {
         found
     }
 
-    /// `count` settings beside `first` that leave no corner of the space far from all of them: each is,
-    /// of a few hundred drawn, the one farthest from those already chosen.
+    /// `count` settings beside `first` that leave no corner of the space far from all of them, and no level of
+    /// an axis unseen for long: each is, of a few hundred drawn, one that is far from those already chosen
+    /// and whose levels they have seldom.
     pub fn spread(&self, first: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
         const DRAWN: usize = 300;
         let mut chosen = vec![self.levels(first)];
@@ -149,13 +154,21 @@ impl Space {
                     |other: &Vec<usize>| self.gaps(levels, other).map(|gap| gap * gap).sum::<f64>();
                 chosen.iter().map(to).fold(f64::INFINITY, f64::min)
             };
-            let farthest = pool
+            // How often the levels were chosen, to how often chance would.
+            let crowd = |levels: &[usize]| {
+                let of_axis = |(at, level): (usize, &usize)| {
+                    let uses = chosen.iter().filter(|other| other[at] == *level).count();
+                    (uses * self.axes[at].levels) as f64 / chosen.len() as f64
+                };
+                levels.iter().enumerate().map(of_axis).sum::<f64>()
+            };
+            let best = pool
                 .iter()
                 .map(|index| self.levels(*index))
-                .map(|levels| (distance(&levels), levels))
-                .filter(|(distance, _)| *distance > 0.0)
+                .filter(|levels| !chosen.contains(levels))
+                .map(|levels| (distance(&levels) - CROWD * crowd(&levels), levels))
                 .max_by(|a, b| a.0.total_cmp(&b.0));
-            let Some((_, levels)) = farthest else { break };
+            let Some((_, levels)) = best else { break };
             chosen.push(levels);
         }
         chosen[1..].iter().map(|levels| self.index(levels)).collect()
@@ -204,11 +217,11 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_start_reaches_the_corners() {
+    fn a_spread_start_reaches_a_far_corner_and_levels_that_it_has_not_seen() {
         let space = space(&[5, 5]);
         let mut chosen = space.spread(0, 3, &mut Rng::from_seed(1));
         chosen.sort_unstable();
-        assert_eq!(chosen, [4, 20, 24]);
+        assert_eq!(chosen, [8, 16, 24]);
         // No setting twice, however many are asked for.
         let all: BTreeSet<usize> =
             space.spread(0, 100, &mut Rng::from_seed(1)).into_iter().collect();

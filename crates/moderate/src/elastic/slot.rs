@@ -22,6 +22,9 @@ const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
 const SMALL_SEEN: [u32; 2] = [12, 4];
 /// Bulk has mean frames of at least this, the way that most bytes go.
 const BULK_BYTES: u64 = 4 * SMALL_BYTES as u64;
+/// Vectors whose packets are counted apart. Of more, some are counted together: a rate is then taken for
+/// higher than it is, and the ring for sooner full.
+const VECTORS: usize = 16;
 /// A gap is a pause if it is this long, and so many times the gap between two polls.
 const PAUSE_LEAST: Nanos = Nanos::from_ms(2);
 const PAUSE_GAPS: u64 = 20;
@@ -39,6 +42,8 @@ pub(super) struct Slot {
     packets: [u64; 2],
     bytes: [u64; 2],
     small: [u64; 2],
+    /// Received packets of each vector.
+    of_vector: [u64; VECTORS],
     spread: Spread,
 }
 
@@ -62,6 +67,8 @@ pub(super) struct Seen {
     pub(super) small_log: Option<f64>,
     /// Logarithm of received packets per second.
     pub(super) packets_log: f64,
+    /// Received packets per second of the busiest vector.
+    pub(super) busiest_pps: f64,
     /// Standard error of `bytes_log`, as far as the slot shows it.
     pub(super) error: f64,
     /// Received packets per poll.
@@ -97,6 +104,7 @@ impl Slot {
         }
         self.start.get_or_insert(observation.now);
         self.polls = self.polls.saturating_add(polls);
+        self.of_vector[observation.vector as usize % VECTORS] += u64::from(observation.rx.packets);
         let small = [observation.rx_small, observation.tx_small];
         for (idx, counts) in [observation.rx, observation.tx].iter().enumerate() {
             self.packets[idx] += u64::from(counts.packets);
@@ -148,6 +156,7 @@ impl Slot {
             bytes_log: per_second(bytes),
             small_log,
             packets_log: per_second(self.packets[0]),
+            busiest_pps: self.of_vector.iter().copied().max().unwrap_or(0) as f64 / seconds,
             error: self.error(),
             batch: self.packets[0] as f64 / f64::from(self.polls.max(1)),
             is_bulk: self.bytes[way] >= BULK_BYTES * self.packets[way],

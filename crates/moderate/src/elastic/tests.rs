@@ -41,7 +41,36 @@ fn the_ring_bounds_the_delay() {
     // 10 M packets/s: 128 descriptors hold 12.8 us.
     let delays = drive(&mut policy(), 0.3, |_| 10e6);
     assert!(delays.iter().all(|delay| *delay <= Nanos::from_us(16)), "{delays:?}");
-    assert_eq!(last(&delays), Nanos::from_us(8));
+    let held = last(&delays);
+    assert!((Nanos::from_us(11)..=Nanos::from_ns(12_800)).contains(&held), "{delays:?}");
+}
+
+#[test]
+fn each_vector_has_a_ring_of_its_own() {
+    // 2.4 M packets/s: 128 descriptors hold 53 us of all, and 427 us of an eighth.
+    let held = |vectors: u32| {
+        let bounds = Bounds { most: Nanos::from_us(256), vectors: 8, ..Bounds::default() };
+        let mut policy = Elastic::new(bounds);
+        let (mut now, mut due, mut longest) = (0.0, 0.0_f64, Nanos::ZERO);
+        for poll in 0..100_000 {
+            let gap = policy.current().delay.as_secs_f64().max(10e-6) / f64::from(vectors);
+            now += gap;
+            due += 2.4e6 * gap;
+            let packets = u32::try_from(Nanos::from_secs_f64(due.floor() / 1e9).as_ns()).unwrap();
+            due -= due.floor();
+            longest = longest.max(policy.current().delay);
+            policy.step(&Observation {
+                now: Nanos::from_secs_f64(now),
+                rx: Counts { packets, bytes: packets * 1514 },
+                interrupts: 1,
+                vector: poll % vectors,
+                ..Observation::default()
+            });
+        }
+        longest
+    };
+    assert!(held(1) <= Nanos::from_us(53), "{}", held(1));
+    assert!(held(8) >= Nanos::from_us(200), "{}", held(8));
 }
 
 #[test]
@@ -135,7 +164,7 @@ fn a_lone_request_after_bulk_is_not_delayed_for_two_slots() {
             ..Observation::default()
         });
     }
-    assert!(late <= 12, "{late} requests were held back");
+    assert!(late <= 16, "{late} requests were held back");
 }
 
 #[test]
@@ -211,8 +240,14 @@ fn a_load_that_comes_back_is_known_within_two_milliseconds() {
 
 #[test]
 fn a_stream_that_scatters_keeps_its_delay_also_if_it_comes_and_goes() {
-    for (pps, turn, least) in [(50e3, 0.0, 0.9), (100e3, 0.1, 0.45), (100e3, 0.01, 0.0)] {
-        let shares = drive_poisson(0.7, pps, turn);
+    const SEEDS: u64 = 10;
+    for (pps, turn, least) in [(50e3, 0.0, 0.9), (100e3, 0.1, 0.45), (100e3, 0.01, 0.35)] {
+        let mut shares = BTreeMap::new();
+        for seed in 0..SEEDS {
+            for (delay, share) in drive_poisson(0.7, pps, turn, seed) {
+                *shares.entry(delay).or_insert(0.0) += share / SEEDS as f64;
+            }
+        }
         let share =
             |delays: std::ops::RangeInclusive<u64>| shares.range(delays).map(|s| s.1).sum::<f64>();
         assert!(share(256..=256) >= least, "{pps} {turn}: {shares:?}");
@@ -300,9 +335,9 @@ fn drive_from(
 
 /// The share of the time with traffic at each delay (in microseconds), under an open loop with
 /// exponential gaps that is there in every other span of `turn` (always, if zero).
-fn drive_poisson(seconds: f64, pps: f64, turn: f64) -> BTreeMap<u64, f64> {
+fn drive_poisson(seconds: f64, pps: f64, turn: f64, seed: u64) -> BTreeMap<u64, f64> {
     let mut policy = Elastic::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
-    let mut rng = latput_units::Rng::from_seed(7);
+    let mut rng = latput_units::Rng::from_seed(seed);
     let mut next = 0.0;
     let mut arrival = move || {
         next -= rng.uniform().max(1e-12).ln() / pps;

@@ -39,6 +39,13 @@ impl Case {
         format!("{}{step} {}G{mtu}{queues}", self.name, self.gbps)
     }
 
+    /// What tells its figures from those of all others. The whole and a part alone may share a name.
+    pub(crate) fn key(&self) -> String {
+        let parts: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
+        let Self { gbps, mtu, queues, step, .. } = self;
+        format!("{} {gbps}G {mtu} {queues}q {step:?}", parts.join(" + "))
+    }
+
     fn stepped(a: Part, b: Part, ms: u64) -> Self {
         let mut case = Self::new(vec![a, b], 10);
         case.name = case.name.replace(" + ", " / ");
@@ -130,7 +137,7 @@ pub(crate) fn all() -> Vec<Case> {
             cases.push(Case::stepped(a.clone(), b.clone(), 300));
         }
     }
-    for ms in [50, 100, 1000, 2000] {
+    for ms in [50, 100, 1000, 2000, 10_000] {
         cases.push(Case::stepped(rr(0, 1), bulk(3), ms));
     }
     for ms in [10, 100] {

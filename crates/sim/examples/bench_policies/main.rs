@@ -7,10 +7,12 @@
 )]
 
 mod cases;
+mod known;
 
 use std::sync::Mutex;
 
 use cases::Case;
+use known::Known;
 use latput_moderate::e1000::Mode;
 use latput_moderate::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
 use latput_units::Nanos;
@@ -23,7 +25,13 @@ const NOISE: f64 = 0.02;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    let seeds = if has("--quick") { 1 } else { 3 };
+    let after = |flag: &str| {
+        arguments.iter().find_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='))
+    };
+    let bench = Bench {
+        seeds: seeds(after("--seeds"), has("--quick")),
+        known: Known::open(after("--known").map(Into::into)),
+    };
     let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with("--")).collect();
     let cases: Vec<Case> = cases::all()
         .into_iter()
@@ -41,7 +49,7 @@ fn main() {
                 loop {
                     let next = queue.lock().expect("no worker panics with it").next();
                     let Some(case) = next else { return };
-                    let row = measure(&case, seeds);
+                    let row = bench.measure(&case);
                     eprintln!("{}", row.label);
                     rows.lock().expect("no worker panics with it").push(row);
                 }
@@ -52,6 +60,15 @@ fn main() {
     // Losses first.
     rows.sort_by(|a, b| a.ours().score().total_cmp(&b.ours().score()));
     show(&rows);
+}
+
+/// The seeds that are named, `11,12,13`; else three, of which the quick run has the first.
+fn seeds(named: Option<&str>, is_quick: bool) -> Vec<u64> {
+    match named {
+        Some(named) => named.split(',').map(|seed| seed.parse().expect("a seed")).collect(),
+        None if is_quick => vec![1],
+        None => vec![1, 2, 3],
+    }
 }
 
 /// What one policy made of one case.
@@ -112,10 +129,6 @@ impl Row {
     }
 }
 
-fn fixed(us: u64) -> Policy {
-    Policy::Fixed(Moderation::delay(Nanos::from_us(us)))
-}
-
 fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
     let bounds = Bounds { most, vectors: case.queues, ..Bounds::default() };
@@ -129,58 +142,114 @@ fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     ]
 }
 
-fn measure(case: &Case, seeds: u64) -> Row {
-    let mut oracle = Figures::default();
-    let mut names = Vec::new();
-    let share = if case.step.is_some() { 1.0 / case.parts.len() as f64 } else { 1.0 };
-    // Loads that run together have one best setting, those that take turns one each.
-    let alone: Vec<Case> = match case.step {
-        None => vec![Case { name: case.name.clone(), parts: case.parts.clone(), ..*case }],
-        Some(_) => (0..case.parts.len()).map(|part| case.alone(part)).collect(),
-    };
-    for case in &alone {
-        let (us, best) = best_fixed(case, seeds);
-        names.push(us.to_string());
-        oracle.rates.extend(best.rates.iter().map(|rate| rate * share));
-        oracle.p99_us.extend(best.p99_us);
-        oracle.cpu += best.cpu * share;
-    }
-    let mut drops = 0.0;
-    let mut done = Vec::new();
-    if case.step.is_some() {
-        let singles = LADDER_US.map(|us| ratios(&figures(case, &fixed(us), seeds), &oracle));
-        let best = singles.into_iter().max_by(|a, b| a.score().total_cmp(&b.score()));
-        done.push(("single", best.expect("the ladder has rungs")));
-    } else {
-        done.push(("single", Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 }));
-    }
-    for (name, policy) in policies(case) {
-        let found = figures(case, &policy, seeds);
-        drops = found.drops;
-        done.push((name, ratios(&found, &oracle)));
-    }
-    Row { label: case.label(), oracle: names.join("/"), drops, policies: done }
+/// What all cases are measured with.
+struct Bench {
+    seeds: Vec<u64>,
+    known: Known,
 }
 
-/// The fixed delay with the least CPU among those with (all but) the best rate and no drops.
-fn best_fixed(case: &Case, seeds: u64) -> (u64, Figures) {
-    let all: Vec<(u64, Figures)> =
-        LADDER_US.iter().map(|&us| (us, figures(case, &fixed(us), seeds))).collect();
-    let parts = all[0].1.rates.len();
-    let best: Vec<f64> =
-        (0..parts).map(|part| all.iter().map(|(_, f)| f.rates[part]).fold(0.0, f64::max)).collect();
-    let keeps = |f: &Figures| f.rates.iter().zip(&best).all(|(rate, best)| *rate >= 0.985 * best);
-    let sum =
-        |f: &Figures| f.rates.iter().zip(&best).map(|(rate, best)| rate / best.max(1.0)).sum();
-    let kept = all.iter().filter(|(_, f)| keeps(f)).min_by(|a, b| a.1.cpu.total_cmp(&b.1.cpu));
-    // Parts that pull apart have no delay that is best for all: then the best on the whole.
-    let on_the_whole = || {
-        all.iter().max_by(|a, b| {
-            let (a, b): (f64, f64) = (sum(&a.1), sum(&b.1));
-            a.total_cmp(&b)
-        })
-    };
-    kept.or_else(on_the_whole).expect("the ladder has rungs").clone()
+impl Bench {
+    fn measure(&self, case: &Case) -> Row {
+        let mut oracle = Figures::default();
+        let mut names = Vec::new();
+        let share = if case.step.is_some() { 1.0 / case.parts.len() as f64 } else { 1.0 };
+        // Loads that run together have one best setting, those that take turns one each.
+        let alone: Vec<Case> = match case.step {
+            None => vec![Case { name: case.name.clone(), parts: case.parts.clone(), ..*case }],
+            Some(_) => (0..case.parts.len()).map(|part| case.alone(part)).collect(),
+        };
+        for case in &alone {
+            let (us, best) = self.best_fixed(case);
+            names.push(us.to_string());
+            oracle.rates.extend(best.rates.iter().map(|rate| rate * share));
+            oracle.p99_us.extend(best.p99_us);
+            oracle.cpu += best.cpu * share;
+        }
+        let mut drops = 0.0;
+        let mut done = Vec::new();
+        if case.step.is_some() {
+            let singles = LADDER_US.map(|us| ratios(&self.fixed(case, us), &oracle));
+            let best = singles.into_iter().max_by(|a, b| a.score().total_cmp(&b.score()));
+            done.push(("single", best.expect("the ladder has rungs")));
+        } else {
+            done.push(("single", Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 }));
+        }
+        for (name, policy) in policies(case) {
+            let found = self.figures(case, name, &policy);
+            drops = found.drops;
+            done.push((name, ratios(&found, &oracle)));
+        }
+        Row { label: case.label(), oracle: names.join("/"), drops, policies: done }
+    }
+
+    /// The fixed delay with the least CPU among those with (all but) the best rate and no drops.
+    fn best_fixed(&self, case: &Case) -> (u64, Figures) {
+        let all: Vec<(u64, Figures)> =
+            LADDER_US.iter().map(|&us| (us, self.fixed(case, us))).collect();
+        let parts = all[0].1.rates.len();
+        let best_rate = |part: usize| all.iter().map(|(_, f)| f.rates[part]).fold(0.0, f64::max);
+        let best: Vec<f64> = (0..parts).map(best_rate).collect();
+        let keeps =
+            |f: &Figures| f.rates.iter().zip(&best).all(|(rate, best)| *rate >= 0.985 * best);
+        let sum =
+            |f: &Figures| f.rates.iter().zip(&best).map(|(rate, best)| rate / best.max(1.0)).sum();
+        let kept = all.iter().filter(|(_, f)| keeps(f)).min_by(|a, b| a.1.cpu.total_cmp(&b.1.cpu));
+        // Parts that pull apart have no delay that is best for all: then the best on the whole.
+        let on_the_whole = || {
+            all.iter().max_by(|a, b| {
+                let (a, b): (f64, f64) = (sum(&a.1), sum(&b.1));
+                a.total_cmp(&b)
+            })
+        };
+        kept.or_else(on_the_whole).expect("the ladder has rungs").clone()
+    }
+
+    fn fixed(&self, case: &Case, us: u64) -> Figures {
+        let policy = Policy::Fixed(Moderation::delay(Nanos::from_us(us)));
+        self.figures(case, &format!("fixed {us}"), &policy)
+    }
+
+    /// The mean over the seeds; runs of many seconds have one.
+    fn figures(&self, case: &Case, name: &str, policy: &Policy) -> Figures {
+        let is_long = case.step.is_some_and(|step| step >= Nanos::from_s(1));
+        let seeds = if is_long { &self.seeds[..1] } else { &self.seeds[..] };
+        let parts = case.parts.len();
+        let mut mean =
+            Figures { rates: vec![0.0; parts], p99_us: vec![0.0; parts], ..Figures::default() };
+        let weight = 1.0 / seeds.len() as f64;
+        for seed in seeds {
+            let one = if matches!(policy, Policy::Elastic(_)) {
+                simulate(case, policy, *seed) // what is worked on
+            } else {
+                let key = format!("{} seed {seed} {name}", case.key());
+                self.known.or_make(&key, || simulate(case, policy, *seed))
+            };
+            let add = |to: &mut f64, what: f64| *to += what * weight;
+            mean.rates.iter_mut().zip(one.rates).for_each(|(mean, one)| add(mean, one));
+            mean.p99_us.iter_mut().zip(one.p99_us).for_each(|(mean, one)| add(mean, one));
+            add(&mut mean.cpu, one.cpu);
+            add(&mut mean.drops, one.drops);
+        }
+        mean
+    }
+}
+
+fn simulate(case: &Case, policy: &Policy, seed: u64) -> Figures {
+    let parts = case.parts.len();
+    let mut figures =
+        Figures { rates: vec![0.0; parts], p99_us: vec![0.0; parts], ..Figures::default() };
+    let (scenario, part_of) = case.scenario(policy, seed);
+    let out = latput_sim::run(&scenario).expect("a sound scenario");
+    for (load, part) in out.loads.iter().zip(&part_of) {
+        let units = load.received_bytes.max(load.received);
+        figures.rates[*part] += out.per_second(units);
+        let p99 = load.latency.quantile(0.99).map_or(0.0, Nanos::as_us_f64);
+        figures.p99_us[*part] = figures.p99_us[*part].max(p99);
+    }
+    let busy = out.hosts[1].cpu().busy().as_secs_f64();
+    figures.cpu = 100.0 * busy / out.window.as_secs_f64();
+    figures.drops = out.hosts[1].nic().rx_dropped as f64;
+    figures
 }
 
 fn ratios(found: &Figures, oracle: &Figures) -> Ratios {
@@ -195,31 +264,6 @@ fn ratios(found: &Figures, oracle: &Figures) -> Ratios {
         p99: worst(pairs(&found.p99_us, &oracle.p99_us), f64::max),
         cpu: found.cpu / oracle.cpu.max(1e-9),
     }
-}
-
-fn figures(case: &Case, policy: &Policy, seeds: u64) -> Figures {
-    let parts = case.parts.len();
-    let mut mean =
-        Figures { rates: vec![0.0; parts], p99_us: vec![0.0; parts], ..Figures::default() };
-    for seed in 0..seeds {
-        let (scenario, part_of) = case.scenario(policy, seed + 1);
-        let out = latput_sim::run(&scenario).expect("a sound scenario");
-        let weight = 1.0 / seeds as f64;
-        let mut tails = vec![0.0_f64; parts];
-        for (load, part) in out.loads.iter().zip(&part_of) {
-            let units = load.received_bytes.max(load.received);
-            mean.rates[*part] += out.per_second(units) * weight;
-            let p99 = load.latency.quantile(0.99).map_or(0.0, Nanos::as_us_f64);
-            tails[*part] = tails[*part].max(p99);
-        }
-        for (mean, tail) in mean.p99_us.iter_mut().zip(tails) {
-            *mean += tail * weight;
-        }
-        let busy = out.hosts[1].cpu().busy().as_secs_f64();
-        mean.cpu += 100.0 * busy / out.window.as_secs_f64() * weight;
-        mean.drops += out.hosts[1].nic().rx_dropped as f64 * weight;
-    }
-    mean
 }
 
 fn show(rows: &[Row]) {

@@ -277,7 +277,8 @@ impl World {
         if host.throttle.is_none() && !ring.is_adaptive() {
             return;
         }
-        let sample = ring.take_sample(self.now);
+        let mut sample = ring.take_sample(self.now);
+        sample.vector = u32::try_from(queue - host.first_queue).unwrap_or(u32::MAX);
         if let Some(policy) = &mut host.throttle
             && let Decision::Change { target, .. } = policy.step(&sample)
         {
