@@ -137,7 +137,10 @@ fn plans(workspace: &Workspace, only: &[String]) -> Result<Vec<Plan>> {
     Ok(profile.into_iter().filter(wanted).collect())
 }
 
-/// Whether the fit gives the shipped bytes; writes them unless it only checks.
+/// Differences that one message names.
+const NAMED: usize = 5;
+
+/// Whether the fit gives the shipped values, each to its printed digits; writes what it gives unless it only checks.
 fn remake(
     workspace: &Workspace,
     binary: &Path,
@@ -158,13 +161,52 @@ fn remake(
     }
     let status = command.status().context("cannot start latput")?;
     ensure!(status.success(), "`latput calibrate --system {name}` failed");
-    let same = std::fs::read(&made)? == std::fs::read(&shipped)?;
-    println!("{name}: {}", if same { "the same bytes" } else { "differs" });
-    if !same && !check {
+    let differing = differences(&read_toml(&shipped)?, &read_toml(&made)?);
+    let same = differing.is_empty();
+    if same {
+        println!("{name}: the same values");
+    } else {
+        let named = differing.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join("; ");
+        println!("{name}: {} values differ: {named}", differing.len());
+    }
+    if !check {
         std::fs::copy(&made, &shipped)
             .with_context(|| format!("cannot write {}", shipped.display()))?;
     }
     Ok(same)
+}
+
+/// The keys, as paths, that two profiles do not share or have different values for; comments and the order of keys
+/// do not count.
+fn differences(shipped: &toml::Table, made: &toml::Table) -> Vec<String> {
+    let mut shipped = flat(shipped);
+    let mut differing = Vec::new();
+    for (key, value) in flat(made) {
+        match shipped.remove(&key) {
+            Some(before) if before == value => {}
+            Some(before) => differing.push(format!("{key} is {before}, fitted {value}")),
+            None => differing.push(format!("{key} is absent, fitted {value}")),
+        }
+    }
+    differing.extend(shipped.keys().map(|key| format!("{key} is no key of the fitted profile")));
+    differing
+}
+
+/// Each value that is no table, by its path.
+fn flat(table: &toml::Table) -> BTreeMap<String, toml::Value> {
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                let inner = flat(inner).into_iter();
+                values.extend(inner.map(|(rest, value)| (format!("{key}.{rest}"), value)));
+            }
+            _ => {
+                values.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    values
 }
 
 /// Fails if a demand of `data/accuracy.toml` is not met.
@@ -254,6 +296,22 @@ mod tests {
         };
         let holds = ["a", "b", "c"].map(String::from);
         assert_eq!(lost(&holds, &[target("a", true), target("b", false)]), ["b", "c"]);
+    }
+
+    #[test]
+    fn profiles_differ_in_keys_and_values_not_in_how_they_are_written() {
+        let profile = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
+        let shipped = profile("# by hand\nb = { c_ns = 1_000, d = 0.25 }\na = [1, 2]\n");
+        let same = profile("a = [\n1,\n2]\n[b]\nd = 0.250\nc_ns = 1000\n");
+        assert_eq!(differences(&shipped, &same), [""; 0]);
+        let other = profile("a = [2, 1]\n[b]\nc_ns = 1001\ne = true\n");
+        let found = [
+            "a is [1, 2], fitted [2, 1]",
+            "b.c_ns is 1000, fitted 1001",
+            "b.e is absent, fitted true",
+            "b.d is no key of the fitted profile",
+        ];
+        assert_eq!(differences(&shipped, &other), found);
     }
 
     #[test]

@@ -13,12 +13,14 @@ use latput_stats::order::quantile_of_sorted;
 pub use parameter::Parameter;
 use serde::Deserialize;
 
+pub use self::engine::Effort;
 use self::engine::{Engine, OTHER_SEED, Point, Weighed};
 pub use self::validate::{LeftOut, Split, errors_left_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
 use crate::kind::{Kind, Measured, Scale};
-use crate::row::{Row, RowError};
+use crate::published::scale_of;
+use crate::row::{Row, RowError, RowErrorKind};
 use crate::setting::Moderation;
 use crate::system::Systems;
 use crate::table::Table;
@@ -27,8 +29,6 @@ use crate::table::Table;
 const CPU_WEIGHT: f64 = 0.5;
 /// What the prior weighs beside a cell: published costs are known from machines like theirs.
 const PRIOR_WEIGHT: f64 = 0.02;
-/// Evaluations of each start, and of the best one afterwards.
-const WHOLE: (usize, usize) = (22, 40);
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
 
@@ -42,11 +42,17 @@ pub struct Plan {
     pub about: String,
     /// Files of published cells.
     pub cells: Vec<String>,
+    /// Which of their tables, runs, tests or sections; all if empty.
+    #[serde(default)]
+    pub only: Vec<String>,
     /// Costs that are given, not searched for.
     #[serde(default)]
     pub fixed: Vec<Fixed>,
     /// The free parameters with their start values.
     pub free: Vec<Free>,
+    /// How long the search goes on.
+    #[serde(default)]
+    pub effort: Effort,
 }
 
 /// A cost that is given.
@@ -186,7 +192,7 @@ impl Cells {
                     continue;
                 }
                 let published = published(kind, &row).map_err(at_row)?;
-                if published.is_empty() {
+                if published.is_empty() || is_arithmetic(kind, &row, systems) {
                     continue;
                 }
                 if anomalies.of(&row).is_some() {
@@ -257,17 +263,24 @@ impl Cells {
     }
 }
 
+/// Whether a row is something that the text computes, not what a run measured.
+fn is_arithmetic(kind: Kind, row: &Row<'_>, systems: &Systems) -> bool {
+    let error = Experiment::of(kind, row, systems).err();
+    error.is_some_and(|error| error.kind == RowErrorKind::NotSimulated)
+}
+
 /// Figures of a row: which, their value, their weight. Utilisation and service demand are one figure.
 fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowError> {
     let mut figures = Vec::new();
     for (idx, measured) in kind.measured().iter().enumerate() {
-        let weight = match measured.scale {
+        let weight = match scale_of(kind, measured.scale, row) {
             Scale::Time if kind == Kind::DevicePolling => continue,
             Scale::Rate | Scale::Time => 1.0,
             Scale::Cpu if measured.column.starts_with("util") && kind != Kind::TwoConcurrent => {
                 continue;
             }
             Scale::Cpu => CPU_WEIGHT,
+            Scale::Points if kind == Kind::PingIdle => 1.0,
             Scale::Points if is_fitted_share(row, measured.column) => CPU_WEIGHT,
             Scale::Points => continue,
         };
@@ -399,6 +412,8 @@ pub fn calibrate(
     run_all: RunAll<'_>,
     said: &mut dyn FnMut(String),
 ) -> Result<Fit, CalibrateError> {
+    let is_asked = |_: usize, cell: &Cell| plan.only.is_empty() || plan.only.contains(&cell.group);
+    let cells = &cells.select(is_asked);
     let free = plan.free.len();
     if free > MOST_FREE {
         return Err(CalibrateError::TooMany(free));
@@ -408,7 +423,7 @@ pub fn calibrate(
         return Err(CalibrateError::TooFew { profile, cells, free });
     }
     let search = Search { systems, base: systems.named(&plan.profile), plan, run_all };
-    let found = search.best(cells, None, WHOLE, said);
+    let found = search.best(cells, None, plan.effort, said);
     let profile = search.with_engine(cells, |engine| engine.profile(&found.at));
     let residuals = search.residuals(&profile, cells, OTHER_SEED, 1.0);
     let whole: Vec<Weighed> = residuals.iter().flatten().map(|residual| residual.weighed).collect();
@@ -478,10 +493,12 @@ impl Search<'_> {
             .collect();
         let figures = (self.run_all)(&jobs);
         let residuals = cells.cells.iter().zip(figures).map(|(cell, figures)| {
+            let row = Row::new(&cells.tables[cell.table], cell.row);
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
                 let predicted =
                     figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
                 let Measured { column, scale } = cell.kind.measured()[idx];
+                let scale = scale_of(cell.kind, scale, &row);
                 let weighed = match scale {
                     Scale::Points => Weighed::points(predicted, published, weight),
                     _ => Weighed::of(predicted, published, weight),
@@ -497,10 +514,10 @@ impl Search<'_> {
         &self,
         cells: &Cells,
         only: Option<&[f64]>,
-        evaluations: (usize, usize),
+        effort: Effort,
         said: &mut dyn FnMut(String),
     ) -> Point {
-        self.with_engine(cells, |engine| engine.best(only, evaluations, said))
+        self.with_engine(cells, |engine| engine.best(only, effort, said))
     }
 }
 

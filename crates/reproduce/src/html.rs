@@ -23,7 +23,7 @@ th{color:var(--dim);font-weight:600}.words td,.words th,td:first-child,th:first-
 svg{max-width:26rem;width:100%;height:auto;background:var(--card);border-radius:6px}.dot{fill:var(--dot);\
 fill-opacity:.55}.odd{fill:var(--odd);fill-opacity:.8}.axis{stroke:var(--line);fill:none}.same{stroke:var(--dim);\
 stroke-dasharray:4 3}.tick{font-size:11px;fill:var(--dim)}.held{color:var(--good)}.missed{color:var(--bad);\
-font-weight:600}.strip{display:flex;gap:.7rem;margin:.3rem 0;font-size:12px}.strip b{flex:0 0 9.5rem;\
+font-weight:600}.strip{display:flex;gap:.7rem;margin:.3rem 0;font-size:12px}.strip b{flex:0 0 min(13rem,40%);\
 font-weight:400;color:var(--dim);overflow-wrap:anywhere}.strip span{display:flex;flex-wrap:wrap;gap:2px}\
 .strip i{width:14px;height:14px;border-radius:2px;box-shadow:inset 0 0 0 1px var(--line)}\
 .strip i.odd{box-shadow:inset 0 0 0 2px var(--odd)}summary{cursor:pointer;color:var(--dim);margin:.6rem 0}\
@@ -178,6 +178,9 @@ fn errors<'a>(text: &mut String, tables: impl Iterator<Item = &'a TableErrors>) 
     text.push_str("</table></div>");
 }
 
+/// The least that an axis shows, in decades.
+const NARROWEST: f64 = 0.5;
+
 /// Predicted over published rates (or times), both on log axes.
 fn scatter(text: &mut String, figures: &[&ReproducedFigure]) {
     let shown: Vec<&&ReproducedFigure> = figures
@@ -190,7 +193,9 @@ fn scatter(text: &mut String, figures: &[&ReproducedFigure]) {
     if low > high {
         return;
     }
-    let (low, high) = (low - 0.05, high + 0.05);
+    // Figures that are all alike are a point in the middle of some range, not a line across it.
+    let margin = (f64::midpoint(NARROWEST, low - high)).max(0.05);
+    let (low, high) = (low - margin, high + margin);
     let scaled = |value: f64| (value.log10() - low) / (high - low) * (SIDE - 2.0 * MARGIN);
     let x = |value: f64| MARGIN + scaled(value);
     let y = |value: f64| SIDE - MARGIN - scaled(value);
@@ -242,7 +247,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.floor() as i32, high.ceil() as i32);
     let steps: &[f64] = match high - low {
         span if span < 0.7 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
-        span if span < 1.5 => &[1.0, 2.0, 5.0],
+        span if span < 2.8 => &[1.0, 2.0, 5.0],
         _ => &[1.0],
     };
     (first..=last)

@@ -181,7 +181,7 @@ pub fn compare(files: &[(&str, &CellFile, &[Option<RowPrediction>])]) -> Reprodu
 }
 
 /// Idle time is a share although its column holds times too.
-fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
+pub(crate) fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
     if kind == Kind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
 }
 

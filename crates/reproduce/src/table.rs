@@ -40,6 +40,11 @@ pub enum TableError {
         /// How many the header has.
         wanted: usize,
     },
+    /// Lines that end as on classic Mac OS, which would make the whole file one line.
+    #[error(
+        "line {0} has a carriage return without a line feed after it; save the file with LF or CRLF line ends"
+    )]
+    LoneReturn(usize),
     /// A quoted field without its end.
     #[error("line {0}: a quoted field does not end")]
     OpenQuote(usize),
@@ -148,7 +153,8 @@ impl Records<'_> {
                     (ended_by, consumed) = (Some(c), at + 1);
                     break;
                 }
-                '\r' if !quoted && chars.peek().is_none_or(|(_, next)| *next == '\n') => {}
+                '\r' if !quoted && chars.peek().is_none_or(|(_, next)| "\r\n".contains(*next)) => {}
+                '\r' if !quoted => return Err(TableError::LoneReturn(self.line)),
                 _ => {
                     self.line += usize::from(c == '\n');
                     field.push(c);
@@ -191,6 +197,8 @@ mod tests {
         check("a,b\n1,2\n3\n", "row 2 (line 3) has 1 fields, the header has 2");
         check("a,b,a\n", "names column `a` twice");
         check("a,b\n1,\"2\n3", "line 2: a quoted field does not end");
+        check("a,b\r1,2\r", "line 1 has a carriage return without a line feed");
+        check("a,b\n1,2\n3,4\r5,6\n", "line 3 has a carriage return without a line feed");
     }
 
     #[track_caller]

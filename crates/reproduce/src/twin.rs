@@ -17,7 +17,7 @@ use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use self::figure::Figure;
-use crate::calibrate::engine::{Engine, OTHER_SEED, Weighed};
+use crate::calibrate::engine::{Effort, Engine, OTHER_SEED, Weighed};
 use crate::calibrate::parameter;
 use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
 
@@ -244,7 +244,7 @@ pub fn twin(
         residuals: &weighed,
         prior_weight: PRIOR_WEIGHT,
     };
-    let found = engine.best(None, (22, 40), said);
+    let found = engine.best(None, Effort::default(), said);
     let profile = engine.profile(&found.at);
     let whole = residuals(&profile, OTHER_SEED, 1.0);
     let all: Vec<Weighed> = whole.iter().map(|(_, weighed)| *weighed).collect();

@@ -51,10 +51,19 @@ fn the_ends_of_what_is_allowed_are_predicted() {
             vec![("itr_hz", "1"), ("concurrent", "64"), ("first_burst", "3")],
         ),
         ("tcp_rr_single", "R10", vec![("rx_usecs", "10000"), ("rx_frames", "1000")]),
-        ("tcp_stream", "S01", vec![("itr_hz", "100"), ("send_msg_bytes", "1")]),
+        ("tcp_stream", "S01", vec![("itr_hz", "1000"), ("send_msg_bytes", "1")]),
         ("tcp_stream", "S05", vec![("rx_usecs", "10000"), ("recv_socket_bytes", "4096")]),
         ("binding_rr_32k_bidir", "B1_bidir32k", vec![("itr_hz", "4")]),
+        (
+            "tcp_stream",
+            "S02",
+            vec![("recv_socket_bytes", "4096"), ("send_socket_bytes", "67108864")],
+        ),
         ("two_concurrent", "C1", vec![("itr_hz", "100")]),
+        ("moderation_ping_idle", "ping", vec![("moderation_hz", "1")]),
+        ("moderation_ping_idle", "ping", vec![("moderation_hz", "1000000")]),
+        ("moderation_ping_idle", "idle", vec![("moderation_hz", "3")]),
+        ("moderation_ping_idle", "iperf_p10", vec![("moderation_hz", "max")]),
     ];
     for (name, table, changes) in rows {
         let table = predicted(&edited(name, table, &changes));
@@ -64,6 +73,35 @@ fn the_ends_of_what_is_allowed_are_predicted() {
             told.all(|(_, value)| value.parse::<f64>().is_ok()),
             "{name}: {changes:?} {table:?}"
         );
+    }
+}
+
+#[test]
+fn a_slow_throttle_holds_a_ping_for_about_a_period() {
+    // Half a period more or less, by how the clocks of the two hosts stand: two runs are few.
+    for hz in [2.0, 30.0, 1_000.0_f64] {
+        let text = hz.to_string();
+        let table = predicted(&edited("moderation_ping_idle", "ping", &[("moderation_hz", &text)]));
+        let at = table.column("predicted").unwrap();
+        let ms: f64 = table.rows[0][at].parse().unwrap();
+        assert!((0.5..1.5).contains(&(ms * hz * 1e-3)), "{hz}/s: {ms} ms");
+    }
+}
+
+#[test]
+fn polling_and_queues_at_the_ends_of_what_is_allowed_have_a_rate() {
+    let rows = [
+        ("device_polling", "udp_uni", vec![("offered_mbit_s", "0.1"), ("polling", "on")]),
+        ("device_polling", "udp_uni", vec![("offered_mbit_s", "1e9"), ("polling", "off")]),
+        ("device_polling", "tcp_bidir", vec![("direction", "server_to_client")]),
+        ("fq_codel_matrix", "Q01", vec![("bql", "1"), ("smp_affinity", "8000"), ("rps", "0001")]),
+        ("fq_codel_matrix", "Q01", vec![("codel", "on"), ("bql", "1073741824"), ("rps", "ffff")]),
+    ];
+    for (name, table, changes) in rows {
+        let table = predicted(&edited(name, table, &changes));
+        let column = table.header.iter().position(|name| name.starts_with("predicted")).unwrap();
+        let rate: f64 = table.rows[0][column].parse().unwrap();
+        assert!(rate.is_finite() && rate >= 0.0, "{name}: {changes:?} {table:?}");
     }
 }
 

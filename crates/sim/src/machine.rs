@@ -111,6 +111,10 @@ pub struct Machine {
     pub time_slice: Nanos,
     /// Where processes wake up.
     pub placement: Placement,
+    /// How long a process that finds its own core and that of the interrupt busy waits for either before an idle
+    /// core takes it, which is that core's next look at the others' queues; it goes there at once if absent.
+    #[serde(rename = "steal_after_ns", skip_serializing_if = "Option::is_none")]
+    pub steal_after: Option<Nanos>,
     /// The NIC's clock against true time, parts per million.
     pub clock_ppm: i32,
 }
@@ -123,6 +127,7 @@ impl Default for Machine {
             idle_exit: Nanos::ZERO,
             time_slice: Nanos::from_ms(3),
             placement: Placement::default(),
+            steal_after: None,
             clock_ppm: 0,
         }
     }

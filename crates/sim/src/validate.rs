@@ -265,6 +265,8 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
     within(&format!("{key}.idle_exit_ns"), machine.idle_exit, Nanos::ZERO..=Nanos::from_s(1))?;
     let slice = Nanos::from_ns(1)..=Nanos::from_s(10);
     within(&format!("{key}.time_slice_ns"), machine.time_slice, slice)?;
+    let steal = machine.steal_after.unwrap_or(Nanos::ZERO);
+    within(&format!("{key}.steal_after_ns"), steal, Nanos::ZERO..=Nanos::from_s(1))?;
     within(&format!("{key}.clock_ppm"), machine.clock_ppm, -100_000..=100_000)?;
     let costs = &machine.costs;
     within(&format!("{key}.costs.jitter_ratio"), costs.jitter_ratio, 0.0..=1.0)?;

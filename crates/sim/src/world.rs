@@ -94,6 +94,7 @@ struct HostState {
     placement: Placement,
     idle_exit: Time,
     time_slice: Time,
+    steal_after: Time,
     fifo_bytes: u64,
     pause: bool,
     paused_peer: bool,

@@ -476,3 +476,23 @@ fn bloated(qdisc: Qdisc, bql: Option<Bql>) -> Outcome {
     }
     run(&scenario)
 }
+
+#[test]
+fn a_process_waits_for_its_own_core_before_an_idle_one_takes_it() {
+    // Two servers that the same interrupts wake: the second finds the core busy.
+    let on_other_core = |steal_after: Option<Nanos>| {
+        let mut scenario = modern_pair(vec![requests(TCP, 0), requests(TCP, 0)]);
+        scenario.hosts[1].machine.steal_after = steal_after;
+        scenario.hosts[1].nic.coalescing = hold_off(125);
+        let outcome = run(&scenario);
+        let busy = outcome.hosts[1].cores[1].busy().as_secs_f64();
+        (busy / outcome.window.as_secs_f64(), rate(&outcome, 0))
+    };
+    let (at_once, rate_at_once) = on_other_core(None);
+    let (soon, _) = on_other_core(Some(Nanos::from_ns(1)));
+    let (late, rate_late) = on_other_core(Some(Nanos::from_ms(1)));
+    assert!(at_once > 0.004, "{at_once}");
+    assert!(soon > 0.5 * at_once, "{soon} of {at_once}");
+    assert!(late < 0.1 * at_once, "{late} of {at_once}");
+    assert!(rate_late > 0.8 * rate_at_once, "{rate_late} of {rate_at_once}");
+}

@@ -4,6 +4,8 @@
 
 use latput_sim::Profile;
 use latput_stats::linear;
+use latput_units::Rng;
+use serde::Deserialize;
 
 use super::{Combination, FittedCost, Fixed, Free, parameter};
 
@@ -11,8 +13,10 @@ use super::{Combination, FittedCost, Fixed, Free, parameter};
 const KNEE: f64 = 0.12;
 /// One standard deviation of the prior on each cost, as a logarithm: a factor of two and a half.
 const PRIOR: f64 = 0.9;
-/// The share of a prediction's simulated time that a step of a search takes.
+/// The share of a prediction's simulated time that a step of a short search takes.
 const EFFORT: f64 = 0.2;
+/// How far starts beyond the first three are from those of the plan, at most, as a logarithm.
+const FAR: f64 = 0.4;
 /// The seed of the runs that errors and intervals are taken from; no search sees it.
 pub(crate) const OTHER_SEED: u64 = 101;
 /// How far slopes look, as a logarithm: beyond the noise of a short run.
@@ -52,6 +56,29 @@ pub(crate) struct Engine<'a> {
     pub(crate) prior_weight: f64,
 }
 
+/// How long a search goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Effort {
+    /// How many starts.
+    pub starts: usize,
+    /// Evaluations from each start, about.
+    pub first: usize,
+    /// More of them from the best one, and the share of a prediction's simulated time that each takes.
+    pub last: (usize, f64),
+}
+
+impl Effort {
+    /// From where a fit to more cells ended.
+    pub(crate) const PART: Self = Self { starts: 1, first: 24, last: (0, EFFORT) };
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { starts: 3, first: 22, last: (40, EFFORT) }
+    }
+}
+
 /// Logarithms of costs and what they give.
 pub(crate) struct Point {
     pub(crate) at: Vec<f64>,
@@ -61,13 +88,23 @@ pub(crate) struct Point {
 }
 
 impl Engine<'_> {
-    fn starts(&self) -> Vec<Vec<f64>> {
+    fn starts(&self, count: usize) -> Vec<Vec<f64>> {
         let middle: Vec<f64> = self.free.iter().map(|free| free.start.max(1e-3).ln()).collect();
-        let shifted = |sign: f64| {
+        let shifted = |sign: f64| -> Vec<f64> {
             let shift = |(idx, log): (usize, &f64)| log + sign * [0.25, -0.2, 0.15][idx % 3];
             middle.iter().enumerate().map(shift).collect()
         };
-        vec![middle.clone(), shifted(1.0), shifted(-1.0)]
+        let drawn = |start: usize| {
+            let mut rng = Rng::from_seed(start as u64);
+            middle.iter().map(|log| log + FAR * (2.0 * rng.uniform() - 1.0)).collect()
+        };
+        let start = |idx| match idx {
+            0 => middle.clone(),
+            1 => shifted(1.0),
+            2 => shifted(-1.0),
+            _ => drawn(idx),
+        };
+        (0..count).map(start).collect()
     }
 
     /// The profile with the costs of which these are the logarithms.
@@ -80,8 +117,8 @@ impl Engine<'_> {
         profile
     }
 
-    fn point(&self, at: Vec<f64>) -> Point {
-        let residuals = (self.residuals)(&self.profile(&at), 1, EFFORT);
+    fn point(&self, at: Vec<f64>, share: f64) -> Point {
+        let residuals = (self.residuals)(&self.profile(&at), 1, share);
         let value = self.value(&at, &residuals);
         Point { at, value, residuals }
     }
@@ -98,37 +135,37 @@ impl Engine<'_> {
         at.iter().zip(self.free).map(|(log, free)| log - free.start.max(1e-3).ln())
     }
 
-    /// The best of three starts about those of the plan with about `first` evaluations each, searched further
-    /// with `last`; or from `only`, where that is near enough.
+    /// The best of several starts about those of the plan, searched further; or from `only`, where that is near
+    /// enough.
     pub(crate) fn best(
         &self,
         only: Option<&[f64]>,
-        (first, last): (usize, usize),
+        effort: Effort,
         said: &mut dyn FnMut(String),
     ) -> Point {
-        let starts = only.map_or_else(|| self.starts(), |only| vec![only.to_vec()]);
+        let starts = only.map_or_else(|| self.starts(effort.starts), |only| vec![only.to_vec()]);
         let mut best: Option<Point> = None;
         for (idx, start) in starts.iter().enumerate() {
-            let found = self.descend(self.point(start.clone()), first);
+            let found = self.descend(start.clone(), (effort.first, EFFORT));
             said(format!("start {} of {}: objective {:.5}", idx + 1, starts.len(), found.value));
             if best.as_ref().is_none_or(|best| found.value < best.value) {
                 best = Some(found);
             }
         }
         let best = best.expect("there is a start");
-        let found = self.descend(best, last);
+        let found = self.descend(best.at, effort.last);
         said(format!("searched further: objective {:.5}", found.value));
         found
     }
 
     /// Steps of Levenberg (1944) and Marquardt (1963): every residual as a straight line in the logarithms of
     /// the costs, large ones weighed down as Huber's rule has it.
-    fn descend(&self, start: Point, evaluations: usize) -> Point {
-        let mut best = start;
+    fn descend(&self, start: Vec<f64>, (evaluations, share): (usize, f64)) -> Point {
+        let mut best = self.point(start, share);
         let mut damping = 0.03;
         let mut used = 1;
         while used + self.free.len() < evaluations {
-            let (information, gradient) = self.slopes(&best);
+            let (information, gradient) = self.slopes(&best, share);
             used += self.free.len();
             let before = best.value;
             for _ in 0..3 {
@@ -138,8 +175,8 @@ impl Engine<'_> {
                 }
                 let step = linear::solve(&damped, &gradient).unwrap_or_default();
                 let step = step.iter().map(|step| step.clamp(-LONGEST, LONGEST));
-                let tried =
-                    self.point(best.at.iter().zip(step).map(|(log, by)| log - by).collect());
+                let at = best.at.iter().zip(step).map(|(log, by)| log - by).collect();
+                let tried = self.point(at, share);
                 used += 1;
                 if tried.value < best.value {
                     best = tried;
@@ -156,13 +193,13 @@ impl Engine<'_> {
     }
 
     /// The curvature of the objective and its gradient.
-    fn slopes(&self, point: &Point) -> (Vec<Vec<f64>>, Vec<f64>) {
+    fn slopes(&self, point: &Point, share: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
         let n = point.at.len();
         let columns: Vec<Vec<f64>> = (0..n)
             .map(|axis| {
                 let mut at = point.at.clone();
                 at[axis] += SLOPE_STEP;
-                let moved = self.point(at).residuals;
+                let moved = self.point(at, share).residuals;
                 let slope = |(to, from): (&Weighed, &Weighed)| (to.log - from.log) / SLOPE_STEP;
                 moved.iter().zip(&point.residuals).map(slope).collect()
             })

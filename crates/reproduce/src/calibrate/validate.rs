@@ -2,12 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cells, Errors, OTHER_SEED, Search};
+use super::{Cells, Effort, Errors, OTHER_SEED, Residual, Search};
 use crate::kind::Scale;
 use crate::row::Row;
 
-/// Evaluations of a fit without some cells, at once and then.
-const PART: (usize, usize) = (24, 0);
 /// Every second cell is left out, then the others.
 const FOLDS: usize = 2;
 
@@ -106,13 +104,14 @@ impl Search<'_> {
         split: &Split,
         said: &mut dyn FnMut(String),
     ) -> Vec<LeftOut> {
-        let found = self.best(train, Some(at), PART, said);
+        let found = self.best(train, Some(at), Effort::PART, said);
         let profile = self.with_engine(train, |engine| engine.profile(&found.at));
         let residuals = self.residuals(&profile, test, OTHER_SEED, 1.0);
         let mut left_out = Vec::new();
         for (cell, residuals) in test.cells.iter().zip(residuals) {
             let row = Row::new(&test.tables[cell.table], cell.row);
-            let told = residuals.into_iter().filter(|it| it.scale != Scale::Points);
+            let is_told = |it: &Residual| matches!(it.scale, Scale::Rate | Scale::Cpu);
+            let told = residuals.into_iter().filter(is_told);
             left_out.extend(told.map(|residual| LeftOut {
                 split: split.clone(),
                 what: format!("{} {}", cell.group, crate::published::words(&row)),

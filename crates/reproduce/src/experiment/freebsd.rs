@@ -21,6 +21,10 @@ const IPERF_BUFFER: Bytes = Bytes::new(8_192);
 /// The length of the run whose transfer is printed, as a share of what a megabit is of a `MByte`.
 const MBYTES_OF_10_S: f64 = 10.0 / 8.0 / 1.048_576;
 
+/// How many pings a run sends in a second, and in one period of a slow throttle.
+const MOST_PINGS_HZ: f64 = 997.0;
+const PINGS_OF_A_PERIOD: f64 = 97.0;
+
 fn pair(profile: &Profile, loads: Vec<Load>) -> Scenario {
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     Scenario {
@@ -46,12 +50,14 @@ fn pair(profile: &Profile, loads: Vec<Load>) -> Scenario {
 pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let profile = systems.named("dragonfly-em");
     let quantity = row.text("quantity");
+    let throttle = moderation(row)?;
     let stream =
         |connections| Load::new(OTHER, SUT, Traffic::Stream { message: IPERF_BUFFER, connections });
     let (loads, reading) = match (row.text("section"), quantity) {
         ("ping", "round trip time" | "round trip time, small packet, best case") => {
             let unit = if row.text("unit") == "us" { 1e3 } else { 1.0 };
-            (vec![Load::new(OTHER, SUT, Traffic::Probe { rate_hz: 997.0 })], Reading::Ping(unit))
+            let rate_hz = pings_per_second(throttle);
+            (vec![Load::new(OTHER, SUT, Traffic::Probe { rate_hz })], Reading::Ping(unit))
         }
         ("idle", "CPU idle") => (vec![stream(1)], Reading::Idle),
         ("idle", text) if text.starts_with("iperf throughput") => {
@@ -83,11 +89,16 @@ pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, 
             host.stack.receive_buffer = Bytes::new(65_024);
         }
     }
-    let throttle = moderation(row)?;
     for host in &mut scenario.hosts {
         host.nic.coalescing.throttle = throttle.unwrap_or(host.nic.coalescing.throttle);
     }
     Ok(Experiment { scenario, reading })
+}
+
+/// Pings in any phase of the throttle, few enough that those of one period fit a ring.
+fn pings_per_second(throttle: Option<Throttle>) -> f64 {
+    let interval = throttle.map_or(Nanos::ZERO, |throttle| throttle.interval());
+    (PINGS_OF_A_PERIOD / interval.as_secs_f64()).min(MOST_PINGS_HZ)
 }
 
 /// The column `moderation_hz`; nothing where the default was in force.
@@ -174,7 +185,11 @@ pub(super) fn device_polling(row: &Row<'_>, systems: &Systems) -> Result<Experim
 }
 
 fn datagrams(row: &Row<'_>) -> Result<Load, RowError> {
-    let offered = row.figure("offered_mbit_s")?.filter(|rate| *rate > 0.0).unwrap_or(500.0);
+    let offered = row.figure("offered_mbit_s")?.unwrap_or(500.0);
+    if offered <= 0.0 {
+        let problem = format!("`{offered}` must be more than 0 Mbit/s, or empty for 500");
+        return Err(row.error("offered_mbit_s", problem));
+    }
     let traffic = Traffic::Datagrams {
         size: Bytes::new(DATAGRAM),
         rate_pps: (offered * 1e6 / 8.0 / DATAGRAM as f64).clamp(1.0, 1e6),

@@ -122,6 +122,7 @@ impl<'a> Builder<'a> {
             placement: host.machine.placement,
             idle_exit: host.machine.idle_exit.as_ns(),
             time_slice: host.machine.time_slice.as_ns(),
+            steal_after: host.machine.steal_after.map_or(0, Nanos::as_ns),
             fifo_bytes: host.nic.fifo.get(),
             pause: host.nic.pause,
             paused_peer: false,
@@ -458,8 +459,16 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Whether any host's own timer will ever be set.
+    fn has_timers(&self) -> bool {
+        self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
+            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }))
+            || self.hosts.iter().any(|host| host.steal_after > 0)
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
+        let has_timers = self.has_timers();
         let mut add = |count: usize, component: fn(u32) -> Component| {
             let first = self.components.len();
             self.components.extend((0..id(count)).map(component));
@@ -471,8 +480,6 @@ impl<'a> Builder<'a> {
         let wire_slots = add(self.ports.len(), Component::Wire);
         // The fewer slots, the lower the tree: those that nothing will use are left out.
         let deferral_slots = add(self.queues.len(), Component::Deferral);
-        let has_timers = self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
-            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }));
         let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
         let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);

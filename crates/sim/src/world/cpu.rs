@@ -1,6 +1,10 @@
 //! Cores: interrupts stop soft interrupts, those stop processes, and processes take turns.
 
-use super::World;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::deliver::STEAL;
+use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Level, Poll, Work};
 use crate::machine::{Driver, Placement};
@@ -113,11 +117,11 @@ impl World {
         }
     }
 
-    /// Whether a process may hold `core` while it sleeps: nobody else waits.
+    /// Whether a process may hold `core` while it sleeps: nobody else waits, and nobody will wait while it does.
     pub(super) fn reserve(&mut self, core: usize, until: Time) -> bool {
         let this = &mut self.cores[core];
         let host = &self.hosts[this.host];
-        if !this.run_queue.is_empty() || !host.run_queue.is_empty() {
+        if !this.run_queue.is_empty() || !host.run_queue.is_empty() || host.steal_after > 0 {
             return false;
         }
         this.reserved_until = until;
@@ -301,40 +305,77 @@ impl World {
         self.tasks[task].state = State::Waiting;
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
-        match self.tasks[task].bound.or_else(|| self.place(task, near)) {
-            Some(core) => {
-                self.break_hold(core);
-                if let Some(current) = self.cores[core].task {
-                    // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
-                    let slice = self.hosts[self.tasks[task].host].time_slice;
-                    let floor = self.tasks[current as usize].runtime.saturating_sub(slice);
-                    self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
-                }
-                self.cores[core].run_queue.push(entry);
-                self.kick(core);
-            }
-            None => self.hosts[self.tasks[task].host].run_queue.push(entry),
+        let Some(core) = self.tasks[task].bound.or_else(|| self.place(task, near)) else {
+            return self.wait_for_any(task);
+        };
+        self.break_hold(core);
+        if let Some(current) = self.cores[core].task {
+            // A sleeper is ahead of who ran meanwhile by one slice, not by all that it missed.
+            let slice = self.hosts[self.tasks[task].host].time_slice;
+            let floor = self.tasks[current as usize].runtime.saturating_sub(slice);
+            self.tasks[task].runtime = self.tasks[task].runtime.max(floor);
         }
+        self.cores[core].run_queue.push(entry);
+        self.kick(core);
+    }
+
+    /// A process waits for the first core that another leaves, or for an idle one's next look.
+    fn wait_for_any(&mut self, task: usize) {
+        let host = self.tasks[task].host;
+        let this = &mut self.hosts[host];
+        this.run_queue.push((id(task), self.now));
+        if this.steal_after > 0 {
+            this.timers.push(Reverse((self.now + this.steal_after, id(task) | STEAL)));
+            self.update_timers(host);
+        }
+    }
+
+    /// A process has waited long enough for its own core: an idle one takes it, if there is one and nobody has.
+    pub(super) fn steal(&mut self, task: usize) {
+        let host = &self.hosts[self.tasks[task].host];
+        let since = self.now - host.steal_after;
+        let core = cores_of(host).find(|core| self.is_free(*core));
+        let waits = host.run_queue.iter().any(|entry| *entry == (id(task), since));
+        let Some(core) = core.filter(|_| waits) else {
+            return;
+        };
+        let queue = &mut self.hosts[self.tasks[task].host].run_queue;
+        for _ in 0..queue.len() {
+            let entry = queue.pop().expect("it was counted");
+            if entry == (id(task), since) {
+                self.cores[core].run_queue.push(entry);
+            } else {
+                queue.push(entry);
+            }
+        }
+        self.break_hold(core);
+        self.kick(core);
+    }
+
+    /// Whether a core has no process.
+    fn is_free(&self, core: usize) -> bool {
+        let core = &self.cores[core];
+        let is_empty = core.task.is_none() || core.reserved_until > self.now;
+        is_empty && core.run_queue.is_empty()
     }
 
     /// A core without a process for one that wakes up.
     fn place(&self, task: usize, near: usize) -> Option<usize> {
         let host = &self.hosts[self.tasks[task].host];
-        let is_free = |core: &usize| {
-            let core = &self.cores[*core];
-            let is_empty = core.task.is_none() || core.reserved_until > self.now;
-            is_empty && core.run_queue.is_empty()
-        };
         let last = self.tasks[task].last_core;
         let first = match host.placement {
             Placement::InterruptCoreFirst => near,
             Placement::LastCoreFirst => last,
         };
-        if is_free(&first) {
-            return Some(first);
+        if self.is_free(first) {
+            Some(first)
+        } else if self.is_free(last) {
+            Some(last)
+        } else if host.steal_after > 0 {
+            None
+        } else {
+            cores_of(host).find(|core| self.is_free(*core))
         }
-        let mut all = host.first_core..host.first_core + host.cores;
-        if is_free(&last) { Some(last) } else { all.find(is_free) }
     }
 
     fn process_done(&mut self, core: usize) {
@@ -358,4 +399,8 @@ impl World {
         }
         cost
     }
+}
+
+fn cores_of(host: &HostState) -> Range<usize> {
+    host.first_core..host.first_core + host.cores
 }

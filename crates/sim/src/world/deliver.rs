@@ -14,8 +14,10 @@ pub(super) const ANSWER: u32 = 1 << 31;
 pub(super) const LOST: u32 = 1 << 30;
 /// Marks a timer that asks for a connection again.
 pub(super) const CONNECT: u32 = 1 << 29;
+/// Marks a timer of a process that waits for a core, not of a socket.
+pub(super) const STEAL: u32 = 1 << 28;
 /// What is left of a timer's mark is its socket.
-const SOCKET: u32 = CONNECT - 1;
+const SOCKET: u32 = STEAL - 1;
 
 impl World {
     /// A packet (merged by GRO, perhaps) reaches its socket in a soft interrupt of `core`; gives what
@@ -174,6 +176,7 @@ impl World {
                 0 => self.tcp_due(end, at),
                 ANSWER => self.thought(end),
                 LOST => self.give_up_lost(end),
+                STEAL => self.steal(end),
                 _ => self.repeat_syn(end),
             }
         }

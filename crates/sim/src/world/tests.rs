@@ -268,6 +268,7 @@ fn random_host(rng: &mut Rng) -> Host {
     host.machine.clock_ppm = rng.below(200) as i32 - 100;
     host.machine.placement =
         [Placement::InterruptCoreFirst, Placement::LastCoreFirst][rng.below(2)];
+    host.machine.steal_after = (host.machine.cores == 3).then_some(Nanos::from_us(20));
     host.nic.driver =
         [Driver::Napi, Driver::Napi, Driver::Interrupt, Driver::Polling][rng.below(4)];
     host.nic.queues = 1 + rng.below(3) as u32;
