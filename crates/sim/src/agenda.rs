@@ -1,8 +1,10 @@
-//! What happens next: one slot per component, and the earliest of them at the root of a winner tree.
+//! What happens next: one slot per component, and the earliest of them found when somebody asks.
 //!
 //! There are no event objects: a component that has something to do later writes the time into its own
-//! slot, and to move or cancel it writes again. The cost depends on the number of components, never on
-//! the number of packets in flight. Equal times go to the lower slot, so a run is reproducible.
+//! slot, and to move or cancel it writes again. Slots are written several times as often as the earliest is
+//! asked for, so a write only notes that the least of its group is no longer known. The cost depends on the
+//! number of components, never on the number of packets in flight. Equal times go to the lower slot, so a run
+//! is reproducible.
 
 use latput_units::Nanos;
 
@@ -24,30 +26,31 @@ pub(crate) const LONGEST: Nanos = Nanos::from_ns(NEVER - FARTHEST_AHEAD.as_ns())
 /// The most components that fit.
 pub(crate) const MOST_SLOTS: usize = 1 << SLOT_BITS;
 
-/// The children of one node; wider than two, since a comparison is cheaper than a step up.
-const WIDTH: usize = 4;
+/// Slots of a group.
+const WIDTH: usize = 16;
+/// A bit of a word stands for every so many groups.
+const BITS: usize = 64;
 
-/// The winner tree: the lowest nodes hold `time << 12 | slot`, each entry above the least of a node below.
+/// What each slot is due at, as `time << 12 | slot`.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// Entries of all nodes; those of node `n` begin at `n * WIDTH`.
-    entries: Vec<u64>,
-    /// The entry of slot 0.
-    first: usize,
-    least: u64,
+    groups: Vec<[u64; WIDTH]>,
+    /// Of each group, as far as it is known.
+    least: Vec<u64>,
+    /// The groups of which it is not.
+    unknown: u64,
 }
 
 impl Agenda {
-    /// A tree of `slots` idle slots.
+    /// So many idle slots.
     pub(crate) fn new(slots: usize) -> Self {
         assert!(slots <= MOST_SLOTS, "{slots} components do not fit the agenda's {MOST_SLOTS}");
-        let (mut inner, mut leaves) = (0, 1);
-        while leaves * WIDTH < slots {
-            inner += leaves;
-            leaves *= WIDTH;
-        }
-        let entries = vec![u64::MAX; WIDTH * (inner + leaves)];
-        let mut agenda = Self { entries, first: WIDTH * inner, least: u64::MAX };
+        let groups = slots.div_ceil(WIDTH).max(1);
+        let mut agenda = Self {
+            groups: vec![[u64::MAX; WIDTH]; groups],
+            least: vec![u64::MAX; groups],
+            unknown: 0,
+        };
         for slot in 0..slots {
             agenda.set(slot, NEVER);
         }
@@ -58,35 +61,56 @@ impl Agenda {
     #[inline]
     pub(crate) fn set(&mut self, slot: usize, time: Time) {
         debug_assert!(time <= NEVER, "time {time} does not fit");
-        let mut entry = self.first + slot;
-        let mut key = time << SLOT_BITS | slot as u64;
-        loop {
-            let node = entry / WIDTH;
-            let entries = &mut self.entries[node * WIDTH..][..WIDTH];
-            if entries[entry % WIDTH] == key {
-                return;
-            }
-            entries[entry % WIDTH] = key;
-            key = entries[0].min(entries[1]).min(entries[2].min(entries[3]));
-            if node == 0 {
-                self.least = key;
-                return;
-            }
-            entry = node - 1;
-        }
+        let group = slot / WIDTH;
+        self.groups[group][slot % WIDTH] = time << SLOT_BITS | slot as u64;
+        self.unknown |= 1 << (group % BITS);
     }
 
     /// When `slot` is due.
     #[inline]
     pub(crate) fn time(&self, slot: usize) -> Time {
-        self.entries[self.first + slot] >> SLOT_BITS
+        self.groups[slot / WIDTH][slot % WIDTH] >> SLOT_BITS
+    }
+
+    /// When the first of these slots is due, not counting `own`.
+    #[inline]
+    pub(crate) fn earliest_but(&self, own: usize, slots: &[u32]) -> Time {
+        let keys = self.groups.as_flattened();
+        let others = slots.iter().map(|slot| *slot as usize).filter(|slot| *slot != own);
+        others.fold(u64::MAX, |least, slot| least.min(keys[slot])) >> SLOT_BITS
     }
 
     /// The earliest due time and its slot; the time is [`NEVER`] when nothing is due.
     #[inline]
-    pub(crate) fn next(&self) -> (Time, usize) {
-        (self.least >> SLOT_BITS, (self.least & SLOT_MASK) as usize)
+    pub(crate) fn next(&mut self) -> (Time, usize) {
+        let least = match self.groups.as_slice() {
+            [only] => least_of(only),
+            _ => self.least_of_all(),
+        };
+        (least >> SLOT_BITS, (least & SLOT_MASK) as usize)
     }
+
+    fn least_of_all(&mut self) -> u64 {
+        while self.unknown != 0 {
+            let first = self.unknown.trailing_zeros() as usize;
+            self.unknown &= self.unknown - 1;
+            for group in (first..self.groups.len()).step_by(BITS) {
+                self.least[group] = least_of(&self.groups[group]);
+            }
+        }
+        self.least.iter().fold(u64::MAX, |least, key| least.min(*key))
+    }
+}
+
+/// The least of a group: of each half of it at the same time.
+#[inline]
+fn least_of(group: &[u64; WIDTH]) -> u64 {
+    let (mut least, mut other) = (group[0], group[WIDTH / 2]);
+    for idx in 1..WIDTH / 2 {
+        least = least.min(group[idx]);
+        other = other.min(group[idx + WIDTH / 2]);
+    }
+    least.min(other)
 }
 
 #[cfg(test)]
@@ -111,7 +135,7 @@ mod tests {
 
     #[test]
     fn it_agrees_with_a_linear_scan() {
-        for slots in [1, 2, 3, 4, 5, 16, 17, 64, 100] {
+        for slots in [1, 2, 5, 16, 17, 64, 100, 1_024, 1_025, MOST_SLOTS] {
             let mut rng = Rng::from_seed(slots as u64);
             let mut agenda = Agenda::new(slots);
             let mut times = vec![NEVER; slots];

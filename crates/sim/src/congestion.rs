@@ -11,16 +11,17 @@ const INITIAL_SEGMENTS: u32 = 10;
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// The window of one connection.
+/// The window of one connection, with what a loss leads to at its end.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Window {
-    algorithm: Congestion,
-    mss: f64,
     /// Bytes that may be in flight.
     size: f64,
     /// Below this the window doubles per round trip.
     threshold: f64,
+    mss: f64,
     cubic: Cubic,
+    algorithm: Congestion,
 }
 
 /// The curve since the last loss.
@@ -38,11 +39,11 @@ struct Cubic {
 impl Window {
     pub(crate) fn new(algorithm: Congestion, mss: u32) -> Self {
         Self {
-            algorithm,
-            mss: f64::from(mss),
             size: f64::from(mss * INITIAL_SEGMENTS),
             threshold: f64::INFINITY,
+            mss: f64::from(mss),
             cubic: Cubic::default(),
+            algorithm,
         }
     }
 

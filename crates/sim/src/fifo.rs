@@ -34,9 +34,10 @@ impl<T: Copy + Default> Fifo<T> {
         self.len == 0
     }
 
+    /// Wraps by design; only asked for with room for at least one item.
     #[inline]
     const fn slot(&self, position: usize) -> usize {
-        (self.head + position) & (self.items.len() - 1)
+        self.head.wrapping_add(position) & self.items.len().wrapping_sub(1)
     }
 
     /// Adds at the end.
@@ -60,6 +61,14 @@ impl<T: Copy + Default> Fifo<T> {
         self.head = self.slot(1);
         self.len -= 1;
         Some(item)
+    }
+
+    /// Takes the item at the front, which has been looked at.
+    #[inline]
+    pub(crate) fn drop_front(&mut self) {
+        debug_assert!(self.len > 0);
+        self.head = self.slot(1);
+        self.len -= 1;
     }
 
     /// The item at the front.

@@ -138,16 +138,41 @@ impl Port {
         at
     }
 
-    /// Sends a train of a foreseen port: after all that it has, from now on at the earliest. Each packet
-    /// ends a descriptor of `completes` bytes, if any.
+    /// Sends a train, or the packets of a chunk, of a foreseen port: after all that it has, from now on at the
+    /// earliest.
     #[inline]
-    pub(crate) fn foresee(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
-        if frame.count() <= self.longest_train {
-            return self.foresee_part(frame, completes, now);
+    pub(crate) fn foresee(&mut self, frame: &Frame, mss: u32, now: Time) {
+        if frame.is_chunk(mss) || frame.count() > self.longest_train {
+            return self.foresee_parts(frame, mss, now);
         }
-        let part = frame.first(self.longest_train);
-        self.foresee_part(&part, completes, now);
-        self.foresee(&frame.after(self.longest_train), completes, now);
+        self.foresee_part(frame, Some(frame.counted_bytes()), now);
+    }
+
+    #[inline(never)]
+    fn foresee_parts(&mut self, frame: &Frame, mss: u32, now: Time) {
+        let bytes = Some(frame.counted_bytes());
+        if !frame.is_chunk(mss) {
+            return self.foresee_train(frame, bytes, now);
+        }
+        let full = (frame.payload - 1) / mss;
+        let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
+        self.foresee_train(&packets, None, now);
+        let last = Frame {
+            payload: frame.payload - full * mss,
+            seq: frame.seq + u64::from(full * mss),
+            ..*frame
+        };
+        self.foresee_train(&last, bytes, now);
+    }
+
+    /// Each packet ends a descriptor of `completes` bytes, if any.
+    fn foresee_train(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
+        let mut rest = *frame;
+        while rest.count() > self.longest_train {
+            self.foresee_part(&rest.first(self.longest_train), completes, now);
+            rest = rest.after(self.longest_train);
+        }
+        self.foresee_part(&rest, completes, now);
     }
 
     #[inline]
@@ -161,10 +186,9 @@ impl Port {
         let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let longest = self.longest_train - frame.count();
-        match self.departures.back_mut() {
+        match self.departures.back_mut().filter(|_| is_behind) {
             Some(last)
-                if is_behind
-                    && last.bytes == bytes
+                if last.bytes == bytes
                     && last.gap == 0
                     && last.completes == completes
                     && last.count() <= longest =>
@@ -176,12 +200,8 @@ impl Port {
                 self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
             }
         }
-        match self.wire.back_mut() {
-            Some(last)
-                if is_behind
-                    && last.frame.is_followed_by(frame)
-                    && last.frame.count() <= longest =>
-            {
+        match self.wire.back_mut().filter(|_| is_behind) {
+            Some(last) if last.frame.is_followed_by(frame) && last.frame.count() <= longest => {
                 last.frame.more += short(frame.count());
             }
             _ => {
@@ -216,28 +236,57 @@ impl Port {
     /// When the next departure ends a descriptor.
     #[inline]
     pub(crate) fn next_completion(&self) -> Time {
-        let mut departures = self.departures.iter();
-        let next = departures.find(|departures| departures.completes.is_some());
+        match self.departures.front() {
+            None => NEVER,
+            Some(first) if first.completes.is_some() => first.pace.at,
+            Some(_) => self.later_completion(),
+        }
+    }
+
+    #[inline(never)]
+    fn later_completion(&self) -> Time {
+        let next = self.departures.iter().find(|departures| departures.completes.is_some());
         next.map_or(NEVER, |departures| departures.pace.at)
     }
 
-    /// The next departures that are alike and before `until`.
+    /// When the next frame leaves that the ring has not heard of.
     #[inline]
-    pub(crate) fn depart_before(&mut self, until: Time) -> Option<Departures> {
+    pub(crate) fn next_departure(&self) -> Time {
+        self.departures.front().map_or(NEVER, |departures| departures.pace.at)
+    }
+
+    /// Hands over the departures before `until`: those that are alike, and from one of them to the next.
+    #[inline]
+    pub(crate) fn depart_before(&mut self, until: Time, mut hear: impl FnMut(&Departures, Step)) {
+        while let Some(front) = self.departures.front()
+            && front.pace.at < until
+        {
+            let (departures, step) = if front.more == 0 {
+                let one = *front;
+                self.departures.drop_front();
+                (one, Step::default())
+            } else {
+                self.part_before(until)
+            };
+            hear(&departures, step);
+        }
+    }
+
+    /// Of the train that departs next, as much as does so before `until`, which something does.
+    #[inline(never)]
+    fn part_before(&mut self, until: Time) -> (Departures, Step) {
         let per_byte = self.per_byte;
-        let front = self.departures.front_mut()?;
-        if front.pace.at >= until {
-            return None;
+        let front = self.departures.front_mut().expect("something departs");
+        let all = *front;
+        let step = Step { link: u64::from(on_wire(all.bytes)) * per_byte, gap: all.gap };
+        let count = all.pace.before(until, all.count(), step);
+        if count == all.count() {
+            self.departures.drop_front();
+            return (all, step);
         }
-        let step = Step { link: u64::from(on_wire(front.bytes)) * per_byte, gap: front.gap };
-        let count = front.pace.before(until, front.count(), step);
-        if count == front.count() {
-            return self.departures.pop();
-        }
-        let gone = Departures { more: short(count - 1), ..*front };
-        front.pace = front.pace.from(count, step);
+        front.pace = all.pace.from(count, step);
         front.more -= short(count);
-        Some(gone)
+        (Departures { more: short(count - 1), ..all }, step)
     }
 
     /// Whether the departures of this port have been heard of.
@@ -278,27 +327,41 @@ impl Port {
         frame
     }
 
+    /// The single packet that arrives next, if it does before `until`.
+    #[inline]
+    pub(crate) fn single_before(&self, until: Time) -> Option<(Pace, &Frame)> {
+        let Travelling { pace, frame } = self.wire.front()?;
+        (pace.at < until && frame.more == 0).then_some((*pace, frame))
+    }
+
+    /// That packet has been taken.
+    #[inline]
+    pub(crate) fn drop_single(&mut self) {
+        self.wire.drop_front();
+    }
+
     /// The next packets that are alike and arrive before `until`, at most `most`, and when they do.
     #[inline]
     pub(crate) fn arrive_before(&mut self, until: Time, most: u32) -> Option<(Pace, Frame)> {
-        let per_byte = self.per_byte;
-        let front = self.wire.front_mut()?;
-        let Travelling { pace, frame } = *front;
-        if pace.at >= until {
+        if self.next_arrival() >= until {
             return None;
         }
-        if frame.more == 0 {
-            self.wire.pop();
-            return Some((pace, frame));
-        }
+        Some(self.take_arrivals(until, most))
+    }
+
+    #[inline(never)]
+    fn take_arrivals(&mut self, until: Time, most: u32) -> (Pace, Frame) {
+        let per_byte = self.per_byte;
+        let front = self.wire.front_mut().expect("something arrives");
+        let Travelling { pace, frame } = *front;
         let step = Step { link: u64::from(frame.wire_bytes()) * per_byte, gap: frame.gap() };
         let count = pace.before(until, frame.count(), step).min(most);
         if count == frame.count() {
-            self.wire.pop();
-            return Some((pace, frame));
+            self.wire.drop_front();
+            return (pace, frame);
         }
         *front = Travelling { pace: pace.from(count, step), frame: frame.after(count) };
-        Some((pace, frame.first(count)))
+        (pace, frame.first(count))
     }
 
     #[cfg(test)]

@@ -3,14 +3,15 @@
 use latput_moderate::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-use crate::agenda::Time;
+use crate::agenda::{NEVER, Time};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::Driver;
 use crate::narrow::id;
+use crate::port::{Departures, Port};
 use crate::qdisc::Qdisc;
 use crate::scenario::{Adaptive, Host};
-use crate::train::Trains;
+use crate::train::{Pace, Step, Trains};
 use crate::vector::{Coalescing, Vector};
 
 /// What a queue counted since the start.
@@ -176,6 +177,60 @@ impl Queue {
         }
         self.tx_used += count;
         count
+    }
+
+    /// When the next frame on a quiet wire must be heeded; moves `due`, when the vector is, to an earlier time
+    /// that it is known to lead to.
+    #[inline]
+    pub(crate) fn arrival_ahead(&self, wire: &Port, due: &mut Time) -> Time {
+        let arrival = if self.vector.acts() { wire.next_arrival() } else { NEVER };
+        let foresees = self.foresees && self.rx.len() < self.rx_limit;
+        self.vector.rx_ahead(arrival).merge(foresees, arrival, due)
+    }
+
+    /// The same of the next departure from a foreseen port.
+    #[inline]
+    pub(crate) fn departure_ahead(&self, port: &Port, due: &mut Time) -> Time {
+        let sent = if self.vector.acts() { port.next_completion() } else { NEVER };
+        self.vector.tx_ahead(sent).merge(self.foresees, sent, due)
+    }
+
+    /// A train is in the receive ring, at this pace; true if that may have changed when the vector is due.
+    #[inline]
+    pub(crate) fn received(&mut self, frame: &Frame, pace: Pace, step: Step) -> bool {
+        let count = frame.count();
+        self.counters.rx_packets += u64::from(count);
+        self.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
+        self.rx.push(*frame);
+        if !self.vector.coalescing().status_block {
+            self.visible += count as usize;
+        }
+        self.vector.rx(count, |idx| pace.nth(idx, step))
+    }
+
+    /// The ring hears of departures from its foreseen port before `until`.
+    #[inline(never)]
+    pub(crate) fn settle_departures(&mut self, port: &mut Port, until: Time) {
+        port.depart_before(until, |departures, step| {
+            self.sent(departures, step);
+        });
+    }
+
+    /// Packets have left; true if that may have changed when the vector is due.
+    #[inline]
+    pub(crate) fn sent(&mut self, departures: &Departures, step: Step) -> bool {
+        let Departures { pace, bytes, completes, .. } = *departures;
+        let count = departures.count();
+        self.counters.tx_packets += u64::from(count);
+        self.counters.tx_bytes += u64::from(count) * u64::from(bytes);
+        match completes {
+            Some(completed) if !self.hands_over => {
+                self.done += count;
+                self.done_bytes += u64::from(count) * u64::from(completed);
+                self.vector.tx(count, |idx| pace.nth(idx, step))
+            }
+            _ => false,
+        }
     }
 
     /// Packets (or chunks) that the stack handed over and that the driver has not taken back.

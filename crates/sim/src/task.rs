@@ -1,5 +1,8 @@
 //! Processes: what they do next, and where they are in doing it.
 
+use std::cell::OnceCell;
+use std::ops::{Deref, DerefMut};
+
 use latput_units::Rng;
 
 use crate::agenda::{NEVER, Time};
@@ -302,8 +305,9 @@ pub(crate) enum Link {
     Open,
 }
 
-/// A socket; its peer is the one with the last bit of the index flipped.
+/// A socket, in two cache lines; its peer is the one with the last bit of the index flipped.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct End {
     pub(crate) host: usize,
     /// The process that owns it; `None` if the kernel itself answers.
@@ -314,7 +318,7 @@ pub(crate) struct End {
     /// The NIC queue that its packets arrive on and leave by.
     pub(crate) queue: usize,
     /// The core that RPS steers its packets to.
-    pub(crate) rps_core: Option<usize>,
+    pub(crate) rps_core: Option<u32>,
     pub(crate) protocol: Protocol,
     /// In its process's list of ready sockets.
     pub(crate) is_ready: bool,
@@ -327,7 +331,7 @@ pub(crate) struct End {
     /// Its earliest entry in the host's timers.
     pub(crate) timer_at: Time,
     /// What only requests and responses need, out of the way of streams.
-    pub(crate) exchange: Box<Exchange>,
+    pub(crate) exchange: Exchanges,
 }
 
 /// The requests and responses of a socket.
@@ -348,6 +352,27 @@ pub(crate) struct Exchange {
     pub(crate) lost_at: Time,
     /// How long a transaction may take; 0: it is waited for.
     pub(crate) timeout: Time,
+}
+
+/// The same, made when it is first asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges(OnceCell<Box<Exchange>>);
+
+impl Deref for Exchanges {
+    type Target = Exchange;
+
+    #[inline]
+    fn deref(&self) -> &Exchange {
+        self.0.get_or_init(|| Box::new(Exchange::new()))
+    }
+}
+
+impl DerefMut for Exchanges {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Exchange {
+        self.0.get_or_init(|| Box::new(Exchange::new()));
+        self.0.get_mut().expect("it was made just now")
+    }
 }
 
 impl Exchange {
@@ -406,7 +431,7 @@ impl End {
             owed: 0,
             link: Link::Lasting,
             timer_at: NEVER,
-            exchange: Box::new(Exchange::new()),
+            exchange: Exchanges::default(),
         }
     }
 }
@@ -565,6 +590,7 @@ mod tests {
     #[test]
     fn a_socket_stays_small() {
         // With ten thousand streams the caches hold only so many.
-        assert!(size_of::<End>() <= 136, "{}", size_of::<End>());
+        assert!(size_of::<End>() <= 128, "{}", size_of::<End>());
+        assert!(size_of::<Tcp>() <= 256, "{}", size_of::<Tcp>());
     }
 }

@@ -4,6 +4,8 @@
 //! `NewReno` (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
 //! SACK, tail loss probe, window auto-tuning, TCP small queues. Opening and closing is `world::connect`'s.
 
+use std::num::NonZero;
+
 use crate::agenda::{NEVER, Time};
 use crate::congestion::Window;
 use crate::frame::{Frame, Kind};
@@ -35,69 +37,73 @@ pub(crate) struct Options {
     pub(crate) congestion: Congestion,
 }
 
-/// One end of a connection.
+/// One end of a connection: a cache line for both directions, one for what goes out, two for who sends data.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Tcp {
-    options: Options,
     // What this end sends: acknowledged <= next <= furthest <= written.
     acknowledged: u64,
     next: u64,
-    furthest: u64,
     written: u64,
     /// The other end takes bytes before this.
     edge: u64,
-    window: Window,
-    duplicates: u32,
-    /// In recovery until this is acknowledged.
-    recover: Option<u64>,
-    resend_first: bool,
-    probe: bool,
-    smoothed: Time,
-    variation: Time,
-    timeout: Time,
-    /// When the retransmission timer goes off.
-    pub(crate) timeout_at: Time,
-    /// Segments sent again.
-    pub(crate) retransmits: u64,
     // What this end receives.
     received: u64,
     read: u64,
-    advertised: u64,
-    out_of_order: Vec<(u64, u64)>,
-    unacknowledged: u64,
-    acknowledge_now: bool,
     /// When a delayed acknowledgement goes out alone.
     pub(crate) acknowledge_at: Time,
+    /// When the retransmission timer goes off.
+    pub(crate) timeout_at: Time,
+
+    advertised: u64,
     echo: Time,
+    unacknowledged: u64,
+    /// Ranges of bytes that came ahead of others.
+    out_of_order: Option<Box<OutOfOrder>>,
+    options: Options,
+    duplicates: u32,
+    acknowledge_now: bool,
+    resend_first: bool,
+    probe: bool,
+
+    furthest: u64,
+    smoothed: Time,
+    variation: Time,
+    timeout: Time,
+    /// In recovery until this is acknowledged.
+    recover: Option<NonZero<u64>>,
+    window: Window,
+    /// Segments sent again.
+    pub(crate) retransmits: u64,
 }
 
 impl Tcp {
     pub(crate) fn new(options: Options) -> Self {
         Self {
-            options,
             acknowledged: 0,
             next: 0,
-            furthest: 0,
             written: 0,
             edge: u64::from(options.peer_buffer),
-            window: Window::new(options.congestion, options.mss),
+            received: 0,
+            read: 0,
+            acknowledge_at: NEVER,
+            timeout_at: NEVER,
+            advertised: u64::from(options.receive_buffer),
+            echo: 0,
+            unacknowledged: 0,
+            out_of_order: None,
+            options,
             duplicates: 0,
-            recover: None,
+            acknowledge_now: false,
             resend_first: false,
             probe: false,
+            furthest: 0,
             smoothed: 0,
             variation: 0,
             timeout: FIRST_TIMEOUT,
-            timeout_at: NEVER,
+            recover: None,
+            window: Window::new(options.congestion, options.mss),
             retransmits: 0,
-            received: 0,
-            read: 0,
-            advertised: u64::from(options.receive_buffer),
-            out_of_order: Vec::new(),
-            unacknowledged: 0,
-            acknowledge_now: false,
-            acknowledge_at: NEVER,
-            echo: 0,
         }
     }
 
@@ -176,7 +182,7 @@ impl Tcp {
             if self.recover.is_some() {
                 self.window.inflate(1);
             } else if self.duplicates == 3 {
-                self.recover = Some(self.furthest);
+                self.recover = NonZero::new(self.furthest);
                 self.window.lost(self.in_flight());
                 self.window.inflate(3);
                 self.resend_first = true;
@@ -195,7 +201,7 @@ impl Tcp {
         self.next = self.next.max(frame.ack);
         self.duplicates = 0;
         match self.recover {
-            Some(recover) if frame.ack >= recover => {
+            Some(recover) if frame.ack >= recover.get() => {
                 self.recover = None;
                 self.window.recovered();
             }
@@ -224,7 +230,7 @@ impl Tcp {
     fn take_data(&mut self, now: Time, frame: &Frame) {
         let end = frame.seq + u64::from(frame.payload);
         if frame.seq > self.received {
-            self.keep_out_of_order(frame.seq, end);
+            self.out_of_order.get_or_insert_default().keep(frame.seq, end);
             self.acknowledge_now = true;
             return;
         }
@@ -237,8 +243,9 @@ impl Tcp {
         }
         self.unacknowledged += end - self.received;
         self.received = end;
-        if !self.out_of_order.is_empty() {
-            self.take_what_now_fits();
+        if let Some(mut ranges) = self.out_of_order.take() {
+            self.received = ranges.go_on(self.received, &mut self.unacknowledged);
+            self.out_of_order = Some(ranges).filter(|ranges| !ranges.0.is_empty());
             self.acknowledge_now = true;
         }
         let is_due = self.unacknowledged >= 2 * u64::from(self.options.mss);
@@ -249,28 +256,10 @@ impl Tcp {
         }
     }
 
-    /// Ranges stay sorted and apart.
-    fn keep_out_of_order(&mut self, mut from: u64, mut to: u64) {
-        self.out_of_order.retain(|&(start, end)| {
-            let apart = end < from || start > to;
-            if !apart {
-                from = from.min(start);
-                to = to.max(end);
-            }
-            apart
-        });
-        let at = self.out_of_order.partition_point(|range| range.0 < from);
-        self.out_of_order.insert(at, (from, to));
-    }
-
-    fn take_what_now_fits(&mut self) {
-        while let Some(&(start, end)) = self.out_of_order.first()
-            && start <= self.received
-        {
-            self.unacknowledged += end.saturating_sub(self.received);
-            self.received = self.received.max(end);
-            self.out_of_order.remove(0);
-        }
+    /// Whether [`Self::next_frame`] would give nothing and change nothing: only a reader, mostly.
+    #[inline]
+    pub(crate) fn is_silent(&self) -> bool {
+        !self.acknowledge_now && !self.resend_first && self.next == self.written
     }
 
     /// The next packet (or chunk) to send, if any: a retransmission, new data, or an acknowledgement.
@@ -306,6 +295,9 @@ impl Tcp {
     /// As [`Self::next_frame`], with the full segments of new data that may go at once behind it.
     #[inline]
     pub(crate) fn next_train(&mut self, now: Time) -> Option<Frame> {
+        if self.is_silent() {
+            return None;
+        }
         let first = self.next_frame(now)?;
         let mss = self.options.mss;
         let is_new = first.seq + u64::from(mss) == self.furthest && self.next == self.furthest;
@@ -386,6 +378,38 @@ impl Tcp {
     /// When [`Self::tick`] is due.
     pub(crate) fn next_tick(&self) -> Time {
         self.timeout_at.min(self.acknowledge_at)
+    }
+}
+
+/// Ranges of bytes, sorted and apart.
+#[derive(Clone, Debug, Default)]
+struct OutOfOrder(Vec<(u64, u64)>);
+
+impl OutOfOrder {
+    fn keep(&mut self, mut from: u64, mut to: u64) {
+        self.0.retain(|&(start, end)| {
+            let apart = end < from || start > to;
+            if !apart {
+                from = from.min(start);
+                to = to.max(end);
+            }
+            apart
+        });
+        let at = self.0.partition_point(|range| range.0 < from);
+        self.0.insert(at, (from, to));
+    }
+
+    /// Takes the ranges that follow on bytes before `received`; gives what is received then, and counts what
+    /// is to be acknowledged.
+    fn go_on(&mut self, mut received: u64, unacknowledged: &mut u64) -> u64 {
+        while let Some(&(start, end)) = self.0.first()
+            && start <= received
+        {
+            *unacknowledged += end.saturating_sub(received);
+            received = received.max(end);
+            self.0.remove(0);
+        }
+        received
     }
 }
 

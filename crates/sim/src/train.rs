@@ -55,12 +55,18 @@ impl Trains {
     /// The packets at the front that belong together, at most `most` of them.
     #[inline]
     pub(crate) fn pop(&mut self, most: u32) -> Option<Frame> {
-        let front = self.entries.front_mut()?;
-        let count = front.count();
-        if count <= most {
-            self.packets -= count as usize;
-            return self.entries.pop();
+        let front = *self.entries.front()?;
+        if front.count() > most {
+            return self.pop_part(most);
         }
+        self.packets -= front.count() as usize;
+        self.entries.drop_front();
+        Some(front)
+    }
+
+    #[inline(never)]
+    fn pop_part(&mut self, most: u32) -> Option<Frame> {
+        let front = self.entries.front_mut()?;
         let frame = front.first(most);
         *front = front.after(most);
         self.packets -= most as usize;
@@ -101,6 +107,9 @@ impl Pace {
     /// When packet `idx` passes.
     #[inline]
     pub(crate) const fn nth(&self, idx: u32, step: Step) -> Time {
+        if idx == 0 {
+            return self.at;
+        }
         if step.gap == 0 {
             return self.at + ((self.fraction as u64 + idx as u64 * step.link) >> FRACTION);
         }

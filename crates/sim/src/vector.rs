@@ -332,18 +332,28 @@ impl Cause {
 
     #[inline]
     fn add_all(&mut self, delay: &Delay, count: u32, at: impl Fn(u32) -> Time) -> bool {
-        let mut changed = false;
-        for idx in 0..count {
-            changed |= self.add(delay, at(idx));
-            if !self.heeds(delay) {
-                self.frames = self.frames.saturating_add(count - idx - 1);
-                break;
-            }
+        if !self.heeds(delay) {
+            self.frames = self.frames.saturating_add(count);
+            return false;
         }
+        if count == 1 {
+            return self.add(delay, at(0));
+        }
+        self.add_heeded(delay, count, at)
+    }
+
+    #[inline(never)]
+    fn add_heeded(&mut self, delay: &Delay, count: u32, at: impl Fn(u32) -> Time) -> bool {
+        let mut changed = false;
+        let mut idx = 0;
+        while idx < count && self.heeds(delay) {
+            changed |= self.add(delay, at(idx));
+            idx += 1;
+        }
+        self.frames = self.frames.saturating_add(count - idx);
         changed
     }
 
-    #[inline]
     fn add(&mut self, delay: &Delay, now: Time) -> bool {
         let before = self.due;
         self.frames = self.frames.saturating_add(1);

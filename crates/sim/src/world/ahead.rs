@@ -33,13 +33,8 @@ impl World {
 
     /// Nothing but `core` itself acts on its host before this time, whatever other hosts do.
     fn alone_until(&self, core: usize) -> Time {
-        let own = self.core_slots + core;
         let host = &self.hosts[self.cores[core].host];
-        let mut next = NEVER;
-        for slot in host.slots.iter().map(|slot| *slot as usize) {
-            let at = self.agenda.time(slot);
-            next = if slot == own { next } else { next.min(at) };
-        }
+        let next = self.agenda.earliest_but(self.core_slots + core, &host.slots);
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.
@@ -120,7 +115,8 @@ impl World {
             frame.more = short(count - 1);
             next_at = next;
             self.send_ahead(queue, end, &frame);
-            self.spend_ahead(core, task, u64::from(count), (cost, user));
+            let many = u64::from(count);
+            self.spend_ahead(core, task, many * cost, many * user);
             if let Program::Source { next_at, .. } = &mut self.tasks[task].program {
                 *next_at = next;
             }
@@ -154,13 +150,14 @@ impl World {
         }
     }
 
-    /// Charges items that were done in a row: what each cost, and how much of that was user code.
-    fn spend_ahead(&mut self, core: usize, task: usize, count: u64, (cost, user): (Time, Time)) {
+    /// Charges items that were done in a row: what they cost, and how much of that was user code.
+    fn spend_ahead(&mut self, core: usize, task: usize, cost: Time, user: Time) {
         let this = &mut self.cores[core];
-        this.spent.user += count * user;
-        this.spent.system += count * (cost - user);
-        self.tasks[task].cpu += count * cost;
-        self.tasks[task].runtime += count * cost;
+        this.spent.user += user;
+        this.spent.system += cost - user;
+        let this = &mut self.tasks[task];
+        this.cpu += cost;
+        this.runtime += cost;
     }
 
     /// A sink that has a core: makes receive calls of a whole batch for as long as nothing comes between and
@@ -207,7 +204,7 @@ impl World {
             }
         }
         if calls > 0 {
-            self.spend_ahead(core, task, calls, (cost, user));
+            self.spend_ahead(core, task, calls * cost, calls * user);
             self.cores[core].awake_at = at;
             self.keep_spinning(task, end as usize, at);
         }
@@ -269,8 +266,7 @@ impl World {
         }
         self.now = now;
         if calls > 0 {
-            self.spend_ahead(core, task, calls, (cost, user));
-            self.spend_ahead(core, task, 1, (wake, 0));
+            self.spend_ahead(core, task, wake + calls * cost, calls * user);
             let this = &mut self.tasks[task];
             (this.woken_by, this.retires) = (None, false);
             // Whoever comes next, and the process if it goes to sleep now, finds the core so much later.
@@ -280,6 +276,57 @@ impl World {
                 self.ends[idx].is_ready = false;
             }
         }
+    }
+
+    /// The client of an open loop that has nothing to do until its next request is `due`: sends the requests
+    /// that nothing can come between, each at its time. Gives when the one after them is due.
+    pub(super) fn ask_ahead(
+        &mut self,
+        core: usize,
+        task: usize,
+        request: u32,
+        mut due: Time,
+    ) -> Time {
+        let this = &self.tasks[task];
+        let (first, connections, stop) = (this.first_end, this.connections, this.stop);
+        let Some(mut schedule) = this.schedule else {
+            return due;
+        };
+        let socket = &self.ends[first];
+        let (queue, host) = (socket.queue, socket.host);
+        let port = self.queues[queue].port;
+        let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
+            && self.ports[port].foreseen == Some(queue);
+        if !is_plain || !self.may_go_ahead(core) {
+            return due;
+        }
+        let (_, cost, user) = self.begin_start(core, id(first), request, None);
+        let host = &self.hosts[host];
+        let (cost, exit) = (cost + host.costs.wake, host.idle_exit);
+        let slots = [self.vector_slots + queue, self.port_slots + port, host.timers_slot];
+        let now = self.now;
+        let mut until = self.alone_until(core);
+        let mut calls = 0;
+        loop {
+            let mut rest = schedule;
+            rest.take(1.0, &mut self.rng);
+            let (sent, next) = (due + exit + cost, rest.next());
+            if sent >= until.min(next) || next >= stop {
+                break;
+            }
+            self.now = sent;
+            let this = &mut self.tasks[task];
+            let end = first + 2 * this.turn;
+            this.turn = (this.turn + 1) % connections;
+            self.send_request(end, request, Some(due));
+            // What left may be noticed before the next one leaves.
+            until = slots.iter().fold(until, |until, slot| until.min(self.agenda.time(*slot)));
+            (schedule, due, calls) = (rest, next, calls + 1);
+        }
+        self.now = now;
+        self.tasks[task].schedule = Some(schedule);
+        self.spend_ahead(core, task, calls * cost, calls * user);
+        due
     }
 
     /// The only ready socket of a process, if it has datagrams and messages from it may be handled in a row.
@@ -297,23 +344,6 @@ impl World {
             && (socket.link, port.foreseen) == (Link::Lasting, Some(socket.queue))
             && (host.stack.busy_poll, host.costs.tx_remote) == (Nanos::ZERO, 0);
         (is_plain && self.may_go_ahead(core)).then_some(idx)
-    }
-
-    /// A vector has interrupted a core that did nothing: goes on at the interrupt's end, if nothing comes
-    /// before.
-    pub(super) fn interrupt_ahead(&mut self, core: usize) {
-        if self.cores[core].jitter > 0 || !self.may_go_ahead(core) {
-            return;
-        }
-        let ends = self.agenda.time(self.core_slots + core);
-        let hears = self.hosts[self.cores[core].host].hears;
-        // The poll that it starts sees all that has come by then.
-        let is_known = hears.is_none_or(|port| ends <= self.now + self.ports[port].latency());
-        if is_known && ends < self.alone_until(core) {
-            let now = std::mem::replace(&mut self.now, ends);
-            self.core_due(core);
-            self.now = now;
-        }
     }
 
     /// Nothing at all happens before this time, but for `core`.

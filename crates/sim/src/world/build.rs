@@ -346,7 +346,7 @@ impl<'a> Builder<'a> {
             if !rps.is_empty() {
                 // Other bits than those that chose the queue.
                 let core = rps[spread(hash >> 32, rps.len())];
-                end.rps_core = Some(state.first_core + core as usize);
+                end.rps_core = Some(id(state.first_core) + core);
             }
             self.ends.push(end);
         }

@@ -32,8 +32,16 @@ impl World {
     #[inline]
     pub(super) fn interrupt(&mut self, core: usize, irq: Irq) {
         self.break_reservation(core);
-        self.cores[core].irqs.push(irq);
-        match self.cores[core].level {
+        let this = &mut self.cores[core];
+        if this.level == Level::Idle && this.irqs.is_empty() {
+            this.awake_at = self.now + self.hosts[this.host].idle_exit;
+            if self.log.is_some() {
+                self.log_slice(core);
+            }
+            return self.start_irq(core, irq);
+        }
+        this.irqs.push(irq);
+        match this.level {
             Level::Idle | Level::Softirq => self.switch(core),
             Level::Process => {
                 self.switch(core);

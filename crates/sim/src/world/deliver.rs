@@ -25,11 +25,12 @@ impl World {
     #[inline]
     pub(super) fn deliver(&mut self, core: usize, frame: &Frame) -> Time {
         let end = frame.end as usize;
+        if frame.kind == Kind::Tcp {
+            return self.deliver_segments(core, frame);
+        }
         let costs = &self.hosts[self.cores[core].host].costs;
         let tx_packet = costs.tx_packet;
-        let is_bare = frame.kind == Kind::Tcp && frame.payload == 0;
-        let (rx_data, rx_remote) = if is_bare { (0, 0) } else { (costs.rx_data, costs.rx_remote) };
-        let cost = costs.rx_merged + rx_data + self.remote_cost(core, end, rx_remote);
+        let cost = costs.rx_merged + costs.rx_data + self.remote_cost(core, end, costs.rx_remote);
         match frame.kind {
             Kind::Udp => {
                 if frame.more == 0 {
@@ -45,7 +46,6 @@ impl World {
                 self.deliver_datagrams(core, end, &rest);
                 cost + u64::from(rest.count()) * each
             }
-            Kind::Tcp => cost + self.deliver_segment(core, end, frame),
             Kind::Control => cost + self.deliver_control(core, end, frame),
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
@@ -59,7 +59,9 @@ impl World {
                 tally.latency.record(self.now - frame.sent_at, 1);
                 cost
             }
-            Kind::Pause => unreachable!("pause frames end at the NIC"),
+            Kind::Tcp | Kind::Pause => {
+                unreachable!("segments were delivered, pauses end at the NIC")
+            }
         }
     }
 
@@ -84,7 +86,26 @@ impl World {
         }
     }
 
-    fn deliver_segment(&mut self, core: usize, end: usize, frame: &Frame) -> Time {
+    /// The segments of a train, one after the other.
+    pub(super) fn deliver_segments(&mut self, core: usize, train: &Frame) -> Time {
+        let end = train.end as usize;
+        let costs = &self.hosts[self.cores[core].host].costs;
+        let is_bare = train.payload == 0;
+        let (rx_data, rx_remote) = if is_bare { (0, 0) } else { (costs.rx_data, costs.rx_remote) };
+        let each = costs.rx_merged + rx_data;
+        let mut cost = 0;
+        let mut segment = train.first(1);
+        for _ in 0..train.count() {
+            cost += each + self.remote_cost(core, end, rx_remote);
+            cost += self.deliver_segment(core, end, &segment);
+            segment.seq += u64::from(segment.payload);
+        }
+        self.arm(end);
+        cost
+    }
+
+    #[inline]
+    fn deliver_segment(&mut self, core: usize, end: usize, segment: &Frame) -> Time {
         let now = self.now;
         let socket = &mut self.ends[end];
         if matches!(socket.link, Link::Closed | Link::Connecting) {
@@ -93,11 +114,16 @@ impl World {
         let Protocol::Tcp(tcp) = &mut socket.protocol else {
             unreachable!("a segment for a datagram socket");
         };
-        let freed = tcp.receive(now, frame);
-        let is_readable = frame.payload > 0 && tcp.readable() > 0;
+        let freed = tcp.receive(now, segment);
+        let is_readable = segment.payload > 0 && tcp.readable() > 0;
         let is_writable = freed && tcp.wakes_writer();
-        let cost = self.output(end);
+        let cost = if tcp.is_silent() { 0 } else { self.send_segments(end) };
         if is_readable || (is_writable && self.is_writer(end)) {
+            // Whoever wakes up may look how far ahead nothing happens.
+            let owner = self.ends[end].task;
+            if owner.is_some_and(|task| self.tasks[task].state == State::Asleep) {
+                self.arm(end);
+            }
             self.make_ready(core, end);
         }
         cost
@@ -126,6 +152,13 @@ impl World {
 
     /// Sends what TCP may send now; gives the CPU time of it.
     pub(super) fn output(&mut self, end: usize) -> Time {
+        let cost = self.send_segments(end);
+        self.arm(end);
+        cost
+    }
+
+    /// The same, with timers to be set.
+    fn send_segments(&mut self, end: usize) -> Time {
         let socket = &mut self.ends[end];
         let (queue, host) = (socket.queue, socket.host);
         let costs = &self.hosts[host].costs;
@@ -138,7 +171,6 @@ impl World {
             cost += u64::from(frame.count()) * each;
             self.transmit(queue, Frame { end: id(end) ^ 1, ..frame });
         }
-        self.arm(end);
         cost
     }
 

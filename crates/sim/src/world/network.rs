@@ -2,9 +2,9 @@
 
 use super::World;
 use crate::agenda::{NEVER, Time};
-use crate::core::{Irq, Level};
+use crate::core::Irq;
 use crate::frame::{Frame, Kind};
-use crate::narrow::{id, short};
+use crate::narrow::id;
 use crate::port::{Departures, Far, Feed, Sending};
 use crate::train::{Pace, Step};
 use crate::vector::Event;
@@ -52,12 +52,22 @@ impl World {
     /// What has its descriptors goes to the port: on a foreseen one onto the wire, at its time.
     #[inline]
     fn put_on_port(&mut self, queue: usize, frame: &Frame) {
-        let port = self.queues[queue].port;
-        if self.ports[port].foreseen.is_some() {
-            return self.foresee(port, frame);
+        let ring = &mut self.queues[queue];
+        let idx = ring.port;
+        let port = &mut self.ports[idx];
+        if port.foreseen.is_none() {
+            ring.tx.push(*frame);
+            return self.start_port(idx);
         }
-        self.queues[queue].tx.push(*frame);
-        self.start_port(port);
+        let is_first = !port.has_departures() && ring.vector.acts();
+        let was_quiet = port.is_quiet();
+        port.foresee(frame, self.mss, self.now);
+        if was_quiet {
+            self.update_wire(idx);
+        }
+        if is_first {
+            self.first_departure(idx, queue);
+        }
     }
 
     /// Starts a port that does nothing, if it has something to send and may.
@@ -77,49 +87,6 @@ impl World {
         let takes = self.ports[port].serialize(&sending.frame);
         self.ports[port].sending = Some(sending);
         self.agenda.set(slot, self.now + takes);
-    }
-
-    /// A train, or the packets of a chunk, of a foreseen port.
-    #[inline]
-    fn foresee(&mut self, idx: usize, frame: &Frame) {
-        let (now, mss) = (self.now, self.mss);
-        let port = &mut self.ports[idx];
-        let was_quiet = port.is_quiet();
-        let had_none = !port.has_departures();
-        let bytes = Some(frame.counted_bytes());
-        if frame.is_chunk(mss) {
-            let full = (frame.payload - 1) / mss;
-            let packets = Frame { payload: mss, more: short(full - 1), ..*frame };
-            port.foresee(&packets, None, now);
-            let last = Frame {
-                payload: frame.payload - full * mss,
-                seq: frame.seq + u64::from(full * mss),
-                ..*frame
-            };
-            port.foresee(&last, bytes, now);
-        } else {
-            port.foresee(frame, bytes, now);
-        }
-        if was_quiet {
-            self.update_wire(idx);
-        }
-        if had_none
-            && let Some(ring) = self.ports[idx].foreseen
-            && self.queues[ring].vector.acts()
-        {
-            self.first_departure(idx, ring);
-        }
-    }
-
-    /// The ring hears of departures before `until`.
-    #[inline]
-    fn settle_departures(&mut self, port: usize, until: Time) {
-        let Some(ring) = self.ports[port].foreseen else {
-            return;
-        };
-        while let Some(departures) = self.ports[port].depart_before(until) {
-            self.sent_from_ring(ring, &departures);
-        }
     }
 
     #[inline]
@@ -168,7 +135,7 @@ impl World {
     #[inline]
     pub(super) fn port_due(&mut self, port: usize) {
         if let Some(ring) = self.ports[port].foreseen {
-            self.settle_departures(port, self.now + 1);
+            self.queues[ring].settle_departures(&mut self.ports[port], self.now + 1);
             return self.update_vector(ring);
         }
         if let Some(Sending { frame, queue, completes }) = self.ports[port].sending.take() {
@@ -181,32 +148,13 @@ impl World {
                 if let Some(log) = &mut self.log {
                     log.packet(self.now, port, false, &frame);
                 }
-                let bytes = frame.counted_bytes();
-                self.sent_from_ring(queue, &Departures::one(self.now, bytes, completes));
+                let departures = Departures::one(self.now, frame.counted_bytes(), completes);
+                if self.queues[queue].sent(&departures, Step::default()) {
+                    self.update_vector(queue);
+                }
             }
         }
         self.start_port(port);
-    }
-
-    #[inline]
-    fn sent_from_ring(&mut self, queue: usize, departures: &Departures) {
-        let Departures { pace, bytes, gap, completes, .. } = *departures;
-        let count = departures.count();
-        let ring = &mut self.queues[queue];
-        ring.counters.tx_packets += u64::from(count);
-        ring.counters.tx_bytes += u64::from(count) * u64::from(bytes);
-        if let Some(completed) = completes
-            && !ring.hands_over
-        {
-            ring.done += count;
-            ring.done_bytes += u64::from(count) * u64::from(completed);
-            let port = &self.ports[ring.port];
-            let step = port.step(bytes, gap);
-            // As with what is received.
-            if ring.vector.tx(count, |idx| pace.nth(idx, step)) && port.foreseen.is_none() {
-                self.update_vector(queue);
-            }
-        }
     }
 
     /// A frame's last bit arrives.
@@ -242,15 +190,33 @@ impl World {
     /// time. Every look at a ring must do this first.
     #[inline]
     pub(super) fn settle(&mut self, queue: usize, until: Time) {
-        let own = self.queues[queue].port;
-        if self.ports[own].foreseen == Some(queue) {
-            self.settle_departures(own, until);
+        let ring = &mut self.queues[queue];
+        let own = &mut self.ports[ring.port];
+        if own.next_departure() < until && own.foreseen == Some(queue) {
+            ring.settle_departures(own, until);
         }
-        let Some(port) = self.queues[queue].quiet_wire else {
-            return;
-        };
-        while let Some((pace, frame)) = self.ports[port].arrive_before(until, u32::MAX) {
-            let step = self.ports[port].step(frame.counted_bytes(), frame.gap());
+        if let Some(wire) = ring.quiet_wire
+            && self.ports[wire].next_arrival() < until
+        {
+            self.settle_arrivals(queue, wire, until);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_arrivals(&mut self, queue: usize, wire: usize, until: Time) {
+        let ring = &mut self.queues[queue];
+        let port = &mut self.ports[wire];
+        if self.log.is_none() {
+            while ring.rx.len() < ring.rx_limit
+                && let Some((pace, frame)) = port.single_before(until)
+            {
+                ring.received(frame, pace, Step::default());
+                port.drop_single();
+            }
+        }
+        // What does not come packet by packet, or finds no room.
+        while let Some((pace, frame)) = self.ports[wire].arrive_before(until, u32::MAX) {
+            let step = self.ports[wire].step(frame.counted_bytes(), frame.gap());
             self.receive(queue, &frame, pace, step);
         }
     }
@@ -310,15 +276,8 @@ impl World {
             log.packet(pace.at, ring.host, true, frame);
             log.arrived(pace.at, queue);
         }
-        let count = frame.count();
-        ring.counters.rx_packets += u64::from(count);
-        ring.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
-        ring.rx.push(*frame);
-        if !ring.vector.coalescing().status_block {
-            ring.visible += count as usize;
-        }
         // What comes by a quiet wire was foreseen, or is an event that ends with the same.
-        if ring.vector.rx(count, |idx| pace.nth(idx, step)) && ring.quiet_wire.is_none() {
+        if ring.received(frame, pace, step) && ring.quiet_wire.is_none() {
             self.update_vector(queue);
         }
     }
@@ -376,7 +335,7 @@ impl World {
         let slot = self.vector_slots + queue;
         let before = self.agenda.time(slot);
         let mut at = before;
-        let heeded = self.arrival_ahead(port, queue, &mut at);
+        let heeded = self.queues[queue].arrival_ahead(&self.ports[port], &mut at);
         self.agenda.set(self.wire_slots + port, heeded);
         if at < before {
             self.agenda.set(slot, at);
@@ -386,50 +345,41 @@ impl World {
     /// The same of the first departure from a foreseen port.
     #[inline]
     fn first_departure(&mut self, port: usize, queue: usize) {
-        if self.queues[queue].hands_over {
+        let ring = &self.queues[queue];
+        if ring.hands_over {
             return;
         }
         let slot = self.vector_slots + queue;
         let before = self.agenda.time(slot);
         let mut at = before;
-        let heeded = self.departure_ahead(port, queue, &mut at);
+        let heeded = ring.departure_ahead(&self.ports[port], &mut at);
         self.agenda.set(self.port_slots + port, heeded);
         if at < before {
             self.agenda.set(slot, at);
         }
     }
 
-    /// When the next frame on a quiet wire must be heeded; moves `due`, when the vector is, to an earlier time
-    /// that it is known to lead to.
-    #[inline]
-    fn arrival_ahead(&self, port: usize, queue: usize, due: &mut Time) -> Time {
-        let ring = &self.queues[queue];
-        let arrival = if ring.vector.acts() { self.ports[port].next_arrival() } else { NEVER };
-        let foresees = ring.foresees && ring.rx.len() < ring.rx_limit;
-        ring.vector.rx_ahead(arrival).merge(foresees, arrival, due)
-    }
-
-    /// The same of the next departure from a foreseen port.
-    #[inline]
-    fn departure_ahead(&self, port: usize, queue: usize, due: &mut Time) -> Time {
-        let ring = &self.queues[queue];
-        let sent = if ring.vector.acts() { self.ports[port].next_completion() } else { NEVER };
-        ring.vector.tx_ahead(sent).merge(ring.foresees, sent, due)
-    }
-
     /// Writes into the agenda when the vector is due, as far as is known, and what it must heed before.
     #[inline]
     pub(super) fn update_vector(&mut self, queue: usize) {
         let ring = &self.queues[queue];
-        let (own, quiet_wire, hands_over) = (ring.port, ring.quiet_wire, ring.hands_over);
-        let mut at = ring.vector.next_event(self.now);
-        if let Some(port) = quiet_wire {
-            let heeded = self.arrival_ahead(port, queue, &mut at);
-            self.agenda.set(self.wire_slots + port, heeded);
+        let own = ring.port;
+        let (mut at, mut arrival, mut departure) = (NEVER, NEVER, NEVER);
+        let foreseen = self.ports[own].foreseen == Some(queue) && !ring.hands_over;
+        if ring.vector.acts() {
+            at = ring.vector.next_event(self.now);
+            if let Some(wire) = ring.quiet_wire {
+                arrival = ring.arrival_ahead(&self.ports[wire], &mut at);
+            }
+            if foreseen {
+                departure = ring.departure_ahead(&self.ports[own], &mut at);
+            }
         }
-        if self.ports[own].foreseen == Some(queue) && !hands_over {
-            let heeded = self.departure_ahead(own, queue, &mut at);
-            self.agenda.set(self.port_slots + own, heeded);
+        if let Some(wire) = ring.quiet_wire {
+            self.agenda.set(self.wire_slots + wire, arrival);
+        }
+        if foreseen {
+            self.agenda.set(self.port_slots + own, departure);
         }
         self.agenda.set(self.vector_slots + queue, at);
     }
@@ -447,11 +397,7 @@ impl World {
             }
             let core = ring.core;
             self.update_vector(queue);
-            let is_free = self.cores[core].level == Level::Idle;
             self.interrupt(core, Irq::Vector(id(queue)));
-            if is_free {
-                self.interrupt_ahead(core);
-            }
         } else {
             self.update_vector(queue);
         }

@@ -51,7 +51,9 @@ impl World {
         self.settle(queue, self.now);
         let core = self.queues[queue].core;
         let done = self.queues[queue].done;
-        self.reap(queue, done);
+        if done > 0 {
+            self.reap(queue, done);
+        }
         for _ in 0..self.queues[queue].visible {
             let frame = self.queues[queue].rx_pop(1);
             self.put_in_backlog(core, frame);
@@ -162,15 +164,16 @@ impl World {
         let is_thread = self.poll_threads[queue].is_some() || self.queues[queue].by_process;
         self.cores[core].softirq_packets += rx;
         self.settle(queue, self.now);
-        self.reap(queue, tx);
+        if tx > 0 {
+            self.reap(queue, tx);
+        }
         let cost = self.take_from_ring(core, queue, rx);
-        let host = self.queues[queue].host;
         let ring = &mut self.queues[queue];
         ring.polled += rx;
         ring.counters.polled_packets += u64::from(rx);
         if ring.driver == Driver::Polling {
             self.next_call(core, queue);
-        } else if ring.polled >= self.hosts[host].stack.napi_weight {
+        } else if ring.polled >= self.hosts[ring.host].stack.napi_weight {
             ring.in_poll = false;
             if !is_thread {
                 self.rotate_polls(core);
@@ -196,13 +199,16 @@ impl World {
     }
 
     /// The driver frees sent descriptors, which may let waiting packets in.
+    #[inline]
     fn reap(&mut self, queue: usize, tx: u32) {
-        if tx > 0 {
-            self.queues[queue].reap(tx, self.now);
+        let ring = &mut self.queues[queue];
+        ring.reap(tx, self.now);
+        let (waits, blocks) = (!ring.qdisc.is_empty(), !ring.blocked.is_empty());
+        if waits {
             self.drain_qdisc(queue);
-            if !self.queues[queue].blocked.is_empty() {
-                self.wake_blocked(queue);
-            }
+        }
+        if blocks {
+            self.wake_blocked(queue);
         }
     }
 
@@ -218,7 +224,7 @@ impl World {
                 log.taken(self.now, queue);
             }
             match self.ends[frame.end as usize].rps_core {
-                Some(other) if other != core => self.steer(other, frame),
+                Some(other) if other as usize != core => self.steer(other as usize, frame),
                 _ => cost += self.merge_or_deliver(core, &mut merger, &frame),
             }
         }
@@ -237,7 +243,12 @@ impl World {
             let cost = self.flush(core, merger);
             return cost + self.deliver(core, frame);
         }
-        let merges = self.hosts[self.cores[core].host].stack.gro;
+        let stack = &self.hosts[self.cores[core].host].stack;
+        let merges = stack.gro;
+        // What is for other cores goes there ahead of a segment at hand, merged or not.
+        if !merges && stack.rps_cores.is_empty() {
+            return self.deliver_segments(core, frame);
+        }
         let mut cost = 0;
         let mut rest = *frame;
         loop {

@@ -78,17 +78,19 @@ impl World {
     ) -> Option<(Item, Time, Time)> {
         let this = &self.tasks[task];
         let may_hold = this.may_hold && at < this.stop && !self.is_eager && self.log.is_none();
-        let end = id(this.first_end + 2 * this.turn);
         let slot = this.slot.expect("a process with a schedule has a timer");
         if !may_hold || !self.cores[core].polls.is_empty() || !self.reserve(core, at) {
             self.agenda.set(slot, at);
             return None;
         }
         self.agenda.set(slot, NEVER);
+        let at = self.ask_ahead(core, task, request, at);
+        self.reserve(core, at);
         let this = &mut self.tasks[task];
         this.holds = Some(core);
         this.state = State::Asleep;
         this.woken_by = Some(id(core));
+        let end = id(this.first_end + 2 * this.turn);
         Some(self.begin_start(core, end, request, Some(at)))
     }
 
@@ -101,7 +103,7 @@ impl World {
         self.begin_start(core, id(end), request, due)
     }
 
-    fn begin_start(
+    pub(super) fn begin_start(
         &self,
         core: usize,
         end: u32,
@@ -195,7 +197,7 @@ impl World {
         Some((Item::Answer { end }, cost, 0))
     }
 
-    fn send_request(&mut self, end: usize, bytes: u32, due: Option<Time>) -> Time {
+    pub(super) fn send_request(&mut self, end: usize, bytes: u32, due: Option<Time>) -> Time {
         let sent = self.now;
         let socket = &mut self.ends[end];
         socket.exchange.starts.push(Start { due: due.unwrap_or(sent), sent });
