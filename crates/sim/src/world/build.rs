@@ -8,6 +8,7 @@ use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
 use crate::agenda::{Agenda, NEVER, Time};
+use crate::bus::Server;
 use crate::core::Core;
 use crate::fifo::Fifo;
 use crate::frame::{Kind, most_payload};
@@ -126,6 +127,8 @@ impl<'a> Builder<'a> {
             fifo_bytes: host.nic.fifo.get(),
             pause: host.nic.pause,
             paused_peer: false,
+            bus: host.nic.bus.map(|bus| Box::new(Server::new(bus))),
+            bus_slot: 0,
             run_queue: Fifo::with_capacity(16),
             timers: BinaryHeap::new(),
             timers_slot: 0,
@@ -387,13 +390,18 @@ impl<'a> Builder<'a> {
         used.all(|queue| queue == first).then_some(first)
     }
 
-    /// Frames of a host that uses one queue leave at times known in advance, if nobody can pause it and
-    /// jitter is not drawn when a frame leaves.
+    /// Frames of a host that uses one queue leave at times known in advance, if nobody can pause it, they need not
+    /// wait for a bus, and jitter is not drawn when a frame leaves.
     fn foresee_ports(&mut self, only: &[Option<usize>]) {
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let has_jitter = self.scenario.network.latency_jitter_ratio > 0.0;
         for (only, port) in only.iter().zip(&mut self.ports) {
             port.foreseen = if pauses || has_jitter { None } else { *only };
+        }
+        for (host, port) in self.hosts.iter().zip(&mut self.ports) {
+            if host.bus.is_some() {
+                port.foreseen = None;
+            }
         }
     }
 
@@ -424,7 +432,9 @@ impl<'a> Builder<'a> {
                 },
                 Component::Port(_) => continue,
                 Component::Task(task) => self.tasks[task as usize].host,
-                Component::Timers(host) | Component::Tick(host) => host as usize,
+                Component::Timers(host) | Component::Tick(host) | Component::Bus(host) => {
+                    host as usize
+                }
             };
             self.hosts[host].slots.push(id(slot));
         }
@@ -483,12 +493,15 @@ impl<'a> Builder<'a> {
         let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
         let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
+        let has_bus = self.hosts.iter().any(|host| host.bus.is_some());
+        let bus_slots = add(if has_bus { self.hosts.len() } else { 0 }, Component::Bus);
         let mut agenda = Agenda::new(self.components.len());
         for (slot, at) in &self.first {
             agenda.set(*slot, *at);
         }
         for idx in 0..self.hosts.len() {
             self.hosts[idx].timers_slot = timer_slots + idx;
+            self.hosts[idx].bus_slot = bus_slots + idx;
             if self.hosts[idx].driver == Driver::Polling {
                 let at = self.random_time(self.hosts[idx].tick);
                 agenda.set(tick_slots + idx, at);
