@@ -213,6 +213,7 @@ impl Scenario {
         only(form.timeout > Nanos::ZERO, is_rr && !is_tcp, "timeout", "only requests on UDP")?;
         let is_datagrams = matches!(load.traffic, Traffic::Datagrams { .. });
         only(form.floods, is_datagrams, "floods", "only datagrams")?;
+        only(form.gathers, is_stream, "gathers", "only streams")?;
         within(&format!("{key}.form.timeout"), form.timeout, Nanos::ZERO..=Nanos::from_s(600))?;
         if let Some(arrivals) = form.arrivals {
             within(&format!("{key}.form.arrivals.rate_hz"), arrivals.rate_hz, 1e-3..=1e9)?;

@@ -212,7 +212,7 @@ impl<'a> Builder<'a> {
                 let message = size(message.get());
                 let tasks =
                     self.add_pair(load, Program::Writer { message }, Program::Reader { message });
-                self.add_connections(idx, load, Some(true), connections, tasks);
+                self.add_connections(idx, load, Some(!load.form.gathers), connections, tasks);
                 self.keep_schedule(load, tasks.0);
                 for connection in 0..connections as usize {
                     let end = first_end + 2 * connection;
