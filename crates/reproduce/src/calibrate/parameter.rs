@@ -62,8 +62,21 @@ pub enum Parameter {
     Copy,
     /// One way through the network, 1024 bytes or none.
     Latency,
+    /// The interval of the measured system's throttle.
+    Throttle,
     /// Costs of the generators as a multiple of the measured system's.
     Generator,
+}
+
+/// What becomes of the generators' costs while those of the measured system move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Generators {
+    /// They follow, as the same multiple of each.
+    #[default]
+    Follow,
+    /// They are as the profile has them: other machines, or hosts whose costs do not matter.
+    Stay,
 }
 
 impl Parameter {
@@ -105,6 +118,7 @@ impl Parameter {
             Self::CrossCore => "cross_core",
             Self::Copy => "copy",
             Self::Latency => "latency",
+            Self::Throttle => "throttle",
             Self::Generator => "generator",
         }
     }
@@ -142,6 +156,7 @@ impl Parameter {
             Self::CrossCore => ns(costs.cross_core),
             Self::Copy => ns(costs.copy_per_kib),
             Self::Latency => ns(profile.network.latency),
+            Self::Throttle => ns(profile.sut.nic.coalescing.throttle.interval()),
             Self::Generator => {
                 let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
                 ns(generator.machine.costs.interrupt) / ns(costs.interrupt).max(1.0)
@@ -187,17 +202,25 @@ impl Parameter {
             Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
             Self::Copy => costs.copy_per_kib = nanos(value),
-            Self::Latency | Self::Generator | Self::IdleExit => {}
+            Self::Latency | Self::Throttle | Self::Generator | Self::IdleExit => {}
         }
     }
 }
 
-/// Sets these parameters, in their order; the generators' costs follow those of the measured system.
-pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
+/// Sets these parameters, in their order.
+pub(crate) fn set_all(
+    profile: &mut Profile,
+    values: &[(Parameter, f64)],
+    generators: Generators,
+) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
         match parameter {
             Parameter::Latency => profile.network.latency = nanos(value),
+            Parameter::Throttle => {
+                let throttle = &mut profile.sut.nic.coalescing.throttle;
+                *throttle = throttle.with_interval(nanos(value));
+            }
             Parameter::IdleExit => {
                 profile.sut.machine.idle_exit = nanos(value);
                 if let Some(generator) = &mut profile.generator {
@@ -207,6 +230,9 @@ pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
             Parameter::Generator => ratio = value,
             _ => parameter.set_cost(&mut profile.sut.machine.costs, value),
         }
+    }
+    if generators == Generators::Stay {
+        return;
     }
     if let Some(generator) = &mut profile.generator {
         generator.machine.costs = scaled(&profile.sut.machine.costs, ratio);
