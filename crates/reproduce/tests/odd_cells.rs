@@ -84,10 +84,14 @@ fn a_stream_of_small_messages_has_a_rate_or_a_reason_under_any_moderation() {
         let at = table.column("predicted").unwrap();
         let rate: f64 = table.rows[0][at].parse().unwrap_or(0.0);
         let error = table.rows[0].last().unwrap();
-        assert!((rate > 0.0) != error.contains("nothing arrived"), "{hz}/s, {bytes} bytes: {table:?}");
+        assert!(
+            (rate > 0.0) != error.contains("nothing arrived"),
+            "{hz}/s, {bytes} bytes: {table:?}"
+        );
     }
     // Nagle's algorithm makes full segments of them, so it is the sender's CPU that limits.
-    let hundred = predicted(&edited("tcp_stream", "S01", &[("itr_hz", "100"), ("send_msg_bytes", "1")]));
+    let hundred =
+        predicted(&edited("tcp_stream", "S01", &[("itr_hz", "100"), ("send_msg_bytes", "1")]));
     let at = hundred.column("predicted").unwrap();
     let rate: f64 = hundred.rows[0][at].parse().unwrap();
     assert!((0.1..10.0).contains(&rate), "{rate} Mbit/s");

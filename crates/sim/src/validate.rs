@@ -456,7 +456,8 @@ mod tests {
             let mut scenario = plain();
             let mut bus = Bus::default();
             spoil(&mut bus);
-            (scenario.hosts[0].nic.bus, scenario.hosts[0].nic.fifo) = (Some(bus), Bytes::new(50_000));
+            (scenario.hosts[0].nic.bus, scenario.hosts[0].nic.fifo) =
+                (Some(bus), Bytes::new(50_000));
             assert_eq!(scenario.check().unwrap_err().key, format!("host.0.nic.bus.{key}"));
         }
         check("host.0.stack.delivery_batch", |s| s.hosts[0].stack.delivery_batch = 65);

@@ -208,11 +208,7 @@ impl Parameter {
 }
 
 /// Sets these parameters, in their order.
-pub(crate) fn set_all(
-    profile: &mut Profile,
-    values: &[(Parameter, f64)],
-    generators: Generators,
-) {
+pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], generators: Generators) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
         match parameter {

@@ -18,7 +18,9 @@ impl World {
         for backlog in &self.backlogs {
             somewhere += backlog.frames.len() as u64 + backlog.dropped;
         }
-        for transfer in self.hosts.iter().filter_map(|host| host.bus.as_ref()).flat_map(|bus| bus.transfers()) {
+        for transfer in
+            self.hosts.iter().filter_map(|host| host.bus.as_ref()).flat_map(|bus| bus.transfers())
+        {
             somewhere += transfer.frame.packets(self.mss);
         }
         let pauses = self.ports.iter().map(|port| port.count_on_wire(Kind::Pause)).sum::<u64>();

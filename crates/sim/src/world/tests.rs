@@ -35,7 +35,7 @@ fn a_bus_loses_no_packet_and_hosts_beside_it_may_still_look_late() {
                 // Slow enough to fill the buffer, fast enough never to.
                 let clock = Nanos::from_ns([1, 30, 200][(seed % 3) as usize]);
                 host.nic.bus = Some(Bus { clock, ..Bus::default() });
-                host.nic.fifo = Bytes::new(16_384);
+                host.nic.fifo = Bytes::new(20_000);
             }
         }
         assert_eq!(scenario.check(), Ok(()), "seed {seed}");
