@@ -429,6 +429,7 @@ mod tests {
 
     #[test]
     fn every_impossible_value_is_named_with_its_range() {
+        type Spoil = fn(&mut Bus);
         check("duration", |s| s.duration = Nanos::ZERO);
         check("warmup", |s| s.warmup = Nanos::from_s(60 * 86_400));
         check("hosts", |s| s.hosts.push(Host::default()));
@@ -446,7 +447,7 @@ mod tests {
         check("host.0.nic.bus", |s| {
             (s.hosts[0].nic.bus, s.hosts[0].nic.handover) = (Some(Bus::default()), true);
         });
-        let on_bus: [(&str, fn(&mut Bus)); 4] = [
+        let on_bus: [(&str, Spoil); 4] = [
             ("clock_ns", |bus| bus.clock = Nanos::ZERO),
             ("width_bytes", |bus| bus.width = Bytes::new(0)),
             ("write_clocks", |bus| bus.write_clocks = 1_001),

@@ -476,9 +476,13 @@ impl<'a> Builder<'a> {
             || self.hosts.iter().any(|host| host.steal_after > 0)
     }
 
+    fn has_bus(&self) -> bool {
+        self.hosts.iter().any(|host| host.bus.is_some())
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
-        let has_timers = self.has_timers();
+        let (has_timers, has_bus) = (self.has_timers(), self.has_bus());
         let mut add = |count: usize, component: fn(u32) -> Component| {
             let first = self.components.len();
             self.components.extend((0..id(count)).map(component));
@@ -493,15 +497,12 @@ impl<'a> Builder<'a> {
         let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
         let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
-        let has_bus = self.hosts.iter().any(|host| host.bus.is_some());
         let bus_slots = add(if has_bus { self.hosts.len() } else { 0 }, Component::Bus);
         let mut agenda = Agenda::new(self.components.len());
-        for (slot, at) in &self.first {
-            agenda.set(*slot, *at);
-        }
+        self.first.iter().for_each(|(slot, at)| agenda.set(*slot, *at));
         for idx in 0..self.hosts.len() {
-            self.hosts[idx].timers_slot = timer_slots + idx;
-            self.hosts[idx].bus_slot = bus_slots + idx;
+            let host = &mut self.hosts[idx];
+            (host.timers_slot, host.bus_slot) = (timer_slots + idx, bus_slots + idx);
             if self.hosts[idx].driver == Driver::Polling {
                 let at = self.random_time(self.hosts[idx].tick);
                 agenda.set(tick_slots + idx, at);
