@@ -3,6 +3,8 @@
 //! The built-in plan runs live. A twin is calibrated on a quarter of its cells and predicts the others; then
 //! both stand side by side, with errors and ranks.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +27,8 @@ const PRIORITY: &str = "10";
 #[command(after_help = "\
 Examples:
   cargo xtask bench-twin                   two minutes on an idle machine, as root
-  cargo xtask bench-twin --realtime        on a busy one: the lab goes before all other work")]
+  cargo xtask bench-twin --realtime        on a busy one: the lab goes before all other work
+  cargo xtask bench-twin --awake           in a virtual machine, whose halts are its hypervisor's")]
 pub struct Options {
     /// Runs of each cell.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
@@ -36,6 +39,9 @@ pub struct Options {
     /// Run the lab's processes and NAPI threads under `SCHED_FIFO`.
     #[arg(long)]
     realtime: bool,
+    /// Let no CPU halt meanwhile (a latency of 0 in `/dev/cpu_dma_latency`), as hosts of low latency have it.
+    #[arg(long)]
+    awake: bool,
     /// This latput instead of one built for it.
     #[arg(long)]
     latput: Option<PathBuf>,
@@ -54,7 +60,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for old in ["live.db", "simulated.db"] {
         let _unless_there_is_none = std::fs::remove_file(folder.join(old));
     }
+    let awake = options.awake.then(stay_awake).transpose()?;
     measure(&latput, &folder, options.realtime)?;
+    drop(awake);
     let mut model = Command::new(&latput);
     model.args(["model", "twin", "live.db", "--name", "lab", "-o", "lab.toml"]);
     model.args(FITTED.iter().flat_map(|cell| ["--cell", *cell]));
@@ -108,6 +116,16 @@ fn measure(latput: &Path, folder: &Path, realtime: bool) -> Result<()> {
     })
 }
 
+/// Keeps CPUs from idle states that take time to leave for as long as the file is open
+/// (`Documentation/power/pm_qos_interface.rst` of the kernel); in microseconds.
+fn stay_awake() -> Result<File> {
+    const PATH: &str = "/dev/cpu_dma_latency";
+    let mut file =
+        File::options().write(true).open(PATH).with_context(|| format!("cannot open {PATH}"))?;
+    file.write_all(&0_i32.to_ne_bytes()).with_context(|| format!("cannot write to {PATH}"))?;
+    Ok(file)
+}
+
 /// The kernel starts a NAPI thread without the priority of who asked for it.
 fn raise_napi_threads() {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -135,7 +153,13 @@ mod tests {
     #[test]
     fn the_fitted_cells_are_a_quarter_of_those_of_the_built_in_plan() {
         let workspace = Workspace::find().unwrap();
-        let options = Options { repetitions: 2, duration_ms: 100, realtime: false, latput: None };
+        let options = Options {
+            repetitions: 2,
+            duration_ms: 100,
+            realtime: false,
+            awake: false,
+            latput: None,
+        };
         let plan = plan(&workspace, &options).unwrap();
         let settings = plan.matches("us\", ").count();
         let workloads = plan.matches("[[workload]]").count();
