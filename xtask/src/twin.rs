@@ -28,7 +28,8 @@ const PRIORITY: &str = "10";
 Examples:
   cargo xtask bench-twin                   two minutes on an idle machine, as root
   cargo xtask bench-twin --realtime        on a busy one: the lab goes before all other work
-  cargo xtask bench-twin --awake           in a virtual machine, whose halts are its hypervisor's")]
+  cargo xtask bench-twin --awake           in a virtual machine, whose halts are its hypervisor's
+  cargo xtask bench-twin --awake --congestion cubic     as the twin has it, where the host's is BBR")]
 pub struct Options {
     /// Runs of each cell.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
@@ -42,6 +43,9 @@ pub struct Options {
     /// Let no CPU halt meanwhile (a latency of 0 in `/dev/cpu_dma_latency`), as hosts of low latency have it.
     #[arg(long)]
     awake: bool,
+    /// Congestion control of the TCP cells, where it is not to be the host's: a twin has `cubic`.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// This latput instead of one built for it.
     #[arg(long)]
     latput: Option<PathBuf>,
@@ -65,14 +69,15 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     drop(awake);
     let mut model = Command::new(&latput);
     model.args(["model", "twin", "live.db", "--name", "lab", "-o", "lab.toml"]);
-    model.args(FITTED.iter().flat_map(|cell| ["--cell", *cell]));
+    let fitted = fitted(options);
+    model.args(fitted.iter().flat_map(|cell| ["--cell", cell]));
     succeed(model.current_dir(&folder))?;
     let simulate = ["run", "plan.toml", "--on", "sim:./lab.toml", "-o", "simulated.db"];
     let quiet = Stdio::null();
     succeed(Command::new(&latput).args(simulate).current_dir(&folder).stdout(quiet))?;
     let mut report = Command::new(&latput);
     report.args(["report", "live.db", "--predicted", "simulated.db"]);
-    report.args(FITTED.iter().flat_map(|cell| ["--fitted", *cell]));
+    report.args(fitted.iter().flat_map(|cell| ["--fitted", cell]));
     succeed(report.current_dir(&folder))
 }
 
@@ -83,12 +88,24 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target.join("release/latput"))
 }
 
+/// The names of the fitted cells, whose congestion control is part of them.
+fn fitted(options: &Options) -> Vec<String> {
+    let of_tcp = options.congestion.as_ref().map(|name| format!(" congestion={name}@"));
+    FITTED.map(|cell| cell.replace('@', of_tcp.as_deref().unwrap_or("@"))).to_vec()
+}
+
 /// The built-in plan with as many and as long runs as are asked for.
 fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
     let file = workspace.root.join("examples/built-in.toml");
     let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
     let (cells, _) = text.split_once("[method]").context("the built-in plan has no [method]")?;
     let Options { repetitions, duration_ms, .. } = options;
+    let cells = match &options.congestion {
+        Some(name) => {
+            cells.replace("kind = \"tcp_", &format!("congestion = \"{name}\"\nkind = \"tcp_"))
+        }
+        None => cells.to_owned(),
+    };
     Ok(format!(
         "{cells}[method]\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
          warmup = \"100ms\"\nduration = \"{duration_ms}ms\"\nconfidence = 0.95\nhalf_width = 0.05\n"
@@ -158,12 +175,15 @@ mod tests {
             duration_ms: 100,
             realtime: false,
             awake: false,
+            congestion: Some(String::from("cubic")),
             latput: None,
         };
+        assert_eq!(fitted(&options)[2], "tcp_rr burst=16 congestion=cubic@0us");
         let plan = plan(&workspace, &options).unwrap();
         let settings = plan.matches("us\", ").count();
         let workloads = plan.matches("[[workload]]").count();
         assert_eq!((settings, workloads), (5, 4), "{plan}");
+        assert_eq!(plan.matches("congestion = \"cubic\"").count(), 3, "{plan}");
         assert!(4 * FITTED.len() <= settings * workloads);
         for cell in FITTED {
             let (_, setting) = cell.split_once('@').unwrap();
