@@ -211,7 +211,7 @@ impl Cells {
                     this.anomalies += 1;
                     continue;
                 }
-                let group = ["table_id", "run_id", "test", "section", "row_id"]
+                let group = ["table_id", "run_id", "test", "section"]
                     .into_iter()
                     .map(|column| row.text(column))
                     .find(|text| !text.is_empty())

@@ -64,8 +64,6 @@ pub enum Parameter {
     Copy,
     /// One way through the network, 1024 bytes or none.
     Latency,
-    /// The interval of the measured system's throttle.
-    Throttle,
     /// Costs of the generators as a multiple of the measured system's.
     Generator,
 }
@@ -122,7 +120,6 @@ impl Parameter {
             Self::CrossCore => "cross_core",
             Self::Copy => "copy",
             Self::Latency => "latency",
-            Self::Throttle => "throttle",
             Self::Generator => "generator",
         }
     }
@@ -161,7 +158,6 @@ impl Parameter {
             Self::CrossCore => ns(costs.cross_core),
             Self::Copy => ns(costs.copy_per_kib),
             Self::Latency => ns(profile.network.latency),
-            Self::Throttle => ns(profile.sut.nic.coalescing.throttle.interval()),
             Self::Generator => {
                 let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
                 ns(generator.machine.costs.interrupt) / ns(costs.interrupt).max(1.0)
@@ -208,7 +204,7 @@ impl Parameter {
             Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
             Self::Copy => costs.copy_per_kib = nanos(value),
-            Self::Latency | Self::Throttle | Self::Generator | Self::IdleExit => {}
+            Self::Latency | Self::Generator | Self::IdleExit => {}
         }
     }
 }
@@ -219,10 +215,6 @@ pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], genera
     for &(parameter, value) in values {
         match parameter {
             Parameter::Latency => profile.network.latency = nanos(value),
-            Parameter::Throttle => {
-                let throttle = &mut profile.sut.nic.coalescing.throttle;
-                *throttle = throttle.with_interval(nanos(value));
-            }
             Parameter::IdleExit => {
                 profile.sut.machine.idle_exit = nanos(value);
                 if let Some(generator) = &mut profile.generator {
