@@ -81,7 +81,7 @@ fn a_stream_of_small_messages_has_a_rate_or_a_reason_under_any_moderation() {
     for (hz, bytes) in [("100", "1"), ("20", "1"), ("100", "100"), ("100", "1447"), ("8000", "1")] {
         let changes = [("itr_hz", hz), ("send_msg_bytes", bytes)];
         let table = predicted(&edited("tcp_stream", "S01", &changes));
-        let at = table.column("predicted").unwrap();
+        let at = table.column("predicted_throughput_mbit_s").unwrap();
         let rate: f64 = table.rows[0][at].parse().unwrap_or(0.0);
         let error = table.rows[0].last().unwrap();
         assert!(
@@ -92,7 +92,7 @@ fn a_stream_of_small_messages_has_a_rate_or_a_reason_under_any_moderation() {
     // Nagle's algorithm makes full segments of them, so it is the sender's CPU that limits.
     let hundred =
         predicted(&edited("tcp_stream", "S01", &[("itr_hz", "100"), ("send_msg_bytes", "1")]));
-    let at = hundred.column("predicted").unwrap();
+    let at = hundred.column("predicted_throughput_mbit_s").unwrap();
     let rate: f64 = hundred.rows[0][at].parse().unwrap();
     assert!((0.1..10.0).contains(&rate), "{rate} Mbit/s");
 }
