@@ -36,6 +36,8 @@ use crate::{Decision, Moderation, Observation};
 
 /// After this long without a full slot the load is as good as gone.
 const IDLE: Nanos = Nanos::from_ms(40);
+/// One in so many of the usual packets is as good as none.
+const NOTHING: f64 = 8.0;
 /// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
 const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
@@ -149,6 +151,8 @@ enum Verdict {
     Good,
     Bad,
     Open,
+    /// Over, and still not clearly bad.
+    Unclear,
 }
 
 impl Load {
@@ -216,7 +220,7 @@ impl Elastic {
         let elapsed = self.slot.elapsed(now);
         let is_full = self.slot.is_full(now, self.patience());
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
-        let is_first = polls == 1 || observation.rx.packets < SLOT_POLLS;
+        let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
             return self.miss();
         }
@@ -232,6 +236,16 @@ impl Elastic {
             return self.change("the ring would overrun");
         }
         decision
+    }
+
+    /// So few packets in a span that the load is as good as gone: an eighth of what it usually has, and never more
+    /// than a slot needs. A slow load's samples are small by chance, or because the machine stood still.
+    fn next_to_nothing(&self, span: Nanos) -> f64 {
+        let seen = |rung: &Rung| (rung.slots > 0).then(|| rung.seen.packets_log.exp());
+        let usual = seen(&self.load.rungs[self.rung])
+            .or_else(|| self.load.rungs.iter().filter_map(seen).reduce(f64::max));
+        let few = usual.map(|pps| pps * span.as_secs_f64() / NOTHING);
+        few.unwrap_or(f64::INFINITY).min(f64::from(SLOT_POLLS))
     }
 
     /// Hardly anything came. What stops under a delay that is on trial was stopped by it.
@@ -279,7 +293,8 @@ impl Elastic {
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                if self.rung > 0 && seen.batch < ALONE {
+                // If they always did, that is no news.
+                if self.rung > 0 && seen.batch < ALONE && rung.seen.batch >= ALONE {
                     return self.forget("packets come alone now: nothing to be saved");
                 }
                 if self.strange.replace(*seen).is_some() {
@@ -288,6 +303,10 @@ impl Elastic {
                 return Decision::Keep;
             }
             self.scatter_by(seen, &rung.seen, 0.1);
+            // What did not come twice was unrest of this load.
+            if let Some(strange) = self.strange.take() {
+                self.scatter_by(&strange, &rung.seen, 0.1);
+            }
         }
         self.strange = None;
         self.load.talks |= seen.small_log.is_some();
@@ -394,14 +413,19 @@ impl Elastic {
         let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
         match self.verdict(test, is_over) {
             Verdict::Good => self.accept(test),
-            Verdict::Bad if high == low + 1 || test.from == Some(low) => {
+            // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
+            Verdict::Unclear if test.from.is_none() && ceiling == RUNGS && high < highest => {
+                let higher = (high + STRIDE).min(highest);
+                self.look(low, higher, ceiling, "the rate scatters: a longer delay tells more")
+            }
+            Verdict::Bad | Verdict::Unclear if high == low + 1 || test.from == Some(low) => {
                 if let Some(far) = self.leap(test) {
                     return far;
                 }
                 self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
                 self.settle(low, "the rate falls with more delay")
             }
-            Verdict::Bad => {
+            Verdict::Bad | Verdict::Unclear => {
                 if test.from == Some(high) {
                     self.rest = REST[0];
                 }
@@ -472,7 +496,11 @@ impl Elastic {
             return Verdict::Good;
         }
         let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
-        if is_over || is_bad { Verdict::Bad } else { Verdict::Open }
+        match (is_bad, is_over) {
+            (true, _) => Verdict::Bad,
+            (false, true) => Verdict::Unclear,
+            (false, false) => Verdict::Open,
+        }
     }
 
     /// `high` is good: higher, if there may be something better.
@@ -552,6 +580,7 @@ impl Rung {
         let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
         towards(&mut self.seen.bytes_log, new.bytes_log);
         towards(&mut self.seen.packets_log, new.packets_log);
+        towards(&mut self.seen.batch, new.batch);
         self.seen.is_bulk = new.is_bulk;
         match (&mut self.seen.small_log, new.small_log) {
             (Some(mean), Some(new)) => towards(mean, new),

@@ -189,6 +189,37 @@ fn few_packets_a_sample_scatter_by_chance_and_are_not_taken_for_waiting() {
 }
 
 #[test]
+fn a_slow_load_on_a_machine_that_stands_still_now_and_then_is_not_idle() {
+    // 34 datagrams a sample; in one of eight most of them come a sample late.
+    let mut rng = latput_units::Rng::from_seed(7);
+    let mut shares = Vec::new();
+    for _ in 0..20 {
+        let mut policy = Elastic::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
+        let (mut late, mut held) = (0.0, 0);
+        for sample in 1..200 {
+            let stays = if rng.uniform() < 0.125 { 24.0 } else { 0.0 };
+            step_sample(&mut policy, sample, 1470, (34.0 + late - stays) / 0.05);
+            late = stays;
+            held += u32::from(sample >= 100 && policy.current().delay >= Nanos::from_us(128));
+        }
+        shares.push(held);
+    }
+    shares.sort_unstable();
+    assert!(shares[2] >= 80, "{shares:?}");
+}
+
+#[test]
+fn a_first_walk_that_ends_without_a_delay_has_seen_a_loss() {
+    // At 50 000 packets/s a slot without a delay scatters by 7 %.
+    let lasting = (0..100).filter(|seed| {
+        let shares = drive_poisson(0.12, 50e3, 0.0, *seed);
+        shares.get(&0).copied().unwrap_or(0.0) > 0.5
+    });
+    let lasting: Vec<u64> = lasting.collect();
+    assert!(lasting.len() <= 3, "stays at no delay with seeds {lasting:?}");
+}
+
+#[test]
 fn what_stops_under_a_longer_delay_was_stopped_by_it() {
     // Each timer takes the CPU that the work needs, so that any delay leaves a tenth of a packet a sample.
     let mut policy = policy();
