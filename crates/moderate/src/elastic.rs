@@ -375,7 +375,7 @@ impl Elastic {
         }
         let is_up = rung == 0 || (self.up && rung < highest);
         self.up = !is_up;
-        let other = if is_up { rung + 1 } else { self.best_below(rung) };
+        let other = if is_up { self.best_above(rung) } else { self.best_below(rung) };
         self.load.rungs[other].slots = self.load.rungs[other].slots.min(LOOKED);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
         let test = Test::new(rung.min(other), rung.max(other), ceiling);
@@ -391,6 +391,17 @@ impl Elastic {
             (0..rung).filter(|it| self.load.rungs[*it].slots > 0 && seen(it) > seen(&rung));
         let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
         best.unwrap_or(rung.saturating_sub(STRIDE))
+    }
+
+    /// The highest rung that was tried and not seen to lose beyond doubt: what has kept the walk below may have been
+    /// chance. Else the next one.
+    fn best_above(&self, rung: usize) -> usize {
+        let is_unclear = |high: &usize| {
+            let losses = self.losses(rung, *high);
+            self.load.rungs[*high].slots > 0
+                && losses.iter().all(|(loss, error)| *loss <= 2.0 * error)
+        };
+        (rung + 1..=self.highest()).rev().find(is_unclear).unwrap_or(rung + 1)
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
@@ -422,6 +433,8 @@ impl Elastic {
                 if let Some(far) = self.leap(test) {
                     return far;
                 }
+                // The first look after a walk goes where it was kept below by chance, if it may have been.
+                self.up |= test.from.is_none() && self.best_above(low) > low + 1;
                 self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
                 self.settle(low, "the rate falls with more delay")
             }

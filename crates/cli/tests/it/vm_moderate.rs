@@ -39,8 +39,8 @@ fn interrupts_move_the_right_way_in_each_phase() {
     let mut daemon = Line::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
     wait_until("the daemon", || status(&guest).is_some_and(|status| status["state"] == "holding"));
     let requests = phase(&place, &guest, &["tcp_rr"]);
-    let bulk = phase(&place, &guest, &["udp_stream", "rate=8Mbps"]);
-    let both = phase(&place, &guest, &["udp_stream", "rate=8Mbps", "probe_hz=50"]);
+    let bulk = phase(&place, &guest, &["udp_stream", "rate=24Mbps"]);
+    let both = phase(&place, &guest, &["udp_stream", "rate=24Mbps", "probe_hz=50"]);
     wait_until("idle", || status(&guest).is_some_and(|status| status["delay_ns"] == 0));
     let idle = look(&guest);
     let again = phase(&place, &guest, &["tcp_rr"]);
