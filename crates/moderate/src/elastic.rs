@@ -433,8 +433,6 @@ impl Elastic {
                 if let Some(far) = self.leap(test) {
                     return far;
                 }
-                // The first look after a walk goes where it was kept below by chance, if it may have been.
-                self.up |= test.from.is_none() && self.best_above(low) > low + 1;
                 self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
                 self.settle(low, "the rate falls with more delay")
             }
@@ -544,6 +542,8 @@ impl Elastic {
 
     /// Rests at `rung`: longer each time, so that looking around costs less and less.
     fn settle(&mut self, rung: usize, reason: &'static str) -> Decision {
+        // The first look after the first walk goes where it was kept below by chance, if it may have been.
+        self.up |= self.rested.is_none() && self.best_above(rung) > rung + 1;
         self.walk = Walk::Rest { rung, slots: self.rest };
         self.rest = (self.rest * 2).min(REST[1]);
         self.go(rung, reason)

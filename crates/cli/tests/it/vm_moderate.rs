@@ -49,7 +49,12 @@ fn interrupts_move_the_right_way_in_each_phase() {
     let phases =
         [("rr", requests), ("bulk", bulk), ("both", both), ("idle", idle), ("rr again", again)];
     for (name, phase) in phases {
-        tell(&format!("{name}: {phase:?}"));
+        let Phase { delay_ns, packets_per_s, interrupts_per_s, interrupts_per_packet } = phase;
+        tell(&format!(
+            "{name}: a delay of {} us, {packets_per_s:.0} packets/s, {interrupts_per_s:.0} interrupts/s, \
+             {interrupts_per_packet:.2} for each packet",
+            delay_ns / 1000
+        ));
     }
     for (name, open) in [("bulk", bulk), ("both", both)] {
         assert!(open.delay_ns > FLOOR_NS, "nobody waits for {name}: {open:?}\n{log}");
@@ -121,20 +126,30 @@ fn phase(place: &Place, guest: &Guest, workload: &[&str]) -> Phase {
 }
 
 fn look(guest: &Guest) -> Phase {
-    let status = status(guest).unwrap();
+    // On a busy machine the daemon may answer late.
+    let mut found = None;
+    wait_until("the status", || {
+        found = status(guest);
+        found.is_some()
+    });
+    let status = found.unwrap();
     let interrupts_per_s = status["interrupts_per_s"].as_f64().unwrap();
-    let packets = status["rx_pps"].as_f64().unwrap() + status["tx_pps"].as_f64().unwrap();
+    let packets_per_s = status["rx_pps"].as_f64().unwrap() + status["tx_pps"].as_f64().unwrap();
     Phase {
         delay_ns: status["delay_ns"].as_u64().unwrap(),
-        packets_per_s: packets,
+        packets_per_s,
         interrupts_per_s,
-        interrupts_per_packet: interrupts_per_s / packets.max(1.0),
+        interrupts_per_packet: interrupts_per_s / packets_per_s.max(1.0),
     }
 }
 
 fn status(guest: &Guest) -> Option<Value> {
     let answer = latput(guest, &["moderate", "eth0", "--status", "--json"]);
-    answer.is_success().then(|| serde_json::from_str(&answer.text()).unwrap())
+    if !answer.is_success() {
+        tell(&format!("no status: {}", answer.error_text().trim()));
+        return None;
+    }
+    Some(serde_json::from_str(&answer.text()).unwrap())
 }
 
 fn coalescing(guest: &Guest) -> Value {
