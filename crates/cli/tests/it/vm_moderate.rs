@@ -145,11 +145,7 @@ fn look(guest: &Guest) -> Phase {
 
 fn status(guest: &Guest) -> Option<Value> {
     let answer = latput(guest, &["moderate", "eth0", "--status", "--json"]);
-    if !answer.is_success() {
-        tell(&format!("no status: {}", answer.error_text().trim()));
-        return None;
-    }
-    Some(serde_json::from_str(&answer.text()).unwrap())
+    answer.is_success().then(|| serde_json::from_str(&answer.text()).unwrap())
 }
 
 fn coalescing(guest: &Guest) -> Value {
