@@ -80,6 +80,10 @@ pub struct Elastic {
     last: Option<Nanos>,
     /// The usual gap between two polls.
     pace: Nanos,
+    /// How long a sample of many polls is.
+    sample: Nanos,
+    /// For how long hardly anything has come.
+    quiet: Nanos,
     load: Load,
     /// What the last slot showed, if it did not fit its rung.
     strange: Option<Seen>,
@@ -193,6 +197,8 @@ impl Elastic {
             slot: Slot::after_change(bounds.vectors),
             last: None,
             pace: Nanos::ZERO,
+            sample: Nanos::ZERO,
+            quiet: Nanos::ZERO,
             load: Load::new(),
             strange: None,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
@@ -222,7 +228,18 @@ impl Elastic {
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
+            self.quiet = self.quiet.saturating_add(gap);
+            // One sample of a daemon may be empty because the machine stood still.
+            if self.quiet.saturating_mul(2) < self.sample.saturating_mul(3) {
+                self.slot = Slot::from(now);
+                return Decision::Keep;
+            }
+            self.quiet = Nanos::ZERO;
             return self.miss();
+        }
+        self.quiet = Nanos::ZERO;
+        if polls > 1 {
+            self.sample = gap;
         }
         if !is_full && !self.is_far_off(now) {
             return Decision::Keep;
@@ -573,8 +590,9 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, given, last, load, walk, rested, rest, memory, .. } = new;
+        let Self { rung, given, last, sample, load, walk, rested, rest, memory, .. } = new;
         (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
+        self.sample = sample;
         if let Some(rung) = rested {
             let left = match walk {
                 Walk::Rest { slots, .. } => slots,
