@@ -10,7 +10,7 @@ mod validate;
 
 use latput_sim::Profile;
 use latput_stats::order::quantile_of_sorted;
-pub use parameter::Parameter;
+pub use parameter::{Generators, Parameter};
 use serde::Deserialize;
 
 pub use self::engine::Effort;
@@ -29,6 +29,8 @@ use crate::table::Table;
 const CPU_WEIGHT: f64 = 0.5;
 /// What the prior weighs beside a cell: published costs are known from machines like theirs.
 const PRIOR_WEIGHT: f64 = 0.02;
+/// Between the seeds of two runs of a cell: farther than those of cells and searches.
+const RUN_APART: u64 = 1_000_000;
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
 
@@ -50,9 +52,19 @@ pub struct Plan {
     pub fixed: Vec<Fixed>,
     /// The free parameters with their start values.
     pub free: Vec<Free>,
+    /// What becomes of the generators' costs.
+    #[serde(default)]
+    pub generators: Generators,
+    /// How many runs, each with other start phases, a figure is the mean of.
+    #[serde(default = "one")]
+    pub runs: u64,
     /// How long the search goes on.
     #[serde(default)]
     pub effort: Effort,
+}
+
+const fn one() -> u64 {
+    1
 }
 
 /// A cost that is given.
@@ -472,6 +484,7 @@ impl Search<'_> {
             base: self.base,
             fixed: &self.plan.fixed,
             free: &self.plan.free,
+            generators: self.plan.generators,
             residuals: &residuals,
             prior_weight: PRIOR_WEIGHT,
         })
@@ -480,23 +493,29 @@ impl Search<'_> {
     fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {
         let mut systems = self.systems.clone();
         systems.replace(profile.clone());
+        let runs = self.plan.runs.max(1);
         let jobs: Vec<(Experiment, u64)> = cells
             .cells
             .iter()
-            .map(|cell| {
+            .flat_map(|cell| {
                 let row = Row::new(&cells.tables[cell.table], cell.row);
                 let experiment = Experiment::of(cell.kind, &row, &systems)
                     .expect("rows were read once when the cells were collected");
+                let experiment = experiment.shortened(effort);
                 // Each cell has start phases of its own, so that together they stand for all.
-                (experiment.shortened(effort), seed * 1_000 + cell.row as u64)
+                let seed = seed * 1_000 + cell.row as u64;
+                (0..runs).map(move |run| (experiment.clone(), seed + run * RUN_APART))
             })
             .collect();
         let figures = (self.run_all)(&jobs);
-        let residuals = cells.cells.iter().zip(figures).map(|(cell, figures)| {
+        let of_cells = figures.chunks(usize::try_from(runs).unwrap_or(usize::MAX));
+        let residuals = cells.cells.iter().zip(of_cells).map(|(cell, runs)| {
             let row = Row::new(&cells.tables[cell.table], cell.row);
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
-                let predicted =
-                    figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value);
+                let of_run = |figures: &Vec<Option<Figure>>| {
+                    figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value)
+                };
+                let predicted = runs.iter().map(of_run).sum::<f64>() / runs.len() as f64;
                 let Measured { column, scale } = cell.kind.measured()[idx];
                 let scale = scale_of(cell.kind, scale, &row);
                 let weighed = match scale {

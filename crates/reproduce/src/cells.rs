@@ -115,7 +115,8 @@ impl CellFile {
             fields.push(match (experiment, predicted) {
                 (Err(error), _) => format!("column `{}`: {}", error.column, error.problem),
                 (Ok(_), Some(figures)) if figures.iter().all(Option::is_none) => String::from(
-                    "nothing arrived in the simulated time: the moderation holds it back too long",
+                    "nothing arrived in the simulated time of a run: the moderation holds it back too long, or \
+                     rings overflow before their interrupt",
                 ),
                 _ => String::new(),
             });

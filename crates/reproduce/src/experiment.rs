@@ -185,13 +185,14 @@ fn slowest_timer(host: &Host) -> Nanos {
     waits.into_iter().fold(coalescing.throttle.interval(), Nanos::max)
 }
 
-/// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit.
+/// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit; nothing where
+/// nothing was done: a rate of 0 would be that of a run too short, or of a sender that waits for what was lost.
 fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<Figure>> {
-    let demand =
-        |host: usize| (units > 0.0).then(|| Figure::plain(busy[host] * cores[host] * 1e6 / units));
-    let mut figures = plain([rate, 100.0 * busy[0], 100.0 * busy[1]]);
-    figures.extend([demand(0), demand(1)]);
-    figures
+    if units <= 0.0 {
+        return vec![None; 5];
+    }
+    let demand = |host: usize| busy[host] * cores[host] * 1e6 / units;
+    plain([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
 }
 
 fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<Figure>> {

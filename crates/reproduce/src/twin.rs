@@ -18,7 +18,7 @@ use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use self::figure::Figure;
 use crate::calibrate::engine::{Effort, Engine, OTHER_SEED, Weighed};
-use crate::calibrate::parameter;
+use crate::calibrate::parameter::{self, Generators};
 use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
 
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
@@ -244,6 +244,7 @@ pub fn twin(
         base: &base,
         fixed: &[],
         free: &free,
+        generators: Generators::Follow,
         residuals: &weighed,
         prior_weight: PRIOR_WEIGHT,
     };
@@ -334,7 +335,7 @@ fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) ->
         (parameter, factor * parameter.get(&base))
     });
     let free: Vec<(Parameter, f64)> = free.collect();
-    parameter::set_all(&mut base, &free);
+    parameter::set_all(&mut base, &free, Generators::Follow);
     base
 }
 

@@ -1,8 +1,10 @@
 //! The claims on receive delay and MTU: each is looked at, and all but those that are known to miss are seen.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use latput_reproduce::delay_mtu::{self, Claim, Sweep};
+use latput_reproduce::delay_mtu::{self, Cell, Claim, Flow, Moderation, Sweep};
 use latput_reproduce::{Systems, Table};
+use latput_sim::bus::Bus;
+use latput_units::Bytes;
 
 /// What is no claim: the testbed and the loads (T001 to T057 but for losses, frame rate and disks), the
 /// formula itself, and conversions of its costs.
@@ -25,6 +27,30 @@ fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
     for claim in &claims {
         assert_eq!(claim.holds, !MISSED.contains(&claim.id.as_str()), "{claim:#?}");
     }
+}
+
+/// Which it does not in the shipped profile: with a bus, NFS loses rate with the MTU (T105).
+#[test]
+fn on_an_io_bus_of_its_time_tcp_alone_is_slow_at_short_delays_and_in_dynamic_mode() {
+    let mut profile = Systems::shipped().named(delay_mtu::PROFILE).clone();
+    let nic = &mut profile.sut.nic;
+    (nic.bus, nic.fifo, nic.pause) = (Some(Bus::default()), Bytes::new(48 << 10), true);
+    let seen = |flow, moderation| {
+        let seen = Cell { flow, mtu: 1_500, moderation }.run(&profile, 0).unwrap();
+        assert_eq!(seen.lost, 0, "{flow:?} {moderation:?}");
+        seen.link_mbps
+    };
+    let line = 975.0;
+    let full = 0.997 * line..1.003 * line;
+    for delay in [10, 640] {
+        let datagrams = seen(Flow::Udp10, Moderation::Delay(delay));
+        assert!(full.contains(&datagrams), "datagrams at {delay}: {datagrams}");
+    }
+    let [short, middle, long] = [10, 320, 640].map(|it| seen(Flow::Tcp10, Moderation::Delay(it)));
+    assert!(full.contains(&long), "TCP at 640: {long}");
+    assert!(short < 0.98 * middle && middle < 0.99 * long, "TCP: {short} {middle} {long}");
+    let dynamic = seen(Flow::Tcp10, Moderation::Dynamic);
+    assert!(dynamic < 0.97 * long, "TCP in dynamic mode: {dynamic}");
 }
 
 /// On two threads: the grid is as much work as all other tests of this crate.

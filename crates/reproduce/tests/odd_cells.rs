@@ -77,6 +77,27 @@ fn the_ends_of_what_is_allowed_are_predicted() {
 }
 
 #[test]
+fn a_stream_of_small_messages_has_a_rate_or_a_reason_under_any_moderation() {
+    for (hz, bytes) in [("100", "1"), ("20", "1"), ("100", "100"), ("100", "1447"), ("8000", "1")] {
+        let changes = [("itr_hz", hz), ("send_msg_bytes", bytes)];
+        let table = predicted(&edited("tcp_stream", "S01", &changes));
+        let at = table.column("predicted_throughput_mbit_s").unwrap();
+        let rate: f64 = table.rows[0][at].parse().unwrap_or(0.0);
+        let error = table.rows[0].last().unwrap();
+        assert!(
+            (rate > 0.0) != error.contains("nothing arrived"),
+            "{hz}/s, {bytes} bytes: {table:?}"
+        );
+    }
+    // Nagle's algorithm makes full segments of them, so it is the sender's CPU that limits.
+    let hundred =
+        predicted(&edited("tcp_stream", "S01", &[("itr_hz", "100"), ("send_msg_bytes", "1")]));
+    let at = hundred.column("predicted_throughput_mbit_s").unwrap();
+    let rate: f64 = hundred.rows[0][at].parse().unwrap();
+    assert!((0.1..10.0).contains(&rate), "{rate} Mbit/s");
+}
+
+#[test]
 fn a_slow_throttle_holds_a_ping_for_about_a_period() {
     // Half a period more or less, by how the clocks of the two hosts stand: two runs are few.
     for hz in [2.0, 30.0, 1_000.0_f64] {

@@ -10,6 +10,7 @@
 //! interrupts), `core` (what runs on a CPU), `world` and its parts (how all act on each other), `tcp`.
 
 mod agenda;
+pub mod bus;
 mod canonical;
 mod congestion;
 mod core;

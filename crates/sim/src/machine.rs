@@ -7,6 +7,7 @@ use latput_moderate::polling::Sysctls;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+use crate::bus::Bus;
 use crate::vector::Coalescing;
 
 /// CPU time of each thing a host does. What a profile does not name costs nothing.
@@ -222,6 +223,9 @@ pub struct Nic {
     pub fifo: Bytes,
     /// Whether the NIC asks the sender to pause when that buffer is half full (802.3x).
     pub pause: bool,
+    /// The bus between the NIC and memory, where it may be what limits; packets wait for it in that buffer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bus: Option<Bus>,
     /// Rate of its link to the switch where it is not the network's; both of its directions.
     #[serde(rename = "link_bps")]
     pub link: Option<BitsPerSecond>,
@@ -259,6 +263,7 @@ impl Default for Nic {
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,
+            bus: None,
             link: None,
             handover: false,
         }

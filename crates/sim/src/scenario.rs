@@ -129,6 +129,7 @@ pub struct Load {
 
 /// What is beyond the plain form of a traffic. The default is the plain form.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of one traffic by itself")]
 pub struct Form {
     /// Requests (or a stream's messages) leave at these times, whatever came back.
     pub arrivals: Option<Arrivals>,
@@ -146,6 +147,8 @@ pub struct Form {
     pub count: Option<u64>,
     /// Probes: payload of an echo request, if not ping's 56 bytes.
     pub payload: Option<Bytes>,
+    /// Streams: what does not fill a segment waits while anything is in flight (Nagle; no `TCP_NODELAY`).
+    pub gathers: bool,
 }
 
 /// An open loop.
@@ -176,6 +179,7 @@ impl Load {
                 floods: false,
                 count: None,
                 payload: None,
+                gathers: false,
             },
             counted_with: None,
         }

@@ -87,6 +87,7 @@ impl Scenario {
         check_network(&self.network)?;
         for (idx, host) in self.hosts.iter().enumerate() {
             check_host(&format!("host.{idx}"), host)?;
+            check_bus(&format!("host.{idx}.nic"), &host.nic, &self.network)?;
         }
         for (idx, load) in self.loads.iter().enumerate() {
             self.check_load(&format!("load.{idx}"), load)?;
@@ -212,6 +213,7 @@ impl Scenario {
         only(form.timeout > Nanos::ZERO, is_rr && !is_tcp, "timeout", "only requests on UDP")?;
         let is_datagrams = matches!(load.traffic, Traffic::Datagrams { .. });
         only(form.floods, is_datagrams, "floods", "only datagrams")?;
+        only(form.gathers, is_stream, "gathers", "only streams")?;
         within(&format!("{key}.form.timeout"), form.timeout, Nanos::ZERO..=Nanos::from_s(600))?;
         if let Some(arrivals) = form.arrivals {
             within(&format!("{key}.form.arrivals.rate_hz"), arrivals.rate_hz, 1e-3..=1e9)?;
@@ -335,6 +337,24 @@ fn check_nic(key: &str, nic: &Nic, cores: u32) -> Result<(), Invalid> {
     check_coalescing(&format!("{key}.coalescing"), &nic.coalescing)
 }
 
+/// A NIC on a bus needs room for what waits for its turn: at least a packet that comes and one under way.
+fn check_bus(key: &str, nic: &Nic, network: &Network) -> Result<(), Invalid> {
+    let Some(bus) = nic.bus else {
+        return Ok(());
+    };
+    if nic.handover {
+        let wanted = "left out: packets are handed over in memory";
+        return invalid(&format!("{key}.bus"), "set", wanted);
+    }
+    let clock = Nanos::from_ns(1)..=Nanos::from_us(1);
+    within(&format!("{key}.bus.clock_ns"), bus.clock, clock)?;
+    within(&format!("{key}.bus.width_bytes"), bus.width.get(), 1..=1_024)?;
+    within(&format!("{key}.bus.write_clocks"), bus.write_clocks, 0..=1_000)?;
+    within(&format!("{key}.bus.read_clocks"), bus.read_clocks, 0..=1_000)?;
+    let least = 2 * (network.mtu.get() + 100);
+    within(&format!("{key}.fifo_bytes"), nic.fifo.get(), least..=1 << 30)
+}
+
 pub(crate) fn check_coalescing(key: &str, coalescing: &Coalescing) -> Result<(), Invalid> {
     let span = Nanos::ZERO..=Nanos::from_s(60);
     for (side, delay) in [("rx", &coalescing.rx), ("tx", &coalescing.tx)] {
@@ -400,6 +420,7 @@ mod tests {
     use latput_units::{BitsPerSecond, Bytes};
 
     use super::*;
+    use crate::bus::Bus;
     use crate::scenario::Spacing;
 
     #[test]
@@ -409,6 +430,7 @@ mod tests {
 
     #[test]
     fn every_impossible_value_is_named_with_its_range() {
+        type Spoil = fn(&mut Bus);
         check("duration", |s| s.duration = Nanos::ZERO);
         check("warmup", |s| s.warmup = Nanos::from_s(60 * 86_400));
         check("hosts", |s| s.hosts.push(Host::default()));
@@ -422,6 +444,24 @@ mod tests {
         check("host.0.nic.queues", |s| s.hosts[0].nic.queues = 0);
         check("host.0.nic.rx_ring", |s| s.hosts[0].nic.rx_ring = 0);
         check("host.0.nic.irq_cores", |s| s.hosts[0].nic.irq_cores = vec![1]);
+        check("host.0.nic.fifo_bytes", |s| s.hosts[0].nic.bus = Some(Bus::default()));
+        check("host.0.nic.bus", |s| {
+            (s.hosts[0].nic.bus, s.hosts[0].nic.handover) = (Some(Bus::default()), true);
+        });
+        let on_bus: [(&str, Spoil); 4] = [
+            ("clock_ns", |bus| bus.clock = Nanos::ZERO),
+            ("width_bytes", |bus| bus.width = Bytes::new(0)),
+            ("write_clocks", |bus| bus.write_clocks = 1_001),
+            ("read_clocks", |bus| bus.read_clocks = u32::MAX),
+        ];
+        for (key, spoil) in on_bus {
+            let mut scenario = plain();
+            let mut bus = Bus::default();
+            spoil(&mut bus);
+            (scenario.hosts[0].nic.bus, scenario.hosts[0].nic.fifo) =
+                (Some(bus), Bytes::new(50_000));
+            assert_eq!(scenario.check().unwrap_err().key, format!("host.0.nic.bus.{key}"));
+        }
         check("host.0.stack.delivery_batch", |s| s.hosts[0].stack.delivery_batch = 65);
         check("host.0.stack.rps_cores", |s| s.hosts[0].stack.rps_cores = vec![7]);
         check("load.0.to", |s| s.loads[0].to = 0);

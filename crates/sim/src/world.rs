@@ -2,6 +2,7 @@
 
 mod ahead;
 mod build;
+mod bus;
 mod connect;
 mod cpu;
 mod datagrams;
@@ -17,6 +18,7 @@ use std::collections::BinaryHeap;
 use latput_units::{Nanos, Rng};
 
 use crate::agenda::{Agenda, NEVER, Time};
+use crate::bus::Server;
 use crate::core::{Core, Irq, Spent};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
@@ -49,6 +51,8 @@ enum Component {
     Timers(u32),
     /// A host's clock tick, for device polling.
     Tick(u32),
+    /// A host's I/O bus: a packet is on its other side.
+    Bus(u32),
 }
 
 /// CPU costs in plain nanoseconds.
@@ -99,6 +103,8 @@ struct HostState {
     fifo_bytes: u64,
     pause: bool,
     paused_peer: bool,
+    bus: Option<Box<Server>>,
+    bus_slot: usize,
     /// Processes that found no free core.
     run_queue: Fifo<(u32, Time)>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
@@ -301,6 +307,7 @@ impl World {
             Component::Task(task) => self.task_due(task as usize, slot),
             Component::Timers(host) => self.timers_due(host as usize),
             Component::Tick(host) => self.tick_due(host as usize, slot),
+            Component::Bus(host) => self.bus_due(host as usize),
         }
     }
 

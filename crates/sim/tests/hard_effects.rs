@@ -5,6 +5,7 @@ mod scenarios;
 
 use latput_moderate::{Dim, E1000, Policy, dim, e1000};
 use latput_sim::Simulation;
+use latput_sim::bus::Bus;
 use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};
 use latput_sim::outcome::Outcome;
 use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport};
@@ -156,6 +157,36 @@ fn pause_turns_loss_into_a_slower_sender() {
     let sent = |outcome: &Outcome| outcome.per_second(outcome.hosts[0].nic().tx_packets);
     near(sent(&paused), 500_000.0, 0.02, "the sender's pace");
     assert!(paused.hosts[0].nic().tx_dropped > 100_000, "its queue overflows instead");
+}
+
+#[test]
+fn a_bus_near_its_limit_carries_datagrams_and_is_too_slow_for_their_acknowledgements_too() {
+    // Of 1500 bytes: 410 clocks of 30 ns on the line, 394.5 on a bus of 32 bits at 33 MHz, 64 for an acknowledgement
+    // and 17 for an interrupt.
+    let on_bus = |load: Load, delay_us: u64| {
+        let mut scenario = free(vec![load]);
+        scenario.network.rate = BitsPerSecond::new(1_000_000_000);
+        let nic = &mut scenario.hosts[1].nic;
+        (nic.bus, nic.fifo, nic.pause) = (Some(Bus::default()), Bytes::new(48 * 1_024), true);
+        nic.coalescing = rx_delay(delay_us);
+        nic.coalescing.tx.delay = Nanos::from_s(10);
+        scenario.hosts[1].stack.receive_buffer = Bytes::new(131_072);
+        let outcome = run(&scenario);
+        assert_eq!(outcome.hosts[1].nic().rx_dropped, 0);
+        outcome.per_second(outcome.hosts[1].nic().rx_packets)
+    };
+    let line = 1e9 / 8.0 / 1_538.0;
+    let mut large = datagrams(line, Spacing::Even);
+    if let Traffic::Datagrams { size, .. } = &mut large.traffic {
+        *size = Bytes::new(1_472);
+    }
+    near(on_bus(large, 100), line, 0.001, "datagrams");
+    // An acknowledgement to two packets; 8 or 9 packets to an interrupt.
+    let limit = 1e9 / 30.0 / (394.5 + 64.0 / 2.0 + 17.0 / 8.5);
+    near(on_bus(stream(), 100), limit, 0.005, "a stream");
+    // Of 64 bytes: 42.5 clocks, and 31 on the line. They are held back, not lost.
+    let small = datagrams(9e5, Spacing::Even);
+    near(on_bus(small, 100), 1e9 / 30.0 / (42.5 + 17.0 / 78.0), 0.005, "small datagrams");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use latput_stats::linear;
 use latput_units::Rng;
 use serde::Deserialize;
 
-use super::{Combination, FittedCost, Fixed, Free, parameter};
+use super::parameter::{self, Generators};
+use super::{Combination, FittedCost, Fixed, Free};
 
 /// Residuals up to this count fully, larger ones linearly.
 const KNEE: f64 = 0.12;
@@ -51,6 +52,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) base: &'a Profile,
     pub(crate) fixed: &'a [Fixed],
     pub(crate) free: &'a [Free],
+    pub(crate) generators: Generators,
     pub(crate) residuals: Residuals<'a>,
     /// What the prior weighs beside a cell.
     pub(crate) prior_weight: f64,
@@ -113,7 +115,7 @@ impl Engine<'_> {
         let fixed = self.fixed.iter().map(|fixed| (fixed.parameter, fixed.value));
         let free = self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp()));
         let values: Vec<_> = fixed.chain(free).collect();
-        parameter::set_all(&mut profile, &values);
+        parameter::set_all(&mut profile, &values, self.generators);
         profile
     }
 

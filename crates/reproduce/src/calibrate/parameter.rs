@@ -68,6 +68,17 @@ pub enum Parameter {
     Generator,
 }
 
+/// What becomes of the generators' costs while those of the measured system move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Generators {
+    /// They follow, as the same multiple of each.
+    #[default]
+    Follow,
+    /// They are as the profile has them: other machines, or hosts whose costs do not matter.
+    Stay,
+}
+
 impl Parameter {
     /// CPU time of things, as far as a live host of today has it.
     pub(crate) const ALL_COSTS: [Self; 11] = [
@@ -198,8 +209,8 @@ impl Parameter {
     }
 }
 
-/// Sets these parameters, in their order; the generators' costs follow those of the measured system.
-pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
+/// Sets these parameters, in their order.
+pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], generators: Generators) {
     let mut ratio = Parameter::Generator.get(profile);
     for &(parameter, value) in values {
         match parameter {
@@ -213,6 +224,9 @@ pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)]) {
             Parameter::Generator => ratio = value,
             _ => parameter.set_cost(&mut profile.sut.machine.costs, value),
         }
+    }
+    if generators == Generators::Stay {
+        return;
     }
     if let Some(generator) = &mut profile.generator {
         generator.machine.costs = scaled(&profile.sut.machine.costs, ratio);

@@ -1,6 +1,6 @@
 //! Bulk transfer, and the four workloads with processes bound to CPUs.
 
-use latput_sim::scenario::{Host, Load, Traffic};
+use latput_sim::scenario::{Form, Host, Load, Traffic};
 use latput_units::{Bytes, Nanos};
 
 use super::rr::requests;
@@ -10,6 +10,8 @@ use crate::system::Systems;
 
 /// Sockets of `-s 128K -S 128K`, which Linux doubles.
 const SOCKETS: u32 = 262_144;
+/// Of IPv4 and TCP with timestamps.
+const TCP_HEADERS: u64 = 52;
 
 /// A profile's buffers say how much of sockets of [`SOCKETS`] carries payload; others have as large a
 /// share.
@@ -31,8 +33,11 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     for host in &mut hosts {
         set_sockets(host, receive, send);
     }
-    let message = Bytes::new(u64::from(message));
-    let loads = vec![Load::new(SUT, OTHER, Traffic::Stream { message, connections: 1 })];
+    let traffic = Traffic::Stream { message: Bytes::new(u64::from(message)), connections: 1 };
+    // netperf leaves Nagle's algorithm on (`-D` is its option), which shows where messages are smaller than a segment.
+    let gathers = u64::from(message) < profile.network.mtu.get() - TCP_HEADERS;
+    let form = Form { gathers, ..Form::default() };
+    let loads = vec![Load { form, ..Load::new(SUT, OTHER, traffic) }];
     let mut scenario = behind_switch(profile, hosts.into(), loads);
     scenario.warmup = Nanos::from_ms(120);
     Ok(Experiment { scenario, reading: Reading::Bytes })

@@ -8,6 +8,7 @@ use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
 use crate::agenda::{Agenda, NEVER, Time};
+use crate::bus::Server;
 use crate::core::Core;
 use crate::fifo::Fifo;
 use crate::frame::{Kind, most_payload};
@@ -126,6 +127,8 @@ impl<'a> Builder<'a> {
             fifo_bytes: host.nic.fifo.get(),
             pause: host.nic.pause,
             paused_peer: false,
+            bus: host.nic.bus.map(|bus| Box::new(Server::new(bus))),
+            bus_slot: 0,
             run_queue: Fifo::with_capacity(16),
             timers: BinaryHeap::new(),
             timers_slot: 0,
@@ -209,7 +212,7 @@ impl<'a> Builder<'a> {
                 let message = size(message.get());
                 let tasks =
                     self.add_pair(load, Program::Writer { message }, Program::Reader { message });
-                self.add_connections(idx, load, Some(true), connections, tasks);
+                self.add_connections(idx, load, Some(!load.form.gathers), connections, tasks);
                 self.keep_schedule(load, tasks.0);
                 for connection in 0..connections as usize {
                     let end = first_end + 2 * connection;
@@ -387,13 +390,18 @@ impl<'a> Builder<'a> {
         used.all(|queue| queue == first).then_some(first)
     }
 
-    /// Frames of a host that uses one queue leave at times known in advance, if nobody can pause it and
-    /// jitter is not drawn when a frame leaves.
+    /// Frames of a host that uses one queue leave at times known in advance, if nobody can pause it, they need not
+    /// wait for a bus, and jitter is not drawn when a frame leaves.
     fn foresee_ports(&mut self, only: &[Option<usize>]) {
         let pauses = self.hosts.iter().any(|host| host.pause && host.fifo_bytes > 0);
         let has_jitter = self.scenario.network.latency_jitter_ratio > 0.0;
         for (only, port) in only.iter().zip(&mut self.ports) {
             port.foreseen = if pauses || has_jitter { None } else { *only };
+        }
+        for (host, port) in self.hosts.iter().zip(&mut self.ports) {
+            if host.bus.is_some() {
+                port.foreseen = None;
+            }
         }
     }
 
@@ -424,7 +432,9 @@ impl<'a> Builder<'a> {
                 },
                 Component::Port(_) => continue,
                 Component::Task(task) => self.tasks[task as usize].host,
-                Component::Timers(host) | Component::Tick(host) => host as usize,
+                Component::Timers(host) | Component::Tick(host) | Component::Bus(host) => {
+                    host as usize
+                }
             };
             self.hosts[host].slots.push(id(slot));
         }
@@ -466,9 +476,13 @@ impl<'a> Builder<'a> {
             || self.hosts.iter().any(|host| host.steal_after > 0)
     }
 
+    fn has_bus(&self) -> bool {
+        self.hosts.iter().any(|host| host.bus.is_some())
+    }
+
     /// Gives each component its slot: those of one kind follow each other.
     fn finish(mut self) -> World {
-        let has_timers = self.has_timers();
+        let (has_timers, has_bus) = (self.has_timers(), self.has_bus());
         let mut add = |count: usize, component: fn(u32) -> Component| {
             let first = self.components.len();
             self.components.extend((0..id(count)).map(component));
@@ -483,12 +497,12 @@ impl<'a> Builder<'a> {
         let timer_slots = add(if has_timers { self.hosts.len() } else { 0 }, Component::Timers);
         let ticks = self.hosts.iter().any(|host| host.driver == Driver::Polling);
         let tick_slots = add(if ticks { self.hosts.len() } else { 0 }, Component::Tick);
+        let bus_slots = add(if has_bus { self.hosts.len() } else { 0 }, Component::Bus);
         let mut agenda = Agenda::new(self.components.len());
-        for (slot, at) in &self.first {
-            agenda.set(*slot, *at);
-        }
+        self.first.iter().for_each(|(slot, at)| agenda.set(*slot, *at));
         for idx in 0..self.hosts.len() {
-            self.hosts[idx].timers_slot = timer_slots + idx;
+            let host = &mut self.hosts[idx];
+            (host.timers_slot, host.bus_slot) = (timer_slots + idx, bus_slots + idx);
             if self.hosts[idx].driver == Driver::Polling {
                 let at = self.random_time(self.hosts[idx].tick);
                 agenda.set(tick_slots + idx, at);

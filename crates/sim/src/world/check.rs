@@ -18,6 +18,11 @@ impl World {
         for backlog in &self.backlogs {
             somewhere += backlog.frames.len() as u64 + backlog.dropped;
         }
+        for transfer in
+            self.hosts.iter().filter_map(|host| host.bus.as_ref()).flat_map(|bus| bus.transfers())
+        {
+            somewhere += transfer.frame.packets(self.mss);
+        }
         let pauses = self.ports.iter().map(|port| port.count_on_wire(Kind::Pause)).sum::<u64>();
         for port in &self.ports {
             somewhere += port.in_flight() + u64::from(port.sending.is_some()) + port.dropped;

@@ -10,7 +10,7 @@ use crate::train::{Pace, Step};
 use crate::vector::Event;
 
 /// The longest pause that fits a pause frame.
-const LONGEST_PAUSE: u32 = 0xffff;
+pub(super) const LONGEST_PAUSE: u32 = 0xffff;
 
 impl World {
     /// The stack hands a packet, a train or, with TSO, a chunk to a transmit queue.
@@ -56,6 +56,10 @@ impl World {
         let idx = ring.port;
         let port = &mut self.ports[idx];
         if port.foreseen.is_none() {
+            let host = ring.host;
+            if self.hosts[host].bus.is_some() {
+                return self.send_over_bus(host, queue, frame);
+            }
             ring.tx.push(*frame);
             return self.start_port(idx);
         }
@@ -72,7 +76,7 @@ impl World {
 
     /// Starts a port that does nothing, if it has something to send and may.
     #[inline]
-    fn start_port(&mut self, port: usize) {
+    pub(super) fn start_port(&mut self, port: usize) {
         if self.ports[port].sending.is_some() || self.ports[port].foreseen.is_some() {
             return;
         }
@@ -163,8 +167,12 @@ impl World {
         let frame = self.ports[port].arrive();
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
-            Far::Host(_) => {
+            Far::Host(host) => {
                 let queue = self.ends[frame.end as usize].queue;
+                if self.hosts[host].bus.is_some() {
+                    self.receive_over_bus(host, queue, frame);
+                    return self.update_wire(port);
+                }
                 let pace = Pace { at: self.now, fraction: 0 };
                 self.receive(queue, &frame, pace, Step::default());
             }
@@ -253,7 +261,7 @@ impl World {
 
     /// Packets reach a NIC, at this pace.
     #[inline]
-    fn receive(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
+    pub(super) fn receive(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
         let ring = &self.queues[queue];
         let free = id(ring.rx_limit - ring.rx.len());
         let count = frame.count();
@@ -289,16 +297,20 @@ impl World {
         let ring = &mut self.queues[queue];
         let bytes = u64::from(frame.wire_bytes());
         if ring.waiting_bytes + bytes > host.fifo_bytes {
-            ring.counters.rx_dropped += 1;
-            if let Some(log) = &mut self.log {
-                log.dropped(self.now, queue);
-            }
-            return;
+            return self.lose(queue);
         }
         ring.waiting_bytes += bytes;
         ring.waiting.push(frame);
         if host.pause && ring.waiting_bytes * 2 > host.fifo_bytes {
             self.ask_for_silence(host_idx, LONGEST_PAUSE);
+        }
+    }
+
+    /// A packet finds no room in the NIC.
+    pub(super) fn lose(&mut self, queue: usize) {
+        self.queues[queue].counters.rx_dropped += 1;
+        if let Some(log) = &mut self.log {
+            log.dropped(self.now, queue);
         }
     }
 
@@ -311,17 +323,23 @@ impl World {
             let pace = Pace { at: self.now, fraction: 0 };
             self.put_in_ring(queue, &frame, pace, Step::default());
         }
-        let host = self.queues[queue].host;
-        if self.hosts[host].paused_peer
-            && self.queues[queue].waiting_bytes * 4 <= self.hosts[host].fifo_bytes
-        {
-            self.hosts[host].paused_peer = false;
-            self.ask_for_silence(host, 0);
+        self.end_silence(queue);
+    }
+
+    /// The NIC has room again: its peer, if it was asked for silence, may go on.
+    pub(super) fn end_silence(&mut self, queue: usize) {
+        let host_idx = self.queues[queue].host;
+        let host = &mut self.hosts[host_idx];
+        let on_bus = host.bus.as_ref().map_or(0, |bus| bus.received_bytes);
+        let buffered = self.queues[queue].waiting_bytes + on_bus;
+        if host.paused_peer && buffered * 4 <= host.fifo_bytes {
+            host.paused_peer = false;
+            self.ask_for_silence(host_idx, 0);
         }
     }
 
     /// Sends a pause frame past everything that waits.
-    fn ask_for_silence(&mut self, host: usize, quanta: u32) {
+    pub(super) fn ask_for_silence(&mut self, host: usize, quanta: u32) {
         self.hosts[host].paused_peer = quanta > 0;
         let frame = Frame { kind: Kind::Pause, end: id(host), payload: quanta, ..Frame::default() };
         let port = self.hosts[host].port;
@@ -395,7 +413,10 @@ impl World {
             if let Some(log) = &mut self.log {
                 log.interrupt(self.now, queue);
             }
-            let core = ring.core;
+            let (core, host) = (ring.core, ring.host);
+            if let Some(bus) = &mut self.hosts[host].bus {
+                bus.interrupt(self.now);
+            }
             self.update_vector(queue);
             self.interrupt(core, Irq::Vector(id(queue)));
         } else {

@@ -5,6 +5,7 @@
 use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
 
 use crate::Scenario;
+use crate::bus::Bus;
 use crate::machine::{Bql, Congestion, Costs, Driver, Placement, Qdisc};
 use crate::outcome::LoadOutcome;
 use crate::scenario::{Arrivals, Host, Load, Network, Spacing, Traffic, Transport};
@@ -20,6 +21,25 @@ fn random_scenarios_lose_no_packet_and_no_time() {
         world.run_until(20_000_000);
         world.check_conservation();
         assert!(world.events > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_bus_loses_no_packet_and_hosts_beside_it_may_still_look_late() {
+    for seed in 0..300 {
+        let mut scenario = random(seed);
+        scenario.network.latency_jitter_ratio = 0.0;
+        for (idx, host) in scenario.hosts.iter_mut().enumerate() {
+            (host.nic.queues, host.nic.fifo) = (1, Bytes::new(0));
+            if idx as u64 % 2 == seed % 2 {
+                // Slow enough to fill the buffer, fast enough never to.
+                let clock = Nanos::from_ns([1, 30, 200][(seed % 3) as usize]);
+                host.nic.bus = Some(Bus { clock, ..Bus::default() });
+                host.nic.fifo = Bytes::new(20_000);
+            }
+        }
+        assert_eq!(scenario.check(), Ok(()), "seed {seed}");
+        check_lazy(&scenario);
     }
 }
 

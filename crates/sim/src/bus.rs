@@ -1,0 +1,203 @@
+//! The I/O bus between a NIC and memory: one transaction after the other, whichever way the bytes go.
+//!
+//! Conventional PCI is half duplex: received packets, descriptors, packets to send and the driver's register
+//! accesses all take turns on the same wires. Which transactions a packet needs is that of Intel's 8254x and
+//! its driver; here they are served in the order in which they are asked for.
+
+use latput_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+use crate::agenda::{NEVER, Time};
+use crate::fifo::Fifo;
+use crate::frame::Frame;
+
+/// Bytes of a descriptor (8254x Software Developer's Manual, 3.2.3 and 3.3.3).
+const DESCRIPTOR: u32 = 16;
+/// Receive descriptors that the NIC keeps, and so fetches in one burst when it has none left (3.2.4). Each is
+/// written back by itself, as soon as it is used (RXDCTL.WTHRESH is 1 after a reset).
+const FETCHED_TOGETHER: u32 = 64;
+/// Descriptors that the driver hands back with one write of the tail register (`E1000_RX_BUFFER_WRITE`).
+const GIVEN_TOGETHER: u32 = 16;
+/// The check sequence reaches memory too: the driver of that time has the NIC leave it on.
+const CHECK_SEQUENCE: u32 = 4;
+/// A packet is written in one burst whose length is rounded up to this (4.2).
+const WRITTEN_IN: u32 = 8;
+
+/// A bus. The default is PCI with 32 bits at 33 MHz and the longest read that its specification allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bus {
+    /// One clock: 30 ns at 33 MHz.
+    #[serde(rename = "clock_ns")]
+    pub clock: Nanos,
+    /// What one clock of data moves.
+    #[serde(rename = "width_bytes")]
+    pub width: Bytes,
+    /// Clocks of a write beside its data: the address, one more until a target of medium speed answers, and the
+    /// idle one after the last.
+    pub write_clocks: u32,
+    /// Clocks of a read beside its data: a target must give the first data in the 16th clock at the latest, or
+    /// have the read repeated (PCI 2.2, Target Initial Latency), and an idle one follows the last.
+    pub read_clocks: u32,
+}
+
+impl Default for Bus {
+    fn default() -> Self {
+        Self { clock: Nanos::from_ns(30), width: Bytes::new(4), write_clocks: 3, read_clocks: 16 }
+    }
+}
+
+impl Bus {
+    /// Clocks that so many bytes take.
+    fn data(&self, bytes: u32) -> u64 {
+        u64::from(bytes).div_ceil(self.width.get())
+    }
+
+    /// Of a received packet: its data, the descriptor back to memory, and its share of fetching descriptors and
+    /// of the driver's giving them.
+    fn received(&self, bytes: u32) -> Time {
+        let (write, read) = (u64::from(self.write_clocks), u64::from(self.read_clocks));
+        let written = (bytes + CHECK_SEQUENCE).next_multiple_of(WRITTEN_IN);
+        let own = self.data(written) + write + self.data(DESCRIPTOR) + write;
+        let (fetched, given) = (u64::from(FETCHED_TOGETHER), u64::from(GIVEN_TOGETHER));
+        let fetch = self.data(FETCHED_TOGETHER * DESCRIPTOR) + read;
+        let shared = fetch * given + (1 + write) * fetched;
+        self.clock.as_ns() * (own * fetched * given + shared) / (fetched * given)
+    }
+
+    /// Of a packet to send: the driver's write of the tail register, the descriptor and the data from memory, the
+    /// descriptor back.
+    fn sent(&self, bytes: u32) -> Time {
+        let (write, read) = (u64::from(self.write_clocks), u64::from(self.read_clocks));
+        let descriptor = self.data(DESCRIPTOR);
+        let clocks =
+            (1 + write) + (descriptor + read) + (self.data(bytes) + read) + (descriptor + write);
+        self.clock.as_ns() * clocks
+    }
+
+    /// Of an interrupt: its handler reads the register of causes.
+    fn interrupt(&self) -> Time {
+        self.clock.as_ns() * (1 + u64::from(self.read_clocks))
+    }
+}
+
+/// A packet whose transactions are under way or wait for their turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Transfer {
+    /// When the last of them ends.
+    at: Time,
+    pub(crate) frame: Frame,
+    pub(crate) queue: u32,
+    /// From the wire to memory; else the other way.
+    pub(crate) is_received: bool,
+}
+
+/// The bus at work.
+#[derive(Debug)]
+pub(crate) struct Server {
+    bus: Bus,
+    free_at: Time,
+    transfers: Fifo<Transfer>,
+    /// Link time in bytes of the received packets that are not in memory yet: they wait in the NIC.
+    pub(crate) received_bytes: u64,
+}
+
+impl Server {
+    pub(crate) fn new(bus: Bus) -> Self {
+        Self { bus, free_at: 0, transfers: Fifo::with_capacity(64), received_bytes: 0 }
+    }
+
+    fn take(&mut self, now: Time, span: Time) -> Time {
+        self.free_at = self.free_at.max(now) + span;
+        self.free_at
+    }
+
+    /// A packet came from the wire.
+    pub(crate) fn receive(&mut self, queue: u32, frame: Frame, now: Time) {
+        let at = self.take(now, self.bus.received(frame.counted_bytes()));
+        self.received_bytes += u64::from(frame.wire_bytes());
+        self.transfers.push(Transfer { at, frame, queue, is_received: true });
+    }
+
+    /// The driver wants a packet (with TSO a chunk) sent.
+    pub(crate) fn send(&mut self, queue: u32, frame: Frame, now: Time) {
+        let at = self.take(now, self.bus.sent(frame.counted_bytes()));
+        self.transfers.push(Transfer { at, frame, queue, is_received: false });
+    }
+
+    /// The handler of an interrupt asks why.
+    pub(crate) fn interrupt(&mut self, now: Time) {
+        self.take(now, self.bus.interrupt());
+    }
+
+    /// When the next packet is on the other side.
+    pub(crate) fn next(&self) -> Time {
+        self.transfers.front().map_or(NEVER, |transfer| transfer.at)
+    }
+
+    /// The packet that is on the other side now.
+    pub(crate) fn finish(&mut self) -> Transfer {
+        let transfer = self.transfers.pop().expect("a bus is due with a transfer on it");
+        if transfer.is_received {
+            self.received_bytes -= u64::from(transfer.frame.wire_bytes());
+        }
+        transfer
+    }
+
+    #[cfg(test)]
+    pub(crate) fn transfers(&self) -> impl Iterator<Item = &Transfer> {
+        self.transfers.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Kind;
+
+    /// One clock of PCI.
+    const CLOCK: Time = 30;
+
+    #[test]
+    fn a_packet_takes_the_clocks_of_its_transactions() {
+        let bus = Bus::default();
+        // 380 of data, 4 of a descriptor back, 3 for each; 256 + 16 for 64 descriptors, 1 + 3 for 16.
+        check(bus.received(1_514), 380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
+        check(bus.received(6_014), 1_506.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0);
+        // An acknowledgement: 66 bytes are 17 clocks.
+        check(bus.sent(66), 4.0 + 20.0 + 33.0 + 7.0);
+        check(bus.interrupt(), 17.0);
+    }
+
+    #[test]
+    fn a_wider_or_faster_bus_takes_less() {
+        let bus = Bus::default();
+        let wide = Bus { width: Bytes::new(8), ..bus };
+        let fast = Bus { clock: Nanos::from_ns(15), ..bus };
+        check(wide.received(1_514), 190.0 + 2.0 + 6.0 + 144.0 / 64.0 + 4.0 / 16.0);
+        check(fast.received(1_514), 0.5 * (380.0 + 4.0 + 6.0 + 272.0 / 64.0 + 4.0 / 16.0));
+    }
+
+    #[test]
+    fn both_directions_and_registers_take_turns() {
+        let frame = Frame { kind: Kind::Tcp, ..Frame::default() };
+        let bus = Bus::default();
+        let (rx, tx) = (bus.received(frame.counted_bytes()), bus.sent(frame.counted_bytes()));
+        let mut server = Server::new(bus);
+        server.receive(0, frame, 1_000);
+        server.interrupt(1_000);
+        server.send(0, frame, 1_000);
+        assert_eq!(server.next(), 1_000 + rx);
+        assert_eq!(server.received_bytes, u64::from(frame.wire_bytes()));
+        assert!(server.finish().is_received);
+        assert_eq!(server.received_bytes, 0);
+        assert_eq!(server.next(), 1_000 + rx + bus.interrupt() + tx);
+        assert!(!server.finish().is_received);
+        assert_eq!(server.next(), NEVER);
+    }
+
+    #[track_caller]
+    fn check(takes: Time, clocks: f64) {
+        assert!((takes as f64 - clocks * CLOCK as f64).abs() <= 1.0, "{takes} {clocks}");
+    }
+}

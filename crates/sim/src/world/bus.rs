@@ -1,0 +1,74 @@
+//! Packets on their way over a host's I/O bus, between the wire and the rings.
+
+use super::World;
+use crate::agenda::Time;
+use crate::frame::Frame;
+use crate::narrow::id;
+use crate::train::{Pace, Step};
+
+impl World {
+    /// A packet came from the wire: it waits in the NIC for its turn, or is lost if there is no room.
+    pub(super) fn receive_over_bus(&mut self, host_idx: usize, queue: usize, frame: Frame) {
+        let now = self.now;
+        let buffered = self.buffered(host_idx) + u64::from(frame.wire_bytes());
+        let host = &mut self.hosts[host_idx];
+        let Some(bus) = &mut host.bus else {
+            unreachable!("the caller saw a bus");
+        };
+        if buffered > host.fifo_bytes {
+            return self.lose(queue);
+        }
+        bus.receive(id(queue), frame, now);
+        let asks = host.pause && buffered * 2 > host.fifo_bytes;
+        self.update_bus(host_idx);
+        if asks {
+            self.ask_for_silence(host_idx, super::network::LONGEST_PAUSE);
+        }
+    }
+
+    /// The driver hands over packets: each is fetched by itself.
+    pub(super) fn send_over_bus(&mut self, host: usize, queue: usize, frame: &Frame) {
+        let now = self.now;
+        let Some(bus) = &mut self.hosts[host].bus else {
+            unreachable!("the caller saw a bus");
+        };
+        bus.send(id(queue), frame.first(1), now);
+        for idx in 1..frame.count() {
+            bus.send(id(queue), frame.after(idx).first(1), now);
+        }
+        self.update_bus(host);
+    }
+
+    /// A packet is in memory, or in the NIC and ready for the wire.
+    pub(super) fn bus_due(&mut self, host: usize) {
+        let Some(bus) = &mut self.hosts[host].bus else {
+            unreachable!("a host without a bus has no slot for it");
+        };
+        let transfer = bus.finish();
+        let queue = transfer.queue as usize;
+        if transfer.is_received {
+            let pace = Pace { at: self.now, fraction: 0 };
+            self.receive(queue, &transfer.frame, pace, Step::default());
+            self.end_silence(queue);
+        } else {
+            self.queues[queue].tx.push(transfer.frame);
+            self.start_port(self.hosts[host].port);
+        }
+        self.update_bus(host);
+    }
+
+    /// Link time in bytes of the received packets that wait in the NIC.
+    fn buffered(&self, host: usize) -> u64 {
+        let for_descriptors: u64 =
+            self.queues[self.parts(host).1].iter().map(|queue| queue.waiting_bytes).sum();
+        for_descriptors + self.hosts[host].bus.as_ref().map_or(0, |bus| bus.received_bytes)
+    }
+
+    fn update_bus(&mut self, host: usize) {
+        let this = &self.hosts[host];
+        let at: Option<Time> = this.bus.as_ref().map(|bus| bus.next());
+        if let Some(at) = at {
+            self.agenda.set(this.bus_slot, at);
+        }
+    }
+}
