@@ -25,6 +25,8 @@ mod queue;
 mod recorder;
 pub mod scenario;
 mod setting;
+mod socket;
+mod tally;
 mod task;
 mod tcp;
 pub mod trace;

@@ -25,7 +25,9 @@ use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::{Counters, Queue};
 use crate::scenario::{Load, Scenario, Traffic};
-use crate::task::{End, Program, Tally, Task};
+use crate::socket::{End, Protocol};
+use crate::tally::Tally;
+use crate::task::{Program, Task};
 use crate::trace::Log;
 use crate::vector::Coalescing;
 use latput_moderate::{Policy, Polling};
@@ -340,7 +342,7 @@ impl World {
     fn retransmits(&self) -> Vec<u64> {
         let mut each = vec![0; self.tallies.len()];
         for end in &self.ends {
-            each[end.load] += retransmits(end);
+            each[end.load as usize] += retransmits(end);
         }
         each
     }
@@ -406,8 +408,8 @@ impl World {
 
 fn retransmits(end: &End) -> u64 {
     match &end.protocol {
-        crate::task::Protocol::Tcp(tcp) => tcp.retransmits,
-        crate::task::Protocol::Datagrams(_) => 0,
+        Protocol::Tcp(tcp) => u64::from(tcp.retransmits),
+        Protocol::Datagrams(_) => 0,
     }
 }
 

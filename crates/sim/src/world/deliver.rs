@@ -6,7 +6,8 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::task::{Link, Program, Protocol, State};
+use crate::socket::{Link, Protocol};
+use crate::task::{Program, State};
 
 /// Marks a timer that is an answer's, not TCP's.
 pub(super) const ANSWER: u32 = 1 << 31;
@@ -49,11 +50,11 @@ impl World {
             Kind::Control => cost + self.deliver_control(core, end, frame),
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
-                self.transmit(self.ends[end].queue, reply);
+                self.transmit(self.ends[end].queue as usize, reply);
                 cost + tx_packet
             }
             Kind::EchoReply => {
-                let tally = &mut self.tallies[self.ends[end].load];
+                let tally = &mut self.tallies[self.ends[end].load as usize];
                 tally.received += 1;
                 tally.arrived(frame.echo, 1, self.now, (self.window_from, self.window_to));
                 tally.latency.record(self.now - frame.sent_at, 1);
@@ -68,7 +69,7 @@ impl World {
     #[inline]
     fn remote_cost(&self, core: usize, end: usize, cost: Time) -> Time {
         match self.ends[end].task {
-            Some(task) if cost > 0 && self.tasks[task].last_core != core => cost,
+            Some(task) if cost > 0 && self.tasks[task as usize].last_core != core => cost,
             _ => 0,
         }
     }
@@ -80,7 +81,7 @@ impl World {
             unreachable!("a datagram for a TCP socket");
         };
         let kept = inbox.put(frame);
-        self.tallies[socket.load].socket_dropped += u64::from(frame.count() - kept);
+        self.tallies[socket.load as usize].socket_dropped += u64::from(frame.count() - kept);
         if kept > 0 {
             self.make_ready(core, end);
         }
@@ -121,7 +122,7 @@ impl World {
         if is_readable || (is_writable && self.is_writer(end)) {
             // Whoever wakes up may look how far ahead nothing happens.
             let owner = self.ends[end].task;
-            if owner.is_some_and(|task| self.tasks[task].state == State::Asleep) {
+            if owner.is_some_and(|task| self.tasks[task as usize].state == State::Asleep) {
                 self.arm(end);
             }
             self.make_ready(core, end);
@@ -132,17 +133,18 @@ impl World {
     fn is_writer(&self, end: usize) -> bool {
         self.ends[end]
             .task
-            .is_some_and(|task| matches!(self.tasks[task].program, Program::Writer { .. }))
+            .is_some_and(|task| matches!(self.tasks[task as usize].program, Program::Writer { .. }))
     }
 
     /// Tells the process that owns a socket that it has something to do.
     #[inline]
     pub(super) fn make_ready(&mut self, core: usize, end: usize) {
-        let Some(task) = self.ends[end].task else {
+        let socket = &mut self.ends[end];
+        let Some(task) = socket.task.map(|task| task as usize) else {
             return;
         };
         let owner = &mut self.tasks[task];
-        if !std::mem::replace(&mut self.ends[end].is_ready, true) {
+        if !std::mem::replace(&mut socket.is_ready, true) {
             owner.ready.push(id(end));
         }
         if owner.state == State::Asleep {
@@ -160,7 +162,7 @@ impl World {
     /// The same, with timers to be set.
     fn send_segments(&mut self, end: usize) -> Time {
         let socket = &mut self.ends[end];
-        let (queue, host) = (socket.queue, socket.host);
+        let (queue, host) = (socket.queue as usize, socket.host as usize);
         let costs = &self.hosts[host].costs;
         let (for_ack, for_data) = (costs.ack, costs.tx_packet);
         let mut cost = 0;
@@ -184,9 +186,9 @@ impl World {
         let at = tcp.next_tick();
         if at < socket.timer_at {
             socket.timer_at = at;
-            let host = &mut self.hosts[socket.host];
-            host.timers.push(Reverse((at, id(end))));
-            self.update_timers(self.ends[end].host);
+            let host = socket.host as usize;
+            self.hosts[host].timers.push(Reverse((at, id(end))));
+            self.update_timers(host);
         }
     }
 
@@ -230,7 +232,7 @@ impl World {
         }
         tcp.tick(now);
         let cost = self.output(end);
-        let core = self.queues[self.ends[end].queue].core;
+        let core = self.queues[self.ends[end].queue as usize].core;
         self.charge_softirq(core, cost);
     }
 }
