@@ -29,6 +29,7 @@ mod socket;
 mod tally;
 mod task;
 mod tcp;
+mod timers;
 pub mod trace;
 mod train;
 pub mod validate;

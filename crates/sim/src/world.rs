@@ -11,9 +11,6 @@ mod poll;
 mod process;
 mod transactions;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use latput_units::{Nanos, Rng};
 
 use crate::agenda::{Agenda, NEVER, Time};
@@ -28,6 +25,7 @@ use crate::scenario::{Load, Scenario, Traffic};
 use crate::socket::{End, Protocol};
 use crate::tally::Tally;
 use crate::task::{Program, Task};
+use crate::timers::Timers;
 use crate::trace::Log;
 use crate::vector::Coalescing;
 use latput_moderate::{Policy, Polling};
@@ -102,7 +100,7 @@ struct HostState {
     paused_peer: bool,
     /// Processes that found no free core.
     run_queue: Fifo<(u32, Time)>,
-    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    timers: Timers,
     timers_slot: usize,
     /// Everything in the agenda that acts on this host.
     slots: Vec<u32>,

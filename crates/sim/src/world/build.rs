@@ -1,6 +1,5 @@
 //! From a scenario to components with their slots.
 
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use latput_moderate::Polling;
@@ -21,6 +20,7 @@ use crate::socket::{End, Inbox, Link, Protocol};
 use crate::tally::Tally;
 use crate::task::{Program, Schedule, Task, Think};
 use crate::tcp::{Options, Tcp};
+use crate::timers::Timers;
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
 const START_SPREAD: Time = 1_000_000;
@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
             pause: host.nic.pause,
             paused_peer: false,
             run_queue: Fifo::with_capacity(16),
-            timers: BinaryHeap::new(),
+            timers: Timers::new(),
             timers_slot: 0,
             slots: Vec::new(),
             hears: None,
@@ -280,6 +280,7 @@ impl<'a> Builder<'a> {
     ) {
         self.tasks[from].first_end = self.ends.len();
         self.tasks[from].connections = connections as usize;
+        self.ends.reserve(2 * connections as usize);
         let tcp = nodelay.map(|nodelay| self.tcp_options(load, nodelay));
         for _ in 0..connections {
             self.add_flow(idx, load, tcp.as_ref());

@@ -3,8 +3,6 @@
 //! The client's kernel repeats a lost first segment as Linux does at first, after one second; a closing
 //! segment that is lost is not missed. The socket stays on its NIC queue from connection to connection.
 
-use std::cmp::Reverse;
-
 use super::World;
 use super::deliver::CONNECT;
 use crate::agenda::Time;
@@ -48,7 +46,7 @@ impl World {
         self.send_control(end, SYN);
         let host = self.ends[end].host as usize;
         let at = self.now + SYN_TIMEOUT;
-        self.hosts[host].timers.push(Reverse((at, id(end) | CONNECT)));
+        self.hosts[host].timers.push(at, id(end) | CONNECT);
         self.update_timers(host);
     }
 

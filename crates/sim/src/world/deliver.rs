@@ -1,7 +1,5 @@
 //! The protocol layer: packets into sockets, acknowledgements and data out of them, timers.
 
-use std::cmp::Reverse;
-
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
@@ -187,24 +185,20 @@ impl World {
         if at < socket.timer_at {
             socket.timer_at = at;
             let host = socket.host as usize;
-            self.hosts[host].timers.push(Reverse((at, id(end))));
+            self.hosts[host].timers.push(at, id(end));
             self.update_timers(host);
         }
     }
 
     pub(super) fn update_timers(&mut self, host: usize) {
         let host = &self.hosts[host];
-        let at = host.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
-        self.agenda.set(host.timers_slot, at);
+        self.agenda.set(host.timers_slot, host.timers.next());
     }
 
     /// The earliest timer of a host.
     pub(super) fn timers_due(&mut self, host: usize) {
         let now = self.now;
-        while let Some(&Reverse((at, end))) = self.hosts[host].timers.peek()
-            && at <= now
-        {
-            self.hosts[host].timers.pop();
+        while let Some((at, end)) = self.hosts[host].timers.pop_due(now) {
             let (mark, end) = (end & !SOCKET, (end & SOCKET) as usize);
             match mark {
                 0 => self.tcp_due(end, at),

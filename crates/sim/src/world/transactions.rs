@@ -1,8 +1,6 @@
 //! Requests and responses: clients that wait for a response or keep to a schedule, servers that answer
 //! at once or after thinking, transactions that get lost.
 
-use std::cmp::Reverse;
-
 use super::World;
 use super::deliver::{ANSWER, LOST};
 use super::process::copying;
@@ -321,7 +319,7 @@ impl World {
         let at = self.now + span;
         self.ends[end].exchange.thinking.push((at, request));
         let host = self.ends[end].host as usize;
-        self.hosts[host].timers.push(Reverse((at, id(end) | ANSWER)));
+        self.hosts[host].timers.push(at, id(end) | ANSWER);
         self.update_timers(host);
     }
 
@@ -383,7 +381,7 @@ impl World {
         let at = oldest + socket.exchange.timeout;
         socket.exchange.lost_at = at;
         let host = socket.host as usize;
-        self.hosts[host].timers.push(Reverse((at, id(end) | LOST)));
+        self.hosts[host].timers.push(at, id(end) | LOST);
         self.update_timers(host);
     }
 
