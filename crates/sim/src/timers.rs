@@ -90,7 +90,6 @@ impl Timers {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "less than 64")]
     fn first_of_rest(&self) -> Timer {
         let far = self.far.peek().map_or((NEVER, u32::MAX), |Reverse(timer)| *timer);
         if self.filled == 0 {
@@ -102,7 +101,6 @@ impl Timers {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "less than 64")]
 const fn list_of(span: u64) -> usize {
     (span % SPANS) as usize
 }
