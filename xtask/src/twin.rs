@@ -3,6 +3,8 @@
 //! The built-in plan runs live. A twin is calibrated on a quarter of its cells and predicts the others; then
 //! both stand side by side, with errors and ranks.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +27,9 @@ const PRIORITY: &str = "10";
 #[command(after_help = "\
 Examples:
   cargo xtask bench-twin                   two minutes on an idle machine, as root
-  cargo xtask bench-twin --realtime        on a busy one: the lab goes before all other work")]
+  cargo xtask bench-twin --realtime        on a busy one: the lab goes before all other work
+  cargo xtask bench-twin --awake           in a virtual machine, whose halts are its hypervisor's
+  cargo xtask bench-twin --awake --congestion cubic     as the twin has it, where the host's is BBR")]
 pub struct Options {
     /// Runs of each cell.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=100))]
@@ -36,6 +40,12 @@ pub struct Options {
     /// Run the lab's processes and NAPI threads under `SCHED_FIFO`.
     #[arg(long)]
     realtime: bool,
+    /// Let no CPU halt meanwhile (a latency of 0 in `/dev/cpu_dma_latency`), as hosts of low latency have it.
+    #[arg(long)]
+    awake: bool,
+    /// Congestion control of the TCP cells, where it is not to be the host's: a twin has `cubic`.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// This latput instead of one built for it.
     #[arg(long)]
     latput: Option<PathBuf>,
@@ -54,17 +64,20 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for old in ["live.db", "simulated.db"] {
         let _unless_there_is_none = std::fs::remove_file(folder.join(old));
     }
+    let awake = options.awake.then(stay_awake).transpose()?;
     measure(&latput, &folder, options.realtime)?;
+    drop(awake);
     let mut model = Command::new(&latput);
     model.args(["model", "twin", "live.db", "--name", "lab", "-o", "lab.toml"]);
-    model.args(FITTED.iter().flat_map(|cell| ["--cell", *cell]));
+    let fitted = fitted(options);
+    model.args(fitted.iter().flat_map(|cell| ["--cell", cell]));
     succeed(model.current_dir(&folder))?;
     let simulate = ["run", "plan.toml", "--on", "sim:./lab.toml", "-o", "simulated.db"];
     let quiet = Stdio::null();
     succeed(Command::new(&latput).args(simulate).current_dir(&folder).stdout(quiet))?;
     let mut report = Command::new(&latput);
     report.args(["report", "live.db", "--predicted", "simulated.db"]);
-    report.args(FITTED.iter().flat_map(|cell| ["--fitted", *cell]));
+    report.args(fitted.iter().flat_map(|cell| ["--fitted", cell]));
     succeed(report.current_dir(&folder))
 }
 
@@ -75,12 +88,24 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target.join("release/latput"))
 }
 
+/// The names of the fitted cells, whose congestion control is part of them.
+fn fitted(options: &Options) -> Vec<String> {
+    let of_tcp = options.congestion.as_ref().map(|name| format!(" congestion={name}@"));
+    FITTED.map(|cell| cell.replace('@', of_tcp.as_deref().unwrap_or("@"))).to_vec()
+}
+
 /// The built-in plan with as many and as long runs as are asked for.
 fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
     let file = workspace.root.join("examples/built-in.toml");
     let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
     let (cells, _) = text.split_once("[method]").context("the built-in plan has no [method]")?;
     let Options { repetitions, duration_ms, .. } = options;
+    let cells = match &options.congestion {
+        Some(name) => {
+            cells.replace("kind = \"tcp_", &format!("congestion = \"{name}\"\nkind = \"tcp_"))
+        }
+        None => cells.to_owned(),
+    };
     Ok(format!(
         "{cells}[method]\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
          warmup = \"100ms\"\nduration = \"{duration_ms}ms\"\nconfidence = 0.95\nhalf_width = 0.05\n"
@@ -106,6 +131,16 @@ fn measure(latput: &Path, folder: &Path, realtime: bool) -> Result<()> {
         done.store(true, Ordering::Relaxed);
         measured
     })
+}
+
+/// Keeps CPUs from idle states that take time to leave for as long as the file is open
+/// (`Documentation/power/pm_qos_interface.rst` of the kernel); in microseconds.
+fn stay_awake() -> Result<File> {
+    const PATH: &str = "/dev/cpu_dma_latency";
+    let mut file =
+        File::options().write(true).open(PATH).with_context(|| format!("cannot open {PATH}"))?;
+    file.write_all(&0_i32.to_ne_bytes()).with_context(|| format!("cannot write to {PATH}"))?;
+    Ok(file)
 }
 
 /// The kernel starts a NAPI thread without the priority of who asked for it.
@@ -135,11 +170,20 @@ mod tests {
     #[test]
     fn the_fitted_cells_are_a_quarter_of_those_of_the_built_in_plan() {
         let workspace = Workspace::find().unwrap();
-        let options = Options { repetitions: 2, duration_ms: 100, realtime: false, latput: None };
+        let options = Options {
+            repetitions: 2,
+            duration_ms: 100,
+            realtime: false,
+            awake: false,
+            congestion: Some(String::from("cubic")),
+            latput: None,
+        };
+        assert_eq!(fitted(&options)[2], "tcp_rr burst=16 congestion=cubic@0us");
         let plan = plan(&workspace, &options).unwrap();
         let settings = plan.matches("us\", ").count();
         let workloads = plan.matches("[[workload]]").count();
         assert_eq!((settings, workloads), (5, 4), "{plan}");
+        assert_eq!(plan.matches("congestion = \"cubic\"").count(), 3, "{plan}");
         assert!(4 * FITTED.len() <= settings * workloads);
         for cell in FITTED {
             let (_, setting) = cell.split_once('@').unwrap();

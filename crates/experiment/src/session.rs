@@ -1,18 +1,21 @@
 //! Runs a plan on a testbed, trial by trial, each kept durably before the next begins.
 
+mod order;
+mod refusal;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use latput_knobs::{Knob, Tier, Value};
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
-use latput_trial::observation::Role;
-use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::{Design, Lacking};
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
 use latput_units::{Nanos, Rng};
 
+use self::order::{group_disruptive, trial_seed};
+use self::refusal::plan_search;
+pub(crate) use self::refusal::refusals;
 use crate::archive::Archive;
 use crate::error::Error;
 use crate::interval::Interval;
@@ -130,46 +133,6 @@ pub fn run(
         Design::Search => session.search(&mut *runner, &refused).err(),
     };
     session.end(runner, cause)
-}
-
-/// The settings that would overrun a receive ring, each with the arithmetic. A grid that has one is
-/// refused, since it names it; a search goes without.
-pub(crate) fn refusals(
-    plan: &Plan,
-    sides: &[ReceiveSide],
-) -> Result<BTreeMap<usize, String>, Error> {
-    let settings = plan.settings();
-    // What the system under test receives says more than what comes back.
-    let mut sides: Vec<&ReceiveSide> = sides.iter().collect();
-    sides.sort_by_key(|side| side.role);
-    let overrun = |setting: &LabelledSetting| {
-        sides.iter().find_map(|side| side.overrun(setting, &plan.workloads))
-    };
-    let refused: BTreeMap<usize, String> =
-        settings.iter().enumerate().filter_map(|(idx, set)| Some((idx, overrun(set)?))).collect();
-    let named = match plan.method.design.unwrap_or_default() {
-        Design::Grid => refused.first_key_value(),
-        // The setting that all others are compared to must be run.
-        Design::Search => refused.get_key_value(&0),
-    };
-    match named {
-        None if plan.method.design == Some(Design::Search) => {
-            plan_search(plan, &refused).map(|_| refused)
-        }
-        None => Ok(refused),
-        Some((idx, why)) => {
-            Err(Error::Overrun { setting: settings[*idx].label.clone(), problem: why.clone() })
-        }
-    }
-}
-
-/// The search of a plan without what is refused; where that leaves nothing to choose from, the first
-/// refusal says why.
-fn plan_search(plan: &Plan, refused: &BTreeMap<usize, String>) -> Result<PlanSearch, Error> {
-    PlanSearch::new(plan, refused.keys().copied().collect()).map_err(|problem| {
-        let first = refused.values().next().map(|why| format!("; the first: {why}"));
-        Error::Search { problem: problem + &first.unwrap_or_default() }
-    })
 }
 
 fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
@@ -470,67 +433,6 @@ impl Session<'_> {
     }
 }
 
-/// Brings trials together that agree in the knobs whose change disturbs traffic (MTU, rings, channels), so
-/// that those change as seldom as can be in a block; groups and what is in them stay in random order.
-fn group_disruptive(order: &mut [(usize, usize)], settings: &[LabelledSetting]) {
-    let disruptive = |setting: usize| -> Vec<(Role, Knob, &Value)> {
-        let of_role = settings[setting].by_role.iter();
-        let values =
-            of_role.flat_map(|(role, set)| set.iter().map(|(knob, value)| (*role, *knob, value)));
-        values.filter(|(_, knob, _)| knob.spec().tier > Tier::Brief).collect()
-    };
-    let mut groups: Vec<Vec<(Role, Knob, &Value)>> = Vec::new();
-    for (setting, _) in order.iter() {
-        let group = disruptive(*setting);
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    order.sort_by_cached_key(|(setting, _)| {
-        let group = disruptive(*setting);
-        groups.iter().position(|one| *one == group)
-    });
-}
-
-/// The same for the same place in the plan, whatever was run before.
-fn trial_seed(seed: u64, block: u32, setting: usize, workload: usize) -> u64 {
-    [u64::from(block), setting as u64, workload as u64]
-        .into_iter()
-        .fold(seed, |seed, part| Rng::split(seed, part).next_u64())
-}
-
 fn count(trials: usize) -> u32 {
     u32::try_from(trials).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disruptive_knob_changes_once_for_each_of_its_values_in_a_block() {
-        let setting = |mtu: u64, delay_us: u64| LabelledSetting {
-            label: String::new(),
-            by_role: BTreeMap::from([(
-                Role::Sut,
-                latput_knobs::Setting::from([
-                    (Knob::Mtu, Value::Count(mtu)),
-                    (Knob::GroFlushTimeout, Value::Time(Nanos::from_us(delay_us))),
-                ]),
-            )]),
-        };
-        let settings = [setting(1500, 0), setting(9000, 0), setting(1500, 20), setting(9000, 20)];
-        for seed in 0..20 {
-            let mut order: Vec<(usize, usize)> = (0..8).map(|at| (at % 4, at / 4)).collect();
-            Rng::from_seed(seed).shuffle(&mut order);
-            let shuffled = order.clone();
-            group_disruptive(&mut order, &settings);
-            let is_jumbo: Vec<bool> = order.iter().map(|(setting, _)| setting % 2 == 1).collect();
-            let changes = is_jumbo.windows(2).filter(|pair| pair[0] != pair[1]).count();
-            assert_eq!(changes, 1, "{order:?}");
-            assert_eq!(order[0], shuffled[0], "the first stays the first");
-            order.sort_unstable();
-            assert!(order.windows(2).all(|pair| pair[0] != pair[1]) && order.len() == 8);
-        }
-    }
 }

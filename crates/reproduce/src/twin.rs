@@ -45,6 +45,7 @@ const FREE_OF_HANDOVER: &[Parameter] = &[
     Parameter::Copy,
     Parameter::RxPacket,
     Parameter::Timer,
+    Parameter::TimerArm,
     Parameter::Poll,
     Parameter::IdleExit,
     Parameter::Sleep,
@@ -68,6 +69,8 @@ const IN_MEMORY: Nanos = Nanos::from_ns(500);
 const PRIOR_WEIGHT: f64 = 0.002;
 /// `VETH_RING_SIZE` of the kernel's `drivers/net/veth.c`.
 const VETH_RING: u32 = 256;
+/// Bytes of data in a packet of Ethernet's usual MTU (RFC 879 less the timestamps of RFC 7323).
+const FULL_PACKET: u64 = 1_448;
 /// A row at this share of a link's rate may be limited by it.
 const FULL: f64 = 0.97;
 
@@ -357,15 +360,16 @@ fn hand_over(profile: &mut HostProfile) {
     nic.adaptation = None;
     nic.handover = true;
     nic.rx_ring = VETH_RING;
-    // The simulated TCP has neither SACK nor BBR and collapses where the ring overflows in every round; a
-    // real one loses a few per cent and goes on at about what the ring takes.
+    // A sender that overflows the ring loses packets and has what the ring takes in flight from then on. The simulated
+    // TCP has no SACK and would collapse instead: so its window is the ring, and PAUSE stops the rest.
+    stack.receive_buffer = Bytes::new(u64::from(VETH_RING) * FULL_PACKET);
     nic.fifo = Bytes::new(65_536);
     nic.pause = true;
     stack.bql = None;
     stack.qdisc = Qdisc::Pfifo { limit_packets: 10_000 };
     machine.costs.sleep = machine.costs.wake;
     machine.costs.jitter_ratio = UNSTEADY;
-    (machine.costs.timer, machine.idle_exit) = (TIMER, IDLE_EXIT);
+    (machine.costs.timer, machine.costs.timer_arm, machine.idle_exit) = (TIMER, TIMER, IDLE_EXIT);
 }
 
 /// The value of a knob, wherever it is.

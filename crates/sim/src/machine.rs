@@ -74,6 +74,9 @@ pub struct Costs {
     /// A timer interrupt (deferral timer, polling tick).
     #[serde(rename = "timer_ns")]
     pub timer: Nanos,
+    /// Setting the deferral timer at the end of a poll: in a virtual machine its hypervisor does. 0 if absent.
+    #[serde(rename = "timer_arm_ns", skip_serializing_if = "is_nothing")]
+    pub timer_arm: Nanos,
     /// An interrupt from another core (RPS).
     #[serde(rename = "ipi_ns")]
     pub ipi: Nanos,
@@ -82,6 +85,11 @@ pub struct Costs {
     pub backlog_packet: Nanos,
     /// Each cost varies uniformly by up to this share of itself.
     pub jitter_ratio: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_nothing(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
 }
 
 /// Where a process that wakes up runs.

@@ -278,7 +278,7 @@ fn check_machine(key: &str, machine: &Machine) -> Result<(), Invalid> {
 
 impl Costs {
     /// Every cost with the name that it has in profiles.
-    pub fn named(&self) -> [(&'static str, Nanos); 22] {
+    pub fn named(&self) -> [(&'static str, Nanos); 23] {
         [
             ("interrupt_ns", self.interrupt),
             ("poll_ns", self.poll),
@@ -300,6 +300,7 @@ impl Costs {
             ("cross_core_ns", self.cross_core),
             ("preempted_ns", self.preempted),
             ("timer_ns", self.timer),
+            ("timer_arm_ns", self.timer_arm),
             ("ipi_ns", self.ipi),
             ("backlog_packet_ns", self.backlog_packet),
         ]

@@ -74,6 +74,7 @@ struct Costs {
     cross_core: Time,
     preempted: Time,
     timer: Time,
+    timer_arm: Time,
     ipi: Time,
     backlog_packet: Time,
     /// Of 65536.

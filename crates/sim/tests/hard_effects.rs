@@ -219,6 +219,26 @@ fn deferral_replaces_interrupts_by_timer_polls() {
 }
 
 #[test]
+fn setting_the_deferral_timer_takes_time_from_the_polling_core_and_from_the_process_behind_it() {
+    let run_with = |arm_us| {
+        let mut scenario = modern_pair(vec![datagrams(1e4, Spacing::Even)]);
+        let host = &mut scenario.hosts[1];
+        (host.stack.defer_hard_irqs, host.stack.gro_flush_timeout) = (100, Nanos::from_us(50));
+        host.machine.cores = 1;
+        host.machine.costs.timer_arm = Nanos::from_us(arm_us);
+        run(&scenario)
+    };
+    let (free, dear) = (run_with(0), run_with(10));
+    let busy = |outcome: &Outcome| {
+        outcome.hosts[1].cores[0].busy().as_secs_f64() / outcome.window.as_secs_f64()
+    };
+    let polls = dear.per_second(dear.hosts[1].nic().polls);
+    near(busy(&dear) - busy(&free), polls * 10e-6, 0.05, "busy");
+    let waits_us = |outcome: &Outcome| outcome.loads[0].latency.mean_ns().unwrap() / 1e3;
+    near(waits_us(&dear) - waits_us(&free), 10.0, 0.1, "wait");
+}
+
+#[test]
 fn a_wake_up_from_deep_idle_dominates_a_slow_load_and_vanishes_under_a_fast_one() {
     let p50_us = |pps| {
         let mut scenario = modern_pair(vec![datagrams(pps, Spacing::Poisson)]);

@@ -32,6 +32,8 @@ pub enum Parameter {
     Poll,
     /// One interrupt of a timer.
     Timer,
+    /// Setting a timer.
+    TimerArm,
     /// One received packet, whatever it carries; transmit completions follow it.
     RxAny,
     /// More per received packet when its process last ran elsewhere.
@@ -68,11 +70,12 @@ pub enum Parameter {
 
 impl Parameter {
     /// CPU time of things, as far as a live host of today has it.
-    pub(crate) const ALL_COSTS: [Self; 10] = [
+    pub(crate) const ALL_COSTS: [Self; 11] = [
         Self::App,
         Self::Interrupt,
         Self::Poll,
         Self::Timer,
+        Self::TimerArm,
         Self::RxPacket,
         Self::RxMerged,
         Self::TxPacket,
@@ -90,6 +93,7 @@ impl Parameter {
             Self::RxMerged => "rx_merged",
             Self::Poll => "poll",
             Self::Timer => "timer",
+            Self::TimerArm => "timer_arm",
             Self::RxAny => "rx_any",
             Self::RxRemote => "rx_remote",
             Self::Remote => "remote",
@@ -130,6 +134,7 @@ impl Parameter {
             Self::RxMerged => ns(costs.rx_merged),
             Self::Poll => ns(costs.poll),
             Self::Timer => ns(costs.timer),
+            Self::TimerArm => ns(costs.timer_arm),
             Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
             Self::TxPacket => ns(costs.tx_packet),
@@ -166,6 +171,7 @@ impl Parameter {
             Self::RxMerged => costs.rx_merged = nanos(value),
             Self::Poll => costs.poll = nanos(value),
             Self::Timer => costs.timer = nanos(value),
+            Self::TimerArm => costs.timer_arm = nanos(value),
             Self::Sleep => costs.sleep = nanos(value),
             Self::RxRemote => costs.rx_remote = nanos(value),
             Self::Remote => {
@@ -236,6 +242,7 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
         cross_core: times(costs.cross_core),
         preempted: times(costs.preempted),
         timer: times(costs.timer),
+        timer_arm: times(costs.timer_arm),
         ipi: times(costs.ipi),
         backlog_packet: times(costs.backlog_packet),
         ..*costs

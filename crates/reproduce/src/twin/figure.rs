@@ -14,8 +14,8 @@ pub(super) enum Figure {
     Latency,
     /// CPU time of a host per unit of work.
     Cpu(Role),
-    /// The same of the traffic's own threads and those that poll for them, in place of it where other work
-    /// ran on the host's CPUs.
+    /// The same of the traffic's own threads and those that poll for them, in place of it where threads poll:
+    /// the scheduler times threads exactly, while the time of a CPU is sampled by a tick and everybody's.
     OwnCpu(Role),
     /// Polls per second of a host.
     Polls(Role),
@@ -47,10 +47,11 @@ impl Figure {
     /// As it was measured; `None` where it was not, or cannot be told from other work.
     pub(super) fn measured(self, load: &Workload, observation: &Observation) -> Option<f64> {
         let is_other = |check: &latput_trial::Check| check.name == "other-work" && !check.passed;
-        let is_shared = observation.checks.iter().any(is_other);
         let is_told = match self {
-            Self::Cpu(_) => !is_shared,
-            Self::OwnCpu(_) => is_shared,
+            Self::Cpu(role) => {
+                own_cpu_us(role, load, observation).is_none()
+                    && !observation.checks.iter().any(is_other)
+            }
             _ => true,
         };
         self.predicted(load, observation).filter(|value| is_told && *value > 0.0)

@@ -583,6 +583,7 @@ fn plain(costs: &machine::Costs) -> Costs {
         cross_core: costs.cross_core.as_ns(),
         preempted: costs.preempted.as_ns(),
         timer: costs.timer.as_ns(),
+        timer_arm: costs.timer_arm.as_ns(),
         ipi: costs.ipi.as_ns(),
         backlog_packet: costs.backlog_packet.as_ns(),
         jitter: Nanos::from_secs_f64(costs.jitter_ratio * 65_536e-9).as_ns(),

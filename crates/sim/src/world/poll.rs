@@ -3,7 +3,7 @@
 use latput_moderate::{Decision, polling};
 use latput_units::Nanos;
 
-use super::World;
+use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Poll, Work};
 use crate::frame::{Frame, Kind};
@@ -167,7 +167,7 @@ impl World {
         if tx > 0 {
             self.reap(queue, tx);
         }
-        let cost = self.take_from_ring(core, queue, rx);
+        let mut cost = self.take_from_ring(core, queue, rx);
         let ring = &mut self.queues[queue];
         ring.polled += rx;
         ring.counters.polled_packets += u64::from(rx);
@@ -187,7 +187,7 @@ impl World {
             if !is_thread {
                 self.cores[core].polls.pop();
             }
-            self.complete(queue, had_work);
+            cost += self.complete(queue, had_work);
         }
         cost
     }
@@ -300,11 +300,11 @@ impl World {
         self.queues[queue].adapt(&sample);
     }
 
-    /// `napi_complete_done`: interrupts on again, unless they are deferred.
-    pub(super) fn complete(&mut self, queue: usize, had_work: bool) {
+    /// `napi_complete_done`: interrupts on again, unless they are deferred. What it costs.
+    pub(super) fn complete(&mut self, queue: usize, had_work: bool) -> Time {
         self.queues[queue].scheduled = false;
         self.adapt(queue);
-        let stack = &self.hosts[self.queues[queue].host].stack;
+        let HostState { stack, costs, .. } = &self.hosts[self.queues[queue].host];
         let ring = &mut self.queues[queue];
         // A process that prefers to poll will be back: its polls defer interrupts whatever they find, and
         // one that found packets suspends them.
@@ -315,14 +315,17 @@ impl World {
         ring.suspended = prefers && had_work && stack.irq_suspend_timeout > Nanos::ZERO;
         if ring.suspended {
             let at = self.now + stack.irq_suspend_timeout.as_ns();
-            return self.agenda.set(self.deferral_slots + queue, at);
+            self.agenda.set(self.deferral_slots + queue, at);
+            return costs.timer_arm;
         }
         if ring.deferrals_left > 0 && stack.gro_flush_timeout > Nanos::ZERO {
             ring.deferrals_left -= 1;
             let at = self.now + stack.gro_flush_timeout.as_ns();
             self.agenda.set(self.deferral_slots + queue, at);
+            costs.timer_arm
         } else {
             self.unmask(queue);
+            0
         }
     }
 

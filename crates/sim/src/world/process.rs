@@ -69,7 +69,7 @@ impl World {
     /// What the process found it has now; the rest of the ring is the soft interrupt's, at once or, for a
     /// process that prefers to poll, when its timer says so.
     fn finish_spin(&mut self, core: usize, work: Work) -> Time {
-        let cost = self.finish_work(core, work);
+        let mut cost = self.finish_work(core, work);
         if let Work::Queue { queue, .. } = work {
             let queue = queue as usize;
             let ring = &mut self.queues[queue];
@@ -77,7 +77,7 @@ impl World {
                 ring.in_poll = false;
                 let (irq_core, host) = (ring.core, ring.host);
                 if self.hosts[host].stack.prefers_with_timer() {
-                    self.complete(queue, true);
+                    cost += self.complete(queue, true);
                 } else {
                     (ring.scheduled, ring.by_process) = (false, false);
                     self.schedule_poll(queue);

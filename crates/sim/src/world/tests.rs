@@ -259,6 +259,7 @@ fn random_host(rng: &mut Rng) -> Host {
         cross_core: cost(1_000),
         preempted: cost(1_000),
         timer: cost(1_000),
+        timer_arm: cost(1_000),
         ipi: cost(1_000),
         backlog_packet: cost(500),
         jitter_ratio: 0.25,
