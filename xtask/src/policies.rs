@@ -24,6 +24,9 @@ pub struct Options {
     /// Seeds instead of 1, 2 and 3: `11,12,13`.
     #[arg(long, value_name = "SEEDS")]
     seeds: Option<String>,
+    /// Also what each fixed delay comes to on each load, and ours with each seed.
+    #[arg(long)]
+    frontier: bool,
     /// Only loads whose label contains one of these: `bulk`, `rr b0`, `every 50ms`, `100G`.
     #[arg(value_name = "WORDS")]
     only: Vec<String>,
@@ -36,6 +39,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     command.args(["--example", "bench_policies", "--"]).args(&options.only);
     if options.quick {
         command.arg("--quick");
+    }
+    if options.frontier {
+        command.arg("--frontier");
     }
     if let Some(seeds) = &options.seeds {
         command.arg(format!("--seeds={seeds}"));

@@ -182,9 +182,13 @@ impl Hold {
             }
             if now >= due {
                 self.tick()?;
-                // Samples that were missed are not made up for.
+                // Samples that were missed are not made up for, and one that follows at once would show what had
+                // waited, as a rate.
                 let after = OsClock.now();
-                due = (due + self.options.every).max(after);
+                due = due + self.options.every;
+                if due <= after {
+                    due = after + self.options.every;
+                }
                 let length = self.options.length;
                 if length.is_some_and(|length| after.saturating_sub(self.since) >= length) {
                     return Ok(());

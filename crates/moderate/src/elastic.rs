@@ -36,6 +36,8 @@ use crate::{Decision, Moderation, Observation};
 
 /// After this long without a full slot the load is as good as gone.
 const IDLE: Nanos = Nanos::from_ms(40);
+/// One in so many of the usual packets is as good as none.
+const NOTHING: f64 = 8.0;
 /// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
 const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
@@ -78,6 +80,10 @@ pub struct Elastic {
     last: Option<Nanos>,
     /// The usual gap between two polls.
     pace: Nanos,
+    /// How long a sample of many polls is.
+    sample: Nanos,
+    /// For how long hardly anything has come.
+    quiet: Nanos,
     load: Load,
     /// What the last slot showed, if it did not fit its rung.
     strange: Option<Seen>,
@@ -149,6 +155,8 @@ enum Verdict {
     Good,
     Bad,
     Open,
+    /// Over, and still not clearly bad.
+    Unclear,
 }
 
 impl Load {
@@ -189,6 +197,8 @@ impl Elastic {
             slot: Slot::after_change(bounds.vectors),
             last: None,
             pace: Nanos::ZERO,
+            sample: Nanos::ZERO,
+            quiet: Nanos::ZERO,
             load: Load::new(),
             strange: None,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
@@ -216,9 +226,20 @@ impl Elastic {
         let elapsed = self.slot.elapsed(now);
         let is_full = self.slot.is_full(now, self.patience());
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
-        let is_first = polls == 1 || observation.rx.packets < SLOT_POLLS;
+        let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
+            self.quiet = self.quiet.saturating_add(gap);
+            // One sample of a daemon may be empty because the machine stood still.
+            if self.quiet.saturating_mul(2) < self.sample.saturating_mul(3) {
+                self.slot = Slot::from(now);
+                return Decision::Keep;
+            }
+            self.quiet = Nanos::ZERO;
             return self.miss();
+        }
+        self.quiet = Nanos::ZERO;
+        if polls > 1 {
+            self.sample = gap;
         }
         if !is_full && !self.is_far_off(now) {
             return Decision::Keep;
@@ -232,6 +253,16 @@ impl Elastic {
             return self.change("the ring would overrun");
         }
         decision
+    }
+
+    /// So few packets in a span that the load is as good as gone: an eighth of what it usually has, and never more
+    /// than a slot needs. A slow load's samples are small by chance, or because the machine stood still.
+    fn next_to_nothing(&self, span: Nanos) -> f64 {
+        let seen = |rung: &Rung| (rung.slots > 0).then(|| rung.seen.packets_log.exp());
+        let usual = seen(&self.load.rungs[self.rung])
+            .or_else(|| self.load.rungs.iter().filter_map(seen).reduce(f64::max));
+        let few = usual.map(|pps| pps * span.as_secs_f64() / NOTHING);
+        few.unwrap_or(f64::INFINITY).min(f64::from(SLOT_POLLS))
     }
 
     /// Hardly anything came. What stops under a delay that is on trial was stopped by it.
@@ -279,7 +310,8 @@ impl Elastic {
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                if self.rung > 0 && seen.batch < ALONE {
+                // If they always did, that is no news.
+                if self.rung > 0 && seen.batch < ALONE && rung.seen.batch >= ALONE {
                     return self.forget("packets come alone now: nothing to be saved");
                 }
                 if self.strange.replace(*seen).is_some() {
@@ -288,6 +320,10 @@ impl Elastic {
                 return Decision::Keep;
             }
             self.scatter_by(seen, &rung.seen, 0.1);
+            // What did not come twice was unrest of this load.
+            if let Some(strange) = self.strange.take() {
+                self.scatter_by(&strange, &rung.seen, 0.1);
+            }
         }
         self.strange = None;
         self.load.talks |= seen.small_log.is_some();
@@ -356,7 +392,7 @@ impl Elastic {
         }
         let is_up = rung == 0 || (self.up && rung < highest);
         self.up = !is_up;
-        let other = if is_up { rung + 1 } else { self.best_below(rung) };
+        let other = if is_up { self.best_above(rung) } else { self.best_below(rung) };
         self.load.rungs[other].slots = self.load.rungs[other].slots.min(LOOKED);
         let ceiling = if other > rung { RUNGS } else { rung + 1 };
         let test = Test::new(rung.min(other), rung.max(other), ceiling);
@@ -372,6 +408,17 @@ impl Elastic {
             (0..rung).filter(|it| self.load.rungs[*it].slots > 0 && seen(it) > seen(&rung));
         let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
         best.unwrap_or(rung.saturating_sub(STRIDE))
+    }
+
+    /// The highest rung that was tried and not seen to lose beyond doubt: what has kept the walk below may have been
+    /// chance. Else the next one.
+    fn best_above(&self, rung: usize) -> usize {
+        let is_unclear = |high: &usize| {
+            let losses = self.losses(rung, *high);
+            self.load.rungs[*high].slots > 0
+                && losses.iter().all(|(loss, error)| *loss <= 2.0 * error)
+        };
+        (rung + 1..=self.highest()).rev().find(is_unclear).unwrap_or(rung + 1)
     }
 
     /// The sequential test: is the rate at `high` within the loss of that at `low`?
@@ -394,14 +441,19 @@ impl Elastic {
         let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
         match self.verdict(test, is_over) {
             Verdict::Good => self.accept(test),
-            Verdict::Bad if high == low + 1 || test.from == Some(low) => {
+            // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
+            Verdict::Unclear if test.from.is_none() && ceiling == RUNGS && high < highest => {
+                let higher = (high + STRIDE).min(highest);
+                self.look(low, higher, ceiling, "the rate scatters: a longer delay tells more")
+            }
+            Verdict::Bad | Verdict::Unclear if high == low + 1 || test.from == Some(low) => {
                 if let Some(far) = self.leap(test) {
                     return far;
                 }
                 self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
                 self.settle(low, "the rate falls with more delay")
             }
-            Verdict::Bad => {
+            Verdict::Bad | Verdict::Unclear => {
                 if test.from == Some(high) {
                     self.rest = REST[0];
                 }
@@ -472,7 +524,11 @@ impl Elastic {
             return Verdict::Good;
         }
         let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
-        if is_over || is_bad { Verdict::Bad } else { Verdict::Open }
+        match (is_bad, is_over) {
+            (true, _) => Verdict::Bad,
+            (false, true) => Verdict::Unclear,
+            (false, false) => Verdict::Open,
+        }
     }
 
     /// `high` is good: higher, if there may be something better.
@@ -503,6 +559,8 @@ impl Elastic {
 
     /// Rests at `rung`: longer each time, so that looking around costs less and less.
     fn settle(&mut self, rung: usize, reason: &'static str) -> Decision {
+        // The first look after the first walk goes where it was kept below by chance, if it may have been.
+        self.up |= self.rested.is_none() && self.best_above(rung) > rung + 1;
         self.walk = Walk::Rest { rung, slots: self.rest };
         self.rest = (self.rest * 2).min(REST[1]);
         self.go(rung, reason)
@@ -532,8 +590,9 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, given, last, load, walk, rested, rest, memory, .. } = new;
+        let Self { rung, given, last, sample, load, walk, rested, rest, memory, .. } = new;
         (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
+        self.sample = sample;
         if let Some(rung) = rested {
             let left = match walk {
                 Walk::Rest { slots, .. } => slots,
@@ -552,6 +611,7 @@ impl Rung {
         let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
         towards(&mut self.seen.bytes_log, new.bytes_log);
         towards(&mut self.seen.packets_log, new.packets_log);
+        towards(&mut self.seen.batch, new.batch);
         self.seen.is_bulk = new.is_bulk;
         match (&mut self.seen.small_log, new.small_log) {
             (Some(mean), Some(new)) => towards(mean, new),

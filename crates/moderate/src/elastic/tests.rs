@@ -189,10 +189,44 @@ fn few_packets_a_sample_scatter_by_chance_and_are_not_taken_for_waiting() {
 }
 
 #[test]
+fn a_slow_load_on_a_machine_that_stands_still_now_and_then_is_not_idle() {
+    // 34 datagrams a sample; in one of eight most of them, or all, come a sample late.
+    let mut rng = latput_units::Rng::from_seed(7);
+    let mut shares = Vec::new();
+    for _ in 0..20 {
+        let mut policy = Elastic::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
+        let (mut late, mut held) = (0.0, 0);
+        for sample in 1..200 {
+            let stays = match rng.uniform() {
+                chance if chance < 0.02 => 34.0,
+                chance if chance < 0.125 => 24.0,
+                _ => 0.0,
+            };
+            step_sample(&mut policy, sample, 1470, (34.0 + late - stays) / 0.05);
+            late = stays;
+            held += u32::from(sample >= 100 && policy.current().delay >= Nanos::from_us(128));
+        }
+        shares.push(held);
+    }
+    shares.sort_unstable();
+    assert!(shares[2] >= 80, "{shares:?}");
+}
+
+#[test]
+fn a_stream_is_not_kept_at_a_short_delay_by_chance_for_long() {
+    // At 50 000 packets/s a slot without a delay scatters by 7 %.
+    let mut shares: Vec<f64> = (0..100)
+        .map(|seed| drive_poisson(0.6, 50e3, 0.0, seed).range(..=32).map(|share| share.1).sum())
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    assert!(shares[96] < 0.3 && shares[99] < 0.85, "{:?}", &shares[90..]);
+}
+
+#[test]
 fn what_stops_under_a_longer_delay_was_stopped_by_it() {
     // Each timer takes the CPU that the work needs, so that any delay leaves a tenth of a packet a sample.
     let mut policy = policy();
-    let mut changes = 0;
+    let (mut changes, mut delayed) = (0, 0);
     for sample in 1..100 {
         let packets = if policy.current().delay == Nanos::ZERO { 500 } else { 5 };
         let decision = policy.step(&Observation {
@@ -202,9 +236,10 @@ fn what_stops_under_a_longer_delay_was_stopped_by_it() {
             ..Observation::default()
         });
         changes += u32::from(decision != Decision::Keep);
+        delayed += u32::from(policy.current().delay > Nanos::ZERO);
     }
     assert!(changes <= 8, "{changes} changes in 100 samples");
-    assert_eq!(policy.current().delay, Nanos::ZERO);
+    assert!(delayed <= 12, "{delayed} of 100 samples under a delay");
 }
 
 #[test]

@@ -140,6 +140,7 @@ pub(crate) fn all() -> Vec<Case> {
     for ms in [50, 100, 1000, 2000, 10_000] {
         cases.push(Case::stepped(rr(0, 1), bulk(3), ms));
     }
+    cases.push(Case::stepped(rr(0, 1), udp(50_000.0), 10_000));
     for ms in [10, 100] {
         let nothing = Part { name: "nothing".to_owned(), loads: Vec::new() };
         cases.push(Case::stepped(udp(100_000.0), nothing, ms));

@@ -60,6 +60,9 @@ fn main() {
     // Losses first.
     rows.sort_by(|a, b| a.ours().score().total_cmp(&b.ours().score()));
     show(&rows);
+    if has("--frontier") {
+        rows.iter().for_each(show_frontier);
+    }
 }
 
 /// The seeds that are named, `11,12,13`; else three, of which the quick run has the first.
@@ -121,6 +124,8 @@ struct Row {
     oracle: String,
     drops: f64,
     policies: Vec<(&'static str, Ratios)>,
+    /// What each fixed delay (microseconds) and ours with each seed came to, with its drops.
+    frontier: Vec<(String, Ratios, f64)>,
 }
 
 impl Row {
@@ -167,19 +172,32 @@ impl Bench {
         }
         let mut drops = 0.0;
         let mut done = Vec::new();
+        let singles = LADDER_US.map(|us| (us, self.fixed(case, us)));
+        let singles = singles.map(|(us, found)| (us, ratios(&found, &oracle), found.drops));
         if case.step.is_some() {
-            let singles = LADDER_US.map(|us| ratios(&self.fixed(case, us), &oracle));
-            let best = singles.into_iter().max_by(|a, b| a.score().total_cmp(&b.score()));
+            let best = singles.iter().map(|(_, it, _)| *it);
+            let best = best.max_by(|a, b| a.score().total_cmp(&b.score()));
             done.push(("single", best.expect("the ladder has rungs")));
         } else {
             done.push(("single", Ratios { rate: 1.0, p99: 1.0, cpu: 1.0 }));
         }
+        let mut frontier: Vec<(String, Ratios, f64)> =
+            singles.into_iter().map(|(us, it, drops)| (us.to_string(), it, drops)).collect();
         for (name, policy) in policies(case) {
-            let found = self.figures(case, name, &policy);
+            let mut by_seed = Vec::new();
+            for seed in self.seeds(case) {
+                by_seed.push(self.one(case, name, &policy, *seed));
+            }
+            let found = mean(&by_seed);
+            if name == "ours" {
+                for (seed, one) in self.seeds(case).iter().zip(&by_seed) {
+                    frontier.push((format!("seed {seed}"), ratios(one, &oracle), one.drops));
+                }
+            }
             drops = found.drops;
             done.push((name, ratios(&found, &oracle)));
         }
-        Row { label: case.label(), oracle: names.join("/"), drops, policies: done }
+        Row { label: case.label(), oracle: names.join("/"), drops, policies: done, frontier }
     }
 
     /// The fixed delay with the least CPU among those with (all but) the best rate and no drops.
@@ -206,31 +224,35 @@ impl Bench {
 
     fn fixed(&self, case: &Case, us: u64) -> Figures {
         let policy = Policy::Fixed(Moderation::delay(Nanos::from_us(us)));
-        self.figures(case, &format!("fixed {us}"), &policy)
+        let one = |seed: &u64| self.one(case, &format!("fixed {us}"), &policy, *seed);
+        mean(&self.seeds(case).iter().map(one).collect::<Vec<_>>())
     }
 
-    /// The mean over the seeds; runs of many seconds have one.
-    fn figures(&self, case: &Case, name: &str, policy: &Policy) -> Figures {
+    /// Runs of many seconds have one.
+    fn seeds(&self, case: &Case) -> &[u64] {
         let is_long = case.step.is_some_and(|step| step >= Nanos::from_s(1));
-        let seeds = if is_long { &self.seeds[..1] } else { &self.seeds[..] };
-        let parts = case.parts.len();
-        let mut mean =
-            Figures { rates: vec![0.0; parts], p99_us: vec![0.0; parts], ..Figures::default() };
-        let weight = 1.0 / seeds.len() as f64;
-        for seed in seeds {
-            let one = if matches!(policy, Policy::Elastic(_)) {
-                simulate(case, policy, *seed) // what is worked on
-            } else {
-                let key = format!("{} seed {seed} {name}", case.key());
-                self.known.or_make(&key, || simulate(case, policy, *seed))
-            };
-            let add = |to: &mut f64, what: f64| *to += what * weight;
-            mean.rates.iter_mut().zip(one.rates).for_each(|(mean, one)| add(mean, one));
-            mean.p99_us.iter_mut().zip(one.p99_us).for_each(|(mean, one)| add(mean, one));
-            add(&mut mean.cpu, one.cpu);
-            add(&mut mean.drops, one.drops);
+        if is_long { &self.seeds[..1] } else { &self.seeds }
+    }
+
+    fn one(&self, case: &Case, name: &str, policy: &Policy, seed: u64) -> Figures {
+        if matches!(policy, Policy::Elastic(_)) {
+            return simulate(case, policy, seed); // what is worked on
         }
-        mean
+        let key = format!("{} seed {seed} {name}", case.key());
+        self.known.or_make(&key, || simulate(case, policy, seed))
+    }
+}
+
+/// The mean over seeds.
+fn mean(all: &[Figures]) -> Figures {
+    let weight = 1.0 / all.len() as f64;
+    let mean = |pick: &dyn Fn(&Figures) -> f64| all.iter().map(pick).sum::<f64>() * weight;
+    let parts = 0..all[0].rates.len();
+    Figures {
+        rates: parts.clone().map(|part| mean(&|one| one.rates[part])).collect(),
+        p99_us: parts.map(|part| mean(&|one| one.p99_us[part])).collect(),
+        cpu: mean(&|one| one.cpu),
+        drops: mean(&|one| one.drops),
     }
 }
 
@@ -301,5 +323,15 @@ fn show(rows: &[Row]) {
             worse.len(),
             worse.join(", ")
         );
+    }
+}
+
+/// The fixed delays of a load, and ours with each seed.
+fn show_frontier(row: &Row) {
+    println!("\n{}: the oracle takes {} us", row.label, row.oracle);
+    for (name, ratios, drops) in &row.frontier {
+        let mark = if ratios.keeps_the_goal() { '*' } else { ' ' };
+        let Ratios { rate, p99, cpu } = ratios;
+        println!("  {name:>8} {rate:>6.3} {p99:>6.3} {cpu:>6.3}{mark} {drops:.0}");
     }
 }
