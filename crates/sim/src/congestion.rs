@@ -2,14 +2,22 @@
 //!
 //! Left out: `HyStart`, pacing.
 
-use crate::agenda::Time;
+use crate::agenda::{NEVER, Time};
 use crate::machine::Congestion;
 
 /// Segments at the start (RFC 6928).
-const INITIAL_SEGMENTS: u32 = 10;
+const INITIAL_SEGMENTS: f64 = 10.0;
 /// CUBIC's scaling constant and decrease factor (RFC 9438, section 4.1 and 4.6).
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
+
+/// What is the same for the whole life of a connection, so that the window itself stays small.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) algorithm: Congestion,
+    /// Bytes of a full segment.
+    pub(crate) mss: f64,
+}
 
 /// The window of one connection, with what a loss leads to at its end.
 #[derive(Clone, Debug)]
@@ -19,17 +27,16 @@ pub(crate) struct Window {
     size: f64,
     /// Below this the window doubles per round trip.
     threshold: f64,
-    mss: f64,
     cubic: Cubic,
-    algorithm: Congestion,
 }
 
 /// The curve since the last loss.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Cubic {
     /// The window before the loss, in segments.
     most: f64,
-    began: Option<Time>,
+    /// [`NEVER`]: it begins with the next acknowledgement.
+    began: Time,
     /// Seconds from the loss until the curve is back at `most`.
     plateau_s: f64,
     /// What Reno would have by now, in segments.
@@ -37,13 +44,11 @@ struct Cubic {
 }
 
 impl Window {
-    pub(crate) fn new(algorithm: Congestion, mss: u32) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         Self {
-            size: f64::from(mss * INITIAL_SEGMENTS),
+            size: rules.mss * INITIAL_SEGMENTS,
             threshold: f64::INFINITY,
-            mss: f64::from(mss),
-            cubic: Cubic::default(),
-            algorithm,
+            cubic: Cubic { most: 0.0, began: NEVER, plateau_s: 0.0, friendly: 0.0 },
         }
     }
 
@@ -56,66 +61,73 @@ impl Window {
 
     /// `acked` new bytes were acknowledged while `in_flight` were out. A window that was not used does not
     /// grow (RFC 7661).
-    pub(crate) fn acked(&mut self, acked: u64, in_flight: u64, now: Time, round_trip: Time) {
+    pub(crate) fn acked(
+        &mut self,
+        rules: Rules,
+        acked: u64,
+        in_flight: u64,
+        now: Time,
+        round_trip: Time,
+    ) {
         let (acked, in_flight) = (acked as f64, in_flight as f64);
         if self.size < self.threshold {
             if self.size < 2.0 * in_flight {
                 self.size += acked;
             }
-        } else if in_flight + self.mss >= self.size {
-            match self.algorithm {
-                Congestion::Reno => self.size += self.mss * acked / self.size,
-                Congestion::Cubic => self.grow_cubic(acked, now, round_trip),
+        } else if in_flight + rules.mss >= self.size {
+            match rules.algorithm {
+                Congestion::Reno => self.size += rules.mss * acked / self.size,
+                Congestion::Cubic => self.grow_cubic(rules.mss, acked, now, round_trip),
             }
         }
     }
 
-    fn grow_cubic(&mut self, acked: f64, now: Time, round_trip: Time) {
-        let segments = self.size / self.mss;
+    fn grow_cubic(&mut self, mss: f64, acked: f64, now: Time, round_trip: Time) {
+        let segments = self.size / mss;
         let cubic = &mut self.cubic;
-        let began = *cubic.began.get_or_insert_with(|| {
+        if cubic.began == NEVER {
             cubic.most = cubic.most.max(segments);
             cubic.plateau_s = ((cubic.most - segments) / CUBIC_C).cbrt();
             cubic.friendly = segments;
-            now
-        });
+            cubic.began = now;
+        }
         cubic.friendly += 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA) * acked / self.size;
-        let at_s = (now - began + round_trip) as f64 / 1e9 - cubic.plateau_s;
+        let at_s = (now - cubic.began + round_trip) as f64 / 1e9 - cubic.plateau_s;
         let curve = CUBIC_C * at_s * at_s * at_s + cubic.most;
         let target = curve.clamp(segments, 1.5 * segments);
-        let grown = segments + (target - segments) / segments * acked / self.mss;
-        self.size = grown.max(cubic.friendly) * self.mss;
+        let grown = segments + (target - segments) / segments * acked / mss;
+        self.size = grown.max(cubic.friendly) * mss;
     }
 
     /// A segment was lost: gives the window to go on with.
-    pub(crate) fn lost(&mut self, in_flight: u64) {
-        let kept = match self.algorithm {
+    pub(crate) fn lost(&mut self, rules: Rules, in_flight: u64) {
+        let kept = match rules.algorithm {
             Congestion::Reno => 0.5 * in_flight as f64,
             Congestion::Cubic => CUBIC_BETA * self.size,
         };
-        let segments = self.size / self.mss;
+        let segments = self.size / rules.mss;
         // Fast convergence: give way to newcomers.
         let shrinking = segments < self.cubic.most;
         self.cubic.most = if shrinking { segments * (1.0 + CUBIC_BETA) / 2.0 } else { segments };
-        self.cubic.began = None;
-        self.threshold = kept.max(2.0 * self.mss);
+        self.cubic.began = NEVER;
+        self.threshold = kept.max(2.0 * rules.mss);
         self.size = self.threshold;
     }
 
     /// Nothing came back in time: start again from one segment.
-    pub(crate) fn timed_out(&mut self, in_flight: u64) {
-        self.lost(in_flight);
-        self.size = self.mss;
+    pub(crate) fn timed_out(&mut self, rules: Rules, in_flight: u64) {
+        self.lost(rules, in_flight);
+        self.size = rules.mss;
     }
 
     /// `NewReno`'s artificial inflation during recovery.
-    pub(crate) fn inflate(&mut self, segments: u32) {
-        self.size += f64::from(segments) * self.mss;
+    pub(crate) fn inflate(&mut self, rules: Rules, segments: u32) {
+        self.size += f64::from(segments) * rules.mss;
     }
 
     /// `NewReno`'s deflation by what a partial acknowledgement took out of flight.
-    pub(crate) fn deflate(&mut self, acked: u64) {
-        self.size = (self.size - acked as f64).max(self.mss) + self.mss;
+    pub(crate) fn deflate(&mut self, rules: Rules, acked: u64) {
+        self.size = (self.size - acked as f64).max(rules.mss) + rules.mss;
     }
 
     /// Recovery is over.
@@ -129,47 +141,49 @@ mod tests {
     use super::*;
 
     const ROUND_TRIP: Time = 10_000_000;
+    const RENO: Rules = Rules { algorithm: Congestion::Reno, mss: 1_000.0 };
+    const CUBIC: Rules = Rules { algorithm: Congestion::Cubic, mss: 1_000.0 };
 
     #[test]
     fn slow_start_doubles_per_round_trip() {
-        let mut window = Window::new(Congestion::Reno, 1_000);
+        let mut window = Window::new(RENO);
         for _ in 0..3 {
             let size = window.bytes();
-            window.acked(size, size, 0, ROUND_TRIP);
+            window.acked(RENO, size, size, 0, ROUND_TRIP);
             assert_eq!(window.bytes(), 2 * size);
         }
     }
 
     #[test]
     fn reno_halves_and_then_adds_one_segment_per_round_trip() {
-        let mut window = Window::new(Congestion::Reno, 1_000);
-        window.lost(40_000);
+        let mut window = Window::new(RENO);
+        window.lost(RENO, 40_000);
         assert_eq!(window.bytes(), 20_000);
         for _ in 0..20 {
-            window.acked(1_000, window.bytes(), 0, ROUND_TRIP);
+            window.acked(RENO, 1_000, window.bytes(), 0, ROUND_TRIP);
         }
         assert!((20_950..=21_000).contains(&window.bytes()), "{}", window.bytes());
     }
 
     #[test]
     fn cubic_is_back_at_its_old_window_after_the_plateau_time() {
-        let mut window = Window::new(Congestion::Cubic, 1_000);
+        let mut window = Window::new(CUBIC);
         window.size = 1e6;
-        window.lost(1_000_000);
+        window.lost(CUBIC, 1_000_000);
         assert_eq!(window.bytes(), 700_000);
         // cbrt(300 / 0.4) = 9.09 s; one acknowledgement per round trip of 100 ms, long enough for the
         // curve to be above what Reno would have.
         for round in 0..91 {
             let size = window.bytes();
-            window.acked(size, size, round * 10 * ROUND_TRIP, 10 * ROUND_TRIP);
+            window.acked(CUBIC, size, size, round * 10 * ROUND_TRIP, 10 * ROUND_TRIP);
         }
         assert!((990_000..=1_010_000).contains(&window.bytes()), "{}", window.bytes());
     }
 
     #[test]
     fn an_unused_window_does_not_grow() {
-        let mut window = Window::new(Congestion::Cubic, 1_000);
-        window.acked(1_000, 1_000, 0, ROUND_TRIP);
+        let mut window = Window::new(CUBIC);
+        window.acked(CUBIC, 1_000, 1_000, 0, ROUND_TRIP);
         assert_eq!(window.bytes(), 10_000);
     }
 }

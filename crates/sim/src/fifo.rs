@@ -58,8 +58,7 @@ impl<T: Copy + Default> Fifo<T> {
             return None;
         }
         let item = self.items[self.head];
-        self.head = self.slot(1);
-        self.len -= 1;
+        self.drop_front();
         Some(item)
     }
 
@@ -67,8 +66,9 @@ impl<T: Copy + Default> Fifo<T> {
     #[inline]
     pub(crate) fn drop_front(&mut self) {
         debug_assert!(self.len > 0);
-        self.head = self.slot(1);
         self.len -= 1;
+        // What fills up and empties again and again stays in the same few cache lines.
+        self.head = if self.len == 0 { 0 } else { self.slot(1) };
     }
 
     /// The item at the front.

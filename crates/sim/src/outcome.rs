@@ -11,7 +11,7 @@ use crate::core::Spent;
 use crate::narrow::id;
 use crate::queue::Counters;
 use crate::scenario::{Load, Scenario, Traffic, Transport};
-use crate::task::Tally;
+use crate::tally::Tally;
 use crate::world::{Snapshot, World};
 
 /// Everything that one run showed.

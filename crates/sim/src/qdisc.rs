@@ -9,6 +9,7 @@ use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine;
 use crate::narrow::id;
+use crate::train::Trains;
 
 const FLOWS: usize = 1_024;
 /// One full Ethernet frame.
@@ -53,25 +54,28 @@ impl Qdisc {
     #[cfg(test)]
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Frame> + '_> {
         match self {
-            Self::Plain(plain) => Box::new(plain.frames.iter().map(|(_, frame)| frame)),
+            Self::Plain(plain) => Box::new(plain.frames.iter()),
             Self::FqCodel(queues) => {
                 Box::new(queues.flows.iter().flat_map(|flow| flow.frames.iter().map(|(_, f)| f)))
             }
         }
     }
 
-    /// Takes a packet; gives how many were dropped for it (it, or others in its stead).
-    pub(crate) fn push(&mut self, now: Time, frame: Frame) -> u64 {
+    /// Takes the packets of a train; gives how many were dropped for it (of it, or others in its stead).
+    pub(crate) fn push(&mut self, now: Time, train: &Frame) -> u64 {
         match self {
-            Self::Plain(plain) => plain.push(now, frame),
-            Self::FqCodel(queues) => queues.push(now, frame),
+            Self::Plain(plain) => plain.push(train),
+            Self::FqCodel(queues) => {
+                let rest = |idx| if idx == 0 { *train } else { train.after(idx) };
+                (0..train.count()).map(|idx| queues.push(now, rest(idx).first(1))).sum()
+            }
         }
     }
 
-    /// The next packet, and how many were dropped to find it.
-    pub(crate) fn pop(&mut self, now: Time) -> (Option<Frame>, u64) {
+    /// The next packet, or several that belong together, `most` of them, and how many were dropped to find it.
+    pub(crate) fn pop(&mut self, now: Time, most: u32) -> (Option<Frame>, u64) {
         match self {
-            Self::Plain(plain) => (plain.pop(), 0),
+            Self::Plain(plain) => (plain.pop(most), 0),
             Self::FqCodel(queues) => queues.pop(now),
         }
     }
@@ -80,7 +84,7 @@ impl Qdisc {
 /// First in, first out, dropping at the end.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    frames: Fifo<(Time, Frame)>,
+    frames: Trains,
     bytes: u64,
     most: usize,
     most_bytes: u64,
@@ -89,23 +93,31 @@ pub(crate) struct Plain {
 
 impl Plain {
     fn new(most: usize, most_bytes: u64, mss: u32) -> Self {
-        Self { frames: Fifo::with_capacity(64), bytes: 0, most, most_bytes, mss }
+        Self { frames: Trains::with_capacity(64), bytes: 0, most, most_bytes, mss }
     }
 
-    fn push(&mut self, now: Time, frame: Frame) -> u64 {
-        let bytes = self.bytes + u64::from(frame.counted_bytes());
-        if self.frames.len() >= self.most || bytes > self.most_bytes {
-            return frame.packets(self.mss);
+    fn push(&mut self, train: &Frame) -> u64 {
+        let (count, each) = (train.count(), u64::from(train.counted_bytes()));
+        let mut fits = count.min(u32::try_from(self.most - self.frames.len()).unwrap_or(u32::MAX));
+        while fits > 0 && self.bytes + u64::from(fits) * each > self.most_bytes {
+            fits -= 1;
         }
-        self.bytes = bytes;
-        self.frames.push((now, frame));
-        0
+        self.bytes += u64::from(fits) * each;
+        if fits == count {
+            self.frames.push(*train);
+            return 0;
+        }
+        if fits == 0 {
+            return train.packets(self.mss);
+        }
+        self.frames.push(train.first(fits));
+        train.after(fits).packets(self.mss)
     }
 
-    fn pop(&mut self) -> Option<Frame> {
-        let (_, frame) = self.frames.pop()?;
-        self.bytes -= u64::from(frame.counted_bytes());
-        Some(frame)
+    fn pop(&mut self, most: u32) -> Option<Frame> {
+        let train = self.frames.pop(most)?;
+        self.bytes -= u64::from(train.count()) * u64::from(train.counted_bytes());
+        Some(train)
     }
 }
 
@@ -302,18 +314,35 @@ mod tests {
     #[test]
     fn a_full_fifo_drops_what_comes() {
         let mut qdisc = Qdisc::new(machine::Qdisc::Pfifo { limit_packets: 2 }, 1_448);
-        let dropped: Vec<u64> = (0..3).map(|_| qdisc.push(0, Frame::default())).collect();
+        let dropped: Vec<u64> = (0..3).map(|_| qdisc.push(0, &Frame::default())).collect();
         assert_eq!(dropped, [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_train_is_taken_as_far_as_there_is_room_and_leaves_in_parts() {
+        let bytes = latput_units::Bytes::new(5 * u64::from(packet(1).counted_bytes()) + 1);
+        for settings in [
+            machine::Qdisc::Pfifo { limit_packets: 5 },
+            machine::Qdisc::Bfifo { limit_bytes: bytes },
+        ] {
+            let mut qdisc = Qdisc::new(settings, 1_448);
+            assert_eq!(qdisc.push(0, &Frame { more: 2, ..packet(1) }), 0);
+            assert_eq!(qdisc.push(0, &Frame { more: 3, ..packet(2) }), 2);
+            assert_eq!(qdisc.push(0, &packet(3)), 1);
+            let parts = [2, 8, 8].map(|most| qdisc.pop(0, most).0.unwrap());
+            assert_eq!(parts.map(|part| (part.end, part.count())), [(1, 2), (1, 1), (2, 2)]);
+            assert!(qdisc.is_empty() && qdisc.push(0, &Frame { more: 4, ..packet(4) }) == 0);
+        }
     }
 
     #[test]
     fn a_thin_flow_overtakes_a_fat_one() {
         let mut qdisc = Qdisc::new(machine::Qdisc::FQ_CODEL, 1_448);
         for _ in 0..100 {
-            qdisc.push(0, packet(1));
+            qdisc.push(0, &packet(1));
         }
-        qdisc.push(0, packet(2));
-        let order: Vec<u32> = (0..4).map(|_| qdisc.pop(0).0.unwrap().end).collect();
+        qdisc.push(0, &packet(2));
+        let order: Vec<u32> = (0..4).map(|_| qdisc.pop(0, 1).0.unwrap().end).collect();
         assert_eq!(order, [1, 2, 1, 1]);
     }
 
@@ -321,14 +350,14 @@ mod tests {
     fn flows_share_by_bytes() {
         let mut qdisc = Qdisc::new(machine::Qdisc::FQ_CODEL, 1_448);
         for _ in 0..300 {
-            qdisc.push(0, packet(1));
+            qdisc.push(0, &packet(1));
             for _ in 0..5 {
-                qdisc.push(0, Frame { payload: 258, ..packet(2) });
+                qdisc.push(0, &Frame { payload: 258, ..packet(2) });
             }
         }
         let mut bytes = [0; 3];
         for _ in 0..600 {
-            let frame = qdisc.pop(0).0.unwrap();
+            let frame = qdisc.pop(0, 1).0.unwrap();
             bytes[frame.end as usize] += frame.counted_bytes();
         }
         assert!(bytes[1].abs_diff(bytes[2]) < 4_000, "{bytes:?}");
@@ -356,9 +385,9 @@ mod tests {
         for round in 0..10_000_u64 {
             for end in 0..3 {
                 pushed += 1;
-                dropped += qdisc.push(round * MS, packet(end));
+                dropped += qdisc.push(round * MS, &packet(end));
             }
-            let (frame, lost) = qdisc.pop(round * MS);
+            let (frame, lost) = qdisc.pop(round * MS, 1);
             out += u64::from(frame.is_some());
             dropped += lost;
         }
@@ -372,9 +401,9 @@ mod tests {
         for now in (0..2_000).map(|ms| ms * MS + delay) {
             // Keep the backlog at `delay` of one packet per millisecond.
             while (qdisc.len() as u64) < delay / MS {
-                qdisc.push(now, packet(1));
+                qdisc.push(now, &packet(1));
             }
-            drops += qdisc.pop(now).1;
+            drops += qdisc.pop(now, 1).1;
         }
         drops
     }

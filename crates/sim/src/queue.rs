@@ -151,10 +151,15 @@ impl Queue {
         }
     }
 
-    /// Whether the stack may put another packet into the transmit ring.
+    /// How many packets the stack may put into the transmit ring before it asks again: under a byte limit one.
     #[inline]
-    pub(crate) fn tx_is_open(&self) -> bool {
-        self.tx_used < self.tx_limit && self.byte_limit.as_ref().is_none_or(ByteLimit::is_open)
+    pub(crate) fn tx_room(&self) -> u32 {
+        let free = self.tx_limit - self.tx_used;
+        match &self.byte_limit {
+            None => free,
+            Some(limit) if limit.is_open() => free.min(1),
+            Some(_) => 0,
+        }
     }
 
     /// Takes descriptors (and byte limit) for as many packets of a train as there is room for; gives how

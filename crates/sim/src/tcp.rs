@@ -4,13 +4,18 @@
 //! `NewReno` (RFC 6582), retransmission timeout (RFC 6298), window updates, zero window probes. Left out:
 //! SACK, tail loss probe, window auto-tuning, TCP small queues. Opening and closing is `world::connect`'s.
 
+mod options;
+mod out_of_order;
+
 use std::num::NonZero;
+use std::sync::Arc;
 
 use crate::agenda::{NEVER, Time};
 use crate::congestion::Window;
 use crate::frame::{Frame, Kind};
-use crate::machine::Congestion;
 use crate::narrow::{short, size};
+pub(crate) use options::Options;
+use out_of_order::OutOfOrder;
 
 /// Segments beyond the first of a train.
 const LONGEST_TRAIN: u64 = 1 << 14;
@@ -19,27 +24,10 @@ const SHORTEST_TIMEOUT: Time = 200_000_000;
 const LONGEST_TIMEOUT: Time = 120_000_000_000;
 const FIRST_TIMEOUT: Time = 1_000_000_000;
 
-/// What does not change during a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    /// Largest payload of one packet.
-    pub(crate) mss: u32,
-    /// Largest payload handed over at once (more than `mss` with TSO).
-    pub(crate) chunk: u32,
-    pub(crate) send_buffer: u32,
-    /// This end's, and the window that it can offer.
-    pub(crate) receive_buffer: u32,
-    /// The other end's.
-    pub(crate) peer_buffer: u32,
-    pub(crate) nodelay: bool,
-    /// Acknowledge what was read, not every second segment.
-    pub(crate) acks_when_read: bool,
-    pub(crate) congestion: Congestion,
-}
-
-/// One end of a connection: a cache line for both directions, one for what goes out, two for who sends data.
+/// One end of a connection, in three cache lines: what every segment moves, what one that carries data needs
+/// beside it, and what only who sends data needs.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Tcp {
     // What this end sends: acknowledged <= next <= furthest <= written.
     acknowledged: u64,
@@ -49,72 +37,76 @@ pub(crate) struct Tcp {
     edge: u64,
     // What this end receives.
     received: u64,
-    read: u64,
+    advertised: u64,
     /// When a delayed acknowledgement goes out alone.
     pub(crate) acknowledge_at: Time,
     /// When the retransmission timer goes off.
     pub(crate) timeout_at: Time,
 
-    advertised: u64,
+    options: Arc<Options>,
     echo: Time,
-    unacknowledged: u64,
+    /// Bytes that the process has not read, and that were not acknowledged.
+    unread: u32,
+    unacknowledged: u32,
     /// Ranges of bytes that came ahead of others.
     out_of_order: Option<Box<OutOfOrder>>,
-    options: Options,
-    duplicates: u32,
     acknowledge_now: bool,
     resend_first: bool,
     probe: bool,
-
+    /// Acknowledgements that say nothing new, as far as they are counted.
+    duplicates: u8,
+    /// Segments sent again.
+    pub(crate) retransmits: u32,
     furthest: u64,
-    smoothed: Time,
-    variation: Time,
     timeout: Time,
     /// In recovery until this is acknowledged.
     recover: Option<NonZero<u64>>,
+
+    smoothed: Time,
+    variation: Time,
     window: Window,
-    /// Segments sent again.
-    pub(crate) retransmits: u64,
 }
 
 impl Tcp {
-    pub(crate) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: impl Into<Arc<Options>>) -> Self {
+        let options = options.into();
         Self {
             acknowledged: 0,
             next: 0,
             written: 0,
             edge: u64::from(options.peer_buffer),
             received: 0,
-            read: 0,
+            advertised: u64::from(options.receive_buffer),
             acknowledge_at: NEVER,
             timeout_at: NEVER,
-            advertised: u64::from(options.receive_buffer),
             echo: 0,
+            unread: 0,
             unacknowledged: 0,
             out_of_order: None,
-            options,
-            duplicates: 0,
             acknowledge_now: false,
             resend_first: false,
             probe: false,
+            duplicates: 0,
+            retransmits: 0,
             furthest: 0,
-            smoothed: 0,
-            variation: 0,
             timeout: FIRST_TIMEOUT,
             recover: None,
-            window: Window::new(options.congestion, options.mss),
-            retransmits: 0,
+            smoothed: 0,
+            variation: 0,
+            window: Window::new(options.rules()),
+            options,
         }
     }
 
     /// A connection like this one, new.
     pub(crate) fn reopen(&mut self) {
-        *self = Self { retransmits: self.retransmits, ..Self::new(self.options) };
+        let options = Arc::clone(&self.options);
+        *self = Self { retransmits: self.retransmits, ..Self::new(options) };
     }
 
     /// Bytes that the process can read.
     pub(crate) fn readable(&self) -> u64 {
-        self.received - self.read
+        u64::from(self.unread)
     }
 
     /// Room for more bytes to send.
@@ -141,12 +133,12 @@ impl Tcp {
     /// The process reads; a window that had become small is offered again.
     pub(crate) fn read(&mut self, bytes: u64) {
         assert!(bytes <= self.readable(), "read beyond what was received");
-        self.read += bytes;
+        self.unread -= size(bytes);
         let offered = self.advertised - self.received;
-        let possible = self.read + u64::from(self.options.receive_buffer) - self.received;
+        let possible = u64::from(self.options.receive_buffer - self.unread);
         let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
-        let has_read_all = self.options.acks_when_read && self.readable() == 0;
-        let is_due = has_read_all && self.unacknowledged > u64::from(self.options.mss);
+        let has_read_all = self.options.acks_when_read && self.unread == 0;
+        let is_due = has_read_all && self.unacknowledged > self.options.mss;
         if is_due || (possible >= 2 * offered && possible >= worth) {
             self.acknowledge_now = true;
         }
@@ -178,13 +170,14 @@ impl Tcp {
             && !moved_edge
             && self.furthest > self.acknowledged;
         if is_duplicate {
-            self.duplicates += 1;
+            self.duplicates = self.duplicates.saturating_add(1);
+            let rules = self.options.rules();
             if self.recover.is_some() {
-                self.window.inflate(1);
+                self.window.inflate(rules, 1);
             } else if self.duplicates == 3 {
                 self.recover = NonZero::new(self.furthest);
-                self.window.lost(self.in_flight());
-                self.window.inflate(3);
+                self.window.lost(rules, self.in_flight());
+                self.window.inflate(rules, 3);
                 self.resend_first = true;
             }
         }
@@ -200,16 +193,17 @@ impl Tcp {
         self.acknowledged = frame.ack;
         self.next = self.next.max(frame.ack);
         self.duplicates = 0;
+        let rules = self.options.rules();
         match self.recover {
             Some(recover) if frame.ack >= recover.get() => {
                 self.recover = None;
                 self.window.recovered();
             }
             Some(_) => {
-                self.window.deflate(acked);
+                self.window.deflate(rules, acked);
                 self.resend_first = true;
             }
-            None => self.window.acked(acked, in_flight, now, self.smoothed),
+            None => self.window.acked(rules, acked, in_flight, now, self.smoothed),
         }
         self.timeout_at = if self.in_flight() > 0 { now + self.timeout } else { NEVER };
     }
@@ -241,14 +235,19 @@ impl Tcp {
         if self.unacknowledged == 0 {
             self.echo = frame.sent_at;
         }
-        self.unacknowledged += end - self.received;
+        let before = self.received;
         self.received = end;
-        if let Some(mut ranges) = self.out_of_order.take() {
-            self.received = ranges.go_on(self.received, &mut self.unacknowledged);
-            self.out_of_order = Some(ranges).filter(|ranges| !ranges.0.is_empty());
+        if let Some(ranges) = &mut self.out_of_order {
+            self.received = ranges.go_on(end);
+            if ranges.is_empty() {
+                self.out_of_order = None;
+            }
             self.acknowledge_now = true;
         }
-        let is_due = self.unacknowledged >= 2 * u64::from(self.options.mss);
+        let new = size(self.received - before);
+        self.unread += new;
+        self.unacknowledged += new;
+        let is_due = self.unacknowledged >= 2 * self.options.mss;
         if is_due && !self.options.acks_when_read {
             self.acknowledge_now = true;
         } else if self.acknowledge_at == NEVER {
@@ -276,7 +275,7 @@ impl Tcp {
         if let Some(bytes) = self.sendable() {
             let seq = self.next;
             if seq < self.furthest {
-                self.retransmits += bytes.div_ceil(u64::from(self.options.mss));
+                self.retransmits += size(bytes.div_ceil(u64::from(self.options.mss)));
             }
             self.next += bytes;
             self.furthest = self.furthest.max(self.next);
@@ -338,7 +337,8 @@ impl Tcp {
 
     /// Makes a packet; every one carries the newest acknowledgement and window.
     fn frame(&mut self, now: Time, seq: u64, bytes: u64) -> Frame {
-        self.advertised = self.advertised.max(self.read + u64::from(self.options.receive_buffer));
+        let possible = self.received + u64::from(self.options.receive_buffer) - self.readable();
+        self.advertised = self.advertised.max(possible);
         self.unacknowledged = 0;
         self.acknowledge_now = false;
         self.acknowledge_at = NEVER;
@@ -367,7 +367,7 @@ impl Tcp {
             if self.in_flight() == 0 {
                 self.probe = self.next < self.written;
             } else {
-                self.window.timed_out(self.in_flight());
+                self.window.timed_out(self.options.rules(), self.in_flight());
                 self.next = self.acknowledged;
                 self.duplicates = 0;
                 self.recover = None;
@@ -378,38 +378,6 @@ impl Tcp {
     /// When [`Self::tick`] is due.
     pub(crate) fn next_tick(&self) -> Time {
         self.timeout_at.min(self.acknowledge_at)
-    }
-}
-
-/// Ranges of bytes, sorted and apart.
-#[derive(Clone, Debug, Default)]
-struct OutOfOrder(Vec<(u64, u64)>);
-
-impl OutOfOrder {
-    fn keep(&mut self, mut from: u64, mut to: u64) {
-        self.0.retain(|&(start, end)| {
-            let apart = end < from || start > to;
-            if !apart {
-                from = from.min(start);
-                to = to.max(end);
-            }
-            apart
-        });
-        let at = self.0.partition_point(|range| range.0 < from);
-        self.0.insert(at, (from, to));
-    }
-
-    /// Takes the ranges that follow on bytes before `received`; gives what is received then, and counts what
-    /// is to be acknowledged.
-    fn go_on(&mut self, mut received: u64, unacknowledged: &mut u64) -> u64 {
-        while let Some(&(start, end)) = self.0.first()
-            && start <= received
-        {
-            *unacknowledged += end.saturating_sub(received);
-            received = received.max(end);
-            self.0.remove(0);
-        }
-        received
     }
 }
 

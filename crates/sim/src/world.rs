@@ -12,9 +12,6 @@ mod poll;
 mod process;
 mod transactions;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use latput_units::{Nanos, Rng};
 
 use crate::agenda::{Agenda, NEVER, Time};
@@ -27,7 +24,10 @@ use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::{Counters, Queue};
 use crate::scenario::{Load, Scenario, Traffic};
-use crate::task::{End, Program, Tally, Task};
+use crate::socket::{End, Protocol};
+use crate::tally::Tally;
+use crate::task::{Program, Task};
+use crate::timers::Timers;
 use crate::trace::Log;
 use crate::vector::Coalescing;
 use latput_moderate::{Policy, Polling};
@@ -107,7 +107,7 @@ struct HostState {
     bus_slot: usize,
     /// Processes that found no free core.
     run_queue: Fifo<(u32, Time)>,
-    timers: BinaryHeap<Reverse<(Time, u32)>>,
+    timers: Timers,
     timers_slot: usize,
     /// Everything in the agenda that acts on this host.
     slots: Vec<u32>,
@@ -348,7 +348,7 @@ impl World {
     fn retransmits(&self) -> Vec<u64> {
         let mut each = vec![0; self.tallies.len()];
         for end in &self.ends {
-            each[end.load] += retransmits(end);
+            each[end.load as usize] += retransmits(end);
         }
         each
     }
@@ -414,8 +414,8 @@ impl World {
 
 fn retransmits(end: &End) -> u64 {
     match &end.protocol {
-        crate::task::Protocol::Tcp(tcp) => tcp.retransmits,
-        crate::task::Protocol::Datagrams(_) => 0,
+        Protocol::Tcp(tcp) => u64::from(tcp.retransmits),
+        Protocol::Datagrams(_) => 0,
     }
 }
 

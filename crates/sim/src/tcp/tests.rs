@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latput_units::Rng;
 
 use super::*;
+use crate::machine::Congestion;
 
 const OPTIONS: Options = Options {
     mss: 1_448,
@@ -160,5 +161,5 @@ fn transfer(options: Options, path: Path, bytes: u64, seed: u64) -> (Time, u64) 
         assert!(now < 1_000_000_000_000, "no progress");
     }
     assert_eq!(ends[1].total_received(), bytes);
-    (now, ends[0].retransmits)
+    (now, u64::from(ends[0].retransmits))
 }

@@ -10,7 +10,8 @@ use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::scenario::Spacing;
-use crate::task::{Item, Link, Program, Protocol};
+use crate::socket::{Link, Protocol};
+use crate::task::{Item, Program};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
@@ -73,7 +74,7 @@ impl World {
         else {
             return due;
         };
-        let queue = self.ends[end].queue;
+        let queue = self.ends[end].queue as usize;
         let port = self.queues[queue].port;
         let is_plain = self.ports[port].foreseen == Some(queue)
             && self.queues[queue].byte_limit.is_none()
@@ -137,7 +138,7 @@ impl World {
     fn send_ahead(&mut self, queue: usize, end: usize, frame: &Frame) {
         let count = frame.count();
         let socket = &self.ends[end];
-        let tally = &mut self.tallies[socket.load];
+        let tally = &mut self.tallies[socket.load as usize];
         tally.sent += u64::from(count);
         tally.handed_over(socket.is_generator, u64::from(count) * u64::from(frame.payload));
         self.sent += u64::from(count);
@@ -177,7 +178,7 @@ impl World {
         let until = self.nobody_until(core);
         let window = (self.window_from, self.window_to);
         let socket = &mut self.ends[end as usize];
-        let tally = &mut self.tallies[socket.load];
+        let tally = &mut self.tallies[socket.load as usize];
         let Protocol::Datagrams(inbox) = &mut socket.protocol else {
             return;
         };
@@ -222,7 +223,7 @@ impl World {
         let Some(idx) = self.only_datagrams(core, task) else {
             return;
         };
-        let queue = self.ends[idx].queue;
+        let queue = self.ends[idx].queue as usize;
         let port = self.queues[queue].port;
         let wake = self.cost_of_wake(core, task);
         let Some((Item::Receive { bytes, completes: true, .. }, cost, user)) =
@@ -247,7 +248,7 @@ impl World {
             at += cost;
             calls += 1;
             let socket = &mut self.ends[idx];
-            let tally = &mut self.tallies[socket.load];
+            let tally = &mut self.tallies[socket.load as usize];
             tally.got(socket.is_generator, u64::from(bytes));
             match answer {
                 Some(answer) => {
@@ -293,7 +294,7 @@ impl World {
             return due;
         };
         let socket = &self.ends[first];
-        let (queue, host) = (socket.queue, socket.host);
+        let (queue, host) = (socket.queue as usize, socket.host as usize);
         let port = self.queues[queue].port;
         let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
             && self.ports[port].foreseen == Some(queue);
@@ -337,11 +338,12 @@ impl World {
         }
         let idx = *this.ready.front()? as usize;
         let socket = &self.ends[idx];
-        let host = &self.hosts[socket.host];
-        let port = &self.ports[self.queues[socket.queue].port];
+        let host = &self.hosts[socket.host as usize];
+        let queue = socket.queue as usize;
+        let port = &self.ports[self.queues[queue].port];
         let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
             && (socket.owed, socket.consumed) == (0, 0)
-            && (socket.link, port.foreseen) == (Link::Lasting, Some(socket.queue))
+            && (socket.link, port.foreseen) == (Link::Lasting, Some(queue))
             && (host.stack.busy_poll, host.costs.tx_remote) == (Nanos::ZERO, 0);
         (is_plain && self.may_go_ahead(core)).then_some(idx)
     }

@@ -1,6 +1,6 @@
 //! From a scenario to components with their slots.
 
-use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use latput_moderate::Polling;
 use latput_trial::observation::Role;
@@ -17,8 +17,11 @@ use crate::narrow::{id, size};
 use crate::port::{Far, Feed, Port};
 use crate::queue::{Queue, Wire};
 use crate::scenario::{Load, Scenario, Spacing, Traffic, Transport};
-use crate::task::{End, Inbox, Link, Program, Protocol, Schedule, Tally, Task, Think};
+use crate::socket::{End, Inbox, Link, Protocol};
+use crate::tally::Tally;
+use crate::task::{Program, Schedule, Task, Think};
 use crate::tcp::{Options, Tcp};
+use crate::timers::Timers;
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
 const START_SPREAD: Time = 1_000_000;
@@ -130,7 +133,7 @@ impl<'a> Builder<'a> {
             bus: host.nic.bus.map(|bus| Box::new(Server::new(bus))),
             bus_slot: 0,
             run_queue: Fifo::with_capacity(16),
-            timers: BinaryHeap::new(),
+            timers: Timers::new(),
             timers_slot: 0,
             slots: Vec::new(),
             hears: None,
@@ -182,7 +185,7 @@ impl<'a> Builder<'a> {
                 self.add_source(load, first_end, rate_hz / f64::from(group));
                 let sink = Program::Sink { batch: receive_batch };
                 let sink = self.add_task(load.to, load.to_core, sink);
-                self.ends[first_end + 1].task = Some(sink);
+                self.ends[first_end + 1].task = Some(id(sink));
             }
             Traffic::Probe { rate_hz } => {
                 self.add_flow(idx, load, None);
@@ -280,11 +283,13 @@ impl<'a> Builder<'a> {
     ) {
         self.tasks[from].first_end = self.ends.len();
         self.tasks[from].connections = connections as usize;
+        self.ends.reserve(2 * connections as usize);
+        let tcp = nodelay.map(|nodelay| self.tcp_options(load, nodelay));
         for _ in 0..connections {
-            self.add_flow(idx, load, nodelay);
+            self.add_flow(idx, load, tcp.as_ref());
             let last = self.ends.len() - 1;
-            self.ends[last - 1].task = Some(from);
-            self.ends[last].task = Some(to);
+            self.ends[last - 1].task = Some(id(from));
+            self.ends[last].task = Some(id(to));
         }
     }
 
@@ -301,7 +306,7 @@ impl<'a> Builder<'a> {
         let next_at = load.start.as_ns() as f64 + phase;
         let program = Program::Source { end, size: bytes, group, gap_ns, spacing, next_at };
         let task = self.add_task(load.from, load.from_core, program);
-        self.ends[end].task = Some(task);
+        self.ends[end].task = Some(id(task));
         let slot = self.start_at(task, next_at as Time);
         self.tasks[task].slot = Some(slot);
         self.tasks[task].first_end = end;
@@ -330,17 +335,17 @@ impl<'a> Builder<'a> {
         self.components.len() - 1
     }
 
-    /// Two sockets that speak to each other: datagrams, or TCP with or without `nodelay`.
-    fn add_flow(&mut self, idx: usize, load: &Load, tcp_nodelay: Option<bool>) {
+    /// Two sockets that speak to each other: datagrams, or TCP with the options of both.
+    fn add_flow(&mut self, idx: usize, load: &Load, tcp: Option<&[Arc<Options>; 2]>) {
         let hash = self.rng.next_u64();
         let is_back = self.scenario.hosts[load.to].role == Role::Generator;
         let generator = if is_back { load.to } else { load.from };
-        for (host, peer) in [(load.from, load.to), (load.to, load.from)] {
+        for (side, host) in [load.from, load.to].into_iter().enumerate() {
             let state = &self.hosts[host];
             let queue = state.first_queue + spread(hash, state.queues);
-            let protocol = match tcp_nodelay {
+            let protocol = match tcp {
                 None => self.datagrams(host, load),
-                Some(nodelay) => self.tcp(host, peer, nodelay),
+                Some(options) => Protocol::Tcp(Tcp::new(Arc::clone(&options[side]))),
             };
             let counted = load.counted_with.unwrap_or(idx);
             let mut end = End::new(host, counted, queue, protocol);
@@ -364,19 +369,22 @@ impl<'a> Builder<'a> {
         Protocol::Datagrams(Inbox::new(size(buffer / (payload + DATAGRAM_OVERHEAD)).max(1)))
     }
 
-    fn tcp(&self, host: usize, peer: usize, nodelay: bool) -> Protocol {
-        let (stack, peer) = (&self.hosts[host].stack, &self.hosts[peer].stack);
+    /// Of the connections of a load: at its first end, and at the other.
+    fn tcp_options(&self, load: &Load, nodelay: bool) -> [Arc<Options>; 2] {
         let mss = self.mss();
-        Protocol::Tcp(Box::new(Tcp::new(Options {
-            mss,
-            chunk: if stack.tso { (CHUNK / mss).max(1) * mss } else { mss },
-            send_buffer: size(stack.send_buffer.get()),
-            receive_buffer: size(stack.receive_buffer.get()),
-            peer_buffer: size(peer.receive_buffer.get()),
-            nodelay,
-            acks_when_read: stack.acks_when_read,
-            congestion: stack.congestion,
-        })))
+        [(load.from, load.to), (load.to, load.from)].map(|(host, peer)| {
+            let (stack, peer) = (&self.hosts[host].stack, &self.hosts[peer].stack);
+            Arc::new(Options {
+                mss,
+                chunk: if stack.tso { (CHUNK / mss).max(1) * mss } else { mss },
+                send_buffer: size(stack.send_buffer.get()),
+                receive_buffer: size(stack.receive_buffer.get()),
+                peer_buffer: size(peer.receive_buffer.get()),
+                nodelay,
+                acks_when_read: stack.acks_when_read,
+                congestion: stack.congestion,
+            })
+        })
     }
 
     fn mss(&self) -> u32 {
@@ -385,7 +393,8 @@ impl<'a> Builder<'a> {
 
     /// The only queue of a host that any socket uses.
     fn only_queue(&self, host: usize) -> Option<usize> {
-        let mut used = self.ends.iter().filter(|end| end.host == host).map(|end| end.queue);
+        let here = self.ends.iter().filter(|end| end.host as usize == host);
+        let mut used = here.map(|end| end.queue as usize);
         let first = used.next().unwrap_or(self.hosts[host].first_queue);
         used.all(|queue| queue == first).then_some(first)
     }

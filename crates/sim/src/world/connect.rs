@@ -3,14 +3,13 @@
 //! The client's kernel repeats a lost first segment as Linux does at first, after one second; a closing
 //! segment that is lost is not missed. The socket stays on its NIC queue from connection to connection.
 
-use std::cmp::Reverse;
-
 use super::World;
 use super::deliver::CONNECT;
 use crate::agenda::Time;
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::task::{Item, Link, Protocol};
+use crate::socket::{Link, Protocol};
+use crate::task::Item;
 
 /// System calls of a client that opens a connection: socket, connect.
 const OPENING_CALLS: Time = 2;
@@ -45,9 +44,9 @@ impl World {
 
     fn send_syn(&mut self, end: usize) {
         self.send_control(end, SYN);
-        let host = self.ends[end].host;
+        let host = self.ends[end].host as usize;
         let at = self.now + SYN_TIMEOUT;
-        self.hosts[host].timers.push(Reverse((at, id(end) | CONNECT)));
+        self.hosts[host].timers.push(at, id(end) | CONNECT);
         self.update_timers(host);
     }
 
@@ -69,13 +68,13 @@ impl World {
             kind: Kind::Control,
             ..Frame::default()
         };
-        self.transmit(self.ends[end].queue, frame);
+        self.transmit(self.ends[end].queue as usize, frame);
     }
 
     /// A control segment reaches its socket; gives what answering it costs.
     pub(super) fn deliver_control(&mut self, core: usize, end: usize, segment: &Frame) -> Time {
         let (step, connection) = (segment.seq, segment.ack);
-        let ack = self.hosts[self.ends[end].host].costs.ack;
+        let ack = self.hosts[self.ends[end].host as usize].costs.ack;
         let answer = match step {
             SYN => {
                 // Asked again for the same connection, the server only answers again.
@@ -120,6 +119,6 @@ impl World {
         if self.now < self.tasks[task].stop {
             self.ends[end].owed += 1;
         }
-        self.hosts[self.ends[end].host].costs.ack
+        self.hosts[self.ends[end].host as usize].costs.ack
     }
 }

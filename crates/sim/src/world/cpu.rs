@@ -1,6 +1,5 @@
 //! Cores: interrupts stop soft interrupts, those stop processes, and processes take turns.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::deliver::STEAL;
@@ -333,7 +332,7 @@ impl World {
         let this = &mut self.hosts[host];
         this.run_queue.push((id(task), self.now));
         if this.steal_after > 0 {
-            this.timers.push(Reverse((self.now + this.steal_after, id(task) | STEAL)));
+            this.timers.push(self.now + this.steal_after, id(task) | STEAL);
             self.update_timers(host);
         }
     }

@@ -6,7 +6,8 @@ use crate::agenda::Time;
 use crate::frame::{Frame, Kind};
 use crate::narrow::{id, short};
 use crate::scenario::Spacing;
-use crate::task::{Item, Program, Protocol, exponential};
+use crate::socket::Protocol;
+use crate::task::{Item, Program, exponential};
 
 impl World {
     /// The next group of a source: now if it is due, otherwise at its time if the core can be kept for it.
@@ -51,7 +52,7 @@ impl World {
 
     /// Whether a source that knows no pace must wait for its packets to leave; it is woken then.
     fn is_send_buffer_full(&mut self, task: usize, limit: u32) -> bool {
-        let queue = self.ends[self.tasks[task].first_end].queue;
+        let queue = self.ends[self.tasks[task].first_end].queue as usize;
         let ring = &mut self.queues[queue];
         if ring.unsent() < limit {
             return false;
@@ -130,7 +131,7 @@ impl World {
         let socket = &self.ends[end];
         let is_probe = self.ends[end ^ 1].task.is_none();
         let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
-        let tally = &mut self.tallies[socket.load];
+        let tally = &mut self.tallies[socket.load as usize];
         tally.sent += u64::from(group);
         tally.handed_over(socket.is_generator, u64::from(group) * u64::from(size));
         let frame = Frame {
@@ -142,7 +143,7 @@ impl World {
             kind,
             ..Frame::default()
         };
-        self.transmit(socket.queue, frame);
+        self.transmit(socket.queue as usize, frame);
     }
 
     /// A sink has received datagrams.
@@ -150,7 +151,7 @@ impl World {
         self.keep_spinning(task, end, self.now);
         let (now, window) = (self.now, (self.window_from, self.window_to));
         let socket = &mut self.ends[end];
-        let tally = &mut self.tallies[socket.load];
+        let tally = &mut self.tallies[socket.load as usize];
         if let Protocol::Datagrams(inbox) = &mut socket.protocol {
             let mut left = count;
             while left > 0 {

@@ -1,12 +1,11 @@
 //! The protocol layer: packets into sockets, acknowledgements and data out of them, timers.
 
-use std::cmp::Reverse;
-
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
-use crate::task::{Link, Program, Protocol, State};
+use crate::socket::{Link, Protocol};
+use crate::task::{Program, State};
 
 /// Marks a timer that is an answer's, not TCP's.
 pub(super) const ANSWER: u32 = 1 << 31;
@@ -49,11 +48,11 @@ impl World {
             Kind::Control => cost + self.deliver_control(core, end, frame),
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
-                self.transmit(self.ends[end].queue, reply);
+                self.transmit(self.ends[end].queue as usize, reply);
                 cost + tx_packet
             }
             Kind::EchoReply => {
-                let tally = &mut self.tallies[self.ends[end].load];
+                let tally = &mut self.tallies[self.ends[end].load as usize];
                 tally.received += 1;
                 tally.arrived(frame.echo, 1, self.now, (self.window_from, self.window_to));
                 tally.latency.record(self.now - frame.sent_at, 1);
@@ -68,7 +67,7 @@ impl World {
     #[inline]
     fn remote_cost(&self, core: usize, end: usize, cost: Time) -> Time {
         match self.ends[end].task {
-            Some(task) if cost > 0 && self.tasks[task].last_core != core => cost,
+            Some(task) if cost > 0 && self.tasks[task as usize].last_core != core => cost,
             _ => 0,
         }
     }
@@ -80,7 +79,7 @@ impl World {
             unreachable!("a datagram for a TCP socket");
         };
         let kept = inbox.put(frame);
-        self.tallies[socket.load].socket_dropped += u64::from(frame.count() - kept);
+        self.tallies[socket.load as usize].socket_dropped += u64::from(frame.count() - kept);
         if kept > 0 {
             self.make_ready(core, end);
         }
@@ -121,7 +120,7 @@ impl World {
         if is_readable || (is_writable && self.is_writer(end)) {
             // Whoever wakes up may look how far ahead nothing happens.
             let owner = self.ends[end].task;
-            if owner.is_some_and(|task| self.tasks[task].state == State::Asleep) {
+            if owner.is_some_and(|task| self.tasks[task as usize].state == State::Asleep) {
                 self.arm(end);
             }
             self.make_ready(core, end);
@@ -132,17 +131,18 @@ impl World {
     fn is_writer(&self, end: usize) -> bool {
         self.ends[end]
             .task
-            .is_some_and(|task| matches!(self.tasks[task].program, Program::Writer { .. }))
+            .is_some_and(|task| matches!(self.tasks[task as usize].program, Program::Writer { .. }))
     }
 
     /// Tells the process that owns a socket that it has something to do.
     #[inline]
     pub(super) fn make_ready(&mut self, core: usize, end: usize) {
-        let Some(task) = self.ends[end].task else {
+        let socket = &mut self.ends[end];
+        let Some(task) = socket.task.map(|task| task as usize) else {
             return;
         };
         let owner = &mut self.tasks[task];
-        if !std::mem::replace(&mut self.ends[end].is_ready, true) {
+        if !std::mem::replace(&mut socket.is_ready, true) {
             owner.ready.push(id(end));
         }
         if owner.state == State::Asleep {
@@ -160,7 +160,7 @@ impl World {
     /// The same, with timers to be set.
     fn send_segments(&mut self, end: usize) -> Time {
         let socket = &mut self.ends[end];
-        let (queue, host) = (socket.queue, socket.host);
+        let (queue, host) = (socket.queue as usize, socket.host as usize);
         let costs = &self.hosts[host].costs;
         let (for_ack, for_data) = (costs.ack, costs.tx_packet);
         let mut cost = 0;
@@ -184,25 +184,21 @@ impl World {
         let at = tcp.next_tick();
         if at < socket.timer_at {
             socket.timer_at = at;
-            let host = &mut self.hosts[socket.host];
-            host.timers.push(Reverse((at, id(end))));
-            self.update_timers(self.ends[end].host);
+            let host = socket.host as usize;
+            self.hosts[host].timers.push(at, id(end));
+            self.update_timers(host);
         }
     }
 
     pub(super) fn update_timers(&mut self, host: usize) {
         let host = &self.hosts[host];
-        let at = host.timers.peek().map_or(NEVER, |Reverse((at, _))| *at);
-        self.agenda.set(host.timers_slot, at);
+        self.agenda.set(host.timers_slot, host.timers.next());
     }
 
     /// The earliest timer of a host.
     pub(super) fn timers_due(&mut self, host: usize) {
         let now = self.now;
-        while let Some(&Reverse((at, end))) = self.hosts[host].timers.peek()
-            && at <= now
-        {
-            self.hosts[host].timers.pop();
+        while let Some((at, end)) = self.hosts[host].timers.pop_due(now) {
             let (mark, end) = (end & !SOCKET, (end & SOCKET) as usize);
             match mark {
                 0 => self.tcp_due(end, at),
@@ -230,7 +226,7 @@ impl World {
         }
         tcp.tick(now);
         let cost = self.output(end);
-        let core = self.queues[self.ends[end].queue].core;
+        let core = self.queues[self.ends[end].queue as usize].core;
         self.charge_softirq(core, cost);
     }
 }

@@ -30,20 +30,22 @@ impl World {
         }
         let now = self.now;
         let ring = &mut self.queues[queue];
-        for idx in 0..rest.count() {
-            let packet = if idx == 0 { rest.first(1) } else { rest.after(idx).first(1) };
-            ring.counters.tx_dropped += ring.qdisc.push(now, packet);
-        }
+        ring.counters.tx_dropped += ring.qdisc.push(now, &rest);
     }
 
     /// Moves packets from the qdisc to the ring as far as it is open.
     pub(super) fn drain_qdisc(&mut self, queue: usize) {
         let now = self.now;
-        while self.queues[queue].tx_is_open() && !self.queues[queue].qdisc.is_empty() {
-            let (frame, dropped) = self.queues[queue].qdisc.pop(now);
-            self.queues[queue].counters.tx_dropped += dropped;
+        loop {
+            let ring = &mut self.queues[queue];
+            let most = ring.tx_room();
+            if most == 0 || ring.qdisc.is_empty() {
+                return;
+            }
+            let (frame, dropped) = ring.qdisc.pop(now, most);
+            ring.counters.tx_dropped += dropped;
             if let Some(frame) = frame {
-                self.queues[queue].tx_admit(&frame);
+                ring.tx_admit(&frame);
                 self.put_on_port(queue, &frame);
             }
         }
@@ -168,7 +170,7 @@ impl World {
         match self.ports[port].far {
             _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
             Far::Host(host) => {
-                let queue = self.ends[frame.end as usize].queue;
+                let queue = self.ends[frame.end as usize].queue as usize;
                 if self.hosts[host].bus.is_some() {
                     self.receive_over_bus(host, queue, frame);
                     return self.update_wire(port);
@@ -241,7 +243,7 @@ impl World {
 
     /// A switch stores a frame for its output port, or drops it.
     fn forward(&mut self, frame: Frame) {
-        let port = self.hosts.len() + self.ends[frame.end as usize].host;
+        let port = self.hosts.len() + self.ends[frame.end as usize].host as usize;
         let wire_bytes = u64::from(frame.wire_bytes());
         let Feed::Buffer { frames, bytes, limit } = &mut self.ports[port].feed else {
             unreachable!("the ports after the hosts' are the switch's");

@@ -5,7 +5,8 @@ use crate::agenda::{NEVER, Time};
 use crate::core::{Poll, Work};
 use crate::machine::Driver;
 use crate::narrow::{id, size};
-use crate::task::{Item, Program, Protocol};
+use crate::socket::Protocol;
+use crate::task::{Item, Program};
 
 /// How long a process that only computes goes on between two looks at the clock.
 const COMPUTE_SLICE: Time = 100_000;
@@ -197,10 +198,10 @@ impl World {
     #[inline]
     pub(super) fn cross_cost(&self, core: usize, end: u32) -> Time {
         let socket = &self.ends[end as usize];
-        if self.queues[socket.queue].core == core {
+        if self.queues[socket.queue as usize].core == core {
             0
         } else {
-            self.hosts[socket.host].costs.cross_core
+            self.hosts[socket.host as usize].costs.cross_core
         }
     }
 
@@ -225,8 +226,8 @@ impl World {
             _ => return,
         };
         let socket = &self.ends[end as usize];
-        let cost = self.hosts[socket.host].costs.tx_remote;
-        let irq_core = self.queues[socket.queue].core;
+        let cost = self.hosts[socket.host as usize].costs.tx_remote;
+        let irq_core = self.queues[socket.queue as usize].core;
         if cost > 0 && irq_core != core {
             self.cores[irq_core].softirq_debt += cost;
         }
@@ -260,7 +261,7 @@ impl World {
     pub(super) fn keep_spinning(&mut self, task: usize, end: usize, now: Time) {
         let host = &self.hosts[self.tasks[task].host];
         self.tasks[task].spin_until = now + host.stack.busy_poll.as_ns();
-        self.tasks[task].spin_queue = self.ends[end].queue;
+        self.tasks[task].spin_queue = self.ends[end].queue as usize;
     }
 
     /// The next ready socket, then this one again if more waits: as an epoll loop goes round.
@@ -281,7 +282,7 @@ impl World {
             schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);
         }
         let socket = &mut self.ends[end];
-        self.tallies[socket.load].handed_over(socket.is_generator, u64::from(bytes));
+        self.tallies[socket.load as usize].handed_over(socket.is_generator, u64::from(bytes));
         if let Protocol::Tcp(tcp) = &mut socket.protocol {
             tcp.write(u64::from(bytes));
         }

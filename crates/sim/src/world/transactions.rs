@@ -1,15 +1,14 @@
 //! Requests and responses: clients that wait for a response or keep to a schedule, servers that answer
 //! at once or after thinking, transactions that get lost.
 
-use std::cmp::Reverse;
-
 use super::World;
 use super::deliver::{ANSWER, LOST};
 use super::process::copying;
 use crate::agenda::{NEVER, Time};
 use crate::frame::Frame;
 use crate::narrow::{id, size};
-use crate::task::{Item, Link, Program, Protocol, Start, State, Think, exponential};
+use crate::socket::{Link, Protocol, Start};
+use crate::task::{Item, Program, State, Think, exponential};
 
 impl World {
     /// What a client does next: a request that no response lets go, or the next response with, in a closed
@@ -110,7 +109,7 @@ impl World {
         request: u32,
         due: Option<Time>,
     ) -> (Item, Time, Time) {
-        let costs = &self.hosts[self.ends[end as usize].host].costs;
+        let costs = &self.hosts[self.ends[end as usize].host as usize].costs;
         let cost = costs.syscall
             + costs.user
             + costs.tx_packet
@@ -210,9 +209,9 @@ impl World {
     /// Sends a message; gives the cost beyond one packet's, which the item has paid.
     pub(super) fn send_message(&mut self, end: usize, bytes: u32, echo: Time) -> Time {
         let socket = &mut self.ends[end];
-        let tally = &mut self.tallies[socket.load];
+        let tally = &mut self.tallies[socket.load as usize];
         tally.handed_over(socket.is_generator, u64::from(bytes));
-        let paid = self.hosts[socket.host].costs.tx_packet;
+        let paid = self.hosts[socket.host as usize].costs.tx_packet;
         match &mut socket.protocol {
             Protocol::Datagrams(_) => {
                 let frame = Frame {
@@ -222,7 +221,7 @@ impl World {
                     payload: bytes,
                     ..Frame::default()
                 };
-                let queue = socket.queue;
+                let queue = socket.queue as usize;
                 self.transmit(queue, frame);
                 0
             }
@@ -283,7 +282,7 @@ impl World {
         let Some(started) = started else {
             return 0; // given up before: counted as lost
         };
-        self.tallies[socket.load].transaction(started, now);
+        self.tallies[socket.load as usize].transaction(started, now);
         if socket.link == Link::Open {
             return self.close(task, end);
         }
@@ -319,8 +318,8 @@ impl World {
         };
         let at = self.now + span;
         self.ends[end].exchange.thinking.push((at, request));
-        let host = self.ends[end].host;
-        self.hosts[host].timers.push(Reverse((at, id(end) | ANSWER)));
+        let host = self.ends[end].host as usize;
+        self.hosts[host].timers.push(at, id(end) | ANSWER);
         self.update_timers(host);
     }
 
@@ -335,7 +334,7 @@ impl World {
         let (_, request) = socket.exchange.thinking.swap_remove(ripe);
         socket.exchange.answering.push(request);
         socket.owed += 1;
-        self.make_ready(self.queues[self.ends[end].queue].core, end);
+        self.make_ready(self.queues[self.ends[end].queue as usize].core, end);
     }
 
     pub(super) fn finish_answer(&mut self, core: usize, task: usize, end: usize) -> Time {
@@ -359,7 +358,7 @@ impl World {
         completes: bool,
     ) -> (Time, Option<(Time, Time)>) {
         let socket = &mut self.ends[end];
-        let tally = &mut self.tallies[socket.load];
+        let tally = &mut self.tallies[socket.load as usize];
         tally.got(socket.is_generator, u64::from(bytes));
         match &mut socket.protocol {
             Protocol::Datagrams(inbox) => {
@@ -381,8 +380,8 @@ impl World {
         let socket = &mut self.ends[end];
         let at = oldest + socket.exchange.timeout;
         socket.exchange.lost_at = at;
-        let host = socket.host;
-        self.hosts[host].timers.push(Reverse((at, id(end) | LOST)));
+        let host = socket.host as usize;
+        self.hosts[host].timers.push(at, id(end) | LOST);
         self.update_timers(host);
     }
 
@@ -404,14 +403,14 @@ impl World {
             .into_iter()
             .filter_map(|list| list.front().map(|start| start.sent))
             .min();
-        self.tallies[socket.load].lost += lost;
+        self.tallies[socket.load as usize].lost += lost;
         if let Some(oldest) = oldest {
             self.look_for_lost(end, oldest);
         }
-        let task = self.ends[end].task.expect("a client's socket has its process");
+        let task = self.ends[end].task.expect("a client's socket has its process") as usize;
         if lost > 0 && self.tasks[task].schedule.is_none() {
             self.ends[end].owed += size(lost);
-            self.make_ready(self.queues[self.ends[end].queue].core, end);
+            self.make_ready(self.queues[self.ends[end].queue as usize].core, end);
         }
     }
 }
