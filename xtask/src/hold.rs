@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 use latput_units::{Nanos, Rng};
 use serde_json::Value;
 
+use crate::awake::stay_awake;
 use crate::peers::lab::{Lab, Running, SERVER};
 use crate::workspace::Workspace;
 
@@ -34,6 +35,10 @@ pub struct Options {
     /// Instead of rounds, let one daemon run through random phases for so long: `30m`.
     #[arg(long, value_name = "TIME", value_parser = soak_time)]
     soak: Option<Duration>,
+    /// Let no CPU halt meanwhile (a latency of 0 in `/dev/cpu_dma_latency`): in a virtual machine halts are its
+    /// hypervisor's.
+    #[arg(long)]
+    awake: bool,
 }
 
 /// `5m`, `90s`.
@@ -133,6 +138,7 @@ type Round = BTreeMap<(Candidate, Phase, Load), Sample>;
 /// Runs the phases and prints the table; the lab is gone afterwards, whatever happens.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = workspace.built()?;
+    let _until_the_end = options.awake.then(stay_awake).transpose()?;
     let lab = Lab::up(&binary, &workspace.target)?;
     let mut rng = Rng::from_seed(options.seed);
     if let Some(length) = options.soak {

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "automation talks to whoever runs it")]
 #![expect(unreachable_pub, reason = "`pub` says what a module offers to the others")]
 
+mod awake;
 mod ci;
 mod hold;
 mod peers;

@@ -3,8 +3,6 @@
 //! The built-in plan runs live. A twin is calibrated on a quarter of its cells and predicts the others; then
 //! both stand side by side, with errors and ranks.
 
-use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::awake::stay_awake;
 use crate::workspace::{Workspace, cargo};
 
 /// Five of the twenty cells: a request alone and bulk, held back and not, and many requests at once.
@@ -131,16 +130,6 @@ fn measure(latput: &Path, folder: &Path, realtime: bool) -> Result<()> {
         done.store(true, Ordering::Relaxed);
         measured
     })
-}
-
-/// Keeps CPUs from idle states that take time to leave for as long as the file is open
-/// (`Documentation/power/pm_qos_interface.rst` of the kernel); in microseconds.
-fn stay_awake() -> Result<File> {
-    const PATH: &str = "/dev/cpu_dma_latency";
-    let mut file =
-        File::options().write(true).open(PATH).with_context(|| format!("cannot open {PATH}"))?;
-    file.write_all(&0_i32.to_ne_bytes()).with_context(|| format!("cannot write to {PATH}"))?;
-    Ok(file)
 }
 
 /// The kernel starts a NAPI thread without the priority of who asked for it.

@@ -228,7 +228,8 @@ impl Tcp {
             self.acknowledge_now = true;
             return;
         }
-        if end <= self.received {
+        // What was seen before, or a probe of a closed window (RFC 9293, 3.8.6.1): answered and not kept.
+        if end <= self.received || end > self.advertised {
             self.acknowledge_now = true;
             return;
         }

@@ -181,7 +181,7 @@ pub(crate) struct World {
     quotas: Vec<(usize, u64, u64)>,
     /// How far the present span goes.
     until: Time,
-    /// Each packet and each item is handled as an event of its own.
+    /// Each item is handled as an event of its own.
     is_eager: bool,
     /// Packets made by any stack, and those that reached one, for the conservation check.
     sent: u64,

@@ -115,7 +115,11 @@ fn a_closed_window_is_probed_and_opens_again() {
     assert!(sender.next_frame(0).is_none(), "the window is closed");
     let mut probing = sender.clone();
     probing.tick(probing.next_tick());
-    assert_eq!(probing.next_frame(0).unwrap().payload, 1, "a probe, in case the update gets lost");
+    let probe = probing.next_frame(0).unwrap();
+    assert_eq!(probe.payload, 1, "in case the update gets lost");
+    receiver.receive(0, &probe);
+    assert_eq!(receiver.readable(), 1_448, "there is no room for its byte");
+    assert_eq!(receiver.next_frame(0).unwrap().window, 0, "and it is answered");
     receiver.read(1_448);
     let update = receiver.next_frame(0).expect("reading offers the window again");
     sender.receive(0, &update);
