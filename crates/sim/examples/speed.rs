@@ -7,6 +7,7 @@
 #[path = "../tests/common/scenarios.rs"]
 mod scenarios;
 
+use latput_sim::outcome::QueueOutcome;
 use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests, run};
@@ -41,7 +42,12 @@ pub(crate) fn main() {
             // As the peer counts: packets that carry data.
             "peer-bulk" => outcome.loads[0].received_bytes / 1_448,
             "peer-both" => outcome.loads[0].received_bytes / 1_448 + 2 * outcome.loads[1].received,
-            _ => outcome.hosts.iter().map(|host| host.nic().rx_packets).sum(),
+            // Each packet once, where it ended: received, or dropped.
+            _ => {
+                let ended = |nic: QueueOutcome| nic.rx_packets + nic.rx_dropped + nic.tx_dropped;
+                let of_hosts: u64 = outcome.hosts.iter().map(|host| ended(host.nic())).sum();
+                of_hosts + outcome.switch_dropped
+            }
         };
         println!(
             "{name:12} {:8.2} Mpackets/s  {:5.1} events/packet  {:6.2} Mevents/s  {seen} packets",
