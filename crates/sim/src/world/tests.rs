@@ -235,8 +235,10 @@ fn random(seed: u64) -> Scenario {
     let rate = [100_000_000, 1_000_000_000, 10_000_000_000][rng.below(3)];
     let mut hosts: Vec<Host> = (0..hosts).map(|_| random_host(&mut rng)).collect();
     // With timers that take time to set, processes do not go ahead.
-    if seed % 3 > 0 {
-        hosts.iter_mut().for_each(|host| host.machine.costs.timer_arm = Nanos::ZERO);
+    if !seed.is_multiple_of(3) {
+        for host in &mut hosts {
+            host.machine.costs.timer_arm = Nanos::ZERO;
+        }
     }
     let mut loads: Vec<Load> =
         (0..=rng.below(4)).map(|_| random_load(&mut rng, hosts.len())).collect();
