@@ -88,9 +88,9 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
 }
 
 /// The names of the fitted cells, whose congestion control is part of them.
-fn fitted(options: &Options) -> Vec<String> {
+fn fitted(options: &Options) -> [String; FITTED.len()] {
     let of_tcp = options.congestion.as_ref().map(|name| format!(" congestion={name}@"));
-    FITTED.map(|cell| cell.replace('@', of_tcp.as_deref().unwrap_or("@"))).to_vec()
+    FITTED.map(|cell| cell.replace('@', of_tcp.as_deref().unwrap_or("@")))
 }
 
 /// The built-in plan with as many and as long runs as are asked for.

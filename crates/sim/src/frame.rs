@@ -120,6 +120,12 @@ impl Frame {
         rest
     }
 
+    /// Its packets, one by one.
+    #[inline]
+    pub(crate) fn each(self) -> impl Iterator<Item = Self> {
+        (0..self.count()).map(move |idx| self.after(idx).first(1))
+    }
+
     /// Whether `next` could be another packet of this train.
     #[inline]
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {

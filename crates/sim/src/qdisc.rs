@@ -65,10 +65,7 @@ impl Qdisc {
     pub(crate) fn push(&mut self, now: Time, train: &Frame) -> u64 {
         match self {
             Self::Plain(plain) => plain.push(train),
-            Self::FqCodel(queues) => {
-                let rest = |idx| if idx == 0 { *train } else { train.after(idx) };
-                (0..train.count()).map(|idx| queues.push(now, rest(idx).first(1))).sum()
-            }
+            Self::FqCodel(queues) => train.each().map(|packet| queues.push(now, packet)).sum(),
         }
     }
 

@@ -234,9 +234,7 @@ impl End {
             Protocol::Tcp(tcp) => tcp.readable(),
         }
     }
-}
 
-impl End {
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host: id(host),

@@ -36,7 +36,7 @@ impl Timers {
             first: (NEVER, u32::MAX),
             near: BinaryHeap::new(),
             edge: 0,
-            later: vec![Vec::new(); 1 << SPANS.ilog2()],
+            later: (0..SPANS).map(|_| Vec::new()).collect(),
             filled: 0,
             far: BinaryHeap::new(),
         }

@@ -1,7 +1,6 @@
 //! Packets on their way over a host's I/O bus, between the wire and the rings.
 
 use super::World;
-use crate::agenda::Time;
 use crate::frame::Frame;
 use crate::narrow::id;
 use crate::train::{Pace, Step};
@@ -32,9 +31,8 @@ impl World {
         let Some(bus) = &mut self.hosts[host].bus else {
             unreachable!("the caller saw a bus");
         };
-        bus.send(id(queue), frame.first(1), now);
-        for idx in 1..frame.count() {
-            bus.send(id(queue), frame.after(idx).first(1), now);
+        for packet in frame.each() {
+            bus.send(id(queue), packet, now);
         }
         self.update_bus(host);
     }
@@ -66,9 +64,8 @@ impl World {
 
     fn update_bus(&mut self, host: usize) {
         let this = &self.hosts[host];
-        let at: Option<Time> = this.bus.as_ref().map(|bus| bus.next());
-        if let Some(at) = at {
-            self.agenda.set(this.bus_slot, at);
+        if let Some(bus) = &this.bus {
+            self.agenda.set(this.bus_slot, bus.next());
         }
     }
 }

@@ -273,9 +273,8 @@ impl World {
         if free > 0 {
             self.put_in_ring(queue, &frame.first(free), pace, step);
         }
-        for idx in free..count {
-            let packet = if idx == 0 { *frame } else { frame.after(idx) };
-            self.receive_without_descriptor(queue, packet.first(1));
+        for packet in frame.after(free).each() {
+            self.receive_without_descriptor(queue, packet);
         }
     }
 

@@ -80,9 +80,8 @@ impl World {
 
     /// RPS: hands packets to `core`, interrupting it if it does not know yet.
     fn steer(&mut self, core: usize, frame: Frame) {
-        self.put_in_backlog(core, frame.first(1));
-        for idx in 1..frame.count() {
-            self.put_in_backlog(core, frame.after(idx).first(1));
+        for packet in frame.each() {
+            self.put_in_backlog(core, packet);
         }
         if !self.backlogs[core].scheduled {
             self.backlogs[core].scheduled = true;
