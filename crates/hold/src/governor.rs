@@ -63,6 +63,11 @@ impl Governor {
         }
     }
 
+    /// Whether the delay of now is on trial: the sooner it is seen to do harm, the better.
+    pub(crate) fn is_on_trial(&self) -> bool {
+        matches!(self, Self::FullRate(policy) if policy.is_on_trial())
+    }
+
     /// Takes in how busy the host was since the last look.
     pub(crate) fn look(&mut self, elapsed: Nanos, busy_ratio: f64) -> Decision {
         match self {

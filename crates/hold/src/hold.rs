@@ -18,6 +18,7 @@ use crate::hand::Hand;
 use crate::lever::{self, Lever};
 use crate::meter::{Meter, Sample};
 use crate::notify::Notify;
+use crate::pace::{next_due, timed};
 use crate::serve::{MetricsAddress, Server, socket_path};
 use crate::status::{Change, Point, SCHEMA, State, Status};
 
@@ -26,6 +27,8 @@ const LOOK_EVERY: Nanos = Nanos::from_ms(500);
 /// A sample this many times as long as it should be was interrupted (suspend, a stopped process): it
 /// says nothing of the load.
 const LATE: u64 = 10;
+/// A delay on trial is looked at after this part of a sample: where each delay is waited for, that is seen by then.
+const EARLY: u64 = 5;
 /// Changes that may fail in a row.
 const FAILURES_MOST: u32 = 5;
 
@@ -65,6 +68,7 @@ pub struct Hold {
     /// What the knobs held after our last write.
     written: latput_knobs::State,
     delay: Nanos,
+    has_begun_trial: bool,
     failures_in_row: u32,
     status: Status,
     since: Nanos,
@@ -137,8 +141,8 @@ impl Hold {
         let (lever, governor) = take_hold(&mut hand, &options, levers)?;
         let path = socket_path(&options.folder, Namespace::current()?.inode()?, interface);
         let server = Server::open(interface, path, options.metrics.as_ref())?;
-        let now = OsClock.now();
-        let glance = Glance { at: now, interface: route.counters(link.index)? };
+        let glance = glance(&route, link.index, options.every)?;
+        let now = glance.at;
         let mut cpu = CpuMeter::open().ok();
         let cpu_time = cpu_time(cpu.as_mut());
         let interrupts = hand.kernel().interrupt_count(interface);
@@ -157,6 +161,7 @@ impl Hold {
             notify: Notify::from_environment(),
             written,
             delay,
+            has_begun_trial: false,
             failures_in_row: 0,
             status,
             since: now,
@@ -182,13 +187,12 @@ impl Hold {
             }
             if now >= due {
                 self.tick()?;
-                // Samples that were missed are not made up for, and one that follows at once would show what had
-                // waited, as a rate.
                 let after = OsClock.now();
-                due = due + self.options.every;
-                if due <= after {
-                    due = after + self.options.every;
-                }
+                due = if std::mem::take(&mut self.has_begun_trial) {
+                    after + Nanos::from_ns(self.options.every.as_ns() / EARLY)
+                } else {
+                    next_due(due, after, self.options.every)
+                };
                 let length = self.options.length;
                 if length.is_some_and(|length| after.saturating_sub(self.since) >= length) {
                     return Ok(());
@@ -201,8 +205,8 @@ impl Hold {
 
     /// One sample and what follows from it.
     fn tick(&mut self) -> Result<(), Error> {
-        let glance = match self.route.counters(self.shape.index) {
-            Ok(interface) => Glance { at: OsClock.now(), interface },
+        let glance = match self.glance() {
+            Ok(glance) => glance,
             Err(error) if is_no_device(&error) => return Err(self.gone()),
             Err(error) => return Err(error.into()),
         };
@@ -277,6 +281,7 @@ impl Hold {
         tracing::info!(interface, knob, from = %from, to = %to, why = reason, "changed");
         self.record(from, to, reason);
         self.status.delay_ns = to.as_ns();
+        self.has_begun_trial = self.governor.is_on_trial();
         self.rebase()?;
         Ok(())
     }
@@ -286,12 +291,15 @@ impl Hold {
         Governor::new(&self.options.goal, self.lever.least(), self.status.ring)
     }
 
+    fn glance(&self) -> Result<Glance, latput_linux::Error> {
+        glance(&self.route, self.shape.index, self.options.every)
+    }
+
     /// What another delay did before the change is no part of the next sample.
     fn rebase(&mut self) -> Result<(), Error> {
-        let interface = self.route.counters(self.shape.index)?;
-        let now = OsClock.now();
-        self.meter.rebase(Glance { at: now, interface });
-        self.governor.changed(now);
+        let glance = self.glance()?;
+        self.meter.rebase(glance);
+        self.governor.changed(glance.at);
         Ok(())
     }
 
@@ -590,6 +598,11 @@ fn is_fresh(value: &Value) -> bool {
 fn cpu_time(meter: Option<&mut CpuMeter>) -> (Nanos, Nanos) {
     let time = meter.and_then(|meter| meter.read().ok()).unwrap_or_default();
     (time.busy(), time.total())
+}
+
+fn glance(route: &Route, index: u32, every: Nanos) -> Result<Glance, latput_linux::Error> {
+    let (at, interface) = timed(&OsClock, every, || route.counters(index))?;
+    Ok(Glance { at, interface })
 }
 
 fn is_no_device(error: &latput_linux::Error) -> bool {

@@ -15,6 +15,7 @@ mod lever;
 mod meter;
 mod metrics;
 mod notify;
+mod pace;
 mod serve;
 
 pub use error::{Error, ErrorKind};

@@ -58,6 +58,8 @@ const BENEFIT: f64 = 1.0;
 const STRIDE: usize = 3;
 /// A loss up to this share of what a load would lose that waits for each delay is no sign of waiting.
 const NOT_WAITING: f64 = 0.5;
+/// A part of a sample that loses more than that, by so many times its error, need not be waited out.
+const BEYOND_DOUBT: f64 = 4.0;
 /// Polls of fewer packets than this batch nothing.
 const ALONE: f64 = 1.5;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
@@ -214,6 +216,13 @@ impl Elastic {
         Moderation::delay(self.bounds.within(self.rung, self.load.peak_pps))
     }
 
+    /// Whether the delay of now is on trial, and longer than the one found good. Who samples seldom may give a part of
+    /// the next sample early: where each delay is waited for, that is seen at once, and the requests are spared the rest.
+    pub fn is_on_trial(&self) -> bool {
+        matches!(self.walk, Walk::Test(Test { low, high, from, .. })
+            if self.rung == high && high > low && from != Some(high))
+    }
+
     /// One completed poll, or a sample of many: `interrupts` says of how many.
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
@@ -224,7 +233,9 @@ impl Elastic {
         let polls = observation.interrupts.max(1);
         let gap = now.saturating_sub(before);
         let elapsed = self.slot.elapsed(now);
-        let is_full = self.slot.is_full(now, self.patience());
+        // Slots are compared that were seen for as long.
+        let is_part = polls > 1 && elapsed.saturating_mul(2) < self.sample;
+        let is_full = !is_part && self.slot.is_full(now, self.patience());
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
@@ -238,10 +249,10 @@ impl Elastic {
             return self.miss();
         }
         self.quiet = Nanos::ZERO;
-        if polls > 1 {
+        if polls > 1 && !self.is_on_trial() {
             self.sample = gap;
         }
-        if !is_full && !self.is_far_off(now) {
+        if !is_full && !self.is_far_off(now) && !(is_part && self.is_waited_for(now)) {
             return Decision::Keep;
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
@@ -294,6 +305,29 @@ impl Elastic {
         let Some(seen) = self.slot.seen(now, self.load.talks) else { return false };
         let off = (seen.bytes_log - rung.seen.bytes_log).abs();
         off > EARLY_JUMP.max(10.0 * self.patience())
+    }
+
+    /// Whether a part of a sample shows beyond doubt that the delay on trial is waited for.
+    fn is_waited_for(&self, now: Nanos) -> bool {
+        let Walk::Test(Test { low, high, .. }) = self.walk else { return false };
+        let good = &self.load.rungs[low];
+        if !self.is_on_trial() || good.slots == 0 {
+            return false;
+        }
+        let Some(seen) = self.slot.seen(now, self.load.talks) else { return false };
+        let loss = good.seen.bytes_log - seen.bytes_log;
+        let doubt = BEYOND_DOUBT * self.load.scatter[0].hypot(self.slot.by_chance());
+        let each_waits = self.each_waits(low, high);
+        // More than each delay can cost was lost to something else: the machine stood still.
+        let waiting = NOT_WAITING * each_waits..=each_waits + doubt;
+        loss > self.bounds.loss_ratio + doubt && waiting.contains(&loss)
+    }
+
+    /// What a load loses from `low` to `high` that waits for each delay, as a logarithm.
+    fn each_waits(&self, low: usize, high: usize) -> f64 {
+        let pps = self.load.rungs[low].seen.packets_log.exp();
+        let [short, long] = [low, high].map(|rung| self.bounds.delay(rung).as_secs_f64());
+        (pps * (long - short)).ln_1p()
     }
 
     /// The scatter that slots are made long for. Whether a strange one was the first of another load is to be
@@ -485,12 +519,15 @@ impl Elastic {
         let Test { low, high, ceiling, from, .. } = test;
         let far = STRIDE.min(self.highest());
         let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
-        let each_waits = (a.seen.packets_log.exp() * self.bounds.delay(high).as_secs_f64()).ln_1p();
         let loss = a.seen.bytes_log - b.seen.bytes_log;
         let [_, small] = self.losses(low, high);
         let is_bulk_alone = a.seen.is_bulk && small.0 <= small.1;
         let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == RUNGS;
-        if !is_first || far <= high || !is_bulk_alone || loss > NOT_WAITING * each_waits {
+        if !is_first
+            || far <= high
+            || !is_bulk_alone
+            || loss > NOT_WAITING * self.each_waits(low, high)
+        {
             return None;
         }
         self.load.rungs[far].slots = self.load.rungs[far].slots.min(2);

@@ -172,9 +172,14 @@ impl Slot {
     /// packets that come by chance.
     fn error(&self) -> f64 {
         match self.spread.samples {
-            0 | 1 => 1.0 / ((self.packets[0] + self.packets[1]).max(1) as f64).sqrt(),
+            0 | 1 => self.by_chance(),
             _ => self.spread.error(),
         }
+    }
+
+    /// That of as many packets that come by chance (a Poisson stream).
+    pub(super) fn by_chance(&self) -> f64 {
+        1.0 / ((self.packets[0] + self.packets[1]).max(1) as f64).sqrt()
     }
 
     /// Small packets that go the way of the bulk: those of the other way are its acknowledgements, whose

@@ -109,6 +109,51 @@ fn samples_of_fifty_milliseconds_are_enough() {
     }
 }
 
+/// What comes of half a second under samples of 50 ms, and of 10 ms where a delay is on trial: packets/s under a delay,
+/// with noise; the time under any delay.
+fn with_parts(seconds: f64, rate: impl Fn(f64) -> f64, noise: f64) -> (Elastic, f64) {
+    let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..Bounds::default() });
+    let (mut now, mut delayed, mut was_on_trial) = (0.0, 0.0, false);
+    let mut rng = latput_units::Rng::from_seed(3);
+    while now < seconds {
+        let is_part = policy.is_on_trial() && !was_on_trial;
+        was_on_trial = policy.is_on_trial();
+        let span = if is_part { 0.010 } else { 0.050 };
+        let delay = policy.current().delay.as_secs_f64();
+        now += span;
+        delayed += if delay > 0.0 { span } else { 0.0 };
+        let off = 1.0 + noise * (2.0 * rng.uniform() - 1.0);
+        let packets =
+            u32::try_from(Nanos::from_secs_f64(rate(delay) * span * off / 1e9).as_ns()).unwrap();
+        policy.step(&Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets, bytes: packets * 100 },
+            interrupts: packets.min(
+                u32::try_from(Nanos::from_secs_f64(span / delay.max(1e-6) / 1e9).as_ns()).unwrap(),
+            ),
+            ..Observation::default()
+        });
+    }
+    (policy, delayed)
+}
+
+#[test]
+fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
+    let (policy, delayed) = with_parts(10.0, |delay| 1.0 / (22e-6 + delay), 0.02);
+    assert_eq!(policy.current().delay, Nanos::ZERO);
+    assert!(delayed <= 0.1, "{delayed} s of 10: p99 is that of the delay");
+    assert!(delayed >= 0.02, "nothing was tried");
+}
+
+#[test]
+fn a_part_of_a_sample_condemns_no_delay_that_is_not_waited_for() {
+    for noise in [0.0, 0.05, 0.1] {
+        let (policy, delayed) = with_parts(10.0, |_| 50_000.0, noise);
+        assert_eq!(policy.current().delay, Nanos::from_us(100), "{noise}");
+        assert!(delayed > 9.0, "{noise}: {delayed}");
+    }
+}
+
 #[test]
 fn bulk_that_loses_by_a_short_delay_and_gains_by_a_long_one_gets_a_long_one() {
     // As on a pair of virtual interfaces, where each end of the timer wakes a thread.
