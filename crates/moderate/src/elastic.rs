@@ -235,7 +235,8 @@ impl Elastic {
         let elapsed = self.slot.elapsed(now);
         // Slots are compared that were seen for as long.
         let is_part = polls > 1 && elapsed.saturating_mul(2) < self.sample;
-        let is_full = !is_part && self.slot.is_full(now, self.patience());
+        let is_full =
+            if is_part { self.is_waited_for(now) } else { self.slot.is_full(now, self.patience()) };
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
         if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
@@ -252,7 +253,7 @@ impl Elastic {
         if polls > 1 && !self.is_on_trial() {
             self.sample = gap;
         }
-        if !is_full && !self.is_far_off(now) && !(is_part && self.is_waited_for(now)) {
+        if !is_full && !self.is_far_off(now) {
             return Decision::Keep;
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
