@@ -239,7 +239,7 @@ impl Elastic {
             if is_part { self.is_waited_for(now) } else { self.slot.is_full(now, self.patience()) };
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
-        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full) {
+        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full && !is_part) {
             self.quiet = self.quiet.saturating_add(gap);
             // One sample of a daemon may be empty because the machine stood still.
             if self.quiet.saturating_mul(2) < self.sample.saturating_mul(3) {

@@ -258,6 +258,25 @@ fn a_slow_load_on_a_machine_that_stands_still_now_and_then_is_not_idle() {
 }
 
 #[test]
+fn a_sample_that_took_long_makes_no_load_of_the_next_ones_idle() {
+    let mut policy = policy();
+    let mut now = Nanos::ZERO;
+    for sample in 0..200 {
+        let span_ms = if sample == 100 { 450 } else { 50 };
+        now = now + Nanos::from_ms(span_ms);
+        let packets = 50 * u32::try_from(span_ms).unwrap();
+        policy.step(&Observation {
+            now,
+            rx: Counts { packets, bytes: packets * 100 },
+            interrupts: 500,
+            ..Observation::default()
+        });
+        let held = policy.current().delay;
+        assert!(sample < 60 || held > Nanos::ZERO, "forgotten at sample {sample}: {held}");
+    }
+}
+
+#[test]
 fn a_slow_request_is_not_left_under_a_delay_on_trial_that_brings_too_few_packets_for_a_slot() {
     // 1.4 ms a transaction, as in an emulated guest; 4 ms more leave 9 packets a sample.
     let mut rng = latput_units::Rng::from_seed(3);
