@@ -29,24 +29,41 @@ struct Phase {
     interrupts_per_packet: f64,
 }
 
+/// A guest whose machine is shared stands still for a second at a time, and a load of that second is another one: what
+/// went wrong once is tried again, and must go right then.
+const ATTEMPTS: usize = 3;
+
 #[test]
-#[ignore = "on a machine that other work shares the guest stands still for a second at a time; run it by hand on a quiet one"]
 fn interrupts_move_the_right_way_in_each_phase() {
     let Some(_turn) = guest_turn() else { return };
     let place = Place::new();
     let guest = start("e1000e");
     place.write("guest.toml", &testbed(&guest));
     let before = coalescing(&guest);
+    let mut wrong = Vec::new();
+    while wrong.len() < ATTEMPTS {
+        let found = phases(&place, &guest);
+        assert!(latput(&guest, &["restore"]).is_success());
+        assert_eq!(coalescing(&guest), before);
+        let Err(error) = found else { return };
+        tell(&error);
+        wrong.push(error);
+    }
+    panic!("{}", wrong.join("\n\n"));
+}
+
+/// One daemon through all phases; what moved the wrong way, with its log.
+fn phases(place: &Place, guest: &Guest) -> Result<(), String> {
     let words = ["latput", "moderate", "eth0", "--goal", "cpu", "--max-delay", MOST];
     let words = HOSTS[0].exec_words().into_iter().chain(words.map(str::to_owned));
     let mut daemon = Line::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
-    wait_until("the daemon", || status(&guest).is_some_and(|status| status["state"] == "holding"));
-    let requests = phase(&place, &guest, &["tcp_rr"]);
-    let bulk = phase(&place, &guest, &["udp_stream", "rate=24Mbps"]);
-    let both = phase(&place, &guest, &["udp_stream", "rate=24Mbps", "probe_hz=50"]);
-    wait_until("idle", || status(&guest).is_some_and(|status| status["delay_ns"] == 0));
-    let idle = look(&guest);
-    let again = phase(&place, &guest, &["tcp_rr"]);
+    wait_until("the daemon", || status(guest).is_some_and(|status| status["state"] == "holding"));
+    let requests = phase(place, guest, &["tcp_rr"]);
+    let bulk = phase(place, guest, &["udp_stream", "rate=24Mbps"]);
+    let both = phase(place, guest, &["udp_stream", "rate=24Mbps", "probe_hz=50"]);
+    wait_until("idle", || status(guest).is_some_and(|status| status["delay_ns"] == 0));
+    let idle = look(guest);
+    let again = phase(place, guest, &["tcp_rr"]);
     daemon.kill().unwrap();
     let log = all_said(&mut daemon);
     let phases =
@@ -60,17 +77,21 @@ fn interrupts_move_the_right_way_in_each_phase() {
         ));
     }
     for (name, open) in [("bulk", bulk), ("both", both)] {
-        assert!(open.delay_ns > FLOOR_NS, "nobody waits for {name}: {open:?}\n{log}");
+        if open.delay_ns <= FLOOR_NS {
+            return Err(format!("nobody waits for {name}: {open:?}\n{log}"));
+        }
     }
     for (name, waited) in [("rr", requests), ("rr again", again)] {
-        assert!(waited.delay_ns < bulk.delay_ns, "{name}: {waited:?}\n{log}");
         // Beside the probe, whose lone packets have interrupts of their own, a shorter delay may do.
-        let fewer = bulk.interrupts_per_packet < 0.8 * waited.interrupts_per_packet;
-        assert!(fewer, "{bulk:?} beside {name} {waited:?}\n{log}");
+        let is_fewer = bulk.interrupts_per_packet < 0.8 * waited.interrupts_per_packet;
+        if waited.delay_ns >= bulk.delay_ns || !is_fewer {
+            return Err(format!("{bulk:?} beside {name} {waited:?}\n{log}"));
+        }
     }
-    assert!(idle.interrupts_per_s < 50.0, "{idle:?}\n{log}");
-    assert!(latput(&guest, &["restore"]).is_success());
-    assert_eq!(coalescing(&guest), before);
+    if idle.interrupts_per_s >= 50.0 {
+        return Err(format!("idle: {idle:?}\n{log}"));
+    }
+    Ok(())
 }
 
 /// The log of a daemon that ends.
