@@ -3,7 +3,7 @@
 //!
 //! In every round each candidate (each fixed delay, and the daemon under each goal) is put in force and runs
 //! through all phases, in an order drawn anew. Figures are compared within a round, with those of the fixed
-//! delay that is best for this phase over all rounds; the interval is that of the mean of the ratios.
+//! delay that is best for this phase in the other rounds; the interval is that of the mean of the ratios.
 
 mod soak;
 mod table;
