@@ -22,14 +22,18 @@
 //! their own. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
 //! half of the ring absorbs at the packet rate seen.
 
+mod load;
 mod memory;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use latput_units::Nanos;
+use load::{Load, Rung, distance};
 use memory::{Memory, Remembered};
 use slot::{SLOT_POLLS, Seen, Slot};
+use walk::{NOT_WAITING, REST, Test, Walk};
 
 use crate::ladder::{Bounds, RUNGS};
 use crate::{Decision, Moderation, Observation};
@@ -38,37 +42,14 @@ use crate::{Decision, Moderation, Observation};
 const IDLE: Nanos = Nanos::from_ms(40);
 /// One in so many of the usual packets is as good as none.
 const NOTHING: f64 = 8.0;
-/// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
-const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
-/// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
-const JUMP: [f64; 2] = [0.18, 0.4];
 /// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
 const EARLY_JUMP: f64 = 0.6;
 const EARLY_POLLS: u32 = 8;
 const EARLY_LEAST: Nanos = Nanos::from_us(300);
-/// Small packets that come up beside bulk, or are gone, are as far off as this many jumps.
-const COME_OR_GONE: f64 = 2.0;
-/// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
-/// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
-const LONGEST_TEST: u32 = 6;
-const TEST_LEAST: Nanos = Nanos::from_ms(12);
-/// At its end a test accepts a loss of so many times its error beyond the one allowed.
-const BENEFIT: f64 = 1.0;
-/// Rungs that a walk climbs at once, while none was found to be too high.
-const STRIDE: usize = 3;
-/// A loss up to this share of what a load would lose that waits for each delay is no sign of waiting.
-const NOT_WAITING: f64 = 0.5;
 /// A part of a sample that loses more than that, by so many times its error, need not be waited out.
 const BEYOND_DOUBT: f64 = 4.0;
 /// Polls of fewer packets than this batch nothing.
 const ALONE: f64 = 1.5;
-/// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
-const NEWEST: f64 = 1.0 / 12.0;
-/// What was seen in earlier looks at a rung counts as so many slots: old, but one slot that scatters by more than
-/// the loss it is to show would be misled again at each look.
-const LOOKED: u32 = 2;
-/// Slots between two looks at the neighbouring rungs, at first and at most.
-const REST: [u32; 2] = [12, 400];
 
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,96 +78,6 @@ pub struct Elastic {
     /// Where the walk has ended, once a slot there was as it should be.
     rested: Option<usize>,
     memory: Memory,
-}
-
-/// What is known of the load of now.
-#[derive(Clone, Debug, PartialEq)]
-struct Load {
-    /// What each rung was seen to do.
-    rungs: [Rung; RUNGS],
-    /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
-    scatter: [f64; 2],
-    /// Slots that they were learnt from.
-    learnt: u32,
-    /// Most packets per second seen.
-    peak_pps: f64,
-    /// Whether small packets go beside bulk.
-    talks: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Rung {
-    /// Means of the logarithms.
-    seen: Seen,
-    slots: u32,
-    /// What was given up of the rate on the way to this rung, beyond doubt.
-    spent: f64,
-}
-
-/// What is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Walk {
-    /// Is `high` as good as `low`, which is good? Slots alternate between them.
-    Test(Test),
-    /// `rung` holds for so many more slots; then the one above (or below) is looked at.
-    Rest { rung: usize, slots: u32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Test {
-    low: usize,
-    high: usize,
-    /// The lowest rung that is known to be too high.
-    ceiling: usize,
-    /// Only a look from this rung, where the walk has ended.
-    from: Option<usize>,
-    slots: u32,
-    /// When its first slot began.
-    start: Option<Nanos>,
-}
-
-impl Test {
-    fn new(low: usize, high: usize, ceiling: usize) -> Self {
-        Self { low, high, ceiling, from: None, slots: 0, start: None }
-    }
-}
-
-/// What a test says so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Good,
-    Bad,
-    Open,
-    /// Over, and still not clearly bad.
-    Unclear,
-}
-
-impl Load {
-    fn new() -> Self {
-        Self {
-            rungs: [Rung::default(); RUNGS],
-            scatter: SCATTER_AT_FIRST,
-            learnt: 0,
-            peak_pps: 0.0,
-            talks: false,
-        }
-    }
-
-    /// From where on a rate is another load's.
-    fn limit(&self, which: usize) -> f64 {
-        JUMP[which].max(5.0 * self.scatter[which])
-    }
-}
-
-/// How far two slots are apart: over 1 they are of two loads.
-fn distance(a: &Seen, b: &Seen, load: &Load) -> f64 {
-    let bytes = (a.bytes_log - b.bytes_log).abs() / load.limit(0);
-    let small = match (a.small_log, b.small_log) {
-        (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
-        (None, None) => 0.0,
-        _ => COME_OR_GONE,
-    };
-    bytes.max(small)
 }
 
 impl Elastic {
@@ -324,13 +215,6 @@ impl Elastic {
         loss > self.bounds.loss_ratio + doubt && waiting.contains(&loss)
     }
 
-    /// What a load loses from `low` to `high` that waits for each delay, as a logarithm.
-    fn each_waits(&self, low: usize, high: usize) -> f64 {
-        let pps = self.load.rungs[low].seen.packets_log.exp();
-        let [short, long] = [low, high].map(|rung| self.bounds.delay(rung).as_secs_f64());
-        (pps * (long - short)).ln_1p()
-    }
-
     /// The scatter that slots are made long for. Whether a strange one was the first of another load is to be
     /// known soon.
     fn patience(&self) -> f64 {
@@ -354,14 +238,14 @@ impl Elastic {
                     return self.forget("packets come alone now: nothing to be saved");
                 }
                 if self.strange.replace(*seen).is_some() {
-                    self.scatter_by(seen, &rung.seen, 0.2);
+                    self.load.scatter_by(seen, &rung.seen, 0.2);
                 }
                 return Decision::Keep;
             }
-            self.scatter_by(seen, &rung.seen, 0.1);
+            self.load.scatter_by(seen, &rung.seen, 0.1);
             // What did not come twice was unrest of this load.
             if let Some(strange) = self.strange.take() {
-                self.scatter_by(&strange, &rung.seen, 0.1);
+                self.load.scatter_by(&strange, &rung.seen, 0.1);
             }
         }
         self.strange = None;
@@ -379,22 +263,6 @@ impl Elastic {
         self.walk_on(now)
     }
 
-    /// Takes in by how much a slot was off what was expected.
-    fn scatter_by(&mut self, seen: &Seen, expected: &Seen, weight: f64) {
-        self.load.learnt = self.load.learnt.saturating_add(1);
-        // What the first slot promised is soon outweighed.
-        let weight = weight.max(1.0 / f64::from(self.load.learnt.saturating_add(3)));
-        let bytes = Some((seen.bytes_log, expected.bytes_log));
-        for (scatter, pair) in
-            self.load.scatter.iter_mut().zip([bytes, seen.small_log.zip(expected.small_log)])
-        {
-            let Some((seen, expected)) = pair else { continue };
-            // Mean absolute deviation x 1.25 is the standard deviation of a normal.
-            let off = 1.25 * (seen - expected).abs().min(0.5);
-            *scatter += (off - *scatter) * weight;
-        }
-    }
-
     /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
     fn remember(&mut self, known: Remembered) -> Decision {
         let Remembered { mut load, rung, rest, left } = known;
@@ -403,209 +271,6 @@ impl Elastic {
         let rung = rung.min(self.highest());
         self.walk = Walk::Rest { rung, slots: left };
         self.go(rung, "a load of before is back")
-    }
-
-    fn walk_on(&mut self, now: Nanos) -> Decision {
-        match self.walk {
-            Walk::Test(test) => self.test(test, now),
-            Walk::Rest { rung, slots } => {
-                self.rested = Some(rung);
-                let highest = self.highest();
-                if rung > highest {
-                    return self.settle(highest, "the ring would overrun");
-                }
-                let Some(slots) = slots.checked_sub(1) else { return self.look_around(rung) };
-                self.walk = Walk::Rest { rung, slots };
-                Decision::Keep
-            }
-        }
-    }
-
-    /// The load may have changed too little to be another: below the rate may have become better,
-    /// above it may no longer fall.
-    fn look_around(&mut self, rung: usize) -> Decision {
-        let highest = self.highest();
-        if highest == 0 {
-            self.walk = Walk::Rest { rung, slots: self.rest };
-            return Decision::Keep;
-        }
-        let is_up = rung == 0 || (self.up && rung < highest);
-        self.up = !is_up;
-        let other = if is_up { self.best_above(rung) } else { self.best_below(rung) };
-        self.load.rungs[other].slots = self.load.rungs[other].slots.min(LOOKED);
-        let ceiling = if other > rung { RUNGS } else { rung + 1 };
-        let test = Test::new(rung.min(other), rung.max(other), ceiling);
-        self.walk = Walk::Test(Test { from: Some(rung), ..test });
-        self.go(other, "a look at a neighbouring delay")
-    }
-
-    /// Where most was seen below a rung, if that was more than there: by chance, or what the steps of the walk
-    /// have hidden one by one. Else as far down as a walk strides up.
-    fn best_below(&self, rung: usize) -> usize {
-        let seen = |rung: &usize| self.load.rungs[*rung].seen.bytes_log;
-        let better =
-            (0..rung).filter(|it| self.load.rungs[*it].slots > 0 && seen(it) > seen(&rung));
-        let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
-        best.unwrap_or(rung.saturating_sub(STRIDE))
-    }
-
-    /// The highest rung that was tried and not seen to lose beyond doubt: what has kept the walk below may have been
-    /// chance. Else the next one.
-    fn best_above(&self, rung: usize) -> usize {
-        let is_unclear = |high: &usize| {
-            let losses = self.losses(rung, *high);
-            self.load.rungs[*high].slots > 0
-                && losses.iter().all(|(loss, error)| *loss <= 2.0 * error)
-        };
-        (rung + 1..=self.highest()).rev().find(is_unclear).unwrap_or(rung + 1)
-    }
-
-    /// The sequential test: is the rate at `high` within the loss of that at `low`?
-    fn test(&mut self, mut test: Test, now: Nanos) -> Decision {
-        test.slots += 1;
-        let start = *test.start.get_or_insert(now);
-        self.walk = Walk::Test(test);
-        let Test { low, high, ceiling, slots, .. } = test;
-        let highest = self.highest();
-        if high > highest {
-            if low >= highest {
-                return self.settle(highest, "the longest delay allowed");
-            }
-            return self.look(low, highest, ceiling, "the longest delay allowed");
-        }
-        let [a, b] = [low, high].map(|rung| self.load.rungs[rung].slots);
-        if a == 0 || b == 0 {
-            return self.go(if a == 0 { low } else { high }, "a look at a neighbouring delay");
-        }
-        let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
-        match self.verdict(test, is_over) {
-            Verdict::Good => self.accept(test),
-            // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
-            Verdict::Unclear if test.from.is_none() && ceiling == RUNGS && high < highest => {
-                let higher = (high + STRIDE).min(highest);
-                self.look(low, higher, ceiling, "the rate scatters: a longer delay tells more")
-            }
-            Verdict::Bad | Verdict::Unclear if high == low + 1 || test.from == Some(low) => {
-                if let Some(far) = self.leap(test) {
-                    return far;
-                }
-                self.rest = if test.from == Some(high) { REST[0] } else { self.rest };
-                self.settle(low, "the rate falls with more delay")
-            }
-            Verdict::Bad | Verdict::Unclear => {
-                if test.from == Some(high) {
-                    self.rest = REST[0];
-                }
-                let middle = usize::midpoint(low, high);
-                self.look(low, middle, high, "the rate falls: a shorter delay")
-            }
-            Verdict::Open => {
-                let [bytes, small] = self.losses(low, high);
-                let is_free = bytes.0 <= bytes.1 && small.0 <= small.1;
-                if ceiling == RUNGS && high < highest && is_free && slots >= 2 {
-                    let higher = (high + STRIDE).min(highest);
-                    let reason = "the rate scatters: a longer delay tells more";
-                    return self.look(low, higher, ceiling, reason);
-                }
-                let other = if self.rung == low { high } else { low };
-                self.go(other, "a look at a neighbouring delay")
-            }
-        }
-    }
-
-    /// Bulk may lose by a little delay and gain by a long one: it pays for each timer, and batches come only
-    /// with more of them. Before the walk ends without any delay, one look goes further up, if the traffic is
-    /// mostly full frames and loses far less than what waits for each delay would.
-    fn leap(&mut self, test: Test) -> Option<Decision> {
-        let Test { low, high, ceiling, from, .. } = test;
-        let far = STRIDE.min(self.highest());
-        let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
-        let loss = a.seen.bytes_log - b.seen.bytes_log;
-        let [_, small] = self.losses(low, high);
-        let is_bulk_alone = a.seen.is_bulk && small.0 <= small.1;
-        let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == RUNGS;
-        if !is_first
-            || far <= high
-            || !is_bulk_alone
-            || loss > NOT_WAITING * self.each_waits(low, high)
-        {
-            return None;
-        }
-        self.load.rungs[far].slots = self.load.rungs[far].slots.min(2);
-        self.walk = Walk::Test(Test { from: Some(low), ..Test::new(low, far, RUNGS) });
-        Some(self.go(far, "bulk loses a little: a look at a long delay"))
-    }
-
-    /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets
-    /// beside bulk, less what their loss has won for the bulk.
-    fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
-        let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
-        let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
-        let allowed = self.bounds.loss_ratio - a.spent;
-        let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);
-        let bytes = a.seen.bytes_log - b.seen.bytes_log;
-        let small = match (a.seen.small_log, b.seen.small_log) {
-            (Some(a), Some(b)) => a - b + bytes.min(0.0),
-            (Some(_), None) => self.load.limit(1),
-            _ => return [(bytes - allowed, bytes_error), (f64::NEG_INFINITY, 0.0)],
-        };
-        [(bytes - allowed, bytes_error), (small - allowed, small_error)]
-    }
-
-    fn verdict(&self, test: Test, is_over: bool) -> Verdict {
-        let losses = self.losses(test.low, test.high);
-        let all = |is_good: &dyn Fn(f64, f64) -> bool| {
-            losses.iter().all(|(loss, error)| is_good(*loss, *error))
-        };
-        // What was found good is given up only for what is seen, and a look up that promises nothing ends
-        // with its first slot.
-        let is_look_down = test.from == Some(test.high);
-        let is_look_up = test.from == Some(test.low);
-        let most = if is_over || is_look_down { BENEFIT } else { -1.0 };
-        if all(&|loss, error| loss <= most * error) {
-            return Verdict::Good;
-        }
-        let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
-        match (is_bad, is_over) {
-            (true, _) => Verdict::Bad,
-            (false, true) => Verdict::Unclear,
-            (false, false) => Verdict::Open,
-        }
-    }
-
-    /// `high` is good: higher, if there may be something better.
-    fn accept(&mut self, test: Test) -> Decision {
-        let Test { low, high, ceiling, from, .. } = test;
-        if from != Some(high) {
-            let allowed = self.bounds.loss_ratio;
-            let spent = self.load.rungs[low].spent;
-            let more = self.losses(low, high).map(|(loss, error)| loss + allowed - spent - error);
-            self.load.rungs[high].spent = (spent + more[0].max(more[1]).max(0.0)).min(allowed);
-        }
-        let highest = self.highest();
-        let next = if ceiling == RUNGS {
-            (high + STRIDE).min(highest)
-        } else {
-            usize::midpoint(high, ceiling)
-        };
-        if next <= high || next > highest || next >= ceiling {
-            return self.settle(high, "the rate does not fall with this delay");
-        }
-        self.look(high, next, ceiling, "the rate did not fall: a longer delay")
-    }
-
-    fn look(&mut self, low: usize, high: usize, ceiling: usize, reason: &'static str) -> Decision {
-        self.walk = Walk::Test(Test::new(low, high, ceiling));
-        self.go(high, reason)
-    }
-
-    /// Rests at `rung`: longer each time, so that looking around costs less and less.
-    fn settle(&mut self, rung: usize, reason: &'static str) -> Decision {
-        // The first look after the first walk goes where it was kept below by chance, if it may have been.
-        self.up |= self.rested.is_none() && self.best_above(rung) > rung + 1;
-        self.walk = Walk::Rest { rung, slots: self.rest };
-        self.rest = (self.rest * 2).min(REST[1]);
-        self.go(rung, reason)
     }
 
     /// The highest rung that the bounds allow.
@@ -643,21 +308,5 @@ impl Elastic {
             self.memory.keep(Remembered { load, rung, rest, left });
         }
         self.go(0, reason)
-    }
-}
-
-impl Rung {
-    fn take(&mut self, new: &Seen) {
-        self.slots = self.slots.saturating_add(1);
-        let weight = NEWEST.max(1.0 / f64::from(self.slots));
-        let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
-        towards(&mut self.seen.bytes_log, new.bytes_log);
-        towards(&mut self.seen.packets_log, new.packets_log);
-        towards(&mut self.seen.batch, new.batch);
-        self.seen.is_bulk = new.is_bulk;
-        match (&mut self.seen.small_log, new.small_log) {
-            (Some(mean), Some(new)) => towards(mean, new),
-            (mean, new) => *mean = new,
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Loads that were seen before: known again by what they do without a delay.
 
+use super::load::{Load, distance};
 use super::slot::Seen;
-use super::{Load, distance};
 
 /// Loads that are remembered.
 const LOADS: usize = 4;

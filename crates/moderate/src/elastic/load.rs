@@ -1,0 +1,99 @@
+//! What is known of a load: what each rung of the ladder was seen to do, and how its rates scatter.
+
+use super::slot::Seen;
+use crate::ladder::RUNGS;
+
+/// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
+const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
+/// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
+const JUMP: [f64; 2] = [0.18, 0.4];
+/// Small packets that come up beside bulk, or are gone, are as far off as this many jumps.
+const COME_OR_GONE: f64 = 2.0;
+/// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
+const NEWEST: f64 = 1.0 / 12.0;
+
+/// What is known of the load of now.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Load {
+    /// What each rung was seen to do.
+    pub(super) rungs: [Rung; RUNGS],
+    /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
+    pub(super) scatter: [f64; 2],
+    /// Slots that they were learnt from.
+    pub(super) learnt: u32,
+    /// Most packets per second seen.
+    pub(super) peak_pps: f64,
+    /// Whether small packets go beside bulk.
+    pub(super) talks: bool,
+}
+
+/// What a rung was seen to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rung {
+    /// Means of the logarithms.
+    pub(super) seen: Seen,
+    pub(super) slots: u32,
+    /// What was given up of the rate on the way to this rung, beyond doubt.
+    pub(super) spent: f64,
+}
+
+impl Load {
+    pub(super) fn new() -> Self {
+        Self {
+            rungs: [Rung::default(); RUNGS],
+            scatter: SCATTER_AT_FIRST,
+            learnt: 0,
+            peak_pps: 0.0,
+            talks: false,
+        }
+    }
+
+    /// Takes in by how much a slot was off what was expected.
+    pub(super) fn scatter_by(&mut self, seen: &Seen, expected: &Seen, weight: f64) {
+        self.learnt = self.learnt.saturating_add(1);
+        // What the first slot promised is soon outweighed.
+        let weight = weight.max(1.0 / f64::from(self.learnt.saturating_add(3)));
+        let bytes = Some((seen.bytes_log, expected.bytes_log));
+        for (scatter, pair) in
+            self.scatter.iter_mut().zip([bytes, seen.small_log.zip(expected.small_log)])
+        {
+            let Some((seen, expected)) = pair else { continue };
+            // Mean absolute deviation x 1.25 is the standard deviation of a normal.
+            let off = 1.25 * (seen - expected).abs().min(0.5);
+            *scatter += (off - *scatter) * weight;
+        }
+    }
+
+    /// From where on a rate is another load's.
+    pub(super) fn limit(&self, which: usize) -> f64 {
+        JUMP[which].max(5.0 * self.scatter[which])
+    }
+}
+
+/// How far two slots are apart: over 1 they are of two loads.
+pub(super) fn distance(a: &Seen, b: &Seen, load: &Load) -> f64 {
+    let bytes = (a.bytes_log - b.bytes_log).abs() / load.limit(0);
+    let small = match (a.small_log, b.small_log) {
+        (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
+        (None, None) => 0.0,
+        _ => COME_OR_GONE,
+    };
+    bytes.max(small)
+}
+
+impl Rung {
+    /// Takes in a slot.
+    pub(super) fn take(&mut self, new: &Seen) {
+        self.slots = self.slots.saturating_add(1);
+        let weight = NEWEST.max(1.0 / f64::from(self.slots));
+        let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
+        towards(&mut self.seen.bytes_log, new.bytes_log);
+        towards(&mut self.seen.packets_log, new.packets_log);
+        towards(&mut self.seen.batch, new.batch);
+        self.seen.is_bulk = new.is_bulk;
+        match (&mut self.seen.small_log, new.small_log) {
+            (Some(mean), Some(new)) => towards(mean, new),
+            (mean, new) => *mean = new,
+        }
+    }
+}
