@@ -40,6 +40,8 @@ use crate::{Decision, Moderation, Observation};
 
 /// After this long without a full slot the load is as good as gone.
 const IDLE: Nanos = Nanos::from_ms(40);
+/// What tells of at least so many polls at once is a daemon's sample, and no driver's poll.
+const SAMPLE_POLLS: u32 = 4;
 /// One in so many of the usual packets is as good as none.
 const NOTHING: f64 = 8.0;
 /// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
@@ -118,33 +120,43 @@ impl Elastic {
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
         let Some(before) = self.last.replace(now) else { return Decision::Keep };
-        if !self.slot.add(observation, before, self.pace) {
+        let is_sampled = self.sample > Nanos::ZERO;
+        if !self.slot.add(observation, before, (!is_sampled).then_some(self.pace)) {
             return Decision::Keep;
         }
         let polls = observation.interrupts.max(1);
         let gap = now.saturating_sub(before);
         let elapsed = self.slot.elapsed(now);
         // Slots are compared that were seen for as long.
-        let is_part = polls > 1 && elapsed.saturating_mul(2) < self.sample;
-        let is_full =
-            if is_part { self.is_waited_for(now) } else { self.slot.is_full(now, self.patience()) };
+        let is_part = elapsed.saturating_mul(2) < self.sample;
+        let is_full = if is_part {
+            self.is_waited_for(now)
+        } else {
+            self.slot.is_full(now, self.patience(), is_sampled)
+        };
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
-        let is_first = polls == 1 || f64::from(observation.rx.packets) < self.next_to_nothing(gap);
-        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full && !is_part) {
+        let packets = f64::from(observation.rx.packets);
+        let is_nothing = packets < self.next_to_nothing(gap);
+        // Under a delay that is on trial too few for a slot are a verdict: it would wait for one for good.
+        let is_tried = matches!(self.walk, Walk::Test(_)) && self.rung > 0;
+        let is_first = polls == 1 || is_nothing || (is_tried && packets < f64::from(SLOT_POLLS));
+        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full && !is_sampled) {
             self.quiet = self.quiet.saturating_add(gap);
             // One sample of a daemon may be empty because the machine stood still.
             if self.quiet.saturating_mul(2) < self.sample.saturating_mul(3) {
-                self.slot = Slot::from(now);
+                if is_nothing {
+                    self.slot = Slot::from(now);
+                }
                 return Decision::Keep;
             }
             self.quiet = Nanos::ZERO;
             return self.miss();
         }
         self.quiet = Nanos::ZERO;
-        if polls > 1 && !self.is_on_trial() {
+        if polls >= SAMPLE_POLLS && !self.is_on_trial() {
             self.sample = gap;
         }
-        if !is_full && !self.is_far_off(now) {
+        if !is_full && (is_sampled || !self.is_far_off(now)) {
             return Decision::Keep;
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
@@ -161,10 +173,6 @@ impl Elastic {
     /// So few packets in a span that the load is as good as gone: an eighth of what it usually has, and never more
     /// than a slot needs. A slow load's samples are small by chance, or because the machine stood still.
     fn next_to_nothing(&self, span: Nanos) -> f64 {
-        // Under a delay that is on trial too few for a slot are a verdict: it would wait for one for good.
-        if matches!(self.walk, Walk::Test(_)) && self.rung > 0 {
-            return f64::from(SLOT_POLLS);
-        }
         let seen = |rung: &Rung| (rung.slots > 0).then(|| rung.seen.packets_log.exp());
         let usual = seen(&self.load.rungs[self.rung])
             .or_else(|| self.load.rungs.iter().filter_map(seen).reduce(f64::max));

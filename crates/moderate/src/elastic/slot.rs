@@ -89,8 +89,13 @@ impl Slot {
 
     /// Takes in a poll, or a sample of many. False if it still belongs to the delay before. `pace` is the
     /// usual gap between two polls: one that is much longer is left out, since a load that comes and goes is
-    /// judged by what it does while it is there.
-    pub(super) fn add(&mut self, observation: &Observation, before: Nanos, pace: Nanos) -> bool {
+    /// judged by what it does while it is there. A sample has no gaps to be seen, and no `pace`.
+    pub(super) fn add(
+        &mut self,
+        observation: &Observation,
+        before: Nanos,
+        pace: Option<Nanos>,
+    ) -> bool {
         let polls = observation.interrupts.max(1);
         if self.settling > 0 {
             if polls < COARSE_POLLS {
@@ -112,7 +117,8 @@ impl Slot {
             self.small[idx] += u64::from(small[idx]);
         }
         let gap = observation.now.saturating_sub(before);
-        if polls < SLOT_POLLS && gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS) {
+        let is_pause = |pace: Nanos| gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS);
+        if polls < SLOT_POLLS && pace.is_some_and(is_pause) {
             self.paused = self.paused.saturating_add(gap);
         } else {
             let bytes = f64::from(observation.rx.bytes) + f64::from(observation.tx.bytes);
@@ -126,8 +132,9 @@ impl Slot {
         now.saturating_sub(self.start.unwrap_or(now)).saturating_sub(self.paused)
     }
 
-    /// Whether it says enough of a load with this scatter. Few small packets beside bulk are waited for.
-    pub(super) fn is_full(&self, now: Nanos, scatter: f64) -> bool {
+    /// Whether it says enough of a load with this scatter. Few small packets beside bulk are waited for, and so is
+    /// what comes late where it is made of samples: a sample without it and one with twice as much are one slot.
+    pub(super) fn is_full(&self, now: Nanos, scatter: f64, is_sampled: bool) -> bool {
         let elapsed = self.elapsed(now);
         let longer = (scatter / STEADY).powi(2).clamp(1.0, LONGER);
         let mut units = (self.packets[0] as f64).max(f64::from(self.polls));
@@ -137,7 +144,13 @@ impl Slot {
         }
         let enough = self.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
         let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
-        (enough && elapsed >= SLOT_LEAST) || (late && self.polls >= 6)
+        (enough && elapsed >= SLOT_LEAST)
+            || (late
+                && if is_sampled {
+                    self.packets[0] >= u64::from(SLOT_POLLS)
+                } else {
+                    self.polls >= 6
+                })
     }
 
     /// `None` if nothing flowed. `talks` if small packets were seen beside the bulk before.

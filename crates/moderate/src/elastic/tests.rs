@@ -111,8 +111,13 @@ fn samples_of_fifty_milliseconds_are_enough() {
 
 /// What comes of half a second under samples of 50 ms, and of 10 ms where a delay is on trial: packets/s under a delay,
 /// with noise; the time under any delay.
-fn with_parts(seconds: f64, rate: impl Fn(f64) -> f64, noise: f64) -> (Elastic, f64) {
-    let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..Bounds::default() });
+fn with_parts(
+    bounds: Bounds,
+    seconds: f64,
+    rate: impl Fn(f64) -> f64,
+    noise: f64,
+) -> (Elastic, f64) {
+    let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..bounds });
     let (mut now, mut delayed, mut was_on_trial) = (0.0, 0.0, false);
     let mut rng = latput_units::Rng::from_seed(3);
     while now < seconds {
@@ -139,7 +144,8 @@ fn with_parts(seconds: f64, rate: impl Fn(f64) -> f64, noise: f64) -> (Elastic, 
 
 #[test]
 fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
-    let (policy, delayed) = with_parts(10.0, |delay| 1.0 / (22e-6 + delay), 0.02);
+    let (policy, delayed) =
+        with_parts(Bounds::default(), 10.0, |delay| 1.0 / (22e-6 + delay), 0.02);
     assert_eq!(policy.current().delay, Nanos::ZERO);
     assert!(delayed <= 0.1, "{delayed} s of 10: p99 is that of the delay");
     assert!(delayed >= 0.02, "nothing was tried");
@@ -148,10 +154,21 @@ fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
 #[test]
 fn a_part_of_a_sample_condemns_no_delay_that_is_not_waited_for() {
     for noise in [0.0, 0.05, 0.1] {
-        let (policy, delayed) = with_parts(10.0, |_| 50_000.0, noise);
+        let (policy, delayed) = with_parts(Bounds::default(), 10.0, |_| 50_000.0, noise);
         assert_eq!(policy.current().delay, Nanos::from_us(100), "{noise}");
         assert!(delayed > 9.0, "{noise}: {delayed}");
     }
+}
+
+#[test]
+fn a_delay_of_which_a_sample_holds_few_is_seen_all_the_same() {
+    // Slow loads under delays of milliseconds, as in a guest.
+    let bounds = Bounds { most: Nanos::from_ms(4), loss_ratio: 0.05, ..Bounds::default() };
+    let (policy, _) = with_parts(bounds, 5.0, |_| 2_000.0, 0.02);
+    assert_eq!(policy.current().delay, Nanos::from_ms(4));
+    assert!(!policy.is_on_trial(), "its rate was never taken in");
+    let (policy, _) = with_parts(bounds, 5.0, |delay| 1.0 / (400e-6 + delay), 0.02);
+    assert!(policy.current().delay <= Nanos::from_us(40), "{}", policy.current().delay);
 }
 
 #[test]
