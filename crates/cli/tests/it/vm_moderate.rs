@@ -61,7 +61,10 @@ fn phases(place: &Place, guest: &Guest) -> Result<(), String> {
     let requests = phase(place, guest, &["tcp_rr"]);
     let bulk = phase(place, guest, &["udp_stream", "rate=24Mbps"]);
     let both = phase(place, guest, &["udp_stream", "rate=24Mbps", "probe_hz=50"]);
-    wait_until("idle", || status(guest).is_some_and(|status| status["delay_ns"] == 0));
+    wait_until("idle", || {
+        let status = status(guest);
+        status.is_some_and(|it| it["delay_ns"] == 0 && it["rx_pps"].as_f64() < Some(LEAST_PPS))
+    });
     let idle = look(guest);
     let again = phase(place, guest, &["tcp_rr"]);
     daemon.kill().unwrap();
