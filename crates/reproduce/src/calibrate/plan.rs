@@ -214,13 +214,13 @@ impl Plan {
         let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
         for parameter in fixed.chain(self.free.iter().map(|free| free.parameter)) {
             let lacks = match parameter {
-                Parameter::Generator if base.generator.is_none() => "hosts of their own",
+                Parameter::Generator if base.generator.is_none() => "costs of the generators",
                 Parameter::Throttle if base.sut.nic.coalescing.throttle == Throttle::None => {
-                    "a throttle"
+                    "throttle"
                 }
                 _ => continue,
             };
-            let wanted = format!("left out, as the profile has no {lacks} for it");
+            let wanted = format!("left out, as the profile has no {lacks}");
             return Err(self.wrong(parameter.name(), "a parameter", wanted));
         }
         Ok(())
