@@ -6,15 +6,16 @@ use std::fmt::Write as _;
 
 pub(crate) mod engine;
 pub(crate) mod parameter;
+mod plan;
 mod validate;
 
 use latput_sim::Profile;
 use latput_stats::order::quantile_of_sorted;
 pub use parameter::{Generators, Parameter};
-use serde::Deserialize;
 
 pub use self::engine::Effort;
 use self::engine::{Engine, OTHER_SEED, Point, Weighed};
+pub use self::plan::{Fixed, Free, Plan, PlanError};
 pub use self::validate::{LeftOut, Split, errors_left_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
@@ -33,85 +34,6 @@ const PRIOR_WEIGHT: f64 = 0.02;
 const RUN_APART: u64 = 1_000_000;
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
-
-/// What to fit.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plan {
-    /// The profile's name.
-    pub profile: String,
-    /// What it is the profile of, in a few words: the first line of its file.
-    pub about: String,
-    /// Files of published cells.
-    pub cells: Vec<String>,
-    /// Which of their tables, runs, tests or sections; all if empty.
-    #[serde(default)]
-    pub only: Vec<String>,
-    /// Costs that are given, not searched for.
-    #[serde(default)]
-    pub fixed: Vec<Fixed>,
-    /// The free parameters with their start values.
-    pub free: Vec<Free>,
-    /// What becomes of the generators' costs.
-    #[serde(default)]
-    pub generators: Generators,
-    /// How many runs, each with other start phases, a figure is the mean of.
-    #[serde(default = "one")]
-    pub runs: u64,
-    /// How long the search goes on.
-    #[serde(default)]
-    pub effort: Effort,
-}
-
-const fn one() -> u64 {
-    1
-}
-
-/// A cost that is given.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fixed {
-    /// Which.
-    pub parameter: Parameter,
-    /// Its value.
-    pub value: f64,
-}
-
-/// One free parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Free {
-    /// Which.
-    pub parameter: Parameter,
-    /// Where searches begin, and the middle of its prior.
-    pub start: f64,
-}
-
-const PLANS: &str = include_str!("../../../data/calibration.toml");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Plans {
-    profile: Vec<Plan>,
-}
-
-impl Plan {
-    fn all() -> Vec<Self> {
-        let plans: Plans = toml::from_str(PLANS).expect("the plans are shipped and tested");
-        plans.profile
-    }
-
-    /// The plan of a shipped profile.
-    pub fn shipped(profile: &str, systems: &Systems) -> Option<Self> {
-        systems.profile(profile)?;
-        Self::all().into_iter().find(|plan| plan.profile == profile)
-    }
-
-    /// The profiles with a plan.
-    pub fn names() -> Vec<String> {
-        Self::all().into_iter().map(|plan| plan.profile).collect()
-    }
-}
 
 /// Why nothing could be fitted.
 #[derive(Debug, thiserror::Error)]
@@ -140,12 +62,12 @@ pub enum CalibrateError {
         /// How many costs.
         free: usize,
     },
+    /// The plan asks for what its profile has not.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// No rows at all.
     #[error("the files have no rows")]
     Empty,
-    /// More than can be identified.
-    #[error("{0} free costs: at most {MOST_FREE} can be told apart; fix some")]
-    TooMany(usize),
     /// Cells of several machines.
     #[error(
         "{file}: row {row}, column `system`: is of `{found}`, the rows before are of `{wanted}`; choose one with --system"
@@ -211,7 +133,7 @@ impl Cells {
                     this.anomalies += 1;
                     continue;
                 }
-                let group = ["table_id", "run_id", "test", "section"]
+                let group = ["table_id", "run_id", "test", "section", "row_id"]
                     .into_iter()
                     .map(|column| row.text(column))
                     .find(|text| !text.is_empty())
@@ -259,6 +181,12 @@ impl Cells {
         self.cells.iter().map(|cell| cell.published.len()).sum()
     }
 
+    /// The tables, runs, tests, sections or rows that the cells are of.
+    #[cfg(test)]
+    fn groups(&self) -> impl Iterator<Item = &str> {
+        self.cells.iter().map(|cell| cell.group.as_str())
+    }
+
     fn settings(&self) -> Vec<&str> {
         let settings: std::collections::BTreeSet<&str> =
             self.cells.iter().map(|cell| cell.setting.as_str()).collect();
@@ -287,13 +215,14 @@ fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowErr
     for (idx, measured) in kind.measured().iter().enumerate() {
         let weight = match scale_of(kind, measured.scale, row) {
             Scale::Time if kind == Kind::DevicePolling => continue,
+            // Of many pings the least and the largest are what happened to one.
+            Scale::Time if kind == Kind::FqCodel && measured.column != "ping_avg_ms" => continue,
             Scale::Rate | Scale::Time => 1.0,
             Scale::Cpu if measured.column.starts_with("util") && kind != Kind::TwoConcurrent => {
                 continue;
             }
             Scale::Cpu => CPU_WEIGHT,
-            Scale::Points if kind == Kind::PingIdle => 1.0,
-            Scale::Points if is_fitted_share(row, measured.column) => CPU_WEIGHT,
+            Scale::Points if kind == Kind::PingIdle || is_fitted_share(row, measured.column) => 1.0,
             Scale::Points => continue,
         };
         if let Some(value) = row.figure(measured.column)?.filter(|value| *value > 0.0) {
@@ -427,13 +356,11 @@ pub fn calibrate(
     let is_asked = |_: usize, cell: &Cell| plan.only.is_empty() || plan.only.contains(&cell.group);
     let cells = &cells.select(is_asked);
     let free = plan.free.len();
-    if free > MOST_FREE {
-        return Err(CalibrateError::TooMany(free));
-    }
     if cells.figures() < 2 * free {
         let (profile, cells) = (plan.profile.clone(), cells.figures());
         return Err(CalibrateError::TooFew { profile, cells, free });
     }
+    plan.check_profile(systems.named(&plan.profile))?;
     let search = Search { systems, base: systems.named(&plan.profile), plan, run_all };
     let found = search.best(cells, None, plan.effort, said);
     let profile = search.with_engine(cells, |engine| engine.profile(&found.at));
@@ -493,7 +420,7 @@ impl Search<'_> {
     fn residuals(&self, profile: &Profile, cells: &Cells, seed: u64, effort: f64) -> Residuals {
         let mut systems = self.systems.clone();
         systems.replace(profile.clone());
-        let runs = self.plan.runs.max(1);
+        let runs = self.plan.runs;
         let jobs: Vec<(Experiment, u64)> = cells
             .cells
             .iter()

@@ -4,7 +4,8 @@
 use latput_reproduce::delay_mtu::{self, Cell, Claim, Flow, Moderation, Sweep};
 use latput_reproduce::{Systems, Table};
 use latput_sim::bus::Bus;
-use latput_units::Bytes;
+use latput_sim::machine::Costs;
+use latput_units::{Bytes, Nanos};
 
 /// What is no claim: the testbed and the loads (T001 to T057 but for losses, frame rate and disks), the
 /// formula itself, and conversions of its costs.
@@ -27,6 +28,42 @@ fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
     for claim in &claims {
         assert_eq!(claim.holds, !MISSED.contains(&claim.id.as_str()), "{claim:#?}");
     }
+}
+
+/// No fit makes this profile: its costs are the slides' coefficients, at both ends where both have them.
+#[test]
+fn the_costs_of_the_profile_are_those_that_the_slides_print() {
+    let table = Table::parse(include_str!("../../../data/published/coalescing_mtu.csv")).unwrap();
+    let [id, value] = ["claim_id", "value"].map(|name| table.column(name).unwrap());
+    let printed = |claim: &str, ns: f64| {
+        let row = table.rows.iter().find(|row| row[id] == claim).unwrap();
+        row[value].parse::<f64>().unwrap() * ns
+    };
+    // A jiffy of 10 ms (T089) for a million bytes, a thousand packets and a thousand interrupts.
+    let wanted = [printed("T083", 10.0 * 1_024.0), printed("T084", 1e4), printed("T085", 1e4)];
+    let systems = Systems::shipped();
+    let profile = systems.named(delay_mtu::PROFILE);
+    let is_close =
+        |cost: Nanos, ns: f64| assert!((cost.as_ns() as f64 - ns).abs() < 1.0, "{cost} {ns}");
+    for host in [&profile.sut, profile.generator.as_ref().unwrap()] {
+        let costs = &host.machine.costs;
+        is_close(costs.copy_per_kib, wanted[0]);
+        is_close(costs.tx_packet, wanted[1]);
+        is_close(costs.interrupt, wanted[2]);
+    }
+    let sink = &profile.sut.machine.costs;
+    is_close(sink.backlog_packet + sink.rx_merged, wanted[1]);
+    let nothing = Costs { jitter_ratio: sink.jitter_ratio, ..Costs::default() };
+    let others = Costs {
+        copy_per_kib: Nanos::ZERO,
+        tx_packet: Nanos::ZERO,
+        ack: Nanos::ZERO,
+        interrupt: Nanos::ZERO,
+        backlog_packet: Nanos::ZERO,
+        rx_merged: Nanos::ZERO,
+        ..*sink
+    };
+    assert_eq!(others, nothing, "nothing else costs anything");
 }
 
 /// Which it does not in the shipped profile: with a bus, NFS loses rate with the MTU (T105).

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// The profile; needed when the cells are of several machines.
     #[arg(long, value_name = "NAME")]
     system: Option<String>,
+    /// Take the plan (which costs are free, where searches begin) from this file, in the form of data/calibration.toml.
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
     /// Start from this profile in place of the shipped one.
     #[arg(long, value_name = "FILE")]
     profile: Vec<PathBuf>,
@@ -63,8 +66,13 @@ impl Args {
             None => Cells::machine_of(&files, &systems)
                 .map_err(|error| Failure::usage(error.to_string()))?,
         };
-        let plan = Plan::shipped(&name, &systems).ok_or_else(|| {
-            let known = Plan::names().join(", ");
+        let plans = match &self.plan {
+            Some(path) => Plan::parse(&path.display().to_string(), &read(path)?),
+            None => Plan::all(),
+        };
+        let plans = plans.map_err(|error| Failure::usage(error.to_string()))?;
+        let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");
+        let plan = plans.iter().find(|plan| plan.profile == name).ok_or_else(|| {
             Failure::usage(format!(
                 "--system {name}: no such profile can be fitted; there are {known}"
             ))
@@ -79,7 +87,7 @@ impl Args {
             parallel::map(jobs, stop, None, run).unwrap_or_else(|| vec![Vec::new(); jobs.len()])
         };
         let said = &mut |text: String| output::remark(&text);
-        let fit = calibrate(&plan, &cells, &systems, self.validate, &run_all, said)
+        let fit = calibrate(plan, &cells, &systems, self.validate, &run_all, said)
             .map_err(|error| Failure::usage(error.to_string()))?;
         if stop.is_raised() {
             return Err(Failure::new(crate::exit::Code::Failed, "stopped; nothing was written"));

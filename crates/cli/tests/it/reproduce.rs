@@ -52,3 +52,18 @@ fn calibration_refuses_cells_of_several_machines_and_too_few() {
     place.run(&args).expect(2, &["1 published figures", "need at least"]);
     assert!(!place.path("p.toml").exists());
 }
+
+#[test]
+fn calibration_names_the_key_of_a_plan_that_means_nothing() {
+    let place = Place::new();
+    place.write("few.csv", &format!("{HEADER}\nrx1620,e1000,6.0,2.6,0,1,0,5\n"));
+    let plan = "[[profile]]\nprofile = 'rx1620-e1000'\nabout = 'One host.'\ncells = ['few.csv']\n\
+                free = [{ parameter = 'app', start = 3000 }]\n";
+    let args = ["calibrate", "--plan", "plan.toml", "--cells", "few.csv", "-o", "p.toml"];
+    place.write("plan.toml", &format!("{plan}runs = 0\n"));
+    let said = ["plan.toml, profile `rx1620-e1000`: `runs` is 0, must be from 1 to 100"];
+    place.run(&args).expect(2, &said);
+    place.write("plan.toml", &format!("{plan}generators = 'stay'\n"));
+    place.run(&args).expect(2, &["1 published figures", "need at least"]);
+    assert!(!place.path("p.toml").exists());
+}

@@ -3,7 +3,7 @@
 
 use latput_sim::Profile;
 use latput_sim::machine::Costs;
-use latput_units::Nanos;
+use latput_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Transmit completions cost this share of a received packet.
@@ -66,6 +66,10 @@ pub enum Parameter {
     Latency,
     /// Costs of the generators as a multiple of the measured system's.
     Generator,
+    /// What the measured system's throttle keeps between two interrupts.
+    Throttle,
+    /// What one of its connections may have in flight, in bytes: its send buffer.
+    Window,
 }
 
 /// What becomes of the generators' costs while those of the measured system move.
@@ -121,6 +125,8 @@ impl Parameter {
             Self::Copy => "copy",
             Self::Latency => "latency",
             Self::Generator => "generator",
+            Self::Throttle => "throttle",
+            Self::Window => "window",
         }
     }
 
@@ -129,7 +135,19 @@ impl Parameter {
         match self {
             Self::Generator => "x",
             Self::Copy => "ns/KiB",
+            Self::Window => "B",
             _ => "ns",
+        }
+    }
+
+    /// Whether it sets something that `earlier`, set before it, has set: that one would have no effect.
+    pub(super) fn sets_again(self, earlier: Self) -> bool {
+        match earlier {
+            Self::RxPacket | Self::RxAny => matches!(self, Self::RxPacket | Self::RxAny),
+            Self::RxRemote | Self::TxRemote => self == earlier || self == Self::Remote,
+            Self::Remote => matches!(self, Self::Remote | Self::RxRemote | Self::TxRemote),
+            Self::Ack => matches!(self, Self::Ack | Self::TxPacket),
+            _ => self == earlier,
         }
     }
 
@@ -162,6 +180,8 @@ impl Parameter {
                 let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
                 ns(generator.machine.costs.interrupt) / ns(costs.interrupt).max(1.0)
             }
+            Self::Throttle => ns(profile.sut.nic.coalescing.throttle.interval()),
+            Self::Window => profile.sut.stack.send_buffer.get() as f64,
         }
     }
 
@@ -204,7 +224,7 @@ impl Parameter {
             Self::WakeRemote => costs.wake_remote = nanos(value),
             Self::CrossCore => costs.cross_core = nanos(value),
             Self::Copy => costs.copy_per_kib = nanos(value),
-            Self::Latency | Self::Generator | Self::IdleExit => {}
+            Self::Latency | Self::Generator | Self::IdleExit | Self::Throttle | Self::Window => {}
         }
     }
 }
@@ -222,6 +242,11 @@ pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], genera
                 }
             }
             Parameter::Generator => ratio = value,
+            Parameter::Throttle => {
+                let throttle = &mut profile.sut.nic.coalescing.throttle;
+                *throttle = throttle.with_interval(nanos(value));
+            }
+            Parameter::Window => profile.sut.stack.send_buffer = Bytes::new(whole(value)),
             _ => parameter.set_cost(&mut profile.sut.machine.costs, value),
         }
     }
@@ -263,8 +288,12 @@ fn scaled(costs: &Costs, ratio: f64) -> Costs {
     }
 }
 
+fn nanos(value: f64) -> Nanos {
+    Nanos::from_ns(whole(value))
+}
+
 /// Bounded, so that no step of a search makes an impossible profile.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-fn nanos(value: f64) -> Nanos {
-    Nanos::from_ns(value.clamp(0.0, 1e8).round() as u64)
+fn whole(value: f64) -> u64 {
+    value.clamp(0.0, 1e8).round() as u64
 }

@@ -1,0 +1,335 @@
+//! What is fitted for each profile: the plans of `data/calibration.toml` or of a file like it, and what each of
+//! their keys may be.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use latput_sim::Profile;
+use latput_sim::vector::Throttle;
+use serde::Deserialize;
+
+use super::MOST_FREE;
+use super::engine::Effort;
+use super::parameter::{Generators, Parameter};
+
+/// The shipped plans, as the project calls them.
+const FILE: &str = "data/calibration.toml";
+const PLANS: &str = include_str!("../../../../data/calibration.toml");
+
+/// Runs of a cell.
+const RUNS: RangeInclusive<u64> = 1..=100;
+/// Searches of a fit: one or two may both end in a poor place.
+const STARTS: RangeInclusive<usize> = 3..=20;
+/// Evaluations, of each start or from the best one.
+const MOST_EVALUATIONS: usize = 1_000;
+/// Share of a prediction's simulated time.
+const SHARE: RangeInclusive<f64> = 0.01..=1.0;
+/// The value of a free cost; a search of logarithms cannot begin at nothing, and no cost takes longer than 0.1 s.
+const STARTED: RangeInclusive<f64> = 1e-3..=1e8;
+/// The value of a cost that is given.
+const GIVEN: RangeInclusive<f64> = 0.0..=1e8;
+
+/// What to fit.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The file that it is from.
+    #[serde(skip)]
+    file: String,
+    /// The profile's name.
+    pub profile: String,
+    /// What it is the profile of, in a few words: the first line of its file.
+    pub about: String,
+    /// Files of published cells.
+    pub cells: Vec<String>,
+    /// Which of their tables, runs, tests, sections or rows; all if empty.
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// Costs that are given, not searched for.
+    #[serde(default)]
+    pub fixed: Vec<Fixed>,
+    /// The free parameters with their start values.
+    pub free: Vec<Free>,
+    /// What becomes of the generators' costs.
+    #[serde(default)]
+    pub generators: Generators,
+    /// How many runs, each with other start phases, a figure is the mean of.
+    #[serde(default = "one")]
+    pub runs: u64,
+    /// How long the search goes on.
+    #[serde(default)]
+    pub effort: Effort,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+/// A cost that is given.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixed {
+    /// Which.
+    pub parameter: Parameter,
+    /// Its value.
+    pub value: f64,
+}
+
+/// One free parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Free {
+    /// Which.
+    pub parameter: Parameter,
+    /// Where searches begin, and the middle of its prior.
+    pub start: f64,
+}
+
+/// Why no plan can be taken from a file.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// It is no file of plans.
+    #[error("{file}: {error}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        error: toml::de::Error,
+    },
+    /// A key has a value that means nothing.
+    #[error("{file}, profile `{profile}`: `{key}` is {found}, must be {wanted}")]
+    Value {
+        /// The file.
+        file: String,
+        /// The plan's profile.
+        profile: String,
+        /// The key, as a path.
+        key: String,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        wanted: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plans {
+    profile: Vec<Plan>,
+}
+
+impl Plan {
+    /// The shipped plans.
+    pub fn all() -> Result<Vec<Self>, PlanError> {
+        Self::parse(FILE, PLANS)
+    }
+
+    /// The plans of a file, each checked.
+    pub fn parse(file: &str, text: &str) -> Result<Vec<Self>, PlanError> {
+        let Plans { profile: mut plans } = toml::from_str(text)
+            .map_err(|error| PlanError::Syntax { file: file.to_owned(), error })?;
+        for plan in &mut plans {
+            file.clone_into(&mut plan.file);
+        }
+        let mut seen = BTreeSet::new();
+        for plan in &plans {
+            plan.check()?;
+            if !seen.insert(&plan.profile) {
+                return Err(plan.wrong("profile", "there twice", "in one plan only"));
+            }
+        }
+        Ok(plans)
+    }
+
+    fn wrong(&self, key: &str, found: impl ToString, wanted: impl ToString) -> PlanError {
+        PlanError::Value {
+            file: self.file.clone(),
+            profile: self.profile.clone(),
+            key: key.to_owned(),
+            found: found.to_string(),
+            wanted: wanted.to_string(),
+        }
+    }
+
+    fn within<T: PartialOrd + ToString>(
+        &self,
+        key: &str,
+        value: T,
+        range: &RangeInclusive<T>,
+    ) -> Result<(), PlanError> {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let wanted = format!("from {} to {}", range.start().to_string(), range.end().to_string());
+        Err(self.wrong(key, value, wanted))
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        if self.cells.is_empty() {
+            return Err(self.wrong("cells", "empty", "names of files of data/published"));
+        }
+        self.within("runs", self.runs, &RUNS)?;
+        self.within("free (how many)", self.free.len(), &(1..=MOST_FREE))?;
+        for Free { parameter, start } in &self.free {
+            self.within(&format!("free {}: start", parameter.name()), *start, &STARTED)?;
+        }
+        for Fixed { parameter, value } in &self.fixed {
+            self.within(&format!("fixed {}: value", parameter.name()), *value, &GIVEN)?;
+        }
+        self.check_effort()?;
+        self.check_parameters()
+    }
+
+    /// A search needs slopes along each axis, where it begins and one step.
+    fn check_effort(&self) -> Result<(), PlanError> {
+        let evaluations = self.free.len() + 2..=MOST_EVALUATIONS;
+        let Effort { starts, first, last: (more, share) } = self.effort;
+        self.within("effort.starts", starts, &STARTS)?;
+        self.within("effort.first", first, &evaluations)?;
+        self.within("effort.last, the first", more, &evaluations)?;
+        self.within("effort.last, the second", share, &SHARE)
+    }
+
+    /// Each parameter once, none that sets again what another before it has set, and none that has no effect.
+    fn check_parameters(&self) -> Result<(), PlanError> {
+        let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
+        let all: Vec<Parameter> =
+            fixed.chain(self.free.iter().map(|free| free.parameter)).collect();
+        for (idx, parameter) in all.iter().enumerate() {
+            let name = parameter.name();
+            if let Some(over) = all[idx + 1..].iter().find(|later| later.sets_again(*parameter)) {
+                let found = format!("set again by `{}`", over.name());
+                return Err(self.wrong(name, found, "a parameter whose value lasts"));
+            }
+        }
+        if self.generators == Generators::Stay && all.contains(&Parameter::Generator) {
+            let found = "a parameter while generators = \"stay\"";
+            return Err(self.wrong("generator", found, "left out, or generators = \"follow\""));
+        }
+        Ok(())
+    }
+
+    /// Whether each parameter is one of the profile that the plan fits.
+    pub(super) fn check_profile(&self, base: &Profile) -> Result<(), PlanError> {
+        let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
+        for parameter in fixed.chain(self.free.iter().map(|free| free.parameter)) {
+            let lacks = match parameter {
+                Parameter::Generator if base.generator.is_none() => "costs of the generators",
+                Parameter::Throttle if base.sut.nic.coalescing.throttle == Throttle::None => {
+                    "throttle"
+                }
+                _ => continue,
+            };
+            let wanted = format!("left out, as the profile has no {lacks}");
+            return Err(self.wrong(parameter.name(), "a parameter", wanted));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::Cells;
+    use crate::published;
+    use crate::system::Systems;
+    use crate::table::Table;
+
+    /// A plan as it must be, with `from` in place of `to`.
+    fn plan(from: &str, to: &str) -> Result<Vec<Plan>, PlanError> {
+        let good = r#"
+            [[profile]]
+            profile = "freebsd-em"
+            about = "A host."
+            cells = ["device_polling.csv"]
+            runs = 6
+            fixed = [{ parameter = "wake", value = 2000 }]
+            free = [{ parameter = "interrupt", start = 68000 }, { parameter = "ack", start = 1.5 }]
+            effort = { starts = 3, first = 14, last = [20, 1.0] }
+        "#;
+        assert_eq!(good.matches(from).count(), 1, "{from}");
+        Plan::parse("p.toml", &good.replace(from, to))
+    }
+
+    #[track_caller]
+    fn refused(from: &str, to: &str, words: &[&str]) {
+        let said = plan(from, to).unwrap_err().to_string();
+        let words = [&["p.toml"], words].concat();
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
+
+    #[test]
+    fn a_key_with_a_value_that_means_nothing_is_named_with_its_range() {
+        assert_eq!(plan("runs = 6", "runs = 6").unwrap()[0].runs, 6);
+        assert_eq!(plan("runs = 6", "").unwrap()[0].runs, 1);
+        let ranges = [
+            ("runs = 6", "runs = 0", "`runs` is 0, must be from 1 to 100"),
+            ("starts = 3", "starts = 0", "`effort.starts` is 0, must be from 3 to 20"),
+            ("starts = 3", "starts = 2", "`effort.starts` is 2"),
+            ("first = 14", "first = 3", "`effort.first` is 3, must be from 4 to 1000"),
+            ("[20, 1.0]", "[0, 1.0]", "`effort.last, the first` is 0"),
+            ("[20, 1.0]", "[20, 0.0]", "`effort.last, the second` is 0, must be from 0.01 to 1"),
+            ("[20, 1.0]", "[20, nan]", "`effort.last, the second` is NaN"),
+            ("start = 1.5", "start = -1.5", "`free ack: start` is -1.5, must be from 0.001 to 1"),
+            ("start = 1.5", "start = nan", "`free ack: start` is NaN"),
+            ("value = 2000", "value = inf", "`fixed wake: value` is inf, must be from 0 to"),
+            ("[\"device_polling.csv\"]", "[]", "`cells` is empty, must be names of files"),
+        ];
+        for (from, to, said) in ranges {
+            refused(from, to, &["profile `freebsd-em`", said]);
+        }
+        refused("runs = 6", "runs = -6", &["runs = -6"]);
+        refused("runs = 6", "run = 6", &["unknown field `run`"]);
+    }
+
+    #[test]
+    fn a_parameter_that_would_have_no_effect_is_refused() {
+        refused("\"wake\"", "\"interrupt\"", &["`interrupt` is set again by `interrupt`"]);
+        refused("\"interrupt\"", "\"ack\"", &["`ack` is set again by `ack`"]);
+        // A sent packet sets the acknowledgement's cost, which may be set apart after it and not before.
+        assert!(plan("\"interrupt\"", "\"tx_packet\"").is_ok());
+        let before =
+            plan("start = 1.5 }", "start = 1.5 }, { parameter = \"tx_packet\", start = 1 }");
+        assert!(before.unwrap_err().to_string().contains("`ack` is set again by `tx_packet`"));
+        let stays = "generators = \"stay\"\nruns = 6";
+        assert!(plan("runs = 6", stays).is_ok());
+        let moved = plan("runs = 6", stays).map(|mut plans| {
+            plans[0].free[0].parameter = Parameter::Generator;
+            plans[0].check()
+        });
+        assert!(moved.unwrap().unwrap_err().to_string().contains("generators = \"follow\""));
+    }
+
+    #[test]
+    fn a_parameter_that_the_profile_lacks_is_refused() {
+        let systems = Systems::shipped();
+        let mut plan = plan("runs = 6", "runs = 6").unwrap().remove(0);
+        let base = systems.named(&plan.profile);
+        assert!(plan.check_profile(base).is_ok());
+        plan.free[0].parameter = Parameter::Throttle;
+        let said = plan.check_profile(systems.named("bl25p-tg3")).unwrap_err().to_string();
+        assert!(said.contains("`throttle`") && said.contains("no throttle"), "{said}");
+    }
+
+    #[test]
+    fn the_shipped_plans_name_profiles_files_and_cells_that_there_are() {
+        let systems = Systems::shipped();
+        for plan in Plan::all().unwrap() {
+            let base = systems.profile(&plan.profile).expect(&plan.profile);
+            plan.check_profile(base).unwrap();
+            let text = |name: &String| {
+                let (_, text) = published::FILES
+                    .iter()
+                    .find(|(file, _)| name.strip_suffix(".csv") == Some(file))
+                    .expect(name);
+                (name.clone(), Table::parse(text).unwrap())
+            };
+            let files = plan.cells.iter().map(text).collect();
+            let cells = Cells::of(files, &plan.profile, &systems).unwrap();
+            let groups: BTreeSet<&str> = cells.groups().collect();
+            let absent: Vec<_> =
+                plan.only.iter().filter(|only| !groups.contains(only.as_str())).collect();
+            assert!(absent.is_empty(), "{}: {absent:?} of {groups:?}", plan.profile);
+        }
+    }
+}
