@@ -98,6 +98,12 @@ impl Tcp {
         }
     }
 
+    /// Something of each cache line of it.
+    #[inline]
+    pub(crate) fn fetch(&self) -> u64 {
+        self.acknowledged ^ self.furthest ^ self.smoothed
+    }
+
     /// A connection like this one, new.
     pub(crate) fn reopen(&mut self) {
         let options = Arc::clone(&self.options);
@@ -134,14 +140,29 @@ impl Tcp {
     pub(crate) fn read(&mut self, bytes: u64) {
         assert!(bytes <= self.readable(), "read beyond what was received");
         self.unread -= size(bytes);
-        let offered = self.advertised - self.received;
-        let possible = u64::from(self.options.receive_buffer - self.unread);
-        let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
-        let has_read_all = self.options.acks_when_read && self.unread == 0;
-        let is_due = has_read_all && self.unacknowledged > self.options.mss;
-        if is_due || (possible >= 2 * offered && possible >= worth) {
-            self.acknowledge_now = true;
+        self.acknowledge_now |= self.tells_of_reading(self.unread);
+    }
+
+    /// The same if nothing is to be sent before or after it; false, and nothing read, otherwise.
+    #[inline]
+    pub(crate) fn read_silently(&mut self, bytes: u64) -> bool {
+        let unread = self.unread - size(bytes);
+        let is_silent = self.is_silent() && !self.tells_of_reading(unread);
+        if is_silent {
+            self.unread = unread;
         }
+        is_silent
+    }
+
+    /// Whether the other end is told at once that the process has read all but so many bytes.
+    #[inline]
+    fn tells_of_reading(&self, unread: u32) -> bool {
+        let offered = self.advertised - self.received;
+        let possible = u64::from(self.options.receive_buffer - unread);
+        let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
+        let has_read_all = self.options.acks_when_read && unread == 0;
+        let is_due = has_read_all && self.unacknowledged > self.options.mss;
+        is_due || (possible >= 2 * offered && possible >= worth)
     }
 
     fn in_flight(&self) -> u64 {
@@ -224,7 +245,10 @@ impl Tcp {
     fn take_data(&mut self, now: Time, frame: &Frame) {
         let end = frame.seq + u64::from(frame.payload);
         if frame.seq > self.received {
-            self.out_of_order.get_or_insert_default().keep(frame.seq, end);
+            match &mut self.out_of_order {
+                Some(ranges) => ranges.keep(frame.seq, end),
+                None => self.out_of_order = Some(Box::new(OutOfOrder::new(frame.seq, end))),
+            }
             self.acknowledge_now = true;
             return;
         }
@@ -239,8 +263,7 @@ impl Tcp {
         let before = self.received;
         self.received = end;
         if let Some(ranges) = &mut self.out_of_order {
-            self.received = ranges.go_on(end);
-            if ranges.is_empty() {
+            if !ranges.go_on(&mut self.received) {
                 self.out_of_order = None;
             }
             self.acknowledge_now = true;
@@ -292,9 +315,10 @@ impl Tcp {
         self.acknowledge_now.then(|| self.frame(now, self.next, 0))
     }
 
-    /// As [`Self::next_frame`], with the full segments of new data that may go at once behind it.
+    /// As [`Self::next_frame`], with the full segments of new data that may go at once behind it, and whether another
+    /// call may give more.
     #[inline]
-    pub(crate) fn next_train(&mut self, now: Time) -> Option<Frame> {
+    pub(crate) fn next_train(&mut self, now: Time) -> Option<(Frame, bool)> {
         if self.is_silent() {
             return None;
         }
@@ -302,14 +326,19 @@ impl Tcp {
         let mss = self.options.mss;
         let is_new = first.seq + u64::from(mss) == self.furthest && self.next == self.furthest;
         if first.payload != mss || self.options.chunk != mss || !is_new || self.probe {
-            return Some(first);
+            // An acknowledgement goes when nothing else can.
+            return Some((first, first.payload > 0));
         }
+        let mss = u64::from(mss);
         let limit = self.edge.min(self.acknowledged + self.window.bytes());
         let may_go = limit.min(self.written).saturating_sub(self.next);
-        let more = (may_go / u64::from(mss)).min(LONGEST_TRAIN);
-        self.next += more * u64::from(mss);
+        let more = (may_go / mss).min(LONGEST_TRAIN);
+        self.next += more * mss;
         self.furthest = self.next;
-        Some(Frame { more: short(size(more)), ..first })
+        // What is left fills no segment, or the window cuts it short.
+        let left = self.written - self.next;
+        let is_last = left == 0 || limit.saturating_sub(self.next) < left.min(mss);
+        Some((Frame { more: short(size(more)), ..first }, !is_last))
     }
 
     /// How many bytes may go now.

@@ -79,7 +79,6 @@ impl Trains {
         self.entries.front_mut()
     }
 
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame> {
         self.entries.iter()
     }

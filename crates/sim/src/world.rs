@@ -13,6 +13,7 @@ mod poll;
 mod process;
 mod scheduler;
 mod snapshot;
+mod streams;
 mod transactions;
 
 use latput_units::{Nanos, Rng};
