@@ -67,6 +67,18 @@ pub(crate) struct Tcp {
     window: Window,
 }
 
+/// Segments to send, of which the frame is still to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Train {
+    /// First byte, and how many each has.
+    seq: u64,
+    payload: u32,
+    /// Segments beyond the first.
+    more: u16,
+    /// Whether another look may find more to send.
+    pub(crate) has_more: bool,
+}
+
 impl Tcp {
     pub(crate) fn new(options: impl Into<Arc<Options>>) -> Self {
         let options = options.into();
@@ -279,21 +291,28 @@ impl Tcp {
         }
     }
 
-    /// Whether [`Self::next_frame`] would give nothing and change nothing: only a reader, mostly.
+    /// Whether [`Self::next_train`] would give nothing and change nothing: only a reader, mostly.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         !self.acknowledge_now && !self.resend_first && self.next == self.written
     }
 
     /// The next packet (or chunk) to send, if any: a retransmission, new data, or an acknowledgement.
+    #[cfg(test)]
     pub(crate) fn next_frame(&mut self, now: Time) -> Option<Frame> {
+        let (seq, payload) = self.next_segment(now)?;
+        Some(self.frame(now, 0, &Train { seq, payload, more: 0, has_more: true }))
+    }
+
+    /// Its first byte and how many it has.
+    fn next_segment(&mut self, now: Time) -> Option<(u64, u32)> {
         if self.resend_first {
             self.resend_first = false;
             let bytes = u64::from(self.options.mss).min(self.furthest - self.acknowledged);
             if bytes > 0 {
                 self.retransmits += 1;
                 self.timeout_at = now + self.timeout;
-                return Some(self.frame(now, self.acknowledged, bytes));
+                return Some((self.acknowledged, size(bytes)));
             }
         }
         if let Some(bytes) = self.sendable() {
@@ -306,28 +325,27 @@ impl Tcp {
             if self.timeout_at == NEVER {
                 self.timeout_at = now + self.timeout;
             }
-            return Some(self.frame(now, seq, bytes));
+            return Some((seq, size(bytes)));
         }
         if self.timeout_at == NEVER && self.next < self.written && self.in_flight() == 0 {
             // Only the other end's window holds us: probe it if its update gets lost.
             self.timeout_at = now + self.timeout;
         }
-        self.acknowledge_now.then(|| self.frame(now, self.next, 0))
+        self.acknowledge_now.then_some((self.next, 0))
     }
 
-    /// As [`Self::next_frame`], with the full segments of new data that may go at once behind it, and whether another
-    /// call may give more.
+    /// As [`Self::next_segment`], with the full segments of new data that may go at once behind it.
     #[inline]
-    pub(crate) fn next_train(&mut self, now: Time) -> Option<(Frame, bool)> {
+    pub(crate) fn next_train(&mut self, now: Time) -> Option<Train> {
         if self.is_silent() {
             return None;
         }
-        let first = self.next_frame(now)?;
+        let (seq, payload) = self.next_segment(now)?;
         let mss = self.options.mss;
-        let is_new = first.seq + u64::from(mss) == self.furthest && self.next == self.furthest;
-        if first.payload != mss || self.options.chunk != mss || !is_new || self.probe {
+        let is_new = seq + u64::from(mss) == self.furthest && self.next == self.furthest;
+        if payload != mss || self.options.chunk != mss || !is_new || self.probe {
             // An acknowledgement goes when nothing else can.
-            return Some((first, first.payload > 0));
+            return Some(Train { seq, payload, more: 0, has_more: payload > 0 });
         }
         let mss = u64::from(mss);
         let limit = self.edge.min(self.acknowledged + self.window.bytes());
@@ -338,7 +356,7 @@ impl Tcp {
         // What is left fills no segment, or the window cuts it short.
         let left = self.written - self.next;
         let is_last = left == 0 || limit.saturating_sub(self.next) < left.min(mss);
-        Some((Frame { more: short(size(more)), ..first }, !is_last))
+        Some(Train { seq, payload, more: short(size(more)), has_more: !is_last })
     }
 
     /// How many bytes may go now.
@@ -365,8 +383,9 @@ impl Tcp {
         (bytes > 0 && !nagle).then_some(bytes)
     }
 
-    /// Makes a packet; every one carries the newest acknowledgement and window.
-    fn frame(&mut self, now: Time, seq: u64, bytes: u64) -> Frame {
+    /// Makes packets for the socket `end`; every one carries the newest acknowledgement and window.
+    #[inline]
+    pub(crate) fn frame(&mut self, now: Time, end: u32, train: &Train) -> Frame {
         let possible = self.received + u64::from(self.options.receive_buffer) - self.readable();
         self.advertised = self.advertised.max(possible);
         self.unacknowledged = 0;
@@ -375,17 +394,17 @@ impl Tcp {
         Frame {
             sent_at: now,
             echo: self.echo,
-            seq,
+            seq: train.seq,
             ack: self.received,
-            end: 0,
-            payload: u32::try_from(bytes).expect("a chunk is at most 64 KiB"),
+            end,
+            payload: train.payload,
             window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
-            more: 0,
+            more: train.more,
             kind: Kind::Tcp,
         }
     }
 
-    /// A timer's time has come; call [`Self::next_frame`] after it.
+    /// A timer's time has come; call [`Self::next_train`] after it.
     pub(crate) fn tick(&mut self, now: Time) {
         if self.acknowledge_at <= now {
             self.acknowledge_at = NEVER;

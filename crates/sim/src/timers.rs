@@ -111,7 +111,7 @@ impl Timers {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "less than 256")]
+#[expect(clippy::cast_possible_truncation, reason = "less than `SPANS`")]
 const fn list_of(span: u64) -> usize {
     (span % SPANS) as usize
 }

@@ -210,7 +210,7 @@ impl World {
         let this = &mut self.cores[core];
         let debt = std::mem::take(&mut this.softirq_debt);
         let next = if this.ksoftirqd { None } else { this.polls.front().copied() };
-        let (work, cost) = match next {
+        let cost = match next {
             Some(poll) => {
                 if this.softirq_since.is_none() {
                     this.softirq_since = Some(self.now);
@@ -219,10 +219,12 @@ impl World {
                 }
                 self.plan_poll(core, poll)
             }
-            None if debt > 0 => (Work::Nothing, 0),
+            None if debt > 0 => {
+                this.work = Work::Nothing;
+                0
+            }
             None => return false,
         };
-        self.cores[core].work = work;
         self.start(core, Level::Softirq, cost + debt);
         true
     }

@@ -48,7 +48,7 @@ impl World {
             Kind::Control => cost + self.deliver_control(core, end, frame),
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
-                self.transmit(self.ends[end].queue as usize, reply);
+                self.transmit(self.ends[end].queue as usize, &reply);
                 cost + tx_packet
             }
             Kind::EchoReply => {
@@ -166,12 +166,13 @@ impl World {
         let (mut cost, mut may_send) = (0, true);
         while may_send
             && let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
-            && let Some((frame, has_more)) = tcp.next_train(self.now)
+            && let Some(train) = tcp.next_train(self.now)
         {
-            may_send = has_more;
+            may_send = train.has_more;
+            let frame = tcp.frame(self.now, id(end) ^ 1, &train);
             let each = if frame.payload == 0 { for_ack } else { for_data };
             cost += u64::from(frame.count()) * each;
-            self.transmit(queue, Frame { end: id(end) ^ 1, ..frame });
+            self.transmit(queue, &frame);
         }
         cost
     }

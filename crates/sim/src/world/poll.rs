@@ -89,9 +89,9 @@ impl World {
         }
     }
 
-    /// The next item of poll work and its cost.
+    /// Makes the next item of poll work that of `core`; gives its cost.
     #[inline]
-    pub(super) fn plan_poll(&mut self, core: usize, poll: Poll) -> (Work, Time) {
+    pub(super) fn plan_poll(&mut self, core: usize, poll: Poll) -> Time {
         if let Poll::Queue(queue) = poll {
             self.settle(queue as usize, self.now);
         }
@@ -101,7 +101,9 @@ impl World {
         match poll {
             Poll::Backlog => {
                 let rx = id(self.backlogs[core].frames.len()).min(unit);
-                (Work::Backlog { rx }, u64::from(rx) * costs.backlog_packet)
+                let cost = u64::from(rx) * costs.backlog_packet;
+                self.cores[core].work = Work::Backlog { rx };
+                cost
             }
             Poll::Queue(queue) => {
                 let ring = &mut self.queues[queue as usize];
@@ -125,7 +127,8 @@ impl World {
                     cost += costs.rx_first;
                 }
                 cost += u64::from(rx) * costs.rx_packet;
-                (Work::Queue { queue, rx, tx }, cost)
+                self.cores[core].work = Work::Queue { queue, rx, tx };
+                cost
             }
         }
     }

@@ -59,7 +59,8 @@ impl World {
         if !self.queues[queue].scheduled {
             self.queues[queue].scheduled = true;
             self.queues[queue].by_process = true;
-            spin = self.plan_poll(core, Poll::Queue(id(queue)));
+            let cost = self.plan_poll(core, Poll::Queue(id(queue)));
+            spin = (self.cores[core].work, cost);
         }
         self.tasks[task].item = Item::Spin(spin.0);
         Some((spin.1.max(SHORTEST_SPIN), 0))
@@ -98,15 +99,15 @@ impl World {
         let (item, cost, user) = match self.tasks[task].program {
             Program::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
-                let (work, cost) = self.plan_poll(core, poll);
-                (Item::Kernel(work), cost, 0)
+                let cost = self.plan_poll(core, poll);
+                (Item::Kernel(self.cores[core].work), cost, 0)
             }
             Program::PollThread(queue) => {
                 if !self.queues[queue].scheduled || self.queues[queue].by_process {
                     return None;
                 }
-                let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
-                (Item::Kernel(work), cost, 0)
+                let cost = self.plan_poll(core, Poll::Queue(id(queue)));
+                (Item::Kernel(self.cores[core].work), cost, 0)
             }
             Program::Compute | Program::Source { .. } | Program::Writer { .. } if is_over => {
                 return None;
