@@ -229,9 +229,6 @@ impl<'a> Builder<'a> {
         }
         self.list_slots();
         self.let_clients_hold();
-        // One random scenario of three hundred with such timers ended otherwise by parts of a microsecond where
-        // processes went ahead.
-        let sets_dear_timers = self.hosts.iter().any(|host| host.costs.timer_arm > 0);
         let backlog =
             |_: &Core| Backlog { frames: Fifo::with_capacity(16), scheduled: false, dropped: 0 };
         let only: Vec<_> = (0..self.hosts.len()).map(|host| self.only_queue(host)).collect();
@@ -268,7 +265,7 @@ impl<'a> Builder<'a> {
             window_to: NEVER,
             quotas: Vec::new(),
             until: 0,
-            is_eager: sets_dear_timers,
+            is_eager: false,
             sent: 0,
             delivered: 0,
             events: 0,
