@@ -36,7 +36,7 @@ impl Timers {
             first: (NEVER, u32::MAX),
             near: Vec::new(),
             edge: 0,
-            later: vec![Vec::new(); list_of(SPANS - 1) + 1],
+            later: (0..SPANS).map(|_| Vec::new()).collect(),
             far: BinaryHeap::new(),
         }
     }
@@ -111,7 +111,6 @@ impl Timers {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "less than `SPANS`")]
 const fn list_of(span: u64) -> usize {
     (span % SPANS) as usize
 }
