@@ -1,3 +1,5 @@
+//! Impossible values, named with their ranges; runs without an end in sight, or too large.
+
 use latput_units::{BitsPerSecond, Bytes};
 
 use super::*;
