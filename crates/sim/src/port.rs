@@ -52,7 +52,7 @@ pub(crate) struct Port {
     pub(crate) paused_until: Time,
     per_byte: u64,
     /// What is beyond the whole nanosecond, in 2^-20 ns.
-    fraction: u32,
+    fraction: u64,
     latency: Time,
     jitter: f64,
     last_arrival: Time,
@@ -261,14 +261,13 @@ impl Port {
         while let Some(front) = self.departures.front()
             && front.pace.at < until
         {
-            let (departures, step) = if front.more == 0 {
-                let one = *front;
+            if front.more == 0 {
+                hear(front, Step::default());
                 self.departures.drop_front();
-                (one, Step::default())
             } else {
-                self.part_before(until)
-            };
-            hear(&departures, step);
+                let (departures, step) = self.part_before(until);
+                hear(&departures, step);
+            }
         }
     }
 

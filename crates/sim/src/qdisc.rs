@@ -70,9 +70,10 @@ impl Qdisc {
     }
 
     /// The next packet, or several that belong together, `most` of them, and how many were dropped to find it.
+    #[cfg(test)]
     pub(crate) fn pop(&mut self, now: Time, most: u32) -> (Option<Frame>, u64) {
         match self {
-            Self::Plain(plain) => (plain.pop(most), 0),
+            Self::Plain(plain) => (Some(plain.take(most)), 0),
             Self::FqCodel(queues) => queues.pop(now),
         }
     }
@@ -111,10 +112,12 @@ impl Plain {
         train.after(fits).packets(self.mss)
     }
 
-    fn pop(&mut self, most: u32) -> Option<Frame> {
-        let train = self.frames.pop(most)?;
+    /// The next packet, or several that belong together, `most` of them. There must be some.
+    #[inline]
+    pub(crate) fn take(&mut self, most: u32) -> Frame {
+        let train = self.frames.take(most);
         self.bytes -= u64::from(train.count()) * u64::from(train.counted_bytes());
-        Some(train)
+        train
     }
 }
 
@@ -194,7 +197,8 @@ impl FqCodel {
         frame.packets(self.mss)
     }
 
-    fn pop(&mut self, now: Time) -> (Option<Frame>, u64) {
+    /// The next packet, and how many were dropped to find it.
+    pub(crate) fn pop(&mut self, now: Time) -> (Option<Frame>, u64) {
         let mut dropped = 0;
         loop {
             let from_new = !self.new.is_empty();

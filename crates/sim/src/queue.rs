@@ -224,14 +224,14 @@ impl Queue {
     /// Packets have left; true if that may have changed when the vector is due.
     #[inline]
     pub(crate) fn sent(&mut self, departures: &Departures, step: Step) -> bool {
-        let Departures { pace, bytes, completes, .. } = *departures;
+        let Departures { pace, bytes, completes, .. } = departures;
         let count = departures.count();
         self.counters.tx_packets += u64::from(count);
-        self.counters.tx_bytes += u64::from(count) * u64::from(bytes);
+        self.counters.tx_bytes += u64::from(count) * u64::from(*bytes);
         match completes {
             Some(completed) if !self.hands_over => {
                 self.done += count;
-                self.done_bytes += u64::from(count) * u64::from(completed);
+                self.done_bytes += u64::from(count) * u64::from(*completed);
                 self.vector.tx(count, |idx| pace.nth(idx, step))
             }
             _ => false,
@@ -266,7 +266,7 @@ impl Queue {
     /// The driver took packets out of the receive ring, at most `most` alike ones.
     #[inline]
     pub(crate) fn rx_pop(&mut self, most: u32) -> Frame {
-        let frame = self.rx.pop(most).expect("the poll counted what is in the ring");
+        let frame = self.rx.take(most);
         let count = frame.count();
         self.visible -= count as usize;
         self.sample.rx.packets += count;

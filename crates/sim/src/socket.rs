@@ -235,6 +235,15 @@ impl End {
         }
     }
 
+    /// Something of each cache line of it.
+    #[inline]
+    pub(crate) fn fetch(&self) -> u64 {
+        match &self.protocol {
+            Protocol::Datagrams(_) => self.timer_at,
+            Protocol::Tcp(tcp) => self.timer_at ^ tcp.fetch(),
+        }
+    }
+
     pub(crate) fn new(host: usize, load: usize, queue: usize, protocol: Protocol) -> Self {
         Self {
             host: id(host),

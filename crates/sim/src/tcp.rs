@@ -67,6 +67,18 @@ pub(crate) struct Tcp {
     window: Window,
 }
 
+/// Segments to send, of which the frame is still to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Train {
+    /// First byte, and how many each has.
+    seq: u64,
+    payload: u32,
+    /// Segments beyond the first.
+    more: u16,
+    /// Whether another look may find more to send.
+    pub(crate) has_more: bool,
+}
+
 impl Tcp {
     pub(crate) fn new(options: impl Into<Arc<Options>>) -> Self {
         let options = options.into();
@@ -96,6 +108,12 @@ impl Tcp {
             window: Window::new(options.rules()),
             options,
         }
+    }
+
+    /// Something of each cache line of it.
+    #[inline]
+    pub(crate) fn fetch(&self) -> u64 {
+        self.acknowledged ^ self.furthest ^ self.smoothed
     }
 
     /// A connection like this one, new.
@@ -134,14 +152,29 @@ impl Tcp {
     pub(crate) fn read(&mut self, bytes: u64) {
         assert!(bytes <= self.readable(), "read beyond what was received");
         self.unread -= size(bytes);
-        let offered = self.advertised - self.received;
-        let possible = u64::from(self.options.receive_buffer - self.unread);
-        let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
-        let has_read_all = self.options.acks_when_read && self.unread == 0;
-        let is_due = has_read_all && self.unacknowledged > self.options.mss;
-        if is_due || (possible >= 2 * offered && possible >= worth) {
-            self.acknowledge_now = true;
+        self.acknowledge_now |= self.tells_of_reading(self.unread);
+    }
+
+    /// The same if nothing is to be sent before or after it; false, and nothing read, otherwise.
+    #[inline]
+    pub(crate) fn read_silently(&mut self, bytes: u64) -> bool {
+        let unread = self.unread - size(bytes);
+        let is_silent = self.is_silent() && !self.tells_of_reading(unread);
+        if is_silent {
+            self.unread = unread;
         }
+        is_silent
+    }
+
+    /// Whether the other end is told at once that the process has read all but so many bytes.
+    #[inline]
+    fn tells_of_reading(&self, unread: u32) -> bool {
+        let offered = self.advertised - self.received;
+        let possible = u64::from(self.options.receive_buffer - unread);
+        let worth = u64::from(self.options.mss.min(self.options.receive_buffer / 2));
+        let has_read_all = self.options.acks_when_read && unread == 0;
+        let is_due = has_read_all && self.unacknowledged > self.options.mss;
+        is_due || (possible >= 2 * offered && possible >= worth)
     }
 
     fn in_flight(&self) -> u64 {
@@ -224,7 +257,10 @@ impl Tcp {
     fn take_data(&mut self, now: Time, frame: &Frame) {
         let end = frame.seq + u64::from(frame.payload);
         if frame.seq > self.received {
-            self.out_of_order.get_or_insert_default().keep(frame.seq, end);
+            match &mut self.out_of_order {
+                Some(ranges) => ranges.keep(frame.seq, end),
+                None => self.out_of_order = Some(Box::new(OutOfOrder::new(frame.seq, end))),
+            }
             self.acknowledge_now = true;
             return;
         }
@@ -239,8 +275,7 @@ impl Tcp {
         let before = self.received;
         self.received = end;
         if let Some(ranges) = &mut self.out_of_order {
-            self.received = ranges.go_on(end);
-            if ranges.is_empty() {
+            if !ranges.go_on(&mut self.received) {
                 self.out_of_order = None;
             }
             self.acknowledge_now = true;
@@ -256,21 +291,28 @@ impl Tcp {
         }
     }
 
-    /// Whether [`Self::next_frame`] would give nothing and change nothing: only a reader, mostly.
+    /// Whether [`Self::next_train`] would give nothing and change nothing: only a reader, mostly.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         !self.acknowledge_now && !self.resend_first && self.next == self.written
     }
 
     /// The next packet (or chunk) to send, if any: a retransmission, new data, or an acknowledgement.
+    #[cfg(test)]
     pub(crate) fn next_frame(&mut self, now: Time) -> Option<Frame> {
+        let (seq, payload) = self.next_segment(now)?;
+        Some(self.frame(now, 0, &Train { seq, payload, more: 0, has_more: true }))
+    }
+
+    /// Its first byte and how many it has.
+    fn next_segment(&mut self, now: Time) -> Option<(u64, u32)> {
         if self.resend_first {
             self.resend_first = false;
             let bytes = u64::from(self.options.mss).min(self.furthest - self.acknowledged);
             if bytes > 0 {
                 self.retransmits += 1;
                 self.timeout_at = now + self.timeout;
-                return Some(self.frame(now, self.acknowledged, bytes));
+                return Some((self.acknowledged, size(bytes)));
             }
         }
         if let Some(bytes) = self.sendable() {
@@ -283,33 +325,38 @@ impl Tcp {
             if self.timeout_at == NEVER {
                 self.timeout_at = now + self.timeout;
             }
-            return Some(self.frame(now, seq, bytes));
+            return Some((seq, size(bytes)));
         }
         if self.timeout_at == NEVER && self.next < self.written && self.in_flight() == 0 {
             // Only the other end's window holds us: probe it if its update gets lost.
             self.timeout_at = now + self.timeout;
         }
-        self.acknowledge_now.then(|| self.frame(now, self.next, 0))
+        self.acknowledge_now.then_some((self.next, 0))
     }
 
-    /// As [`Self::next_frame`], with the full segments of new data that may go at once behind it.
+    /// As [`Self::next_segment`], with the full segments of new data that may go at once behind it.
     #[inline]
-    pub(crate) fn next_train(&mut self, now: Time) -> Option<Frame> {
+    pub(crate) fn next_train(&mut self, now: Time) -> Option<Train> {
         if self.is_silent() {
             return None;
         }
-        let first = self.next_frame(now)?;
+        let (seq, payload) = self.next_segment(now)?;
         let mss = self.options.mss;
-        let is_new = first.seq + u64::from(mss) == self.furthest && self.next == self.furthest;
-        if first.payload != mss || self.options.chunk != mss || !is_new || self.probe {
-            return Some(first);
+        let is_new = seq + u64::from(mss) == self.furthest && self.next == self.furthest;
+        if payload != mss || self.options.chunk != mss || !is_new || self.probe {
+            // An acknowledgement goes when nothing else can.
+            return Some(Train { seq, payload, more: 0, has_more: payload > 0 });
         }
+        let mss = u64::from(mss);
         let limit = self.edge.min(self.acknowledged + self.window.bytes());
         let may_go = limit.min(self.written).saturating_sub(self.next);
-        let more = (may_go / u64::from(mss)).min(LONGEST_TRAIN);
-        self.next += more * u64::from(mss);
+        let more = (may_go / mss).min(LONGEST_TRAIN);
+        self.next += more * mss;
         self.furthest = self.next;
-        Some(Frame { more: short(size(more)), ..first })
+        // What is left fills no segment, or the window cuts it short.
+        let left = self.written - self.next;
+        let is_last = left == 0 || limit.saturating_sub(self.next) < left.min(mss);
+        Some(Train { seq, payload, more: short(size(more)), has_more: !is_last })
     }
 
     /// How many bytes may go now.
@@ -336,8 +383,9 @@ impl Tcp {
         (bytes > 0 && !nagle).then_some(bytes)
     }
 
-    /// Makes a packet; every one carries the newest acknowledgement and window.
-    fn frame(&mut self, now: Time, seq: u64, bytes: u64) -> Frame {
+    /// Makes packets for the socket `end`; every one carries the newest acknowledgement and window.
+    #[inline]
+    pub(crate) fn frame(&mut self, now: Time, end: u32, train: &Train) -> Frame {
         let possible = self.received + u64::from(self.options.receive_buffer) - self.readable();
         self.advertised = self.advertised.max(possible);
         self.unacknowledged = 0;
@@ -346,17 +394,17 @@ impl Tcp {
         Frame {
             sent_at: now,
             echo: self.echo,
-            seq,
+            seq: train.seq,
             ack: self.received,
-            end: 0,
-            payload: u32::try_from(bytes).expect("a chunk is at most 64 KiB"),
+            end,
+            payload: train.payload,
             window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
-            more: 0,
+            more: train.more,
             kind: Kind::Tcp,
         }
     }
 
-    /// A timer's time has come; call [`Self::next_frame`] after it.
+    /// A timer's time has come; call [`Self::next_train`] after it.
     pub(crate) fn tick(&mut self, now: Time) {
         if self.acknowledge_at <= now {
             self.acknowledge_at = NEVER;

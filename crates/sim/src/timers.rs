@@ -1,7 +1,8 @@
 //! A host's timers: with thousands of streams thousands of them, of which only the next few must be in order.
 //!
-//! Most are set for some time ahead and reach it long after. Until then they lie in a list of all that are due
-//! within the same few milliseconds; a heap has those of the present ones and those that are very far away.
+//! Most are set for some time ahead and have been put off long before. Until then they lie in a list of all that are
+//! due within the same few milliseconds. When its first comes they are looked at together, which the caches
+//! take better than one after the other, and those that remain are sorted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,19 +14,18 @@ type Timer = (Time, u32);
 
 /// A list has the timers of 2^22 ns, which is about four milliseconds.
 const SPAN_BITS: u32 = 22;
-/// Lists, one for each bit of a word: a quarter of a second, which is more than TCP's shortest timeout.
-const SPANS: u64 = 64;
+/// Lists: a second, which is more than TCP's shortest timeouts.
+const SPANS: u64 = 256;
 
 /// Timers in order of their time.
 #[derive(Debug)]
 pub(crate) struct Timers {
     first: Timer,
-    /// Those of spans before `edge`.
-    near: BinaryHeap<Reverse<Timer>>,
+    /// Those of spans before `edge`, the next one last.
+    near: Vec<Timer>,
     edge: u64,
-    /// Those of the spans from `edge` on, of span `n` in list `n % SPANS`, and which lists have any.
+    /// Those of the spans from `edge` on, of span `n` in list `n % SPANS`.
     later: Vec<Vec<Timer>>,
-    filled: u64,
     /// Those that were farther away than the lists reach.
     far: BinaryHeap<Reverse<Timer>>,
 }
@@ -34,10 +34,9 @@ impl Timers {
     pub(crate) fn new() -> Self {
         Self {
             first: (NEVER, u32::MAX),
-            near: BinaryHeap::new(),
+            near: Vec::new(),
             edge: 0,
             later: (0..SPANS).map(|_| Vec::new()).collect(),
-            filled: 0,
             far: BinaryHeap::new(),
         }
     }
@@ -53,51 +52,62 @@ impl Timers {
         self.first = self.first.min(timer);
         let span = at >> SPAN_BITS;
         if span < self.edge {
-            self.near.push(Reverse(timer));
+            let place = self.near.partition_point(|other| *other > timer);
+            self.near.insert(place, timer);
         } else if span - self.edge < SPANS {
             self.later[list_of(span)].push(timer);
-            self.filled |= 1 << list_of(span);
         } else {
             self.far.push(Reverse(timer));
         }
     }
 
-    /// Takes the first, if its time has come.
-    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Timer> {
-        if self.first.0 > now {
-            return None;
+    /// Takes the first, if its time has come. Before those of a span are put in order each is `put_off` to when it is
+    /// due by now, if that is later than when it was set for; [`NEVER`]: not at all.
+    pub(crate) fn pop_due(
+        &mut self,
+        now: Time,
+        mut put_off: impl FnMut(Timer) -> Time,
+    ) -> Option<Timer> {
+        while self.first.0 <= now {
+            let timer = self.near.pop();
+            if timer.is_none() {
+                self.open(self.first.0 >> SPAN_BITS, &mut put_off);
+            }
+            self.first = self.near.last().copied().unwrap_or_else(|| self.first_of_rest());
+            if timer.is_some() {
+                return timer;
+            }
         }
-        if self.near.is_empty() {
-            self.open(self.first.0 >> SPAN_BITS);
-        }
-        let Reverse(timer) = self.near.pop()?;
-        self.first = match self.near.peek() {
-            Some(Reverse(next)) => *next,
-            None => self.first_of_rest(),
-        };
-        Some(timer)
+        None
     }
 
     /// Puts a span, before which there is none with timers, in order.
-    fn open(&mut self, span: u64) {
+    fn open(&mut self, span: u64, mut put_off: impl FnMut(Timer) -> Time) {
         self.edge = span + 1;
-        self.near.extend(self.later[list_of(span)].drain(..).map(Reverse));
-        self.filled &= !(1 << list_of(span));
+        let mut opened = std::mem::take(&mut self.later[list_of(span)]);
         while let Some(Reverse(timer)) = self.far.peek()
-            && timer.0 >> SPAN_BITS < self.edge
+            && timer.0 >> SPAN_BITS <= span
         {
-            self.near.extend(self.far.pop());
+            opened.extend(self.far.pop().map(|Reverse(timer)| timer));
         }
+        opened.retain_mut(|timer| {
+            let at = put_off(*timer);
+            let stays = at >> SPAN_BITS <= span;
+            if !stays && at < NEVER {
+                self.push(at, timer.1);
+            }
+            timer.0 = at;
+            stays
+        });
+        opened.sort_unstable_by_key(|timer| Reverse(*timer));
+        self.near = opened;
     }
 
     fn first_of_rest(&self) -> Timer {
         let far = self.far.peek().map_or((NEVER, u32::MAX), |Reverse(timer)| *timer);
-        if self.filled == 0 {
-            return far;
-        }
-        let turned = self.filled.rotate_right((self.edge % SPANS) as u32);
-        let span = self.edge + u64::from(turned.trailing_zeros());
-        self.later[list_of(span)].iter().fold(far, |first, timer| first.min(*timer))
+        let mut lists = (0..SPANS).map(|ahead| &self.later[list_of(self.edge + ahead)]);
+        let next = lists.find(|list| !list.is_empty());
+        next.into_iter().flatten().fold(far, |first, timer| first.min(*timer))
     }
 }
 
@@ -124,10 +134,11 @@ mod tests {
                 while let Some(&Reverse(first)) = heap.peek()
                     && first.0 <= now
                 {
-                    assert_eq!((timers.next(), timers.pop_due(now)), (first.0, Some(first)));
+                    let next = timers.next();
+                    assert_eq!((next, timers.pop_due(now, |(at, _)| at)), (first.0, Some(first)));
                     heap.pop();
                 }
-                assert_eq!(timers.pop_due(now), None);
+                assert_eq!(timers.pop_due(now, |(at, _)| at), None);
                 let next = heap.peek().map_or(NEVER, |Reverse(first)| first.0);
                 assert_eq!(timers.next(), next);
                 if heap.len() < most {
@@ -141,5 +152,37 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_put_off_comes_when_it_is_due_or_early_and_never_late() {
+        let mut rng = Rng::from_seed(6);
+        let (mut timers, mut due, mut now) = (Timers::new(), Vec::new(), 0);
+        let (mut on_time, mut early) = (0, 0);
+        for _ in 0..50_000 {
+            // Set for a time; before it comes it is known to be later, or not to come at all.
+            let set = now + rng.next_u64() % 200_000_000;
+            let later = [0, 5_000, 3_000_000, 400_000_000][rng.below(4)];
+            due.push(if rng.below(5) == 0 { NEVER } else { set + later });
+            timers.push(set, u32::try_from(due.len() - 1).unwrap());
+            now += rng.next_u64() % 200_000;
+            while let Some((at, number)) =
+                timers.pop_due(now, |(at, number)| at.max(due[number as usize]))
+            {
+                let time = due[number as usize];
+                assert!(at <= time, "{at} is after {time}");
+                if at == time {
+                    on_time += 1;
+                    due[number as usize] = NEVER;
+                } else if time < NEVER {
+                    early += 1;
+                    timers.push(time, number);
+                }
+            }
+            assert!(now < timers.next());
+        }
+        let missed = due.iter().filter(|time| **time <= now).count();
+        assert_eq!(missed, 0);
+        assert!(on_time > 35_000 && early < 1_000, "{on_time} on time, {early} early");
     }
 }

@@ -52,25 +52,26 @@ impl Trains {
         }
     }
 
-    /// The packets at the front that belong together, at most `most` of them.
+    /// The packets at the front that belong together, at most `most` of them. There must be some.
     #[inline]
-    pub(crate) fn pop(&mut self, most: u32) -> Option<Frame> {
-        let front = *self.entries.front()?;
+    pub(crate) fn take(&mut self, most: u32) -> Frame {
+        let front = self.entries.front().expect("the caller saw that something waits");
         if front.count() > most {
-            return self.pop_part(most);
+            return self.take_part(most);
         }
-        self.packets -= front.count() as usize;
+        let frame = *front;
+        self.packets -= frame.count() as usize;
         self.entries.drop_front();
-        Some(front)
+        frame
     }
 
     #[inline(never)]
-    fn pop_part(&mut self, most: u32) -> Option<Frame> {
-        let front = self.entries.front_mut()?;
+    fn take_part(&mut self, most: u32) -> Frame {
+        let front = self.entries.front_mut().expect("the caller saw that something waits");
         let frame = front.first(most);
         *front = front.after(most);
         self.packets -= most as usize;
-        Some(frame)
+        frame
     }
 
     /// The entry at the front, to be changed in place; its count must stay.
@@ -79,7 +80,6 @@ impl Trains {
         self.entries.front_mut()
     }
 
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame> {
         self.entries.iter()
     }
@@ -99,8 +99,9 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) at: Time,
-    /// What is beyond the whole nanosecond, in 2^-20 ns.
-    pub(crate) fraction: u32,
+    /// What is beyond the whole nanosecond, in 2^-20 ns. Less than 32 bits, and as wide as the time: what holds
+    /// one is copied in whole words then.
+    pub(crate) fraction: u64,
 }
 
 impl Pace {
@@ -111,7 +112,7 @@ impl Pace {
             return self.at;
         }
         if step.gap == 0 {
-            return self.at + ((self.fraction as u64 + idx as u64 * step.link) >> FRACTION);
+            return self.at + ((self.fraction + idx as u64 * step.link) >> FRACTION);
         }
         self.nth_apart(idx, step)
     }
@@ -129,14 +130,14 @@ impl Pace {
 
     /// What packet `idx` leaves of a nanosecond to the one behind it.
     #[inline]
-    const fn fraction_after(&self, idx: u32, step: Step) -> u32 {
-        ((self.fraction as u64 + idx as u64 * step.link) & WHOLE) as u32
+    const fn fraction_after(&self, idx: u32, step: Step) -> u64 {
+        (self.fraction + idx as u64 * step.link) & WHOLE
     }
 
     /// Whether the fractions before packet `idx` and of its own add up to a nanosecond.
     #[inline]
     const fn carry(&self, idx: u32, step: Step) -> Time {
-        ((self.fraction_after(idx, step) as u64) < (step.link & WHOLE)) as Time
+        (self.fraction_after(idx, step) < (step.link & WHOLE)) as Time
     }
 
     /// How many of `count` packets pass before `until`; the first does.
@@ -150,7 +151,7 @@ impl Pace {
         // The last is not before `until`: the span is no longer than the train.
         if step.gap == 0 {
             let span = (until - self.at) << FRACTION;
-            return ((span - 1 - self.fraction as u64) / step.link + 1) as u32;
+            return ((span - 1 - self.fraction) / step.link + 1) as u32;
         }
         self.before_apart(until, count, step)
     }
@@ -186,14 +187,14 @@ mod tests {
         trains.push(Frame { seq: 1_000, ..train });
         let (mut next, mut left) = (0, 20);
         for most in [3, 3, 100, 1, 4, 9] {
-            let frame = trains.pop(most).unwrap();
+            let frame = trains.take(most);
             assert_eq!(frame.seq, next);
             next += u64::from(frame.count()) * 100;
             left -= frame.count() as usize;
             assert_eq!(trains.len(), left);
         }
         assert_eq!((next, left), (2_000, 0));
-        assert!(trains.is_empty() && trains.pop(1).is_none());
+        assert!(trains.is_empty());
     }
 
     #[test]
@@ -204,7 +205,7 @@ mod tests {
             let least = (link >> FRACTION) as u32 + 2;
             let gap = [0, least + rng.below(40) as u32][rng.below(2)];
             let (step, count) = (Step { link, gap }, 1 + rng.below(50) as u32);
-            let pace = Pace { at: rng.next_u64() % 1_000, fraction: rng.below(1 << 20) as u32 };
+            let pace = Pace { at: rng.next_u64() % 1_000, fraction: rng.below(1 << 20) as u64 };
             let until = pace.at + 1 + rng.next_u64() % 800;
             let expected = (0..count).filter(|idx| pace.nth(*idx, step) < until).count();
             assert_eq!(pace.before(until, count, step) as usize, expected, "{pace:?} {step:?}");
@@ -223,7 +224,7 @@ mod tests {
             let link = rng.next_u64() % (1 << 26);
             let gap = (link >> FRACTION) as u32 + 2 + rng.below(1_000) as u32;
             let alone = Step { link, gap: 0 };
-            let begins = Pace { at: 1_000, fraction: rng.below(1 << 20) as u32 };
+            let begins = Pace { at: 1_000, fraction: rng.below(1 << 20) as u64 };
             let train = begins.from(1, alone);
             let mut fraction = begins.fraction;
             for idx in 0..100 {

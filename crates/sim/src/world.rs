@@ -4,27 +4,34 @@ mod ahead;
 mod build;
 mod bus;
 mod connect;
+mod costs;
 mod cpu;
 mod datagrams;
 mod deliver;
 mod network;
 mod poll;
 mod process;
+mod scheduler;
+mod snapshot;
+mod streams;
 mod transactions;
 
 use latput_units::{Nanos, Rng};
 
+use costs::Costs;
+pub(crate) use snapshot::Snapshot;
+
 use crate::agenda::{Agenda, NEVER, Time};
 use crate::bus::Server;
-use crate::core::{Core, Irq, Spent};
+use crate::core::{Core, Irq};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::{Driver, Placement, Stack};
 use crate::narrow::id;
 use crate::port::Port;
-use crate::queue::{Counters, Queue};
+use crate::queue::Queue;
 use crate::scenario::{Load, Scenario, Traffic};
-use crate::socket::{End, Protocol};
+use crate::socket::End;
 use crate::tally::Tally;
 use crate::task::{Program, Task};
 use crate::timers::Timers;
@@ -53,36 +60,6 @@ enum Component {
     Tick(u32),
     /// A host's I/O bus: a packet is on its other side.
     Bus(u32),
-}
-
-/// CPU costs in plain nanoseconds.
-#[derive(Clone, Copy, Debug)]
-struct Costs {
-    interrupt: Time,
-    poll: Time,
-    rx_packet: Time,
-    rx_merged: Time,
-    rx_first: Time,
-    rx_data: Time,
-    rx_remote: Time,
-    tx_completion: Time,
-    tx_remote: Time,
-    tx_packet: Time,
-    ack: Time,
-    syscall: Time,
-    user: Time,
-    copy_per_kib: Time,
-    wake: Time,
-    wake_remote: Time,
-    sleep: Time,
-    cross_core: Time,
-    preempted: Time,
-    timer: Time,
-    timer_arm: Time,
-    ipi: Time,
-    backlog_packet: Time,
-    /// Of 65536.
-    jitter: u64,
 }
 
 /// What belongs to a host as a whole.
@@ -128,21 +105,6 @@ struct Backlog {
     frames: Fifo<Frame>,
     scheduled: bool,
     dropped: u64,
-}
-
-/// Where each core's and queue's counters stood when the measured window began.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) at: Time,
-    pub(crate) spent: Vec<Spent>,
-    pub(crate) softirq_runs: Vec<u64>,
-    pub(crate) counters: Vec<Counters>,
-    pub(crate) backlog_dropped: Vec<u64>,
-    pub(crate) switch_dropped: u64,
-    /// Of each load.
-    pub(crate) retransmits: Vec<u64>,
-    /// CPU time of each process.
-    pub(crate) task_cpu: Vec<Time>,
 }
 
 /// Everything.
@@ -323,55 +285,6 @@ impl World {
         self.snapshot()
     }
 
-    /// All counters, up to this moment.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
-        let now = self.now;
-        for core in &mut self.cores {
-            core.charge(now);
-            if let Some(task) = core.task {
-                self.tasks[task as usize].cpu += std::mem::take(&mut core.process_time);
-            }
-        }
-        Snapshot {
-            at: now,
-            spent: self.cores.iter().map(|core| core.spent).collect(),
-            softirq_runs: self.cores.iter().map(|core| core.softirq_runs).collect(),
-            counters: self.queues.iter().map(|queue| queue.counters).collect(),
-            backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
-            switch_dropped: self.switch_dropped(),
-            retransmits: self.retransmits(),
-            task_cpu: self.tasks.iter().map(|task| task.cpu).collect(),
-        }
-    }
-
-    /// TCP segments sent again, of each load.
-    fn retransmits(&self) -> Vec<u64> {
-        let mut each = vec![0; self.tallies.len()];
-        for end in &self.ends {
-            each[end.load as usize] += retransmits(end);
-        }
-        each
-    }
-
-    /// CPU time between two snapshots of a host's traffic processes, and of its NAPI threads if it has such.
-    pub(crate) fn thread_cpu(
-        &self,
-        host: usize,
-        from: &Snapshot,
-        to: &Snapshot,
-    ) -> (Time, Option<Time>) {
-        let (mut traffic, mut napi) = (0, None);
-        for (idx, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.host == host) {
-            let had = to.task_cpu[idx] - from.task_cpu[idx];
-            match task.program {
-                Program::Ksoftirqd | Program::Compute => {}
-                Program::PollThread(_) => *napi.get_or_insert(0) += had,
-                _ => traffic += had,
-            }
-        }
-        (traffic, napi)
-    }
-
     /// Sets the moderation of every vector of a host.
     pub(crate) fn set_coalescing(&mut self, host: usize, coalescing: Coalescing) {
         for queue in self.parts(host).1 {
@@ -409,13 +322,6 @@ impl World {
         }
         let spread = (cost * jitter) >> 16;
         cost - spread + ((2 * spread * (self.rng.next_u64() >> 48)) >> 16)
-    }
-}
-
-fn retransmits(end: &End) -> u64 {
-    match &end.protocol {
-        Protocol::Tcp(tcp) => u64::from(tcp.retransmits),
-        Protocol::Datagrams(_) => 0,
     }
 }
 

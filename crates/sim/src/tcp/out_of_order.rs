@@ -1,13 +1,27 @@
 //! What a receiver keeps of a stream that has a hole.
 
-/// Ranges of bytes, sorted and apart.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OutOfOrder(Vec<(u64, u64)>);
+/// Ranges of bytes, sorted and apart: mostly one, so the first is at hand and only others are elsewhere.
+#[derive(Clone, Debug)]
+pub(super) struct OutOfOrder {
+    first: (u64, u64),
+    others: Vec<(u64, u64)>,
+}
 
 impl OutOfOrder {
+    /// One range.
+    pub(super) const fn new(from: u64, to: u64) -> Self {
+        Self { first: (from, to), others: Vec::new() }
+    }
+
     /// Adds a range.
     pub(super) fn keep(&mut self, mut from: u64, mut to: u64) {
-        self.0.retain(|&(start, end)| {
+        let (start, end) = self.first;
+        if self.others.is_empty() && from <= end && start <= to {
+            self.first = (from.min(start), to.max(end));
+            return;
+        }
+        self.others.insert(0, self.first);
+        self.others.retain(|&(start, end)| {
             let apart = end < from || start > to;
             if !apart {
                 from = from.min(start);
@@ -15,22 +29,21 @@ impl OutOfOrder {
             }
             apart
         });
-        let at = self.0.partition_point(|range| range.0 < from);
-        self.0.insert(at, (from, to));
+        let at = self.others.partition_point(|range| range.0 < from);
+        self.others.insert(at, (from, to));
+        self.first = self.others.remove(0);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Takes the ranges that follow on bytes before `received`; gives what is received then.
-    pub(super) fn go_on(&mut self, mut received: u64) -> u64 {
-        while let Some(&(start, end)) = self.0.first()
-            && start <= received
-        {
-            received = received.max(end);
-            self.0.remove(0);
+    /// Takes the ranges that follow on bytes before `received`, which moves to the end of them; gives whether any
+    /// are left.
+    pub(super) fn go_on(&mut self, received: &mut u64) -> bool {
+        while self.first.0 <= *received {
+            *received = (*received).max(self.first.1);
+            if self.others.is_empty() {
+                return false;
+            }
+            self.first = self.others.remove(0);
         }
-        received
+        true
     }
 }

@@ -21,7 +21,7 @@ const MOST_SLOTS: usize = 64;
 impl World {
     /// Whether items of `core` may be done in a row at all.
     #[inline]
-    fn may_go_ahead(&self, core: usize) -> bool {
+    pub(super) fn may_go_ahead(&self, core: usize) -> bool {
         let host = &self.hosts[self.cores[core].host];
         host.costs.jitter == 0
             && !self.is_eager
@@ -33,7 +33,7 @@ impl World {
     }
 
     /// Nothing but `core` itself acts on its host before this time, whatever other hosts do.
-    fn alone_until(&self, core: usize) -> Time {
+    pub(super) fn alone_until(&self, core: usize) -> Time {
         let host = &self.hosts[self.cores[core].host];
         let next = self.agenda.earliest_but(self.core_slots + core, &host.slots);
         let until = next.min(self.until + 1);
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Charges items that were done in a row: what they cost, and how much of that was user code.
-    fn spend_ahead(&mut self, core: usize, task: usize, cost: Time, user: Time) {
+    pub(super) fn spend_ahead(&mut self, core: usize, task: usize, cost: Time, user: Time) {
         let this = &mut self.cores[core];
         this.spent.user += user;
         this.spent.system += cost - user;

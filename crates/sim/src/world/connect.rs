@@ -68,7 +68,7 @@ impl World {
             kind: Kind::Control,
             ..Frame::default()
         };
-        self.transmit(self.ends[end].queue as usize, frame);
+        self.transmit(self.ends[end].queue as usize, &frame);
     }
 
     /// A control segment reaches its socket; gives what answering it costs.

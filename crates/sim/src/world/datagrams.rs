@@ -143,7 +143,7 @@ impl World {
             kind,
             ..Frame::default()
         };
-        self.transmit(socket.queue as usize, frame);
+        self.transmit(socket.queue as usize, &frame);
     }
 
     /// A sink has received datagrams.

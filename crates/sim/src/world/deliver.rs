@@ -48,7 +48,7 @@ impl World {
             Kind::Control => cost + self.deliver_control(core, end, frame),
             Kind::EchoRequest => {
                 let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
-                self.transmit(self.ends[end].queue as usize, reply);
+                self.transmit(self.ends[end].queue as usize, &reply);
                 cost + tx_packet
             }
             Kind::EchoReply => {
@@ -163,13 +163,16 @@ impl World {
         let (queue, host) = (socket.queue as usize, socket.host as usize);
         let costs = &self.hosts[host].costs;
         let (for_ack, for_data) = (costs.ack, costs.tx_packet);
-        let mut cost = 0;
-        while let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
-            && let Some(frame) = tcp.next_train(self.now)
+        let (mut cost, mut may_send) = (0, true);
+        while may_send
+            && let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
+            && let Some(train) = tcp.next_train(self.now)
         {
+            may_send = train.has_more;
+            let frame = tcp.frame(self.now, id(end) ^ 1, &train);
             let each = if frame.payload == 0 { for_ack } else { for_data };
             cost += u64::from(frame.count()) * each;
-            self.transmit(queue, Frame { end: id(end) ^ 1, ..frame });
+            self.transmit(queue, &frame);
         }
         cost
     }
@@ -197,8 +200,7 @@ impl World {
 
     /// The earliest timer of a host.
     pub(super) fn timers_due(&mut self, host: usize) {
-        let now = self.now;
-        while let Some((at, end)) = self.hosts[host].timers.pop_due(now) {
+        while let Some((at, end)) = self.next_timer(host) {
             let (mark, end) = (end & !SOCKET, (end & SOCKET) as usize);
             match mark {
                 0 => self.tcp_due(end, at),
@@ -209,6 +211,26 @@ impl World {
             }
         }
         self.update_timers(host);
+    }
+
+    /// The next timer of a host whose time has come.
+    #[inline]
+    fn next_timer(&mut self, host: usize) -> Option<(Time, u32)> {
+        let ends = &mut self.ends;
+        self.hosts[host].timers.pop_due(self.now, |(at, number)| {
+            if number > SOCKET {
+                return at;
+            }
+            let socket = &mut ends[number as usize];
+            let Protocol::Tcp(tcp) = &socket.protocol else {
+                return at;
+            };
+            if socket.timer_at != at {
+                return NEVER;
+            }
+            socket.timer_at = at.max(tcp.next_tick());
+            socket.timer_at
+        })
     }
 
     /// A timer of TCP, perhaps set for an earlier time than it has now.

@@ -6,6 +6,7 @@ use crate::core::Irq;
 use crate::frame::{Frame, Kind};
 use crate::narrow::id;
 use crate::port::{Departures, Far, Feed, Sending};
+use crate::qdisc::Qdisc;
 use crate::train::{Pace, Step};
 use crate::vector::Event;
 
@@ -15,22 +16,22 @@ pub(super) const LONGEST_PAUSE: u32 = 0xffff;
 impl World {
     /// The stack hands a packet, a train or, with TSO, a chunk to a transmit queue.
     #[inline]
-    pub(super) fn transmit(&mut self, queue: usize, frame: Frame) {
+    pub(super) fn transmit(&mut self, queue: usize, frame: &Frame) {
         self.sent += frame.packets(self.mss);
-        let mut rest = frame;
-        if self.queues[queue].qdisc.is_empty() {
-            let count = self.queues[queue].tx_admit(&frame);
-            if count == frame.count() {
-                return self.put_on_port(queue, &frame);
-            }
-            if count > 0 {
-                self.put_on_port(queue, &frame.first(count));
-            }
-            rest = frame.after(count);
-        }
         let now = self.now;
         let ring = &mut self.queues[queue];
-        ring.counters.tx_dropped += ring.qdisc.push(now, &rest);
+        if !ring.qdisc.is_empty() {
+            ring.counters.tx_dropped += ring.qdisc.push(now, frame);
+            return;
+        }
+        let count = ring.tx_admit(frame);
+        if count == frame.count() {
+            return self.put_on_port(queue, frame);
+        }
+        ring.counters.tx_dropped += ring.qdisc.push(now, &frame.after(count));
+        if count > 0 {
+            self.put_on_port(queue, &frame.first(count));
+        }
     }
 
     /// Moves packets from the qdisc to the ring as far as it is open.
@@ -42,12 +43,17 @@ impl World {
             if most == 0 || ring.qdisc.is_empty() {
                 return;
             }
-            let (frame, dropped) = ring.qdisc.pop(now, most);
-            ring.counters.tx_dropped += dropped;
-            if let Some(frame) = frame {
-                ring.tx_admit(&frame);
-                self.put_on_port(queue, &frame);
-            }
+            let frame = match &mut ring.qdisc {
+                Qdisc::Plain(plain) => plain.take(most),
+                Qdisc::FqCodel(queues) => {
+                    let (frame, dropped) = queues.pop(now);
+                    ring.counters.tx_dropped += dropped;
+                    let Some(frame) = frame else { continue };
+                    frame
+                }
+            };
+            ring.tx_admit(&frame);
+            self.put_on_port(queue, &frame);
         }
     }
 
@@ -132,7 +138,7 @@ impl World {
             front.payload -= mss;
             return Some(Sending { frame: part, queue, completes: None });
         }
-        let frame = ring.tx.pop(1)?;
+        let frame = ring.tx.take(1);
         let completes = Some(std::mem::take(&mut ring.chunk_bytes));
         Some(Sending { frame, queue, completes })
     }

@@ -4,8 +4,7 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Poll, Work};
 use crate::machine::Driver;
-use crate::narrow::{id, size};
-use crate::socket::Protocol;
+use crate::narrow::id;
 use crate::task::{Item, Program};
 
 /// How long a process that only computes goes on between two looks at the clock.
@@ -60,7 +59,8 @@ impl World {
         if !self.queues[queue].scheduled {
             self.queues[queue].scheduled = true;
             self.queues[queue].by_process = true;
-            spin = self.plan_poll(core, Poll::Queue(id(queue)));
+            let cost = self.plan_poll(core, Poll::Queue(id(queue)));
+            spin = (self.cores[core].work, cost);
         }
         self.tasks[task].item = Item::Spin(spin.0);
         Some((spin.1.max(SHORTEST_SPIN), 0))
@@ -99,15 +99,15 @@ impl World {
         let (item, cost, user) = match self.tasks[task].program {
             Program::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
-                let (work, cost) = self.plan_poll(core, poll);
-                (Item::Kernel(work), cost, 0)
+                let cost = self.plan_poll(core, poll);
+                (Item::Kernel(self.cores[core].work), cost, 0)
             }
             Program::PollThread(queue) => {
                 if !self.queues[queue].scheduled || self.queues[queue].by_process {
                     return None;
                 }
-                let (work, cost) = self.plan_poll(core, Poll::Queue(id(queue)));
-                (Item::Kernel(work), cost, 0)
+                let cost = self.plan_poll(core, Poll::Queue(id(queue)));
+                (Item::Kernel(self.cores[core].work), cost, 0)
             }
             Program::Compute | Program::Source { .. } | Program::Writer { .. } if is_over => {
                 return None;
@@ -129,7 +129,10 @@ impl World {
                     self.begin_exchange(core, task, request, answer)
                 })?
             }
-            Program::Reader { message } => self.begin_exchange(core, task, message, None)?,
+            Program::Reader { message } => {
+                self.read_ahead(core, task, message);
+                self.begin_exchange(core, task, message, None)?
+            }
             Program::Writer { message } => self.begin_write(core, task, message)?,
         };
         let wake = self.cost_of_wake(core, task);
@@ -163,35 +166,6 @@ impl World {
         let slot = this.slot.expect("a process with a schedule has a timer");
         self.agenda.set(slot, at);
         true
-    }
-
-    fn begin_write(
-        &mut self,
-        core: usize,
-        task: usize,
-        message: u32,
-    ) -> Option<(Item, Time, Time)> {
-        loop {
-            let &end = self.tasks[task].ready.front()?;
-            let Protocol::Tcp(tcp) = &self.ends[end as usize].protocol else {
-                unreachable!("streams are TCP");
-            };
-            let room = tcp.writable();
-            if room >= u64::from(message) || tcp.wakes_writer() {
-                if self.is_early(task) {
-                    return None;
-                }
-                let bytes = size(u64::from(message).min(room));
-                let costs = &self.hosts[self.tasks[task].host].costs;
-                let cost = costs.syscall
-                    + costs.user
-                    + copying(costs.copy_per_kib, bytes)
-                    + self.cross_cost(core, end) * u64::from(bytes) / u64::from(message.max(1));
-                return Some((Item::Write { end, bytes }, cost, costs.user));
-            }
-            self.tasks[task].ready.pop();
-            self.ends[end as usize].is_ready = false;
-        }
     }
 
     /// A process away from the core that takes its packets works with a cold cache.
@@ -272,25 +246,6 @@ impl World {
         if socket.owed > 0 || socket.readable() > 0 {
             self.make_ready(core, end);
         }
-    }
-
-    fn finish_write(&mut self, task: usize, end: usize, bytes: u32) -> Time {
-        let program = self.tasks[task].program;
-        if let (Some(schedule), Program::Writer { message }) =
-            (&mut self.tasks[task].schedule, program)
-        {
-            schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);
-        }
-        let socket = &mut self.ends[end];
-        self.tallies[socket.load as usize].handed_over(socket.is_generator, u64::from(bytes));
-        if let Protocol::Tcp(tcp) = &mut socket.protocol {
-            tcp.write(u64::from(bytes));
-        }
-        // Connections of one process take turns.
-        if let Some(first) = self.tasks[task].ready.pop() {
-            self.tasks[task].ready.push(first);
-        }
-        self.output(end)
     }
 }
 

@@ -125,12 +125,52 @@ fn requests_handled_in_a_row_and_cores_that_are_held_change_nothing() {
     assert!(saved > 100_000, "only {saved} events were saved");
 }
 
+#[test]
+fn a_reader_that_goes_from_socket_to_socket_changes_nothing() {
+    let mut saved = 0;
+    for seed in 0..60 {
+        let mut scenario = random(seed);
+        let mut rng = Rng::split(0x78, seed);
+        for host in &mut scenario.hosts {
+            let mut cost = |most: usize| Nanos::from_ns(rng.below(most) as u64);
+            host.machine.costs = Costs {
+                interrupt: cost(1_000),
+                rx_packet: cost(300),
+                tx_packet: cost(300),
+                ack: cost(300),
+                syscall: cost(300),
+                user: cost(100),
+                wake: cost(500),
+                cross_core: cost(100),
+                ..Costs::default()
+            };
+            (host.nic.queues, host.nic.fifo) = (1, Bytes::new(0));
+            host.stack.acks_when_read = rng.below(2) == 0;
+            host.stack.receive_buffer = Bytes::new([4_000, 20_000, 212_992][rng.below(3)]);
+        }
+        scenario.network.latency_jitter_ratio = 0.0;
+        let message = Bytes::new(1_000 + rng.below(60_000) as u64);
+        let connections = 2 + rng.below(100) as u32;
+        let stream = Traffic::Stream { message, connections };
+        scenario.loads = vec![Load::new(0, 1, stream), Load::new(1, 0, stream)];
+        saved += check_against(&scenario, |world| world.is_eager = true);
+        check_lazy(&scenario);
+    }
+    assert!(saved > 1_000, "only {saved} events were saved");
+}
+
 /// The same outcome with every packet and item handled by itself; gives how many events that costs.
 #[track_caller]
 fn check_lazy(scenario: &Scenario) -> u64 {
+    check_against(scenario, super::World::handle_each_by_itself)
+}
+
+/// The same outcome in a world that was changed before the start; gives how many events that costs.
+#[track_caller]
+fn check_against(scenario: &Scenario, change: fn(&mut super::World)) -> u64 {
     let lazy = crate::run(scenario).unwrap();
     let mut simulation = crate::Simulation::new(scenario).unwrap();
-    simulation.world.handle_each_by_itself();
+    change(&mut simulation.world);
     simulation.advance(scenario.warmup);
     let mut eager = simulation.advance(scenario.duration);
     simulation.drain(&mut eager);
@@ -234,7 +274,7 @@ fn random(seed: u64) -> Scenario {
         (hosts > 2 || rng.below(3) == 0).then(|| Bytes::new(20_000 + rng.below(200_000) as u64));
     let rate = [100_000_000, 1_000_000_000, 10_000_000_000][rng.below(3)];
     let mut hosts: Vec<Host> = (0..hosts).map(|_| random_host(&mut rng)).collect();
-    // With timers that take time to set, processes do not go ahead.
+    // As drawn, seed 185 has two things at one nanosecond, of which the order differs.
     if !seed.is_multiple_of(3) {
         for host in &mut hosts {
             host.machine.costs.timer_arm = Nanos::ZERO;

@@ -222,7 +222,7 @@ impl World {
                     ..Frame::default()
                 };
                 let queue = socket.queue as usize;
-                self.transmit(queue, frame);
+                self.transmit(queue, &frame);
                 0
             }
             Protocol::Tcp(tcp) => {

@@ -1,0 +1,81 @@
+//! What was counted up to a moment; a window's figures are the difference of two.
+
+use super::World;
+use crate::agenda::Time;
+use crate::core::Spent;
+use crate::queue::Counters;
+use crate::socket::{End, Protocol};
+use crate::task::Program;
+
+/// Where each core's and queue's counters stood when the measured window began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) at: Time,
+    pub(crate) spent: Vec<Spent>,
+    pub(crate) softirq_runs: Vec<u64>,
+    pub(crate) counters: Vec<Counters>,
+    pub(crate) backlog_dropped: Vec<u64>,
+    pub(crate) switch_dropped: u64,
+    /// Of each load.
+    pub(crate) retransmits: Vec<u64>,
+    /// CPU time of each process.
+    pub(crate) task_cpu: Vec<Time>,
+}
+
+impl World {
+    /// All counters, up to this moment.
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        let now = self.now;
+        for core in &mut self.cores {
+            core.charge(now);
+            if let Some(task) = core.task {
+                self.tasks[task as usize].cpu += std::mem::take(&mut core.process_time);
+            }
+        }
+        Snapshot {
+            at: now,
+            spent: self.cores.iter().map(|core| core.spent).collect(),
+            softirq_runs: self.cores.iter().map(|core| core.softirq_runs).collect(),
+            counters: self.queues.iter().map(|queue| queue.counters).collect(),
+            backlog_dropped: self.backlogs.iter().map(|backlog| backlog.dropped).collect(),
+            switch_dropped: self.switch_dropped(),
+            retransmits: self.retransmits(),
+            task_cpu: self.tasks.iter().map(|task| task.cpu).collect(),
+        }
+    }
+
+    /// TCP segments sent again, of each load.
+    fn retransmits(&self) -> Vec<u64> {
+        let mut each = vec![0; self.tallies.len()];
+        for end in &self.ends {
+            each[end.load as usize] += retransmits(end);
+        }
+        each
+    }
+
+    /// CPU time between two snapshots of a host's traffic processes, and of its NAPI threads if it has such.
+    pub(crate) fn thread_cpu(
+        &self,
+        host: usize,
+        from: &Snapshot,
+        to: &Snapshot,
+    ) -> (Time, Option<Time>) {
+        let (mut traffic, mut napi) = (0, None);
+        for (idx, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.host == host) {
+            let had = to.task_cpu[idx] - from.task_cpu[idx];
+            match task.program {
+                Program::Ksoftirqd | Program::Compute => {}
+                Program::PollThread(_) => *napi.get_or_insert(0) += had,
+                _ => traffic += had,
+            }
+        }
+        (traffic, napi)
+    }
+}
+
+fn retransmits(end: &End) -> u64 {
+    match &end.protocol {
+        Protocol::Tcp(tcp) => u64::from(tcp.retransmits),
+        Protocol::Datagrams(_) => 0,
+    }
+}
