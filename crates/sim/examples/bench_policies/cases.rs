@@ -140,6 +140,12 @@ pub(crate) fn all() -> Vec<Case> {
     for ms in [50, 100, 1000, 2000, 10_000] {
         cases.push(Case::stepped(rr(0, 1), bulk(3), ms));
     }
+    // The others at the shortest step; requests and bulk are above.
+    for (idx, a) in kinds.iter().enumerate() {
+        for b in kinds.iter().skip(idx + 1).skip(usize::from(idx == 0)) {
+            cases.push(Case { slow: true, ..Case::stepped(a.clone(), b.clone(), 50) });
+        }
+    }
     cases.push(Case::stepped(rr(0, 1), udp(50_000.0), 10_000));
     for ms in [10, 100] {
         let nothing = Part { name: "nothing".to_owned(), loads: Vec::new() };
