@@ -165,8 +165,7 @@ impl Namespace {
     /// the name is taken.
     pub fn pin(&self, name: &str) -> Result<PathBuf, Error> {
         let path = pin_path(name)?;
-        fs::create_dir_all(PIN_FOLDER)
-            .map_err(|source| Error::system(format!("create {PIN_FOLDER}"), source))?;
+        share_pins()?;
         File::create_new(&path)
             .map_err(|source| Error::system(format!("create {}", path.display()), source))?;
         // Through /proc/self/fd, because a bind mount needs a path.
@@ -217,6 +216,31 @@ impl Namespace {
     /// Opens a pinned namespace.
     pub fn open_pinned(name: &str) -> Result<Self, Error> {
         Self::open(&pin_path(name)?)
+    }
+}
+
+/// Makes the folder of pins a mount of its own that is shared with other mount namespaces, as `ip netns add` does (`netns_add`
+/// in iproute2's ip/ipnetns.c). If it did so only later, pins made before would lie twice, and below its mount could not be
+/// removed (EBUSY). Under the same lock as `ip`.
+fn share_pins() -> Result<(), Error> {
+    fs::create_dir_all(PIN_FOLDER)
+        .map_err(|source| Error::system(format!("create {PIN_FOLDER}"), source))?;
+    let folder = File::open(PIN_FOLDER)
+        .map_err(|source| Error::system(format!("open {PIN_FOLDER}"), source))?;
+    rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(|errno| Error::system(format!("lock {PIN_FOLDER}"), errno))?;
+    let share = || {
+        let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
+        rustix::mount::mount_change(PIN_FOLDER, shared)
+    };
+    match share() {
+        // EINVAL: it is no mount yet.
+        Err(rustix::io::Errno::INVAL) => {
+            rustix::mount::mount_bind_recursive(PIN_FOLDER, PIN_FOLDER)
+                .and_then(|()| share())
+                .map_err(|errno| Error::system(format!("mount {PIN_FOLDER} on itself"), errno))
+        }
+        done => done.map_err(|errno| Error::system(format!("share {PIN_FOLDER}"), errno)),
     }
 }
 

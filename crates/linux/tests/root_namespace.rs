@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::process::Command;
 
 use latput_knobs::{KernelRead, Knob};
 use latput_linux::namespace::PIN_FOLDER;
@@ -91,6 +92,27 @@ fn a_pinned_lab_is_found_again_and_removed() {
                 .count()
         });
         assert_eq!(left, 0);
+    });
+}
+
+#[test]
+fn a_namespace_that_somebody_adds_meanwhile_is_not_in_the_way() {
+    if needs_root() {
+        return;
+    }
+    with_own_pins(|| {
+        // The first `ip netns add` of a machine mounts the folder of pins on itself.
+        Namespace::create().unwrap().pin("latput-a").unwrap();
+        let ip = |words: &[&str]| {
+            let status = Command::new("ip").arg("netns").args(words).status().unwrap();
+            assert!(status.success(), "{words:?}");
+        };
+        ip(&["add", "another"]);
+        assert!(Namespace::unpin("latput-a").unwrap());
+        Namespace::create().unwrap().pin("latput-b").unwrap();
+        ip(&["delete", "another"]);
+        assert!(Namespace::unpin("latput-b").unwrap());
+        assert_eq!(fs::read_dir(PIN_FOLDER).unwrap().count(), 0);
     });
 }
 
