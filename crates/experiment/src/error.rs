@@ -134,7 +134,7 @@ pub enum ErrorKind {
 
 impl Error {
     /// Whether a trial's traffic broke with every host ready for another trial.
-    pub const fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::Host { kind, .. } => matches!(kind, FailureKind::Lost),
             Self::Peer(error) => error.is_passing(),

@@ -272,11 +272,34 @@ impl Error {
     }
 
     /// Whether the traffic was up and broke, so that the same may go well another time.
-    pub const fn is_passing(&self) -> bool {
-        matches!(self, Self::PeerGone { .. } | Self::Stalled { .. } | Self::LateThread { .. })
+    pub fn is_passing(&self) -> bool {
+        use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
+
+        match self {
+            Self::PeerGone { .. } | Self::Stalled { .. } | Self::LateThread { .. } => true,
+            // A link that went down: without a way there nothing would have come so far.
+            Self::Io { source, .. } => {
+                matches!(source.kind(), HostUnreachable | NetworkDown | NetworkUnreachable)
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn io(doing: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io { doing, source: source.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_down_may_come_up_again() {
+        let said = |errno: rustix::io::Errno| Error::io("send", errno).is_passing();
+        assert!(said(rustix::io::Errno::NETUNREACH));
+        assert!(said(rustix::io::Errno::HOSTUNREACH));
+        assert!(!said(rustix::io::Errno::PERM));
+        assert!(!Error::Stopped.is_passing());
     }
 }

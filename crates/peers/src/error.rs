@@ -169,7 +169,7 @@ impl Error {
     }
 
     /// Whether the traffic broke at this end, so that the same may go well another time.
-    pub const fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         matches!(self, Self::Traffic(error) if error.is_passing())
     }
 
