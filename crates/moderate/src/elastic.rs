@@ -268,6 +268,11 @@ impl Elastic {
         {
             return self.remember(known);
         }
+        // A load that begins does so within a sample, which shows a part of its rate: two must agree.
+        let is_sampled = self.sample > Nanos::ZERO;
+        if is_sampled && self.rung == 0 && self.rested.is_none() && self.load.rungs[0].slots < 2 {
+            return Decision::Keep;
+        }
         self.walk_on(now)
     }
 
