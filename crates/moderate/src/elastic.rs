@@ -120,7 +120,7 @@ impl Elastic {
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
         let Some(before) = self.last.replace(now) else { return Decision::Keep };
-        let is_sampled = self.sample > Nanos::ZERO;
+        let is_sampled = self.is_sampled();
         if !self.slot.add(observation, before, (!is_sampled).then_some(self.pace)) {
             return Decision::Keep;
         }
@@ -136,7 +136,7 @@ impl Elastic {
         };
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let packets = f64::from(observation.rx.packets);
-        let is_nothing = packets < self.next_to_nothing(gap);
+        let is_nothing = gap > IDLE && packets < self.next_to_nothing(gap);
         // Under a delay that is on trial too few for a slot are a verdict: it would wait for one for good.
         let is_tried = matches!(self.walk, Walk::Test(_)) && self.rung > 0;
         let is_first = polls == 1 || is_nothing || (is_tried && packets < f64::from(SLOT_POLLS));
@@ -168,6 +168,11 @@ impl Elastic {
             return self.change("the ring would overrun");
         }
         decision
+    }
+
+    /// Whether a daemon tells of the load, which has told of many polls at once, and no driver.
+    fn is_sampled(&self) -> bool {
+        self.sample > Nanos::ZERO
     }
 
     /// So few packets in a span that the load is as good as gone: an eighth of what it usually has, and never more
@@ -269,8 +274,11 @@ impl Elastic {
             return self.remember(known);
         }
         // A load that begins does so within a sample, which shows a part of its rate: two must agree.
-        let is_sampled = self.sample > Nanos::ZERO;
-        if is_sampled && self.rung == 0 && self.rested.is_none() && self.load.rungs[0].slots < 2 {
+        if self.is_sampled()
+            && self.rung == 0
+            && self.rested.is_none()
+            && self.load.rungs[0].slots < 2
+        {
             return Decision::Keep;
         }
         self.walk_on(now)

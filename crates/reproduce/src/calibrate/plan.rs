@@ -190,11 +190,15 @@ impl Plan {
         self.within("effort.last, the second", share, &SHARE)
     }
 
+    /// Those that it sets, in the order in which it sets them.
+    fn parameters(&self) -> impl Iterator<Item = Parameter> {
+        let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
+        fixed.chain(self.free.iter().map(|free| free.parameter))
+    }
+
     /// Each parameter once, none that sets again what another before it has set, and none that has no effect.
     fn check_parameters(&self) -> Result<(), PlanError> {
-        let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
-        let all: Vec<Parameter> =
-            fixed.chain(self.free.iter().map(|free| free.parameter)).collect();
+        let all: Vec<Parameter> = self.parameters().collect();
         for (idx, parameter) in all.iter().enumerate() {
             let name = parameter.name();
             if let Some(over) = all[idx + 1..].iter().find(|later| later.sets_again(*parameter)) {
@@ -211,8 +215,7 @@ impl Plan {
 
     /// Whether each parameter is one of the profile that the plan fits.
     pub(super) fn check_profile(&self, base: &Profile) -> Result<(), PlanError> {
-        let fixed = self.fixed.iter().map(|fixed| fixed.parameter);
-        for parameter in fixed.chain(self.free.iter().map(|free| free.parameter)) {
+        for parameter in self.parameters() {
             let lacks = match parameter {
                 Parameter::Generator if base.generator.is_none() => "costs of the generators",
                 Parameter::Throttle if base.sut.nic.coalescing.throttle == Throttle::None => {

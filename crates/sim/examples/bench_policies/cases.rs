@@ -132,19 +132,17 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(Case { queues: 8, slow: true, ..Case::new(vec![rr(0, 1000)], 10) });
     cases.push(Case { slow: true, ..Case::new(vec![rr(0, 1000)], 10) });
     let kinds = [rr(0, 1), bulk(3), udp(50_000.0), rr(64, 1), reads()];
-    for (idx, a) in kinds.iter().enumerate() {
-        for b in kinds.iter().skip(idx + 1) {
-            cases.push(Case::stepped(a.clone(), b.clone(), 300));
-        }
+    let with_later = |(idx, a)| kinds.iter().skip(idx + 1).map(move |b: &Part| (a, b));
+    let pairs: Vec<(&Part, &Part)> = kinds.iter().enumerate().flat_map(with_later).collect();
+    for (a, b) in &pairs {
+        cases.push(Case::stepped((*a).clone(), (*b).clone(), 300));
     }
     for ms in [50, 100, 1000, 2000, 10_000] {
         cases.push(Case::stepped(rr(0, 1), bulk(3), ms));
     }
-    // The others at the shortest step; requests and bulk are above.
-    for (idx, a) in kinds.iter().enumerate() {
-        for b in kinds.iter().skip(idx + 1).skip(usize::from(idx == 0)) {
-            cases.push(Case { slow: true, ..Case::stepped(a.clone(), b.clone(), 50) });
-        }
+    // The others at the shortest step: requests and bulk, the first pair, are above.
+    for (a, b) in &pairs[1..] {
+        cases.push(Case { slow: true, ..Case::stepped((*a).clone(), (*b).clone(), 50) });
     }
     cases.push(Case::stepped(rr(0, 1), udp(50_000.0), 10_000));
     for ms in [10, 100] {
