@@ -140,6 +140,7 @@ impl Service<'_> {
     ) -> Result<Answer, Failure> {
         match request {
             Request::Set { setting } => self.host.set(&setting).map(|()| Answer::Set),
+            Request::Link => self.host.await_link(self.stop).map(|()| Answer::Linked),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
             Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),

@@ -17,7 +17,7 @@ use crate::clock::ClockOffset;
 use crate::combine::{self, Start};
 use crate::controller::{ANSWER_WITHIN, Agent, Crew};
 use crate::error::Error;
-use crate::host::chain;
+use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
 use crate::lacking::Wanted;
 use crate::protocol::{Answer, FailureKind, Finished, Part, Request};
@@ -65,7 +65,9 @@ impl TrialRunner for Crew {
     ) -> Result<(), Error> {
         for trial in todo {
             run_trial(trial, tell, &mut |trial, tell| {
+                await_links(self, stop)?;
                 set_hosts(self, &trial.set, stop)?;
+                await_links(self, stop)?;
                 observe(self, &trial.load, method, stop, tell)
             })?;
         }
@@ -104,6 +106,21 @@ impl TrialRunner for Crew {
     fn abandon(self: Box<Self>) -> Result<(), Error> {
         Self::abandon(*self)
     }
+}
+
+/// Waits until every host's link is up that was so to begin with: what broke the trial before may have been one
+/// that was not, and some knobs take theirs down.
+fn await_links(crew: &mut Crew, stop: &Stop) -> Result<(), Error> {
+    for agent in crew.agents().iter_mut() {
+        agent.send(&Request::Link)?;
+    }
+    for agent in crew.agents() {
+        match agent.receive(LINK_WITHIN + ANSWER_WITHIN, stop)? {
+            Answer::Linked => {}
+            other => return Err(agent.unexpected(other)),
+        }
+    }
+    Ok(())
 }
 
 /// Brings every host to its part of a setting.

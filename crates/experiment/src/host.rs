@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use latput_knobs::transaction::{Change, ErrorKind, Session};
 use latput_knobs::{Knob, LinkResets, Setting, State};
+use latput_linux::route::Route;
 use latput_linux::{
     Control, FileCheckpoints, Glance, LinuxKernel, Sampler, Watch, checkpoint, lab, process,
 };
@@ -24,6 +26,13 @@ const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
 
 /// How often a window whose end a count may bring forward is looked after.
 const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
+
+/// How long a link that went down is waited for: the negotiation of 10GBASE-T takes some 5 s, a switch port with
+/// spanning tree 30 s.
+pub(crate) const LINK_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a link that is waited for is looked at.
+const LINK_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Where checkpoints and locks are kept, unless `LATPUT_STATE_DIR` names another folder.
 const STATE_DIR: &str = "/run/latput";
@@ -47,6 +56,8 @@ pub(crate) struct Host {
     sampler: Sampler,
     session: Option<Session<LinuxKernel, FileCheckpoints>>,
     watch: Watch,
+    /// Whether its link was up to begin with.
+    was_linked: bool,
     /// The knobs that the setting in force names.
     wanted: BTreeSet<Knob>,
     /// Knobs that were left to somebody else since this was last told, in sentences.
@@ -99,7 +110,9 @@ impl Host {
         };
         let watch = Watch::open(&open.interface, Nanos::ZERO).map_err(broken)?;
         let (wanted, left) = (BTreeSet::new(), Vec::new());
-        Ok((Self { open, cpus, kernel, sampler, session, watch, wanted, left }, opened))
+        let was_linked = is_linked(&open.interface).map_err(broken)?;
+        let host = Self { open, cpus, kernel, sampler, session, watch, was_linked, wanted, left };
+        Ok((host, opened))
     }
 
     pub(crate) const fn address(&self) -> IpAddr {
@@ -108,6 +121,26 @@ impl Host {
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
         &self.cpus
+    }
+
+    /// Waits until the interface's link is up, if it was when this began.
+    pub(crate) fn await_link(&self, stop: &Stop) -> Result<(), Failure> {
+        let interface = &self.open.interface;
+        let begun = Instant::now();
+        while self.was_linked && !is_linked(interface).map_err(|error| failed(chain(&error)))? {
+            if stop.is_raised() {
+                return Err(failed("interrupted"));
+            }
+            if begun.elapsed() > LINK_WITHIN {
+                let seconds = LINK_WITHIN.as_secs();
+                return Err(failed(format!(
+                    "the link of {interface} went down and has not come up for {seconds} s: look at the \
+                     cable and the other end, or bring the interface up"
+                )));
+            }
+            std::thread::sleep(LINK_LOOK_EVERY);
+        }
+        Ok(())
     }
 
     /// Brings the interface to a setting, but for knobs that somebody else has changed meanwhile.
@@ -247,6 +280,12 @@ impl Drop for Host {
     fn drop(&mut self) {
         let _ = self.leave_to_others();
     }
+}
+
+/// Whether it is up and has carrier, as far as its driver says.
+fn is_linked(interface: &str) -> Result<bool, latput_linux::Error> {
+    let link = Route::open()?.link(interface)?;
+    Ok(link.is_up && link.has_carrier != Some(false))
 }
 
 /// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.

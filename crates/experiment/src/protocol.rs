@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::interval::HostInterval;
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 /// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
@@ -26,6 +26,9 @@ pub const MAX_LINE_BYTES: u64 = 16 << 20;
 pub enum Request {
     /// First of all: what this agent is to be.
     Open(Open),
+    /// Answer once the interface's link is up, if it was when the agent began: a cable may be pulled, and some
+    /// knobs take a link down for seconds.
+    Link,
     /// Set knobs, as part of the one session that is put back at the end.
     Set {
         /// What is wanted; may be empty.
@@ -129,6 +132,8 @@ pub enum LinkReset {
 pub enum Answer {
     /// To [`Request::Open`].
     Opened(Box<Opened>),
+    /// To [`Request::Link`]: it is up, or was not to begin with.
+    Linked,
     /// To [`Request::Set`]: every value was read back.
     Set,
     /// To [`Request::Clock`].
