@@ -1,8 +1,9 @@
 //! `cargo xtask bench-hold`: the daemon on the lab through phases of different load, beside fixed delays;
 //! or, with `--soak`, for long through phases drawn at random.
 //!
-//! In every round each candidate (each fixed delay, and the daemon under each goal) is put in force and runs
-//! through all phases, in an order drawn anew. Figures are compared within a round, with those of the fixed
+//! In every round a daemon under each goal lives through all phases. In each phase it has a turn, and each fixed delay has
+//! one while the daemon is stopped (`SIGSTOP`), in an order drawn anew: turns that are compared are seconds apart, so that
+//! a machine that is slower for some minutes is so for both. The daemon's figures are compared with those of the fixed
 //! delay that is best for this phase in the other rounds; the interval is that of the mean of the ratios.
 
 mod soak;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use latput_units::{Nanos, Rng};
 use serde_json::Value;
 
@@ -23,13 +24,13 @@ use crate::workspace::Workspace;
 /// How often, and how long.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Rounds; in each, every candidate runs through every phase once.
+    /// Rounds; in each, a daemon under each goal goes through every phase once.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     rounds: u32,
-    /// Seconds of one phase.
+    /// Seconds of a turn; in each phase the daemon and each fixed delay have one.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=600))]
     seconds: u32,
-    /// The order of candidates, or of the phases of a soak.
+    /// The order of turns, or of the phases of a soak.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Instead of rounds, let one daemon run through random phases for so long: `30m`.
@@ -55,6 +56,8 @@ fn soak_time(text: &str) -> Result<Duration, String> {
 const FIXED_US: [u32; 5] = [0, 20, 50, 100, 200];
 const GOALS: [&str; 2] = ["balanced", "cpu"];
 const INTERFACE: &str = "lat0";
+const DEFERRAL: [&str; 2] =
+    ["/sys/class/net/lat0/gro_flush_timeout", "/sys/class/net/lat0/napi_defer_hard_irqs"];
 
 /// What one program does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,45 +147,88 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(length) = options.soak {
         return soak::run(&lab, &binary, length, &mut rng);
     }
-    let fixed = FIXED_US.iter().map(|us| Candidate::Fixed(*us));
-    let mut order: Vec<Candidate> =
-        fixed.chain(GOALS.iter().map(|goal| Candidate::Goal(goal))).collect();
-    let mut rounds = Vec::new();
+    let mut rounds: BTreeMap<&str, Vec<Round>> = BTreeMap::new();
     for round in 1..=options.rounds {
-        rng.shuffle(&mut order);
-        let mut samples = Round::new();
-        for candidate in &order {
-            let _force = put_in_force(&lab, &binary, *candidate)?;
-            for phase in PHASES {
-                if phase == Phase::RequestsAgain {
-                    lab.sleep(Duration::from_secs(1))?;
-                }
-                let measured = measure(&lab, phase.loads(), options.seconds)
-                    .with_context(|| format!("{candidate:?}, {} in round {round}", phase.name()))?;
-                let loads = phase.loads().iter().zip(measured);
-                samples.extend(loads.map(|(load, sample)| ((*candidate, phase, *load), sample)));
-            }
+        for goal in GOALS {
+            let samples = live_through(&lab, &binary, goal, options.seconds, &mut rng)
+                .with_context(|| format!("goal {goal} in round {round}"))?;
+            rounds.entry(goal).or_default().push(samples);
         }
-        rounds.push(samples);
         println!("round {round} of {} done", options.rounds);
     }
-    order.sort();
-    print!("{}", table::compare(&rounds, &order));
+    for (goal, rounds) in &rounds {
+        let fixed = FIXED_US.iter().map(|us| Candidate::Fixed(*us));
+        let candidates: Vec<Candidate> = fixed.chain([Candidate::Goal(goal)]).collect();
+        print!("{}", table::compare(rounds, &candidates));
+    }
     Ok(())
 }
 
-/// A daemon that runs while the value lives; for a fixed delay it is set, and there is none.
-fn put_in_force(lab: &Lab, binary: &Path, candidate: Candidate) -> Result<Option<Running>> {
-    match candidate {
-        Candidate::Fixed(us) => {
-            let deferrals = if us == 0 { 0 } else { 1000_u32.div_ceil(us).clamp(2, 100) };
-            let timeout = format!("gro-flush-timeout={us}us");
-            let deferrals = format!("napi-defer-hard-irqs={deferrals}");
-            ask(lab, binary, &["set", INTERFACE, &timeout, &deferrals])?;
-            Ok(None)
+/// One daemon's life through all phases, and the fixed delays beside it.
+fn live_through(
+    lab: &Lab,
+    binary: &Path,
+    goal: &'static str,
+    seconds: u32,
+    rng: &mut Rng,
+) -> Result<Round> {
+    let daemon = start_daemon(lab, binary, goal)?;
+    let mut samples = Round::new();
+    for phase in PHASES {
+        if phase == Phase::RequestsAgain {
+            lab.sleep(Duration::from_secs(1))?;
         }
-        Candidate::Goal(goal) => start_daemon(lab, binary, goal).map(Some),
+        let mut turns: Vec<Candidate> = FIXED_US
+            .iter()
+            .map(|us| Candidate::Fixed(*us))
+            .chain([Candidate::Goal(goal)])
+            .collect();
+        rng.shuffle(&mut turns);
+        for candidate in turns {
+            let measured = match candidate {
+                Candidate::Goal(_) => measure(lab, phase.loads(), seconds),
+                Candidate::Fixed(us) => beside(lab, &daemon, us, phase, seconds),
+            };
+            let measured = measured.with_context(|| format!("{candidate:?}, {}", phase.name()))?;
+            let loads = phase.loads().iter().zip(measured);
+            samples.extend(loads.map(|(load, sample)| ((candidate, phase, *load), sample)));
+        }
     }
+    Ok(samples)
+}
+
+/// What a phase comes to under a fixed delay while the daemon is stopped; it finds the interface as it left it.
+fn beside(lab: &Lab, daemon: &Running, us: u32, phase: Phase, seconds: u32) -> Result<Vec<Sample>> {
+    let _until_the_end = daemon.pause();
+    let left = deferral(lab)?;
+    let deferrals = if us == 0 { 0 } else { 1000_u32.div_ceil(us).clamp(2, 100) };
+    defer(lab, [u64::from(us) * 1000, deferrals.into()])?;
+    let measured = measure(lab, phase.loads(), seconds);
+    defer(lab, left)?;
+    measured
+}
+
+/// `gro_flush_timeout` in nanoseconds and `napi_defer_hard_irqs` of the answering host. latput itself would refuse to
+/// set what its daemon holds.
+fn deferral(lab: &Lab) -> Result<[u64; 2]> {
+    let text = in_shell(lab, &format!("cat {}", DEFERRAL.join(" ")))?;
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+    let mut next = || numbers.next().context("a knob is missing")?.context("a knob is no number");
+    Ok([next()?, next()?])
+}
+
+fn defer(lab: &Lab, values: [u64; 2]) -> Result<()> {
+    let [timeout, deferrals] = DEFERRAL;
+    let script = format!("echo {} > {timeout}; echo {} > {deferrals}", values[0], values[1]);
+    in_shell(lab, &script)?;
+    ensure!(deferral(lab)? == values, "the interface does not take {values:?}");
+    Ok(())
+}
+
+fn in_shell(lab: &Lab, script: &str) -> Result<String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let command = ["sh", "-ec", script].map(str::to_owned);
+    lab.start_in(SERVER, &command)?.finish(&lab.stop, deadline)
 }
 
 /// A daemon that has had time to start.

@@ -33,7 +33,7 @@ use latput_units::Nanos;
 use load::{Load, Rung, distance};
 use memory::{Memory, Remembered};
 use slot::{SLOT_POLLS, Seen, Slot};
-use walk::{NOT_WAITING, REST, Test, Walk};
+use walk::{NOT_WAITING, POLLS_TOO, REST, Test, Walk};
 
 use crate::ladder::{Bounds, RUNGS};
 use crate::{Decision, Moderation, Observation};
@@ -223,8 +223,8 @@ impl Elastic {
         let loss = good.seen.bytes_log - seen.bytes_log;
         let doubt = BEYOND_DOUBT * self.load.scatter[0].hypot(self.slot.by_chance());
         let each_waits = self.each_waits(low, high);
-        // More than each delay can cost was lost to something else: the machine stood still.
-        let waiting = NOT_WAITING * each_waits..=each_waits + doubt;
+        // Each end of a timer costs a poll too. More than that was lost to something else: the machine stood still.
+        let waiting = NOT_WAITING * each_waits..=POLLS_TOO * each_waits + doubt;
         loss > self.bounds.loss_ratio + doubt && waiting.contains(&loss)
     }
 

@@ -186,6 +186,12 @@ impl Running {
         }
     }
 
+    /// Stops the process, and lets it go on when the value is dropped.
+    pub fn pause(&self) -> Paused<'_> {
+        self.signal(Signal::STOP);
+        Paused(self)
+    }
+
     /// Waits for the end and gives what the process printed.
     pub fn finish(mut self, stop: &AtomicBool, deadline: Instant) -> Result<String> {
         let output = read_beside(self.child.stdout.take());
@@ -209,6 +215,17 @@ impl Running {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Gone already is what is wanted.
         let _ = id.map(|id| rustix::process::kill_process_group(id, signal));
+    }
+}
+
+/// A process that is stopped while the value lives.
+#[derive(Debug)]
+#[must_use]
+pub struct Paused<'a>(&'a Running);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
     }
 }
 

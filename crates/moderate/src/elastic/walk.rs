@@ -16,6 +16,8 @@ const BENEFIT: f64 = 1.0;
 const STRIDE: usize = 3;
 /// A loss up to this share of what a load would lose that waits for each delay is no sign of waiting.
 pub(super) const NOT_WAITING: f64 = 0.5;
+/// And one up to so many times that may be: each delay ends with a poll, which may take as long.
+pub(super) const POLLS_TOO: f64 = 2.0;
 /// What was seen in earlier looks at a rung counts as so many slots: old, but one slot that scatters by more than
 /// the loss it is to show would be misled again at each look.
 const LOOKED: u32 = 2;
