@@ -183,4 +183,17 @@ impl Task {
             flood: None,
         }
     }
+
+    /// Whether it has something to do only when one of its sockets has.
+    #[inline]
+    pub(crate) const fn awaits_socket(&self) -> bool {
+        match self.program {
+            Program::Client { .. } => self.schedule.is_none(),
+            Program::Sink { .. }
+            | Program::Reader { .. }
+            | Program::Server { .. }
+            | Program::Writer { .. } => true,
+            _ => false,
+        }
+    }
 }

@@ -15,8 +15,6 @@ use crate::task::{Item, Program};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
-/// A host on which more acts than this is not looked through each time.
-const MOST_SLOTS: usize = 64;
 
 impl World {
     /// Whether items of `core` may be done in a row at all.
@@ -29,13 +27,13 @@ impl World {
             && self.quotas.is_empty()
             && self.cores[core].run_queue.is_empty()
             && host.run_queue.is_empty()
-            && host.slots.len() <= MOST_SLOTS
+            && self.cores[core].may_look
     }
 
     /// Nothing but `core` itself acts on its host before this time, whatever other hosts do.
     pub(super) fn alone_until(&self, core: usize) -> Time {
         let host = &self.hosts[self.cores[core].host];
-        let next = self.agenda.earliest_but(self.core_slots + core, &host.slots);
+        let next = self.agenda.earliest_of(&self.cores[core].others);
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.

@@ -47,6 +47,9 @@ impl World {
     fn begin_spin(&mut self, task: usize) -> Option<(Time, Time)> {
         let this = &self.tasks[task];
         let (queue, core) = (this.spin_queue, this.last_core);
+        if self.now >= this.spin_until && !this.spins {
+            return None;
+        }
         if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
             if this.spins && self.queues[queue].suspended {
                 self.resume_interrupts(queue);
@@ -95,8 +98,12 @@ impl World {
             self.tasks[task].item = Item::Nothing;
             return Some((debt, 0));
         }
-        let is_over = self.now >= self.tasks[task].stop;
-        let (item, cost, user) = match self.tasks[task].program {
+        let this = &self.tasks[task];
+        if this.ready.is_empty() && this.awaits_socket() {
+            return None;
+        }
+        let is_over = self.now >= this.stop;
+        let (item, cost, user) = match this.program {
             Program::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
                 let cost = self.plan_poll(core, poll);
