@@ -201,28 +201,27 @@ impl Port {
         let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let longest = self.longest_train - frame.count();
-        match self.departures.back_mut().filter(|_| is_behind) {
-            Some(last)
-                if last.bytes == bytes
-                    && last.gap == 0
-                    && last.completes == completes
-                    && last.count() <= longest =>
-            {
-                last.more += short(frame.count());
-            }
-            _ => {
-                let more = frame.more;
-                self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
-            }
+        if is_behind
+            && let Some(last) = self.departures.back_mut()
+            && last.bytes == bytes
+            && last.gap == 0
+            && last.completes == completes
+            && last.count() <= longest
+        {
+            last.more += short(frame.count());
+        } else {
+            let more = frame.more;
+            self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
         }
-        match self.wire.back_mut().filter(|_| is_behind) {
-            Some(last) if last.frame.is_followed_by(frame) && last.frame.count() <= longest => {
-                last.frame.more += short(frame.count());
-            }
-            _ => {
-                let pace = Pace { at: pace.at + self.latency, ..pace };
-                self.wire.push(Travelling { pace, frame: *frame });
-            }
+        if is_behind
+            && let Some(last) = self.wire.back_mut()
+            && last.frame.is_followed_by(frame)
+            && last.frame.count() <= longest
+        {
+            last.frame.more += short(frame.count());
+        } else {
+            let pace = Pace { at: pace.at + self.latency, ..pace };
+            self.wire.push(Travelling { pace, frame: *frame });
         }
     }
 

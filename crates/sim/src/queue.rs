@@ -220,7 +220,7 @@ impl Queue {
     }
 
     /// The ring hears of departures from its foreseen port before `until`.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn settle_departures(&mut self, port: &mut Port, until: Time) {
         port.depart_before(until, |departures, step| {
             self.sent(departures, step);

@@ -331,16 +331,15 @@ impl World {
     /// The only ready socket of a process, if it has datagrams and messages from it may be handled in a row.
     fn only_datagrams(&self, core: usize, task: usize) -> Option<usize> {
         let this = &self.tasks[task];
-        if self.cores[core].jitter > 0 || this.ready.len() != 1 {
-            return None;
-        }
         let idx = *this.ready.front()? as usize;
         let socket = &self.ends[idx];
+        if matches!(socket.protocol, Protocol::Tcp(_)) || this.ready.len() != 1 {
+            return None;
+        }
         let host = &self.hosts[socket.host as usize];
         let queue = socket.queue as usize;
         let port = &self.ports[self.queues[queue].port];
-        let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
-            && (socket.owed, socket.consumed) == (0, 0)
+        let is_plain = (socket.owed, socket.consumed) == (0, 0)
             && (socket.link, port.foreseen) == (Link::Lasting, Some(queue))
             && (host.stack.busy_poll, host.costs.tx_remote) == (Nanos::ZERO, 0);
         (is_plain && self.may_go_ahead(core)).then_some(idx)

@@ -197,14 +197,15 @@ impl World {
     }
 
     fn start_irq(&mut self, core: usize, irq: Irq) -> Time {
-        let costs = &self.hosts[self.cores[core].host].costs;
+        let this = &mut self.cores[core];
+        let costs = &self.hosts[this.host].costs;
         let cost = match irq {
             Irq::Vector(_) => costs.interrupt,
             Irq::Deferral(_) | Irq::PollTick => costs.timer,
             Irq::Backlog => costs.ipi,
             Irq::None => 0,
         };
-        self.cores[core].irq = irq;
+        this.irq = irq;
         self.start(core, Level::Hardirq, cost)
     }
 

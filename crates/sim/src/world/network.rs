@@ -60,16 +60,12 @@ impl World {
     /// What has its descriptors goes to the port: on a foreseen one onto the wire, at its time.
     #[inline]
     fn put_on_port(&mut self, queue: usize, frame: &Frame) {
-        let ring = &mut self.queues[queue];
+        let Self { queues, ports, .. } = self;
+        let ring = &mut queues[queue];
         let idx = ring.port;
-        let port = &mut self.ports[idx];
+        let port = &mut ports[idx];
         if port.foreseen.is_none() {
-            let host = ring.host;
-            if self.hosts[host].bus.is_some() {
-                return self.send_over_bus(host, queue, frame);
-            }
-            ring.tx.push(frame);
-            return self.start_port(idx);
+            return self.put_in_tx_ring(queue, frame);
         }
         let is_first = !port.has_departures() && ring.vector.acts();
         let was_quiet = port.is_quiet();
@@ -80,6 +76,17 @@ impl World {
         if is_first {
             self.first_departure(idx, queue);
         }
+    }
+
+    #[inline(never)]
+    fn put_in_tx_ring(&mut self, queue: usize, frame: &Frame) {
+        let ring = &mut self.queues[queue];
+        let (host, port) = (ring.host, ring.port);
+        if self.hosts[host].bus.is_some() {
+            return self.send_over_bus(host, queue, frame);
+        }
+        ring.tx.push(frame);
+        self.start_port(port);
     }
 
     /// Starts a port that does nothing, if it has something to send and may.
@@ -206,16 +213,23 @@ impl World {
     /// time. Every look at a ring must do this first.
     #[inline]
     pub(super) fn settle(&mut self, queue: usize, until: Time) {
-        let Self { queues, ports, .. } = self;
-        let ring = &mut queues[queue];
-        let own = &mut ports[ring.port];
-        if own.next_departure() < until && own.foreseen == Some(queue) {
-            ring.settle_departures(own, until);
+        let ring = &self.queues[queue];
+        if self.ports[ring.port].next_departure() < until {
+            self.settle_departures(queue, until);
         }
-        if let Some(wire) = ring.quiet_wire
-            && ports[wire].next_arrival() < until
+        if let Some(wire) = self.queues[queue].quiet_wire
+            && self.ports[wire].next_arrival() < until
         {
             self.settle_arrivals(queue, wire, until);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_departures(&mut self, queue: usize, until: Time) {
+        let ring = &mut self.queues[queue];
+        let own = &mut self.ports[ring.port];
+        if own.foreseen == Some(queue) {
+            ring.settle_departures(own, until);
         }
     }
 

@@ -12,6 +12,8 @@ use crate::narrow::id;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
+/// So many sockets lie in the caches, as a rule.
+const FEW_SOCKETS: usize = 64;
 /// GRO merges up to this many payload bytes.
 const GRO_BYTES: u32 = 65_160;
 
@@ -227,7 +229,7 @@ impl World {
 
     #[inline]
     fn take_from_ring(&mut self, core: usize, queue: usize, rx: u32) -> Time {
-        if rx > 1 {
+        if rx > 1 && self.ends.len() > FEW_SOCKETS {
             self.fetch_sockets(queue, rx);
         }
         let mut merger = Merger::default();
