@@ -179,9 +179,9 @@ impl Core {
     /// The running item is done: charges it and gives its level.
     #[inline]
     pub(crate) fn finish(&mut self, now: Time) -> Level {
-        let level = self.level;
-        self.charge(now);
-        self.level = Level::Switching;
+        let elapsed = self.stop(now);
+        let level = std::mem::replace(&mut self.level, Level::Switching);
+        self.charge_to(level, elapsed);
         level
     }
 
@@ -193,14 +193,26 @@ impl Core {
     /// Charges the running item up to `now`.
     #[inline]
     pub(crate) fn charge(&mut self, now: Time) {
+        let elapsed = self.stop(now);
+        self.charge_to(self.level, elapsed);
+    }
+
+    /// How long the running item has not been charged; from now on it has.
+    #[inline]
+    fn stop(&mut self, now: Time) -> Time {
         let elapsed = now.saturating_sub(self.since);
-        match self.level {
+        self.since += elapsed;
+        elapsed
+    }
+
+    #[inline]
+    fn charge_to(&mut self, level: Level, elapsed: Time) {
+        match level {
             Level::Hardirq => self.spent.irq += elapsed,
             Level::Softirq => self.spent.softirq += elapsed,
             Level::Process => self.charge_process(elapsed),
             Level::Idle | Level::Switching => {}
         }
-        self.since = self.since.max(now);
     }
 
     fn charge_process(&mut self, elapsed: Time) {

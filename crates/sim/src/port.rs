@@ -372,10 +372,7 @@ impl Port {
             self.wire.drop_front();
             return (pace, frame);
         }
-        self.wire.set_front(Travelling {
-            pace: pace.from(count, step),
-            frame: frame.after(count),
-        });
+        self.wire.set_front(Travelling { pace: pace.from(count, step), frame: frame.after(count) });
         (pace, frame.first(count))
     }
 

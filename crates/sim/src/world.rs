@@ -311,7 +311,6 @@ impl World {
             host.first_queue..host.first_queue + host.queues,
         )
     }
-
 }
 
 /// A world ready to run.

@@ -287,7 +287,7 @@ impl World {
         mut due: Time,
     ) -> Time {
         let this = &self.tasks[task];
-        let (first, connections, stop) = (this.first_end, this.connections, this.stop);
+        let (first, stop) = (this.first_end, this.stop);
         let Some(mut schedule) = this.schedule else {
             return due;
         };
@@ -314,9 +314,7 @@ impl World {
                 break;
             }
             self.now = sent;
-            let this = &mut self.tasks[task];
-            let end = first + 2 * this.turn;
-            this.turn = (this.turn + 1) % connections;
+            let end = self.tasks[task].take_turn();
             self.send_request(end, request, Some(due));
             // What left may be noticed before the next one leaves.
             until = slots.iter().fold(until, |until, slot| until.min(self.agenda.time(*slot)));

@@ -269,10 +269,13 @@ impl World {
     }
 
     fn process_done(&mut self, core: usize) {
-        let task = self.cores[core].task.expect("an item of a process has a process") as usize;
-        self.tasks[task].runtime += self.cores[core].item_cost;
-        self.tasks[task].cpu += std::mem::take(&mut self.cores[core].process_time);
-        let item = std::mem::take(&mut self.tasks[task].item);
+        let Self { cores, tasks, .. } = self;
+        let this = &mut cores[core];
+        let task = this.task.expect("an item of a process has a process") as usize;
+        let process = &mut tasks[task];
+        process.runtime += this.item_cost;
+        process.cpu += std::mem::take(&mut this.process_time);
+        let item = std::mem::take(&mut process.item);
         let cost = if let Item::Kernel(work) = item {
             self.finish_kernel_item(core, task, work)
         } else {

@@ -70,7 +70,8 @@ impl Builder<'_> {
             let slots = &self.hosts[core.host].slots;
             core.may_look = slots.len() <= MOST_SLOTS;
             if core.may_look {
-                let is_own = |slot: &u32| self.components[*slot as usize] == Component::Core(id(idx));
+                let is_own =
+                    |slot: &u32| self.components[*slot as usize] == Component::Core(id(idx));
                 core.others = slots.iter().copied().filter(|slot| !is_own(slot)).collect();
             }
         }
