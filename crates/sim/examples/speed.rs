@@ -12,11 +12,12 @@ use latput_sim::scenario::{Arrivals, Load, Scenario, Spacing, Traffic, Transport
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use scenarios::{datagrams, free, hold_off, modern, requests, run};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "udp",
     "udp-batched",
     "udp-poisson",
     "rr",
+    "rr-1",
     "tcp",
     "tcp-tso",
     "tcp-10",
@@ -89,6 +90,7 @@ fn scenario(name: &str, packets: f64) -> Scenario {
         "peer-both" => (vec![stream(1), asked()], 9e5),
         "udp-poisson" => (vec![datagrams(5e5, Spacing::Poisson)], 5e5),
         "rr" => (vec![requests(Transport::Tcp { nodelay: true }, 16)], 4e5),
+        "rr-1" => (vec![requests(Transport::Tcp { nodelay: true }, 0)], 1e5),
         "tcp" | "tcp-tso" => (vec![stream(1)], 6e5),
         "tcp-10" => (vec![stream(10)], 6e5),
         "tcp-1000" => (vec![stream(1_000)], 6e5),

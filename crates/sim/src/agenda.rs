@@ -34,8 +34,9 @@ const BITS: usize = 64;
 /// What each slot is due at, as `time << 12 | slot`.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    groups: Vec<[u64; WIDTH]>,
-    /// Of each group, as far as it is known.
+    /// Of whole groups; what is beyond the last slot is never due.
+    keys: Vec<u64>,
+    /// Of each group the least, as far as it is known.
     least: Vec<u64>,
     /// The groups of which it is not.
     unknown: u64,
@@ -47,7 +48,7 @@ impl Agenda {
         assert!(slots <= MOST_SLOTS, "{slots} components do not fit the agenda's {MOST_SLOTS}");
         let groups = slots.div_ceil(WIDTH).max(1);
         let mut agenda = Self {
-            groups: vec![[u64::MAX; WIDTH]; groups],
+            keys: vec![u64::MAX; groups * WIDTH],
             least: vec![u64::MAX; groups],
             unknown: 0,
         };
@@ -61,31 +62,29 @@ impl Agenda {
     #[inline]
     pub(crate) fn set(&mut self, slot: usize, time: Time) {
         debug_assert!(time <= NEVER, "time {time} does not fit");
-        let group = slot / WIDTH;
-        self.groups[group][slot % WIDTH] = time << SLOT_BITS | slot as u64;
-        self.unknown |= 1 << (group % BITS);
+        self.keys[slot] = time << SLOT_BITS | slot as u64;
+        self.unknown |= 1 << (slot / WIDTH % BITS);
     }
 
     /// When `slot` is due.
     #[inline]
     pub(crate) fn time(&self, slot: usize) -> Time {
-        self.groups[slot / WIDTH][slot % WIDTH] >> SLOT_BITS
+        self.keys[slot] >> SLOT_BITS
     }
 
-    /// When the first of these slots is due, not counting `own`.
+    /// When the first of these slots is due.
     #[inline]
-    pub(crate) fn earliest_but(&self, own: usize, slots: &[u32]) -> Time {
-        let keys = self.groups.as_flattened();
-        let others = slots.iter().map(|slot| *slot as usize).filter(|slot| *slot != own);
-        others.fold(u64::MAX, |least, slot| least.min(keys[slot])) >> SLOT_BITS
+    pub(crate) fn earliest_of(&self, slots: &[u32]) -> Time {
+        let keys = self.keys.as_slice();
+        slots.iter().fold(u64::MAX, |least, slot| least.min(keys[*slot as usize])) >> SLOT_BITS
     }
 
     /// The earliest due time and its slot; the time is [`NEVER`] when nothing is due.
     #[inline]
     pub(crate) fn next(&mut self) -> (Time, usize) {
-        let least = match self.groups.as_slice() {
-            [only] => least_of(only),
-            _ => self.least_of_all(),
+        let least = match self.keys.as_slice().try_into() {
+            Ok(only) => least_of(only),
+            Err(_) => self.least_of_all(),
         };
         (least >> SLOT_BITS, (least & SLOT_MASK) as usize)
     }
@@ -94,8 +93,9 @@ impl Agenda {
         while self.unknown != 0 {
             let first = self.unknown.trailing_zeros() as usize;
             self.unknown &= self.unknown - 1;
-            for group in (first..self.groups.len()).step_by(BITS) {
-                self.least[group] = least_of(&self.groups[group]);
+            let groups = self.keys.as_chunks().0;
+            for group in (first..groups.len()).step_by(BITS) {
+                self.least[group] = least_of(&groups[group]);
             }
         }
         self.least.iter().fold(u64::MAX, |least, key| least.min(*key))

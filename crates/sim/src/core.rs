@@ -73,6 +73,10 @@ impl Spent {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) host: usize,
+    /// Everything else in the agenda that acts on its host, and whether that is few enough to be looked through
+    /// each time.
+    pub(crate) others: Box<[u32]>,
+    pub(crate) may_look: bool,
     /// How much the costs of its host vary, of 65536.
     pub(crate) jitter: u64,
     pub(crate) level: Level,
@@ -120,6 +124,8 @@ impl Core {
     pub(crate) fn new(host: usize, jitter: u64) -> Self {
         Self {
             host,
+            others: Box::default(),
+            may_look: false,
             jitter,
             level: Level::Idle,
             since: 0,
@@ -173,9 +179,9 @@ impl Core {
     /// The running item is done: charges it and gives its level.
     #[inline]
     pub(crate) fn finish(&mut self, now: Time) -> Level {
-        let level = self.level;
-        self.charge(now);
-        self.level = Level::Switching;
+        let elapsed = self.stop(now);
+        let level = std::mem::replace(&mut self.level, Level::Switching);
+        self.charge_to(level, elapsed);
         level
     }
 
@@ -187,24 +193,38 @@ impl Core {
     /// Charges the running item up to `now`.
     #[inline]
     pub(crate) fn charge(&mut self, now: Time) {
+        let elapsed = self.stop(now);
+        self.charge_to(self.level, elapsed);
+    }
+
+    /// How long the running item has not been charged; from now on it has.
+    #[inline]
+    fn stop(&mut self, now: Time) -> Time {
         let elapsed = now.saturating_sub(self.since);
-        match self.level {
+        self.since += elapsed;
+        elapsed
+    }
+
+    #[inline]
+    fn charge_to(&mut self, level: Level, elapsed: Time) {
+        match level {
             Level::Hardirq => self.spent.irq += elapsed,
             Level::Softirq => self.spent.softirq += elapsed,
-            Level::Process if self.in_kernel_poll => {
-                self.process_time += elapsed;
-                self.spent.softirq += elapsed;
-            }
-            Level::Process => {
-                self.process_time += elapsed;
-                let user = elapsed.min(self.user_left);
-                self.user_left -= user;
-                self.spent.user += user;
-                self.spent.system += elapsed - user;
-            }
+            Level::Process => self.charge_process(elapsed),
             Level::Idle | Level::Switching => {}
         }
-        self.since = self.since.max(now);
+    }
+
+    fn charge_process(&mut self, elapsed: Time) {
+        self.process_time += elapsed;
+        if self.in_kernel_poll {
+            self.spent.softirq += elapsed;
+            return;
+        }
+        let user = elapsed.min(self.user_left);
+        self.user_left -= user;
+        self.spent.user += user;
+        self.spent.system += elapsed - user;
     }
 }
 

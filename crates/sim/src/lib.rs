@@ -12,6 +12,7 @@
 mod agenda;
 pub mod bus;
 mod canonical;
+mod coming;
 mod congestion;
 mod core;
 mod fifo;

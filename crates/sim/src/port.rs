@@ -3,6 +3,7 @@
 use latput_units::{BitsPerSecond, Nanos, Rng};
 
 use crate::agenda::{NEVER, Time};
+use crate::coming::{Coming, Timed};
 use crate::fifo::Fifo;
 use crate::frame::{Frame, on_wire};
 use crate::narrow::short;
@@ -58,7 +59,7 @@ pub(crate) struct Port {
     last_arrival: Time,
     /// 512 bit times, the unit of pauses.
     quantum: Time,
-    wire: Fifo<Travelling>,
+    wire: Coming<Travelling>,
     /// Packets of the longest train whose times are sure to fit.
     longest_train: u32,
     pub(crate) dropped: u64,
@@ -66,7 +67,7 @@ pub(crate) struct Port {
     pub(crate) foreseen: Option<usize>,
     busy_until: Time,
     /// Foreseen departures that the ring has not heard of.
-    departures: Fifo<Departures>,
+    departures: Coming<Departures>,
 }
 
 /// Frames that leave at times known in advance.
@@ -80,6 +81,20 @@ pub(crate) struct Departures {
     pub(crate) more: u16,
     /// Each ends a descriptor, whose bytes these are.
     pub(crate) completes: Option<u32>,
+}
+
+impl Timed for Travelling {
+    #[inline]
+    fn at(&self) -> Time {
+        self.pace.at
+    }
+}
+
+impl Timed for Departures {
+    #[inline]
+    fn at(&self) -> Time {
+        self.pace.at
+    }
 }
 
 impl Departures {
@@ -114,12 +129,12 @@ impl Port {
             jitter,
             last_arrival: 0,
             quantum: (512_000_000_000 / rate.get()).max(1),
-            wire: Fifo::with_capacity(64),
+            wire: Coming::with_capacity(64),
             longest_train: u32::try_from(longest_train.clamp(1, 1 << 15)).unwrap_or(1),
             dropped: 0,
             foreseen: None,
             busy_until: 0,
-            departures: Fifo::with_capacity(64),
+            departures: Coming::with_capacity(64),
         }
     }
 
@@ -186,28 +201,27 @@ impl Port {
         let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let longest = self.longest_train - frame.count();
-        match self.departures.back_mut().filter(|_| is_behind) {
-            Some(last)
-                if last.bytes == bytes
-                    && last.gap == 0
-                    && last.completes == completes
-                    && last.count() <= longest =>
-            {
-                last.more += short(frame.count());
-            }
-            _ => {
-                let more = frame.more;
-                self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
-            }
+        if is_behind
+            && let Some(last) = self.departures.back_mut()
+            && last.bytes == bytes
+            && last.gap == 0
+            && last.completes == completes
+            && last.count() <= longest
+        {
+            last.more += short(frame.count());
+        } else {
+            let more = frame.more;
+            self.departures.push(Departures { pace, bytes, gap: 0, more, completes });
         }
-        match self.wire.back_mut().filter(|_| is_behind) {
-            Some(last) if last.frame.is_followed_by(frame) && last.frame.count() <= longest => {
-                last.frame.more += short(frame.count());
-            }
-            _ => {
-                let pace = Pace { at: pace.at + self.latency, ..pace };
-                self.wire.push(Travelling { pace, frame: *frame });
-            }
+        if is_behind
+            && let Some(last) = self.wire.back_mut()
+            && last.frame.is_followed_by(frame)
+            && last.frame.count() <= longest
+        {
+            last.frame.more += short(frame.count());
+        } else {
+            let pace = Pace { at: pace.at + self.latency, ..pace };
+            self.wire.push(Travelling { pace, frame: *frame });
         }
     }
 
@@ -236,11 +250,10 @@ impl Port {
     /// When the next departure ends a descriptor.
     #[inline]
     pub(crate) fn next_completion(&self) -> Time {
-        match self.departures.front() {
-            None => NEVER,
-            Some(first) if first.completes.is_some() => first.pace.at,
-            Some(_) => self.later_completion(),
+        if self.departures.is_empty() || self.departures.front().completes.is_some() {
+            return self.departures.next();
         }
+        self.later_completion()
     }
 
     #[inline(never)]
@@ -252,15 +265,14 @@ impl Port {
     /// When the next frame leaves that the ring has not heard of.
     #[inline]
     pub(crate) fn next_departure(&self) -> Time {
-        self.departures.front().map_or(NEVER, |departures| departures.pace.at)
+        self.departures.next()
     }
 
     /// Hands over the departures before `until`: those that are alike, and from one of them to the next.
     #[inline]
     pub(crate) fn depart_before(&mut self, until: Time, mut hear: impl FnMut(&Departures, Step)) {
-        while let Some(front) = self.departures.front()
-            && front.pace.at < until
-        {
+        while self.departures.next() < until {
+            let front = self.departures.front();
             if front.more == 0 {
                 hear(front, Step::default());
                 self.departures.drop_front();
@@ -275,16 +287,15 @@ impl Port {
     #[inline(never)]
     fn part_before(&mut self, until: Time) -> (Departures, Step) {
         let per_byte = self.per_byte;
-        let front = self.departures.front_mut().expect("something departs");
-        let all = *front;
+        let all = *self.departures.front();
         let step = Step { link: u64::from(on_wire(all.bytes)) * per_byte, gap: all.gap };
         let count = all.pace.before(until, all.count(), step);
         if count == all.count() {
             self.departures.drop_front();
             return (all, step);
         }
-        front.pace = all.pace.from(count, step);
-        front.more -= short(count);
+        let (pace, more) = (all.pace.from(count, step), all.more - short(count));
+        self.departures.set_front(Departures { pace, more, ..all });
         (Departures { more: short(count - 1), ..all }, step)
     }
 
@@ -315,7 +326,7 @@ impl Port {
     /// When the next frame arrives at the far end.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Time {
-        self.wire.front().map_or(NEVER, |travelling| travelling.pace.at)
+        self.wire.next()
     }
 
     /// The frame that arrives at the far end now.
@@ -329,8 +340,11 @@ impl Port {
     /// The single packet that arrives next, if it does before `until`.
     #[inline]
     pub(crate) fn single_before(&self, until: Time) -> Option<(Pace, &Frame)> {
-        let Travelling { pace, frame } = self.wire.front()?;
-        (pace.at < until && frame.more == 0).then_some((*pace, frame))
+        if self.wire.next() >= until {
+            return None;
+        }
+        let Travelling { pace, frame } = self.wire.front();
+        (frame.more == 0).then_some((*pace, frame))
     }
 
     /// That packet has been taken.
@@ -351,15 +365,14 @@ impl Port {
     #[inline(never)]
     fn take_arrivals(&mut self, until: Time, most: u32) -> (Pace, Frame) {
         let per_byte = self.per_byte;
-        let front = self.wire.front_mut().expect("something arrives");
-        let Travelling { pace, frame } = *front;
+        let Travelling { pace, frame } = *self.wire.front();
         let step = Step { link: u64::from(frame.wire_bytes()) * per_byte, gap: frame.gap() };
         let count = pace.before(until, frame.count(), step).min(most);
         if count == frame.count() {
             self.wire.drop_front();
             return (pace, frame);
         }
-        *front = Travelling { pace: pace.from(count, step), frame: frame.after(count) };
+        self.wire.set_front(Travelling { pace: pace.from(count, step), frame: frame.after(count) });
         (pace, frame.first(count))
     }
 

@@ -102,13 +102,13 @@ impl Plain {
         }
         self.bytes += u64::from(fits) * each;
         if fits == count {
-            self.frames.push(*train);
+            self.frames.push(train);
             return 0;
         }
         if fits == 0 {
             return train.packets(self.mss);
         }
-        self.frames.push(train.first(fits));
+        self.frames.push(&train.first(fits));
         train.after(fits).packets(self.mss)
     }
 

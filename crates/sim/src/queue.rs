@@ -3,7 +3,7 @@
 use latput_moderate::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-use crate::agenda::{NEVER, Time};
+use crate::agenda::Time;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::Driver;
@@ -52,6 +52,8 @@ pub(crate) struct Queue {
     pub(crate) core: usize,
     pub(crate) port: usize,
     pub(crate) driver: Driver,
+    /// The process that polls it, with threaded NAPI.
+    pub(crate) poll_thread: Option<usize>,
     pub(crate) vector: Vector,
     /// Received packets in descriptors; the host sees the first `visible` of them.
     pub(crate) rx: Trains,
@@ -85,6 +87,8 @@ pub(crate) struct Queue {
     pub(crate) qdisc: Qdisc,
     /// Sources that wait until their send buffer of so many packets has room.
     pub(crate) blocked: Vec<(u32, u32)>,
+    /// Policies hear of its polls: its own, or one that all queues of the host share.
+    pub(crate) is_sampled: bool,
     adaptive: Adaptive,
     /// Decided, and in force from then on.
     pending: Option<(Time, Coalescing)>,
@@ -121,6 +125,7 @@ impl Queue {
             core,
             port: host_idx,
             driver: host.nic.driver,
+            poll_thread: None,
             vector,
             rx: Trains::with_capacity(host.nic.rx_ring as usize),
             rx_limit: host.nic.rx_ring as usize,
@@ -143,6 +148,7 @@ impl Queue {
             byte_limit: host.stack.bql.map(|bql| ByteLimit::new(bql.least, bql.most)),
             qdisc: Qdisc::new(host.stack.qdisc, wire.mss),
             blocked: Vec::new(),
+            is_sampled: host.adaptive.is_active(),
             adaptive,
             pending: None,
             wanted,
@@ -185,10 +191,10 @@ impl Queue {
     }
 
     /// When the next frame on a quiet wire must be heeded; moves `due`, when the vector is, to an earlier time
-    /// that it is known to lead to.
+    /// that it is known to lead to. Of a vector that acts.
     #[inline]
     pub(crate) fn arrival_ahead(&self, wire: &Port, due: &mut Time) -> Time {
-        let arrival = if self.vector.acts() { wire.next_arrival() } else { NEVER };
+        let arrival = wire.next_arrival();
         let foresees = self.foresees && self.rx.len() < self.rx_limit;
         self.vector.rx_ahead(arrival).merge(foresees, arrival, due)
     }
@@ -196,7 +202,7 @@ impl Queue {
     /// The same of the next departure from a foreseen port.
     #[inline]
     pub(crate) fn departure_ahead(&self, port: &Port, due: &mut Time) -> Time {
-        let sent = if self.vector.acts() { port.next_completion() } else { NEVER };
+        let sent = port.next_completion();
         self.vector.tx_ahead(sent).merge(self.foresees, sent, due)
     }
 
@@ -206,7 +212,7 @@ impl Queue {
         let count = frame.count();
         self.counters.rx_packets += u64::from(count);
         self.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
-        self.rx.push(*frame);
+        self.rx.push(frame);
         if !self.vector.coalescing().status_block {
             self.visible += count as usize;
         }
@@ -214,7 +220,7 @@ impl Queue {
     }
 
     /// The ring hears of departures from its foreseen port before `until`.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn settle_departures(&mut self, port: &mut Port, until: Time) {
         port.depart_before(until, |departures, step| {
             self.sent(departures, step);
@@ -255,8 +261,10 @@ impl Queue {
         self.done -= count;
         self.done_bytes -= bytes;
         self.tx_used -= count;
-        self.sample.tx.packets += count;
-        self.sample.tx.bytes = self.sample.tx.bytes.saturating_add(clamp(bytes));
+        if self.is_sampled {
+            self.sample.tx.packets += count;
+            self.sample.tx.bytes = self.sample.tx.bytes.saturating_add(clamp(bytes));
+        }
         if let Some(limit) = &mut self.byte_limit {
             let now = Nanos::from_ns(now);
             limit.step(&latput_moderate::byte_limit::Completion { bytes: Bytes::new(bytes), now });
@@ -269,13 +277,19 @@ impl Queue {
         let frame = self.rx.take(most);
         let count = frame.count();
         self.visible -= count as usize;
+        if self.is_sampled {
+            self.sample_received(count, frame.counted_bytes());
+        }
+        frame
+    }
+
+    #[inline(never)]
+    fn sample_received(&mut self, count: u32, counted_bytes: u32) {
         self.sample.rx.packets += count;
-        let bytes = count * frame.counted_bytes();
-        if frame.counted_bytes() <= SMALL_BYTES {
+        if counted_bytes <= SMALL_BYTES {
             self.sample.rx_small += count;
         }
-        self.sample.rx.bytes = self.sample.rx.bytes.saturating_add(bytes);
-        frame
+        self.sample.rx.bytes = self.sample.rx.bytes.saturating_add(count * counted_bytes);
     }
 
     /// The vector fired.
@@ -283,12 +297,6 @@ impl Queue {
     pub(crate) fn interrupted(&mut self) {
         self.counters.interrupts += 1;
         self.sample.interrupts += 1;
-    }
-
-    /// Whether policies of its own move its moderation.
-    #[inline]
-    pub(crate) fn is_adaptive(&self) -> bool {
-        self.adaptive.is_active()
     }
 
     /// What happened since the last sample.

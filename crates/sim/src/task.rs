@@ -183,4 +183,28 @@ impl Task {
             flood: None,
         }
     }
+
+    /// The socket whose turn to send it is; the next one's is after it.
+    #[inline]
+    pub(crate) fn take_turn(&mut self) -> usize {
+        let end = self.first_end + 2 * self.turn;
+        self.turn += 1;
+        if self.turn == self.connections {
+            self.turn = 0;
+        }
+        end
+    }
+
+    /// Whether it has something to do only when one of its sockets has.
+    #[inline]
+    pub(crate) const fn awaits_socket(&self) -> bool {
+        match self.program {
+            Program::Client { .. } => self.schedule.is_none(),
+            Program::Sink { .. }
+            | Program::Reader { .. }
+            | Program::Server { .. }
+            | Program::Writer { .. } => true,
+            _ => false,
+        }
+    }
 }

@@ -34,10 +34,10 @@ impl Trains {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, frame: Frame) {
+    pub(crate) fn push(&mut self, frame: &Frame) {
         self.packets += frame.count() as usize;
-        if frame.gap() == 0 || !self.joins_last(&frame) {
-            self.entries.push(frame);
+        if frame.gap() == 0 || !self.joins_last(frame) {
+            self.entries.push(*frame);
         }
     }
 
@@ -183,8 +183,8 @@ mod tests {
     fn a_train_may_leave_in_parts_and_every_byte_leaves_once() {
         let mut trains = Trains::with_capacity(4);
         let train = Frame { kind: Kind::Tcp, payload: 100, more: 9, ..Frame::default() };
-        trains.push(train);
-        trains.push(Frame { seq: 1_000, ..train });
+        trains.push(&train);
+        trains.push(&Frame { seq: 1_000, ..train });
         let (mut next, mut left) = (0, 20);
         for most in [3, 3, 100, 1, 4, 9] {
             let frame = trains.take(most);

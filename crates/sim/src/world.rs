@@ -126,8 +126,6 @@ pub(crate) struct World {
     queues: Vec<Queue>,
     ports: Vec<Port>,
     tasks: Vec<Task>,
-    /// The poll thread of each queue, with threaded NAPI.
-    poll_threads: Vec<Option<usize>>,
     /// For each port, the only queue at the end of its wire, if arrivals there may wait to be seen.
     quiet_queues: Vec<Option<usize>>,
     /// Largest payload of a TCP segment.
@@ -312,16 +310,6 @@ impl World {
             host.first_core..host.first_core + host.cores,
             host.first_queue..host.first_queue + host.queues,
         )
-    }
-
-    /// A cost with its random variation.
-    #[inline]
-    fn jittered(&mut self, cost: Time, jitter: u64) -> Time {
-        if jitter == 0 {
-            return cost;
-        }
-        let spread = (cost * jitter) >> 16;
-        cost - spread + ((2 * spread * (self.rng.next_u64() >> 48)) >> 16)
     }
 }
 

@@ -15,8 +15,6 @@ use crate::task::{Item, Program};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
-/// A host on which more acts than this is not looked through each time.
-const MOST_SLOTS: usize = 64;
 
 impl World {
     /// Whether items of `core` may be done in a row at all.
@@ -29,13 +27,13 @@ impl World {
             && self.quotas.is_empty()
             && self.cores[core].run_queue.is_empty()
             && host.run_queue.is_empty()
-            && host.slots.len() <= MOST_SLOTS
+            && self.cores[core].may_look
     }
 
     /// Nothing but `core` itself acts on its host before this time, whatever other hosts do.
     pub(super) fn alone_until(&self, core: usize) -> Time {
         let host = &self.hosts[self.cores[core].host];
-        let next = self.agenda.earliest_but(self.core_slots + core, &host.slots);
+        let next = self.agenda.earliest_of(&self.cores[core].others);
         let until = next.min(self.until + 1);
         match host.hears {
             // What is sent from now on comes after what is on the wire.
@@ -289,7 +287,7 @@ impl World {
         mut due: Time,
     ) -> Time {
         let this = &self.tasks[task];
-        let (first, connections, stop) = (this.first_end, this.connections, this.stop);
+        let (first, stop) = (this.first_end, this.stop);
         let Some(mut schedule) = this.schedule else {
             return due;
         };
@@ -316,9 +314,7 @@ impl World {
                 break;
             }
             self.now = sent;
-            let this = &mut self.tasks[task];
-            let end = first + 2 * this.turn;
-            this.turn = (this.turn + 1) % connections;
+            let end = self.tasks[task].take_turn();
             self.send_request(end, request, Some(due));
             // What left may be noticed before the next one leaves.
             until = slots.iter().fold(until, |until, slot| until.min(self.agenda.time(*slot)));
@@ -333,16 +329,15 @@ impl World {
     /// The only ready socket of a process, if it has datagrams and messages from it may be handled in a row.
     fn only_datagrams(&self, core: usize, task: usize) -> Option<usize> {
         let this = &self.tasks[task];
-        if self.cores[core].jitter > 0 || this.ready.len() != 1 {
-            return None;
-        }
         let idx = *this.ready.front()? as usize;
         let socket = &self.ends[idx];
+        if matches!(socket.protocol, Protocol::Tcp(_)) || this.ready.len() != 1 {
+            return None;
+        }
         let host = &self.hosts[socket.host as usize];
         let queue = socket.queue as usize;
         let port = &self.ports[self.queues[queue].port];
-        let is_plain = matches!(socket.protocol, Protocol::Datagrams(_))
-            && (socket.owed, socket.consumed) == (0, 0)
+        let is_plain = (socket.owed, socket.consumed) == (0, 0)
             && (socket.link, port.foreseen) == (Link::Lasting, Some(queue))
             && (host.stack.busy_poll, host.costs.tx_remote) == (Nanos::ZERO, 0);
         (is_plain && self.may_go_ahead(core)).then_some(idx)

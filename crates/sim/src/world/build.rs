@@ -47,7 +47,6 @@ struct Builder<'a> {
     queues: Vec<Queue>,
     ports: Vec<Port>,
     tasks: Vec<Task>,
-    poll_threads: Vec<Option<usize>>,
     ends: Vec<End>,
 }
 
@@ -63,7 +62,6 @@ impl<'a> Builder<'a> {
             queues: Vec::new(),
             ports: Vec::new(),
             tasks: Vec::new(),
-            poll_threads: Vec::new(),
             ends: Vec::new(),
         }
     }
@@ -158,11 +156,10 @@ impl<'a> Builder<'a> {
     fn add_poll_threads(&mut self) {
         for idx in 0..self.queues.len() {
             let (host, core) = (self.queues[idx].host, self.queues[idx].core);
-            let thread = self.hosts[host].stack.threaded.then(|| {
+            if self.hosts[host].stack.threaded {
+                self.queues[idx].poll_thread = Some(self.tasks.len());
                 self.tasks.push(Task::new(host, Program::PollThread(idx), None, core));
-                self.tasks.len() - 1
-            });
-            self.poll_threads.push(thread);
+            }
         }
     }
 
@@ -257,7 +254,6 @@ impl<'a> Builder<'a> {
             queues: self.queues,
             ports: self.ports,
             tasks: self.tasks,
-            poll_threads: self.poll_threads,
             ends: self.ends,
             tallies: self.scenario.loads.iter().map(tally).collect(),
             rng: self.rng,

@@ -49,7 +49,7 @@ impl World {
             self.receive(queue, &transfer.frame, pace, Step::default());
             self.end_silence(queue);
         } else {
-            self.queues[queue].tx.push(transfer.frame);
+            self.queues[queue].tx.push(&transfer.frame);
             self.start_port(self.hosts[host].port);
         }
         self.update_bus(host);

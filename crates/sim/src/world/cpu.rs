@@ -1,5 +1,7 @@
 //! Cores: interrupts stop soft interrupts, those stop processes, and processes take turns.
 
+use latput_units::Rng;
+
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Level, Poll, Work};
@@ -7,8 +9,7 @@ use crate::machine::Driver;
 use crate::task::{Item, Program, State};
 
 impl World {
-    /// The item that ran on `core` is done.
-    #[inline]
+    /// The item that ran on `core` is done: the next one starts.
     pub(super) fn core_due(&mut self, core: usize) {
         let now = self.now;
         if self.log.is_some() {
@@ -20,7 +21,8 @@ impl World {
             Level::Process => self.process_done(core),
             Level::Idle | Level::Switching => unreachable!("an idle core is never due"),
         }
-        self.dispatch(core);
+        let ends = self.dispatch(core);
+        self.agenda.set(self.core_slots + core, ends);
     }
 
     /// A hardware interrupt for `core`.
@@ -33,7 +35,8 @@ impl World {
             if self.log.is_some() {
                 self.log_slice(core);
             }
-            return self.start_irq(core, irq);
+            let ends = self.start_irq(core, irq);
+            return self.agenda.set(self.core_slots + core, ends);
         }
         this.irqs.push(irq);
         match this.level {
@@ -69,7 +72,8 @@ impl World {
             self.log_slice(core);
         }
         self.cores[core].preempt(now);
-        self.dispatch(core);
+        let ends = self.dispatch(core);
+        self.agenda.set(self.core_slots + core, ends);
     }
 
     /// Keeps what a core did until now for the trace.
@@ -93,12 +97,16 @@ impl World {
     /// which is what it does in truth; the reservation only saves the event.
     #[inline]
     fn break_reservation(&mut self, core: usize) {
-        let this = &mut self.cores[core];
-        let until = this.reserved_until;
-        if until <= self.now || this.level != Level::Process {
-            return;
+        let this = &self.cores[core];
+        if this.level == Level::Process && this.reserved_until > self.now {
+            self.end_reservation(core);
         }
-        this.reserved_until = 0;
+    }
+
+    #[inline(never)]
+    fn end_reservation(&mut self, core: usize) {
+        let this = &mut self.cores[core];
+        let until = std::mem::take(&mut this.reserved_until);
         this.level = Level::Idle;
         this.user_left = 0;
         let task = this.task.take().expect("a reservation belongs to a process") as usize;
@@ -132,36 +140,30 @@ impl World {
         true
     }
 
+    /// Starts an item; gives when it ends.
     #[inline]
-    fn start(&mut self, core: usize, level: Level, cost: Time) {
-        let jitter = self.cores[core].jitter;
-        let cost = self.jittered(cost, jitter);
-        self.resume(core, level, cost);
-    }
-
-    #[inline]
-    fn resume(&mut self, core: usize, level: Level, cost: Time) {
-        let ends = self.cores[core].start(level, self.now, cost);
-        self.agenda.set(self.core_slots + core, ends);
-    }
-
-    /// Starts the most urgent work of a core on which nothing runs.
-    fn dispatch(&mut self, core: usize) {
+    fn start(&mut self, core: usize, level: Level, cost: Time) -> Time {
         let this = &mut self.cores[core];
-        if let Some(irq) = this.irqs.pop() {
-            return self.start_irq(core, irq);
-        }
-        if let Some(left) = this.softirq_left.take() {
-            return self.resume(core, Level::Softirq, left);
+        let cost = if this.jitter == 0 { cost } else { varied(&mut self.rng, cost, this.jitter) };
+        this.start(level, self.now, cost)
+    }
+
+    /// Starts the most urgent work of a core on which nothing runs; gives when it ends, or [`NEVER`] if there is none.
+    fn dispatch(&mut self, core: usize) -> Time {
+        let this = &self.cores[core];
+        if !this.irqs.is_empty() || this.softirq_left.is_some() {
+            return self.dispatch_interrupt(core);
         }
         let has_softirq = !this.polls.is_empty() && !this.ksoftirqd;
-        if (has_softirq || this.softirq_debt > 0) && self.start_softirq(core) {
-            return;
+        if (has_softirq || this.softirq_debt > 0)
+            && let Some(ends) = self.start_softirq(core)
+        {
+            return ends;
         }
         let this = &mut self.cores[core];
         this.softirq_since = None;
         if let Some(left) = this.process_left.take() {
-            return self.resume(core, Level::Process, left);
+            return this.start(Level::Process, self.now, left);
         }
         while let Some(task) = self.next_task(core) {
             if let Some((cost, user)) = self.begin_item(core, task) {
@@ -180,19 +182,31 @@ impl World {
             return self.dispatch(core);
         }
         this.level = Level::Idle;
-        self.agenda.set(self.core_slots + core, NEVER);
+        NEVER
     }
 
-    fn start_irq(&mut self, core: usize, irq: Irq) {
-        let costs = &self.hosts[self.cores[core].host].costs;
+    /// The same of interrupts that wait, and of a soft interrupt that one stopped.
+    #[inline(never)]
+    fn dispatch_interrupt(&mut self, core: usize) -> Time {
+        let this = &mut self.cores[core];
+        if let Some(irq) = this.irqs.pop() {
+            return self.start_irq(core, irq);
+        }
+        let left = this.softirq_left.take().expect("the caller saw that one was stopped");
+        this.start(Level::Softirq, self.now, left)
+    }
+
+    fn start_irq(&mut self, core: usize, irq: Irq) -> Time {
+        let this = &mut self.cores[core];
+        let costs = &self.hosts[this.host].costs;
         let cost = match irq {
             Irq::Vector(_) => costs.interrupt,
             Irq::Deferral(_) | Irq::PollTick => costs.timer,
             Irq::Backlog => costs.ipi,
             Irq::None => 0,
         };
-        self.cores[core].irq = irq;
-        self.start(core, Level::Hardirq, cost);
+        this.irq = irq;
+        self.start(core, Level::Hardirq, cost)
     }
 
     fn hardirq_done(&mut self, core: usize) {
@@ -205,8 +219,8 @@ impl World {
         }
     }
 
-    /// Starts soft interrupt work, if there is any and the kernel thread does not do it.
-    fn start_softirq(&mut self, core: usize) -> bool {
+    /// Starts soft interrupt work, if there is any and the kernel thread does not do it; gives when it ends.
+    fn start_softirq(&mut self, core: usize) -> Option<Time> {
         let this = &mut self.cores[core];
         let debt = std::mem::take(&mut this.softirq_debt);
         let next = if this.ksoftirqd { None } else { this.polls.front().copied() };
@@ -223,10 +237,9 @@ impl World {
                 this.work = Work::Nothing;
                 0
             }
-            None => return false,
+            None => return None,
         };
-        self.start(core, Level::Softirq, cost + debt);
-        true
+        Some(self.start(core, Level::Softirq, cost + debt))
     }
 
     fn softirq_done(&mut self, core: usize) {
@@ -256,10 +269,13 @@ impl World {
     }
 
     fn process_done(&mut self, core: usize) {
-        let task = self.cores[core].task.expect("an item of a process has a process") as usize;
-        self.tasks[task].runtime += self.cores[core].item_cost;
-        self.tasks[task].cpu += std::mem::take(&mut self.cores[core].process_time);
-        let item = std::mem::take(&mut self.tasks[task].item);
+        let Self { cores, tasks, .. } = self;
+        let this = &mut cores[core];
+        let task = this.task.expect("an item of a process has a process") as usize;
+        let process = &mut tasks[task];
+        process.runtime += this.item_cost;
+        process.cpu += std::mem::take(&mut this.process_time);
+        let item = std::mem::take(&mut process.item);
         let cost = if let Item::Kernel(work) = item {
             self.finish_kernel_item(core, task, work)
         } else {
@@ -276,4 +292,10 @@ impl World {
         }
         cost
     }
+}
+
+/// A cost with its random variation, of `jitter` parts in 65536.
+fn varied(rng: &mut Rng, cost: Time, jitter: u64) -> Time {
+    let spread = (cost * jitter) >> 16;
+    cost - spread + ((2 * spread * (rng.next_u64() >> 48)) >> 16)
 }

@@ -66,8 +66,11 @@ impl World {
 
     #[inline]
     fn remote_cost(&self, core: usize, end: usize, cost: Time) -> Time {
+        if cost == 0 {
+            return 0;
+        }
         match self.ends[end].task {
-            Some(task) if cost > 0 && self.tasks[task as usize].last_core != core => cost,
+            Some(task) if self.tasks[task as usize].last_core != core => cost,
             _ => 0,
         }
     }
@@ -92,12 +95,13 @@ impl World {
         let is_bare = train.payload == 0;
         let (rx_data, rx_remote) = if is_bare { (0, 0) } else { (costs.rx_data, costs.rx_remote) };
         let each = costs.rx_merged + rx_data;
-        let mut cost = 0;
-        let mut segment = train.first(1);
-        for _ in 0..train.count() {
+        let mut cost = each + self.remote_cost(core, end, rx_remote);
+        cost += self.deliver_segment(core, end, train);
+        let mut segment = *train;
+        for _ in 0..train.more {
+            segment.seq += u64::from(segment.payload);
             cost += each + self.remote_cost(core, end, rx_remote);
             cost += self.deliver_segment(core, end, &segment);
-            segment.seq += u64::from(segment.payload);
         }
         self.arm(end);
         cost

@@ -60,16 +60,12 @@ impl World {
     /// What has its descriptors goes to the port: on a foreseen one onto the wire, at its time.
     #[inline]
     fn put_on_port(&mut self, queue: usize, frame: &Frame) {
-        let ring = &mut self.queues[queue];
+        let Self { queues, ports, .. } = self;
+        let ring = &mut queues[queue];
         let idx = ring.port;
-        let port = &mut self.ports[idx];
+        let port = &mut ports[idx];
         if port.foreseen.is_none() {
-            let host = ring.host;
-            if self.hosts[host].bus.is_some() {
-                return self.send_over_bus(host, queue, frame);
-            }
-            ring.tx.push(*frame);
-            return self.start_port(idx);
+            return self.put_in_tx_ring(queue, frame);
         }
         let is_first = !port.has_departures() && ring.vector.acts();
         let was_quiet = port.is_quiet();
@@ -80,6 +76,17 @@ impl World {
         if is_first {
             self.first_departure(idx, queue);
         }
+    }
+
+    #[inline(never)]
+    fn put_in_tx_ring(&mut self, queue: usize, frame: &Frame) {
+        let ring = &mut self.queues[queue];
+        let (host, port) = (ring.host, ring.port);
+        if self.hosts[host].bus.is_some() {
+            return self.send_over_bus(host, queue, frame);
+        }
+        ring.tx.push(frame);
+        self.start_port(port);
     }
 
     /// Starts a port that does nothing, if it has something to send and may.
@@ -206,15 +213,23 @@ impl World {
     /// time. Every look at a ring must do this first.
     #[inline]
     pub(super) fn settle(&mut self, queue: usize, until: Time) {
-        let ring = &mut self.queues[queue];
-        let own = &mut self.ports[ring.port];
-        if own.next_departure() < until && own.foreseen == Some(queue) {
-            ring.settle_departures(own, until);
+        let ring = &self.queues[queue];
+        if self.ports[ring.port].next_departure() < until {
+            self.settle_departures(queue, until);
         }
-        if let Some(wire) = ring.quiet_wire
+        if let Some(wire) = self.queues[queue].quiet_wire
             && self.ports[wire].next_arrival() < until
         {
             self.settle_arrivals(queue, wire, until);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_departures(&mut self, queue: usize, until: Time) {
+        let ring = &mut self.queues[queue];
+        let own = &mut self.ports[ring.port];
+        if own.foreseen == Some(queue) {
+            ring.settle_departures(own, until);
         }
     }
 
@@ -357,56 +372,52 @@ impl World {
     /// The first frame on a quiet wire may only bring forward what was foreseen.
     #[inline]
     fn first_arrival(&mut self, port: usize, queue: usize) {
+        let Self { queues, ports, agenda, .. } = self;
         let slot = self.vector_slots + queue;
-        let before = self.agenda.time(slot);
+        let before = agenda.time(slot);
         let mut at = before;
-        let heeded = self.queues[queue].arrival_ahead(&self.ports[port], &mut at);
-        self.agenda.set(self.wire_slots + port, heeded);
+        let heeded = queues[queue].arrival_ahead(&ports[port], &mut at);
+        agenda.set(self.wire_slots + port, heeded);
         if at < before {
-            self.agenda.set(slot, at);
+            agenda.set(slot, at);
         }
     }
 
     /// The same of the first departure from a foreseen port.
     #[inline]
     fn first_departure(&mut self, port: usize, queue: usize) {
-        let ring = &self.queues[queue];
+        let Self { queues, ports, agenda, .. } = self;
+        let ring = &queues[queue];
         if ring.hands_over {
             return;
         }
         let slot = self.vector_slots + queue;
-        let before = self.agenda.time(slot);
+        let before = agenda.time(slot);
         let mut at = before;
-        let heeded = ring.departure_ahead(&self.ports[port], &mut at);
-        self.agenda.set(self.port_slots + port, heeded);
+        let heeded = ring.departure_ahead(&ports[port], &mut at);
+        agenda.set(self.port_slots + port, heeded);
         if at < before {
-            self.agenda.set(slot, at);
+            agenda.set(slot, at);
         }
     }
 
     /// Writes into the agenda when the vector is due, as far as is known, and what it must heed before.
     #[inline]
     pub(super) fn update_vector(&mut self, queue: usize) {
-        let ring = &self.queues[queue];
-        let own = ring.port;
-        let (mut at, mut arrival, mut departure) = (NEVER, NEVER, NEVER);
-        let foreseen = self.ports[own].foreseen == Some(queue) && !ring.hands_over;
-        if ring.vector.acts() {
-            at = ring.vector.next_event(self.now);
-            if let Some(wire) = ring.quiet_wire {
-                arrival = ring.arrival_ahead(&self.ports[wire], &mut at);
-            }
-            if foreseen {
-                departure = ring.departure_ahead(&self.ports[own], &mut at);
-            }
-        }
+        let Self { queues, ports, agenda, .. } = self;
+        let ring = &queues[queue];
+        let own = &ports[ring.port];
+        let acts = ring.vector.acts();
+        let mut at = if acts { ring.vector.next_event(self.now) } else { NEVER };
         if let Some(wire) = ring.quiet_wire {
-            self.agenda.set(self.wire_slots + wire, arrival);
+            let heeded = if acts { ring.arrival_ahead(&ports[wire], &mut at) } else { NEVER };
+            agenda.set(self.wire_slots + wire, heeded);
         }
-        if foreseen {
-            self.agenda.set(self.port_slots + own, departure);
+        if own.foreseen == Some(queue) && !ring.hands_over {
+            let heeded = if acts { ring.departure_ahead(own, &mut at) } else { NEVER };
+            agenda.set(self.port_slots + ring.port, heeded);
         }
-        self.agenda.set(self.vector_slots + queue, at);
+        agenda.set(self.vector_slots + queue, at);
     }
 
     /// A vector's coalescing event.
@@ -415,19 +426,18 @@ impl World {
         let ring = &mut self.queues[queue];
         let event = ring.vector.fire(self.now);
         ring.visible = ring.rx.len();
-        if event == Event::Interrupt {
-            ring.interrupted();
-            if let Some(log) = &mut self.log {
-                log.interrupt(self.now, queue);
-            }
-            let (core, host) = (ring.core, ring.host);
-            if let Some(bus) = &mut self.hosts[host].bus {
-                bus.interrupt(self.now);
-            }
-            self.update_vector(queue);
-            self.interrupt(core, Irq::Vector(id(queue)));
-        } else {
-            self.update_vector(queue);
+        if event == Event::StatusOnly {
+            return self.update_vector(queue);
         }
+        ring.interrupted();
+        if let Some(log) = &mut self.log {
+            log.interrupt(self.now, queue);
+        }
+        let (core, host) = (ring.core, ring.host);
+        if let Some(bus) = &mut self.hosts[host].bus {
+            bus.interrupt(self.now);
+        }
+        self.update_vector(queue);
+        self.interrupt(core, Irq::Vector(id(queue)));
     }
 }

@@ -12,6 +12,8 @@ use crate::narrow::id;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
+/// So many sockets lie in the caches, as a rule.
+const FEW_SOCKETS: usize = 64;
 /// GRO merges up to this many payload bytes.
 const GRO_BYTES: u32 = 65_160;
 
@@ -26,15 +28,16 @@ impl World {
     /// Puts a queue on its core's list of polls, or wakes its poll thread.
     pub(super) fn schedule_poll(&mut self, queue: usize) {
         let ring = &mut self.queues[queue];
-        if ring.scheduled {
+        if std::mem::replace(&mut ring.scheduled, true) {
             return;
         }
-        ring.scheduled = true;
-        let core = ring.core;
-        if let Some(thread) = self.poll_threads[queue] {
-            return self.wake(thread, core);
+        match ring.poll_thread {
+            None => self.cores[ring.core].polls.push(Poll::Queue(id(queue))),
+            Some(thread) => {
+                let core = ring.core;
+                self.wake(thread, core);
+            }
         }
-        self.cores[core].polls.push(Poll::Queue(id(queue)));
     }
 
     /// A vector's interrupt was handled.
@@ -63,7 +66,9 @@ impl World {
             self.backlogs[core].scheduled = true;
             self.cores[core].polls.push(Poll::Backlog);
         }
-        self.adapt(queue);
+        if self.queues[queue].is_sampled {
+            self.adapt(queue);
+        }
         self.unmask(queue);
     }
 
@@ -163,19 +168,27 @@ impl World {
     }
 
     fn finish_queue(&mut self, core: usize, queue: usize, rx: u32, tx: u32) -> Time {
-        let is_thread = self.poll_threads[queue].is_some() || self.queues[queue].by_process;
         self.cores[core].softirq_packets += rx;
         self.settle(queue, self.now);
         if tx > 0 {
             self.reap(queue, tx);
         }
-        let mut cost = self.take_from_ring(core, queue, rx);
+        let ring = &self.queues[queue];
+        let is_thread = ring.poll_thread.is_some() || ring.by_process;
+        let (weight, waits) = {
+            let host = &self.hosts[ring.host];
+            (host.stack.napi_weight, host.paused_peer || !ring.waiting.is_empty())
+        };
+        let mut cost = 0;
+        if rx > 0 || waits {
+            cost = self.take_from_ring(core, queue, rx);
+        }
         let ring = &mut self.queues[queue];
         ring.polled += rx;
         ring.counters.polled_packets += u64::from(rx);
         if ring.driver == Driver::Polling {
             self.next_call(core, queue);
-        } else if ring.polled >= self.hosts[ring.host].stack.napi_weight {
+        } else if ring.polled >= weight {
             ring.in_poll = false;
             if !is_thread {
                 self.rotate_polls(core);
@@ -216,7 +229,7 @@ impl World {
 
     #[inline]
     fn take_from_ring(&mut self, core: usize, queue: usize, rx: u32) -> Time {
-        if rx > 1 {
+        if rx > 1 && self.ends.len() > FEW_SOCKETS {
             self.fetch_sockets(queue, rx);
         }
         let mut merger = Merger::default();
@@ -295,13 +308,9 @@ impl World {
     }
 
     /// A poll is complete: the policies decide.
-    #[inline]
     fn adapt(&mut self, queue: usize) {
         let ring = &mut self.queues[queue];
         let host = &mut self.hosts[ring.host];
-        if host.throttle.is_none() && !ring.is_adaptive() {
-            return;
-        }
         let mut sample = ring.take_sample(self.now);
         sample.vector = u32::try_from(queue - host.first_queue).unwrap_or(u32::MAX);
         if let Some(policy) = &mut host.throttle
@@ -316,10 +325,13 @@ impl World {
 
     /// `napi_complete_done`: interrupts on again, unless they are deferred. What it costs.
     pub(super) fn complete(&mut self, queue: usize, had_work: bool) -> Time {
-        self.queues[queue].scheduled = false;
-        self.adapt(queue);
-        let HostState { stack, costs, .. } = &self.hosts[self.queues[queue].host];
         let ring = &mut self.queues[queue];
+        ring.scheduled = false;
+        if ring.is_sampled {
+            self.adapt(queue);
+        }
+        let ring = &mut self.queues[queue];
+        let HostState { stack, costs, .. } = &self.hosts[ring.host];
         // A process that prefers to poll will be back: its polls defer interrupts whatever they find, and
         // one that found packets suspends them.
         let prefers = ring.by_process && stack.prefer_busy_poll;

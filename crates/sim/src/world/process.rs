@@ -1,5 +1,7 @@
 //! Processes at work: what each does next, what it costs, and what it leads to.
 
+use latput_units::Nanos;
+
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Poll, Work};
@@ -47,6 +49,9 @@ impl World {
     fn begin_spin(&mut self, task: usize) -> Option<(Time, Time)> {
         let this = &self.tasks[task];
         let (queue, core) = (this.spin_queue, this.last_core);
+        if self.now >= this.spin_until && !this.spins {
+            return None;
+        }
         if self.now >= this.spin_until || self.queues[queue].driver != Driver::Napi {
             if this.spins && self.queues[queue].suspended {
                 self.resume_interrupts(queue);
@@ -95,8 +100,12 @@ impl World {
             self.tasks[task].item = Item::Nothing;
             return Some((debt, 0));
         }
-        let is_over = self.now >= self.tasks[task].stop;
-        let (item, cost, user) = match self.tasks[task].program {
+        let this = &self.tasks[task];
+        if this.ready.is_empty() && this.awaits_socket() {
+            return None;
+        }
+        let is_over = self.now >= this.stop;
+        let (item, cost, user) = match this.program {
             Program::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
                 let cost = self.plan_poll(core, poll);
@@ -123,11 +132,11 @@ impl World {
             Program::Server { request, response, think } => {
                 if think.mean == 0 {
                     self.exchange_ahead(core, task, request, Some(response));
+                    self.begin_exchange(core, task, request, Some(response))?
+                } else {
+                    self.begin_answer(task, response)
+                        .or_else(|| self.begin_exchange(core, task, request, None))?
                 }
-                self.begin_answer(task, response).or_else(|| {
-                    let answer = if think.mean == 0 { Some(response) } else { None };
-                    self.begin_exchange(core, task, request, answer)
-                })?
             }
             Program::Reader { message } => {
                 self.read_ahead(core, task, message);
@@ -233,9 +242,12 @@ impl World {
 
     /// Work found: busy polling goes on for its time from here.
     pub(super) fn keep_spinning(&mut self, task: usize, end: usize, now: Time) {
-        let host = &self.hosts[self.tasks[task].host];
-        self.tasks[task].spin_until = now + host.stack.busy_poll.as_ns();
-        self.tasks[task].spin_queue = self.ends[end].queue as usize;
+        let this = &mut self.tasks[task];
+        let busy_poll = self.hosts[this.host].stack.busy_poll;
+        if busy_poll > Nanos::ZERO {
+            this.spin_until = now + busy_poll.as_ns();
+            this.spin_queue = self.ends[end].queue as usize;
+        }
     }
 
     /// The next ready socket, then this one again if more waits: as an epoll loop goes round.

@@ -96,8 +96,7 @@ impl World {
     /// The request that a schedule has due now, on the next connection in turn.
     fn begin_due(&mut self, core: usize, task: usize, request: u32) -> (Item, Time, Time) {
         let this = &mut self.tasks[task];
-        let end = this.first_end + 2 * this.turn;
-        this.turn = (this.turn + 1) % this.connections;
+        let end = this.take_turn();
         let due = this.schedule.as_mut().map(|schedule| schedule.take(1.0, &mut self.rng));
         self.begin_start(core, id(end), request, due)
     }
@@ -132,7 +131,7 @@ impl World {
             let this = &mut self.tasks[task];
             this.state = State::Running;
             this.sent_last = true;
-            this.turn = (this.turn + 1) % this.connections;
+            this.take_turn();
             if let Some(schedule) = &mut this.schedule {
                 schedule.take(1.0, &mut self.rng);
             }

@@ -11,6 +11,9 @@ use crate::socket::Link;
 use crate::task::{Program, Schedule};
 use crate::world::Component;
 
+/// A host on which more acts than this is not looked through each time.
+const MOST_SLOTS: usize = 64;
+
 impl Builder<'_> {
     /// The only queue of a host that any socket uses.
     pub(super) fn only_queue(&self, host: usize) -> Option<usize> {
@@ -62,6 +65,15 @@ impl Builder<'_> {
                 }
             };
             self.hosts[host].slots.push(id(slot));
+        }
+        for (idx, core) in self.cores.iter_mut().enumerate() {
+            let slots = &self.hosts[core.host].slots;
+            core.may_look = slots.len() <= MOST_SLOTS;
+            if core.may_look {
+                let is_own =
+                    |slot: &u32| self.components[*slot as usize] == Component::Core(id(idx));
+                core.others = slots.iter().copied().filter(|slot| !is_own(slot)).collect();
+            }
         }
         for (idx, host) in self.hosts.iter_mut().enumerate() {
             let hears = self.scenario.loads.iter().any(|load| match load.traffic {
