@@ -22,6 +22,7 @@
 //! their own. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
 //! half of the ring absorbs at the packet rate seen.
 
+mod jump;
 mod load;
 mod memory;
 mod slot;
@@ -29,6 +30,7 @@ mod slot;
 mod tests;
 mod walk;
 
+use jump::Run;
 use latput_units::Nanos;
 use load::{Load, Rung, distance};
 use memory::{Memory, Remembered};
@@ -44,10 +46,6 @@ const IDLE: Nanos = Nanos::from_ms(40);
 const SAMPLE_POLLS: u32 = 4;
 /// One in so many of the usual packets is as good as none.
 const NOTHING: f64 = 8.0;
-/// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
-const EARLY_JUMP: f64 = 0.6;
-const EARLY_POLLS: u32 = 8;
-const EARLY_LEAST: Nanos = Nanos::from_us(300);
 /// A part of a sample that loses more than that, by so many times its error, need not be waited out.
 const BEYOND_DOUBT: f64 = 4.0;
 /// Polls of fewer packets than this batch nothing.
@@ -61,6 +59,8 @@ pub struct Elastic {
     /// The delay that was decided last.
     given: Nanos,
     slot: Slot,
+    /// Polls that are off.
+    run: Run,
     /// When the previous step was.
     last: Option<Nanos>,
     /// The usual gap between two polls.
@@ -70,8 +70,11 @@ pub struct Elastic {
     /// For how long hardly anything has come.
     quiet: Nanos,
     load: Load,
-    /// What the last slot showed, if it did not fit its rung.
+    origin: Origin,
+    /// What the last slot showed, if it did not fit its rung,
     strange: Option<Seen>,
+    /// and how many in a row did not.
+    strangers: u32,
     walk: Walk,
     /// Slots of the next rest.
     rest: u32,
@@ -82,6 +85,16 @@ pub struct Elastic {
     memory: Memory,
 }
 
+/// Whence the load of now is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    New,
+    /// It was taken for one of before,
+    Guessed,
+    /// and did what that one did.
+    Known,
+}
+
 impl Elastic {
     /// Starts without a delay.
     pub fn new(bounds: Bounds) -> Self {
@@ -90,12 +103,15 @@ impl Elastic {
             rung: 0,
             given: Nanos::ZERO,
             slot: Slot::after_change(bounds.vectors),
+            run: Run::default(),
             last: None,
             pace: Nanos::ZERO,
             sample: Nanos::ZERO,
             quiet: Nanos::ZERO,
             load: Load::new(),
+            origin: Origin::New,
             strange: None,
+            strangers: 0,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
             rest: REST[0],
             up: false,
@@ -156,7 +172,14 @@ impl Elastic {
         if polls >= SAMPLE_POLLS && !self.is_on_trial() {
             self.sample = gap;
         }
-        if !is_full && (is_sampled || !self.is_far_off(now)) {
+        let rung = self.load.rungs[self.rung];
+        if !is_sampled
+            && rung.slots > 0
+            && self.run.add(observation, before, self.given, &rung.seen, &mut self.load)
+        {
+            return self.forget("the rate jumped: another load");
+        }
+        if !is_full {
             return Decision::Keep;
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
@@ -200,18 +223,6 @@ impl Elastic {
         }
     }
 
-    /// Whether a slot that is not full yet already shows another load: the sooner the better.
-    fn is_far_off(&self, now: Nanos) -> bool {
-        let rung = &self.load.rungs[self.rung];
-        let elapsed = self.slot.elapsed(now);
-        if rung.slots == 0 || self.slot.polls < EARLY_POLLS || elapsed < EARLY_LEAST {
-            return false;
-        }
-        let Some(seen) = self.slot.seen(now, self.load.talks) else { return false };
-        let off = (seen.bytes_log - rung.seen.bytes_log).abs();
-        off > EARLY_JUMP.max(10.0 * self.patience())
-    }
-
     /// Whether a part of a sample shows beyond doubt that the delay on trial is waited for.
     fn is_waited_for(&self, now: Nanos) -> bool {
         let Walk::Test(Test { low, high, .. }) = self.walk else { return false };
@@ -250,7 +261,10 @@ impl Elastic {
                 if self.rung > 0 && seen.batch < ALONE && rung.seen.batch >= ALONE {
                     return self.forget("packets come alone now: nothing to be saved");
                 }
-                if self.strange.replace(*seen).is_some() {
+                // The first of another load is partly of the one before.
+                self.strange = Some(*seen);
+                self.strangers += 1;
+                if self.strangers > 2 {
                     self.load.scatter_by(seen, &rung.seen, 0.2);
                 }
                 return Decision::Keep;
@@ -261,7 +275,10 @@ impl Elastic {
                 self.load.scatter_by(&strange, &rung.seen, 0.1);
             }
         }
-        self.strange = None;
+        (self.strange, self.strangers) = (None, 0);
+        if self.origin == Origin::Guessed && rung.slots > 0 {
+            self.origin = Origin::Known;
+        }
         self.load.talks |= seen.small_log.is_some();
         if self.load.rungs.iter().all(|rung| rung.slots == 0) {
             self.load.scatter[0] = self.load.scatter[0].max(seen.error);
@@ -269,6 +286,7 @@ impl Elastic {
         self.load.rungs[self.rung].take(seen);
         if self.rung == 0
             && self.rested.is_none()
+            && self.origin == Origin::New
             && let Some(known) = self.memory.recall(seen)
         {
             return self.remember(known);
@@ -286,12 +304,11 @@ impl Elastic {
 
     /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
     fn remember(&mut self, known: Remembered) -> Decision {
-        let Remembered { mut load, rung, rest, left } = known;
+        let Remembered { mut load, rung, walk, rest } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
-        (self.load, self.rest) = (load, rest);
-        let rung = rung.min(self.highest());
-        self.walk = Walk::Rest { rung, slots: left };
-        self.go(rung, "a load of before is back")
+        (self.load, self.walk, self.rest) = (load, walk, rest);
+        self.origin = Origin::Guessed;
+        self.go(rung.min(self.highest()), "a load of before is back")
     }
 
     /// The highest rung that the bounds allow.
@@ -311,6 +328,7 @@ impl Elastic {
         let target = self.current();
         self.given = target.delay;
         self.slot = Slot::after_change(self.bounds.vectors);
+        self.run = Run::default();
         Decision::Change { target, reason }
     }
 
@@ -318,15 +336,19 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, given, last, sample, load, walk, rested, rest, memory, .. } = new;
+        let held = new.rung;
+        let Self { rung, given, last, sample, load, origin, walk, rested, rest, memory, .. } = new;
         (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
         self.sample = sample;
-        if let Some(rung) = rested {
-            let left = match walk {
-                Walk::Rest { slots, .. } => slots,
-                Walk::Test(_) => REST[0],
-            };
-            self.memory.keep(Remembered { load, rung, rest, left });
+        let (rung, walk) = match (walk, rested) {
+            (Walk::Rest { rung, .. }, _) => (rung, walk),
+            // A look is not gone on with.
+            (Walk::Test(_), Some(rung)) => (rung, Walk::Rest { rung, slots: REST[0] }),
+            (Walk::Test(_), None) => (held, walk),
+        };
+        // What was taken for a load of before and did something else is no load.
+        if origin != Origin::Guessed {
+            self.memory.keep(Remembered { load, rung, walk, rest });
         }
         self.go(0, reason)
     }

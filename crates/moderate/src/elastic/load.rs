@@ -12,6 +12,10 @@ const COME_OR_GONE: f64 = 2.0;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 
+/// By how much a few polls are off, until a load shows it, and the weight of the newest.
+const FLUTTER_AT_FIRST: f64 = 0.3;
+const FLUTTER_NEWEST: f64 = 0.01;
+
 /// What is known of the load of now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
@@ -25,6 +29,8 @@ pub(super) struct Load {
     pub(super) peak_pps: f64,
     /// Whether small packets go beside bulk.
     pub(super) talks: bool,
+    /// By how much a few polls are off, as a logarithm: the mean.
+    pub(super) flutter: f64,
 }
 
 /// What a rung was seen to do.
@@ -45,7 +51,13 @@ impl Load {
             learnt: 0,
             peak_pps: 0.0,
             talks: false,
+            flutter: FLUTTER_AT_FIRST,
         }
+    }
+
+    /// Takes in by how much a few polls were off.
+    pub(super) fn flutter_by(&mut self, off: f64) {
+        self.flutter += (off.abs().min(1.0) - self.flutter) * FLUTTER_NEWEST;
     }
 
     /// Takes in by how much a slot was off what was expected.
@@ -73,12 +85,13 @@ impl Load {
 /// How far two slots are apart: over 1 they are of two loads.
 pub(super) fn distance(a: &Seen, b: &Seen, load: &Load) -> f64 {
     let bytes = (a.bytes_log - b.bytes_log).abs() / load.limit(0);
+    let packets = (a.packets_log - b.packets_log).abs() / load.limit(0);
     let small = match (a.small_log, b.small_log) {
         (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
         (None, None) => 0.0,
         _ => COME_OR_GONE,
     };
-    bytes.max(small)
+    bytes.max(packets).max(small)
 }
 
 impl Rung {
