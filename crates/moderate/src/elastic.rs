@@ -48,8 +48,6 @@ const SAMPLE_POLLS: u32 = 4;
 const NOTHING: f64 = 8.0;
 /// A part of a sample that loses more than that, by so many times its error, need not be waited out.
 const BEYOND_DOUBT: f64 = 4.0;
-/// Polls of fewer packets than this batch nothing.
-const ALONE: f64 = 1.5;
 
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +68,8 @@ pub struct Elastic {
     /// For how long hardly anything has come.
     quiet: Nanos,
     load: Load,
-    origin: Origin,
+    /// Whether it was taken for one of before, and no slot has shown it yet.
+    is_guess: bool,
     /// What the last slot showed, if it did not fit its rung,
     strange: Option<Seen>,
     /// and how many in a row did not.
@@ -83,16 +82,6 @@ pub struct Elastic {
     /// Where the walk has ended, once a slot there was as it should be.
     rested: Option<usize>,
     memory: Memory,
-}
-
-/// Whence the load of now is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    New,
-    /// It was taken for one of before,
-    Guessed,
-    /// and did what that one did.
-    Known,
 }
 
 impl Elastic {
@@ -109,7 +98,7 @@ impl Elastic {
             sample: Nanos::ZERO,
             quiet: Nanos::ZERO,
             load: Load::new(),
-            origin: Origin::New,
+            is_guess: false,
             strange: None,
             strangers: 0,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
@@ -257,10 +246,6 @@ impl Elastic {
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                // If they always did, that is no news.
-                if self.rung > 0 && seen.batch < ALONE && rung.seen.batch >= ALONE {
-                    return self.forget("packets come alone now: nothing to be saved");
-                }
                 // The first of another load is partly of the one before.
                 self.strange = Some(*seen);
                 self.strangers += 1;
@@ -276,9 +261,7 @@ impl Elastic {
             }
         }
         (self.strange, self.strangers) = (None, 0);
-        if self.origin == Origin::Guessed && rung.slots > 0 {
-            self.origin = Origin::Known;
-        }
+        self.is_guess &= rung.slots == 0;
         self.load.talks |= seen.small_log.is_some();
         if self.load.rungs.iter().all(|rung| rung.slots == 0) {
             self.load.scatter[0] = self.load.scatter[0].max(seen.error);
@@ -286,7 +269,6 @@ impl Elastic {
         self.load.rungs[self.rung].take(seen);
         if self.rung == 0
             && self.rested.is_none()
-            && self.origin == Origin::New
             && let Some(known) = self.memory.recall(seen)
         {
             return self.remember(known);
@@ -307,7 +289,7 @@ impl Elastic {
         let Remembered { mut load, rung, walk, rest } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
         (self.load, self.walk, self.rest) = (load, walk, rest);
-        self.origin = Origin::Guessed;
+        self.is_guess = true;
         self.go(rung.min(self.highest()), "a load of before is back")
     }
 
@@ -337,7 +319,8 @@ impl Elastic {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
         let held = new.rung;
-        let Self { rung, given, last, sample, load, origin, walk, rested, rest, memory, .. } = new;
+        let Self { rung, given, last, sample, load, is_guess, walk, rested, rest, memory, .. } =
+            new;
         (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
         self.sample = sample;
         let (rung, walk) = match (walk, rested) {
@@ -347,7 +330,7 @@ impl Elastic {
             (Walk::Test(_), None) => (held, walk),
         };
         // What was taken for a load of before and did something else is no load.
-        if origin != Origin::Guessed {
+        if !is_guess {
             self.memory.keep(Remembered { load, rung, walk, rest });
         }
         self.go(0, reason)

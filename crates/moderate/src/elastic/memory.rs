@@ -30,8 +30,7 @@ pub(super) struct Remembered {
 impl Memory {
     /// Keeps a load, instead of the oldest if there are enough.
     pub(super) fn keep(&mut self, remembered: Remembered) {
-        let tried = remembered.load.rungs.iter().filter(|rung| rung.slots > 0).count();
-        if remembered.load.rungs[0].slots == 0 || tried < 2 {
+        if remembered.load.rungs[0].slots == 0 {
             return;
         }
         if self.0.len() == LOADS {
