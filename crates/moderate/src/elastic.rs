@@ -14,8 +14,8 @@
 //! there, so that contrast is had instead of patience. What is never seen is accepted. Two looks keep that
 //! honest: before a walk ends without any delay, bulk is tried on a far rung, since its rate may fall and then
 //! rise with the delay; and from where it has ended, looks down go where most was seen, since what each step
-//! hides adds up. A rate that jumps is a new load: the walk starts from the bottom, within two slots, unless
-//! the load does what one of the last few did there: then what was learnt of that one holds again.
+//! hides adds up. A rate that jumps is a new load, within a few polls if it jumps far: the walk starts from
+//! the bottom, unless the load does what one of the last few did there: then what was learnt of that one holds again.
 //!
 //! Two rates are watched: all bytes, and small packets that go the way of much larger traffic. Requests
 //! beside bulk are a thousandth of its bytes, but they are counted apart, and so they have an elasticity of
@@ -238,11 +238,12 @@ impl Elastic {
     fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
         let rung = self.load.rungs[self.rung];
         if rung.slots > 0 {
-            let off = distance(seen, &rung.seen, &self.load);
+            // A driver's polls count frames, a daemon's samples what was made of them.
+            let apart = |other: &Seen| distance(seen, other, &self.load, !self.is_sampled());
+            let off = apart(&rung.seen);
             if off > 1.0 {
                 // Two that agree are another load; two that do not are unrest.
-                let agree =
-                    self.strange.is_some_and(|last| distance(seen, &last, &self.load) < 0.5 * off);
+                let agree = self.strange.is_some_and(|last| apart(&last) < 0.5 * off);
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }

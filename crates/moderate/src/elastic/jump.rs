@@ -1,4 +1,4 @@
-//! A sharp change of the load, seen within a few polls: another load, before a slot is full.
+//! A sharp change of the rate, seen within a few polls: another load, long before a slot is full.
 
 use latput_units::Nanos;
 
@@ -6,73 +6,105 @@ use super::load::Load;
 use super::slot::Seen;
 use crate::Observation;
 
-/// Polls are put together until they span this long, or the delay that holds.
+/// Polls are taken together until they span this long, and the delay that holds.
 const PIECE: Nanos = Nanos::from_us(100);
-/// A piece is off if its rate is by this much (a factor of 1.8) or by so many times what chance makes of as many packets.
+/// A piece is off if its rate is by this much (a factor of 1.8) and by so many times what as many packets are by chance.
 const OFF: f64 = 0.6;
 const BY_CHANCE: f64 = 3.0;
-/// A run of pieces that are off on the same side is another load if it is this improbable (1 in 160 000), as a logarithm,
-const IMPROBABLE: f64 = 12.0;
-const FLUTTER_LEAST: f64 = 0.05;
-/// if it has at least so many pieces, and lasts this long.
+/// So many pieces in a row that are off on one side, and together are as improbable as exp(-12), are another load's.
 const PIECES: u32 = 3;
-const LEAST: Nanos = Nanos::from_us(300);
+const IMPROBABLE: f64 = 12.0;
 
-/// The run of pieces that are off.
+/// Pieces in a row that were off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
     /// When the piece of now began, and what has come since.
     since: Option<Nanos>,
     packets: u32,
     bytes: u64,
-    /// Pieces that were off, above or below, and when the first began.
+    /// How many were off, on which side, and the logarithm of how improbable that is.
     pieces: u32,
     is_above: bool,
-    /// How improbable they are together.
     surprise: f64,
-    start: Nanos,
 }
 
 impl Run {
-    /// Takes in a poll. Whether the load is another one now, by what its rung was `seen` to do.
+    /// Takes in a poll, whose predecessor was at `before`, under a `delay` with which `usual` is expected of the load.
+    /// Whether it is another load now.
     pub(super) fn add(
         &mut self,
         observation: &Observation,
         before: Nanos,
         delay: Nanos,
-        seen: &Seen,
+        usual: &Seen,
         load: &mut Load,
     ) -> bool {
-        let since = *self.since.get_or_insert(before);
+        let span = observation.now.saturating_sub(*self.since.get_or_insert(before));
         self.packets = self.packets.saturating_add(observation.rx.packets);
         self.bytes += u64::from(observation.rx.bytes) + u64::from(observation.tx.bytes);
-        let span = observation.now.saturating_sub(since);
         if span < PIECE.max(delay) {
             return false;
         }
         let seconds = span.as_secs_f64();
-        let off = |count: f64, usual_log: f64| {
-            let usual = usual_log.exp() * seconds;
-            (count.max(1e-3) / usual.max(1e-3)).ln()
+        let off = (self.bytes.max(1) as f64 / seconds).ln() - usual.bytes_log;
+        let packets = f64::from(self.packets).max(usual.packets_log.exp() * seconds);
+        let is_off = off.abs() > OFF.max(BY_CHANCE / packets.max(1.0).sqrt());
+        let is_above = off > 0.0;
+        let run = std::mem::take(self);
+        if is_off {
+            let before = if is_above == run.is_above { run } else { Self::default() };
+            self.is_above = is_above;
+            self.pieces = before.pieces + 1;
+            self.surprise = before.surprise + load.surprise(off);
+        }
+        load.flutter_by(off);
+        self.pieces >= PIECES && self.surprise > IMPROBABLE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counts;
+
+    /// Feeds one piece after the other, at rates in percent of the usual; those with which another load was seen.
+    fn alarms(run: &mut Run, load: &mut Load, rates: impl IntoIterator<Item = u32>) -> Vec<usize> {
+        let delay = Nanos::from_us(256);
+        let (usual_bytes, seconds) = (150_000, delay.as_secs_f64());
+        let usual = Seen {
+            bytes_log: (f64::from(usual_bytes) / seconds).ln(),
+            packets_log: (f64::from(usual_bytes / 1500) / seconds).ln(),
+            ..Seen::default()
         };
-        let packets = f64::from(self.packets).max(seen.packets_log.exp() * seconds);
-        let limit = OFF.max(BY_CHANCE / packets.max(1.0).sqrt());
-        let by = off(self.bytes as f64, seen.bytes_log);
-        let is_off = by.abs() > limit;
-        let is_above = by > 0.0;
-        load.flutter_by(by);
-        (self.since, self.packets, self.bytes) = (None, 0, 0);
-        if !is_off {
-            self.pieces = 0;
-            return false;
+        let mut found = Vec::new();
+        for (idx, rate) in rates.into_iter().enumerate() {
+            let bytes = usual_bytes / 100 * rate;
+            let rx = Counts { packets: bytes / 1500, bytes };
+            let observation = Observation { now: delay, rx, ..Observation::default() };
+            if run.add(&observation, Nanos::ZERO, delay, &usual, load) {
+                found.push(idx);
+                *run = Run::default();
+            }
         }
-        if self.pieces == 0 || is_above != self.is_above {
-            (self.pieces, self.is_above, self.start) = (0, is_above, since);
-            self.surprise = 0.0;
-        }
-        self.pieces += 1;
-        self.surprise += by.abs() / load.flutter.max(FLUTTER_LEAST);
-        let lasted = observation.now.saturating_sub(self.start);
-        self.pieces >= PIECES && lasted >= LEAST && self.surprise > IMPROBABLE
+        found
+    }
+
+    #[test]
+    fn three_polls_show_another_load_and_two_do_not() {
+        let (mut run, mut load) = (Run::default(), Load::new());
+        let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
+        assert!(alarms(&mut run, &mut load, steady).is_empty());
+        assert!(alarms(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
+        assert_eq!(alarms(&mut run, &mut load, [10, 10, 10]), [2]);
+        assert_eq!(alarms(&mut run, &mut load, [100, 500, 500, 500]), [3]);
+    }
+
+    #[test]
+    fn bursts_that_a_load_always_had_are_no_news() {
+        let (mut run, mut load) = (Run::default(), Load::new());
+        let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
+        alarms(&mut run, &mut load, bursts(400));
+        assert!(alarms(&mut run, &mut load, bursts(400)).is_empty());
+        assert_eq!(alarms(&mut run, &mut load, [1; 5]).len(), 1);
     }
 }
