@@ -39,7 +39,7 @@ impl Memory {
         self.0.push(remembered);
     }
 
-    /// Takes out the load that does the same without a delay, and adds that to what it did before.
+    /// Takes out the load that does the same without a delay.
     pub(super) fn recall(&mut self, seen: &Seen) -> Option<Remembered> {
         let off = |known: &Remembered| distance(seen, &known.load.rungs[0].seen, &known.load, true);
         // A slot that says little of its rate may be further off.
@@ -47,7 +47,6 @@ impl Memory {
         let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < most(known));
         let (idx, _) = alike.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)))?;
         let mut found = self.0.remove(idx);
-        found.load.rungs[0].take(seen);
         for rung in &mut found.load.rungs {
             rung.slots = rung.slots.min(FAITH);
         }
