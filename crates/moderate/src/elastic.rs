@@ -14,14 +14,15 @@
 //! there, so that contrast is had instead of patience. What is never seen is accepted. Two looks keep that
 //! honest: before a walk ends without any delay, bulk is tried on a far rung, since its rate may fall and then
 //! rise with the delay; and from where it has ended, looks down go where most was seen, since what each step
-//! hides adds up. A rate that jumps is a new load: the walk starts from the bottom, within two slots, unless
-//! the load does what one of the last few did there: then what was learnt of that one holds again.
+//! hides adds up. A rate that jumps is a new load, within a few polls if it jumps far: the walk starts from
+//! the bottom, unless the load does what one of the last few did there: then what was learnt of that one holds again.
 //!
 //! Two rates are watched: all bytes, and small packets that go the way of much larger traffic. Requests
 //! beside bulk are a thousandth of its bytes, but they are counted apart, and so they have an elasticity of
 //! their own. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
 //! half of the ring absorbs at the packet rate seen.
 
+mod jump;
 mod load;
 mod memory;
 mod slot;
@@ -29,6 +30,7 @@ mod slot;
 mod tests;
 mod walk;
 
+use jump::Run;
 use latput_units::Nanos;
 use load::{Load, Rung, distance};
 use memory::{Memory, Remembered};
@@ -44,14 +46,8 @@ const IDLE: Nanos = Nanos::from_ms(40);
 const SAMPLE_POLLS: u32 = 4;
 /// One in so many of the usual packets is as good as none.
 const NOTHING: f64 = 8.0;
-/// So much (a factor of 1.8) is seen before a slot is full, after so many polls and so much time.
-const EARLY_JUMP: f64 = 0.6;
-const EARLY_POLLS: u32 = 8;
-const EARLY_LEAST: Nanos = Nanos::from_us(300);
 /// A part of a sample that loses more than that, by so many times its error, need not be waited out.
 const BEYOND_DOUBT: f64 = 4.0;
-/// Polls of fewer packets than this batch nothing.
-const ALONE: f64 = 1.5;
 
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +57,8 @@ pub struct Elastic {
     /// The delay that was decided last.
     given: Nanos,
     slot: Slot,
+    /// Polls that are off.
+    run: Run,
     /// When the previous step was.
     last: Option<Nanos>,
     /// The usual gap between two polls.
@@ -70,8 +68,12 @@ pub struct Elastic {
     /// For how long hardly anything has come.
     quiet: Nanos,
     load: Load,
-    /// What the last slot showed, if it did not fit its rung.
+    /// Whether it was taken for one of before, and no slot has shown it yet.
+    is_guess: bool,
+    /// What the last slot showed, if it did not fit its rung,
     strange: Option<Seen>,
+    /// and how many in a row did not.
+    strangers: u32,
     walk: Walk,
     /// Slots of the next rest.
     rest: u32,
@@ -90,12 +92,15 @@ impl Elastic {
             rung: 0,
             given: Nanos::ZERO,
             slot: Slot::after_change(bounds.vectors),
+            run: Run::default(),
             last: None,
             pace: Nanos::ZERO,
             sample: Nanos::ZERO,
             quiet: Nanos::ZERO,
             load: Load::new(),
+            is_guess: false,
             strange: None,
+            strangers: 0,
             walk: Walk::Test(Test::new(0, 1, RUNGS)),
             rest: REST[0],
             up: false,
@@ -156,7 +161,14 @@ impl Elastic {
         if polls >= SAMPLE_POLLS && !self.is_on_trial() {
             self.sample = gap;
         }
-        if !is_full && (is_sampled || !self.is_far_off(now)) {
+        let rung = self.load.rungs[self.rung];
+        if !is_sampled
+            && rung.slots > 0
+            && self.run.add(observation, before, self.given, &rung.seen, &mut self.load)
+        {
+            return self.forget("the rate jumped: another load");
+        }
+        if !is_full {
             return Decision::Keep;
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
@@ -200,18 +212,6 @@ impl Elastic {
         }
     }
 
-    /// Whether a slot that is not full yet already shows another load: the sooner the better.
-    fn is_far_off(&self, now: Nanos) -> bool {
-        let rung = &self.load.rungs[self.rung];
-        let elapsed = self.slot.elapsed(now);
-        if rung.slots == 0 || self.slot.polls < EARLY_POLLS || elapsed < EARLY_LEAST {
-            return false;
-        }
-        let Some(seen) = self.slot.seen(now, self.load.talks) else { return false };
-        let off = (seen.bytes_log - rung.seen.bytes_log).abs();
-        off > EARLY_JUMP.max(10.0 * self.patience())
-    }
-
     /// Whether a part of a sample shows beyond doubt that the delay on trial is waited for.
     fn is_waited_for(&self, now: Nanos) -> bool {
         let Walk::Test(Test { low, high, .. }) = self.walk else { return false };
@@ -238,19 +238,19 @@ impl Elastic {
     fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
         let rung = self.load.rungs[self.rung];
         if rung.slots > 0 {
-            let off = distance(seen, &rung.seen, &self.load);
+            // A driver's polls count frames, a daemon's samples what was made of them.
+            let apart = |other: &Seen| distance(seen, other, &self.load, !self.is_sampled());
+            let off = apart(&rung.seen);
             if off > 1.0 {
                 // Two that agree are another load; two that do not are unrest.
-                let agree =
-                    self.strange.is_some_and(|last| distance(seen, &last, &self.load) < 0.5 * off);
+                let agree = self.strange.is_some_and(|last| apart(&last) < 0.5 * off);
                 if agree || (coarse && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                // If they always did, that is no news.
-                if self.rung > 0 && seen.batch < ALONE && rung.seen.batch >= ALONE {
-                    return self.forget("packets come alone now: nothing to be saved");
-                }
-                if self.strange.replace(*seen).is_some() {
+                // The first of another load is partly of the one before.
+                self.strange = Some(*seen);
+                self.strangers += 1;
+                if self.strangers > 2 {
                     self.load.scatter_by(seen, &rung.seen, 0.2);
                 }
                 return Decision::Keep;
@@ -261,7 +261,8 @@ impl Elastic {
                 self.load.scatter_by(&strange, &rung.seen, 0.1);
             }
         }
-        self.strange = None;
+        (self.strange, self.strangers) = (None, 0);
+        self.is_guess &= rung.slots == 0;
         self.load.talks |= seen.small_log.is_some();
         if self.load.rungs.iter().all(|rung| rung.slots == 0) {
             self.load.scatter[0] = self.load.scatter[0].max(seen.error);
@@ -286,12 +287,11 @@ impl Elastic {
 
     /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
     fn remember(&mut self, known: Remembered) -> Decision {
-        let Remembered { mut load, rung, rest, left } = known;
+        let Remembered { mut load, rung, walk, rest } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
-        (self.load, self.rest) = (load, rest);
-        let rung = rung.min(self.highest());
-        self.walk = Walk::Rest { rung, slots: left };
-        self.go(rung, "a load of before is back")
+        (self.load, self.walk, self.rest) = (load, walk, rest);
+        self.is_guess = true;
+        self.go(rung.min(self.highest()), "a load of before is back")
     }
 
     /// The highest rung that the bounds allow.
@@ -311,6 +311,7 @@ impl Elastic {
         let target = self.current();
         self.given = target.delay;
         self.slot = Slot::after_change(self.bounds.vectors);
+        self.run = Run::default();
         Decision::Change { target, reason }
     }
 
@@ -318,15 +319,20 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let Self { rung, given, last, sample, load, walk, rested, rest, memory, .. } = new;
+        let held = new.rung;
+        let Self { rung, given, last, sample, load, is_guess, walk, rested, rest, memory, .. } =
+            new;
         (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
         self.sample = sample;
-        if let Some(rung) = rested {
-            let left = match walk {
-                Walk::Rest { slots, .. } => slots,
-                Walk::Test(_) => REST[0],
-            };
-            self.memory.keep(Remembered { load, rung, rest, left });
+        let (rung, walk) = match (walk, rested) {
+            (Walk::Rest { rung, .. }, _) => (rung, walk),
+            // A look is not gone on with.
+            (Walk::Test(_), Some(rung)) => (rung, Walk::Rest { rung, slots: REST[0] }),
+            (Walk::Test(_), None) => (held, walk),
+        };
+        // What was taken for a load of before and did something else is no load.
+        if !is_guess {
+            self.memory.keep(Remembered { load, rung, walk, rest });
         }
         self.go(0, reason)
     }

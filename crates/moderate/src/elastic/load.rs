@@ -12,6 +12,11 @@ const COME_OR_GONE: f64 = 2.0;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 
+/// By how much a few polls are off until a load shows it, and at least; and the weight of the newest.
+const FLUTTER_AT_FIRST: f64 = 0.3;
+const FLUTTER_LEAST: f64 = 0.05;
+const FLUTTER_NEWEST: f64 = 0.01;
+
 /// What is known of the load of now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
@@ -25,6 +30,8 @@ pub(super) struct Load {
     pub(super) peak_pps: f64,
     /// Whether small packets go beside bulk.
     pub(super) talks: bool,
+    /// By how much a few polls are off, as a logarithm: the mean deviation.
+    flutter: f64,
 }
 
 /// What a rung was seen to do.
@@ -45,7 +52,19 @@ impl Load {
             learnt: 0,
             peak_pps: 0.0,
             talks: false,
+            flutter: FLUTTER_AT_FIRST,
         }
+    }
+
+    /// Takes in by how much a few polls were off.
+    pub(super) fn flutter_by(&mut self, off: f64) {
+        self.flutter += (off.abs().min(1.0) - self.flutter) * FLUTTER_NEWEST;
+    }
+
+    /// How improbable it is that a few polls are off by so much, as a logarithm: with the long tails of a Laplace
+    /// distribution, whose mean deviation is what was seen.
+    pub(super) fn surprise(&self, off: f64) -> f64 {
+        off.abs() / self.flutter.max(FLUTTER_LEAST)
     }
 
     /// Takes in by how much a slot was off what was expected.
@@ -70,15 +89,19 @@ impl Load {
     }
 }
 
-/// How far two slots are apart: over 1 they are of two loads.
-pub(super) fn distance(a: &Seen, b: &Seen, load: &Load) -> f64 {
-    let bytes = (a.bytes_log - b.bytes_log).abs() / load.limit(0);
+/// How far two slots are apart: over 1 they are of two loads. That `packets` tell too is not so where several are
+/// merged before they are counted.
+pub(super) fn distance(a: &Seen, b: &Seen, load: &Load, packets: bool) -> f64 {
+    let mut rates = (a.bytes_log - b.bytes_log).abs();
+    if packets {
+        rates = rates.max((a.packets_log - b.packets_log).abs());
+    }
     let small = match (a.small_log, b.small_log) {
         (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
         (None, None) => 0.0,
         _ => COME_OR_GONE,
     };
-    bytes.max(small)
+    small.max(rates / load.limit(0))
 }
 
 impl Rung {
@@ -89,11 +112,24 @@ impl Rung {
         let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
         towards(&mut self.seen.bytes_log, new.bytes_log);
         towards(&mut self.seen.packets_log, new.packets_log);
-        towards(&mut self.seen.batch, new.batch);
         self.seen.is_bulk = new.is_bulk;
         match (&mut self.seen.small_log, new.small_log) {
             (Some(mean), Some(new)) => towards(mean, new),
             (mean, new) => *mean = new,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_of_the_same_bytes_are_told_apart_by_their_packets() {
+        let (load, a) =
+            (Load::new(), Seen { bytes_log: 18.0, packets_log: 11.0, ..Seen::default() });
+        let b = Seen { packets_log: 11.4, ..a };
+        assert!(distance(&a, &b, &load, true) > 1.0);
+        assert!(distance(&a, &b, &load, false) <= 0.0);
     }
 }

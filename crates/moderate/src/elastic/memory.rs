@@ -2,6 +2,7 @@
 
 use super::load::{Load, distance};
 use super::slot::Seen;
+use super::walk::Walk;
 
 /// Loads that are remembered.
 const LOADS: usize = 4;
@@ -14,16 +15,16 @@ const FAITH: u32 = 4;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Memory(Vec<Remembered>);
 
-/// A load whose walk had ended.
+/// What was learnt of a load, and how far its walk had come.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Remembered {
     pub(super) load: Load,
-    /// The rung that was right.
+    /// The rung that held.
     pub(super) rung: usize,
+    /// What was under way: a load that only comes for a short while is walked and looked at too.
+    pub(super) walk: Walk,
     /// Slots between two looks around.
     pub(super) rest: u32,
-    /// Slots until the next, so that a load that only comes for a short while is looked at too.
-    pub(super) left: u32,
 }
 
 impl Memory {
@@ -40,11 +41,7 @@ impl Memory {
 
     /// Takes out the load that does the same without a delay.
     pub(super) fn recall(&mut self, seen: &Seen) -> Option<Remembered> {
-        let off = |known: &Remembered| {
-            let then = &known.load.rungs[0].seen;
-            let packets = (seen.packets_log - then.packets_log).abs() / known.load.limit(0);
-            distance(seen, then, &known.load).max(packets)
-        };
+        let off = |known: &Remembered| distance(seen, &known.load.rungs[0].seen, &known.load, true);
         // A slot that says little of its rate may be further off.
         let most = |known: &Remembered| ALIKE.max(3.0 * seen.error / known.load.limit(0)).min(1.0);
         let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < most(known));

@@ -71,8 +71,6 @@ pub(super) struct Seen {
     pub(super) busiest_pps: f64,
     /// Standard error of `bytes_log`, as far as the slot shows it.
     pub(super) error: f64,
-    /// Received packets per poll.
-    pub(super) batch: f64,
     /// Mostly full frames.
     pub(super) is_bulk: bool,
 }
@@ -171,7 +169,6 @@ impl Slot {
             packets_log: per_second(self.packets[0]),
             busiest_pps: self.of_vector.iter().copied().max().unwrap_or(0) as f64 / seconds,
             error: self.error(),
-            batch: self.packets[0] as f64 / f64::from(self.polls.max(1)),
             is_bulk: self.bytes[way] >= BULK_BYTES * self.packets[way],
         })
     }

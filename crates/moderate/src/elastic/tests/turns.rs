@@ -1,0 +1,74 @@
+//! Loads that take turns.
+
+use super::*;
+
+#[test]
+fn a_walk_that_a_turn_cuts_short_is_gone_on_with() {
+    // To walk a stream that scatters takes 45 ms; each turn of it has 30.
+    let turns: Vec<[f64; 2]> = (0..10).map(drive_turns).collect();
+    let mean = |which: usize| turns.iter().map(|turn| turn[which]).sum::<f64>() / 10.0;
+    assert!(mean(0) > 0.6, "the stream had a long delay for {turns:?} of its time");
+    assert!(mean(1) < 0.1, "requests had one for {turns:?} of theirs");
+}
+
+#[test]
+fn a_load_that_is_taken_for_another_is_not_taken_for_it_again_and_again() {
+    // Both have 50 000 packets/s without a delay; under 100 us the one keeps them, and the other has a sixth.
+    let mut policy = policy();
+    drive(&mut policy, 0.2, |_| 50_000.0);
+    let delays = drive_from(&mut policy, 0.2, 0.1, |delay| 1.0 / (20e-6 + delay));
+    let wrong = delays.iter().filter(|delay| **delay == Nanos::from_us(100)).count();
+    assert!(wrong <= 2, "{delays:?}");
+    assert!(last(&delays) <= Nanos::from_us(4), "{delays:?}");
+}
+
+#[test]
+fn a_slot_of_two_loads_is_not_scatter_of_the_first() {
+    let mut policy = policy();
+    drive(&mut policy, 0.2, |_| 50_000.0);
+    assert_eq!(policy.current().delay, Nanos::from_us(100));
+    let usual = policy.load.rungs[policy.rung].seen;
+    for off in [0.25, 0.55, 0.55] {
+        let bytes_log = usual.bytes_log + off;
+        policy.learn(&Seen { bytes_log, ..usual }, false, Nanos::from_ms(200));
+    }
+    assert_eq!(policy.current().delay, Nanos::ZERO, "one load has swallowed the other");
+}
+
+/// Turns of 30 ms of a Poisson stream of 50 000 packets/s and of one request in flight (20 us), for 0.6 s; of the last
+/// half, which share of its time each was under more than 100 us.
+fn drive_turns(seed: u64) -> [f64; 2] {
+    let turn = 0.03;
+    let mut policy = Elastic::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
+    let mut rng = latput_units::Rng::from_seed(seed);
+    let mut gap = move || -rng.uniform().max(1e-12).ln() / 50e3;
+    let (mut now, mut due, mut shares) = (0.0_f64, 0.0_f64, [0.0; 2]);
+    while now < 0.6 {
+        let which = usize::from((now / turn).floor() % 2.0 > 0.5);
+        let delay = policy.current().delay.as_secs_f64();
+        // A hold-off: at once after a quiet time.
+        let (at, packets, packet_bytes) = if which == 0 {
+            let at = due.max(now + delay).max(now + 2e-6);
+            let mut packets = 0;
+            while due <= at {
+                packets += 1;
+                due += gap();
+            }
+            (at, packets, 1500)
+        } else {
+            due = now;
+            (now + delay.max(20e-6), 1, 66)
+        };
+        if now > 0.3 && delay > 100e-6 {
+            shares[which] += (at - now) / 0.15;
+        }
+        now = at;
+        policy.step(&Observation {
+            now: Nanos::from_secs_f64(now),
+            rx: Counts { packets, bytes: packets * packet_bytes },
+            interrupts: 1,
+            ..Observation::default()
+        });
+    }
+    shares
+}
