@@ -244,7 +244,9 @@ impl Elastic {
             if off > 1.0 {
                 // Two that agree are another load; two that do not are unrest.
                 let agree = self.strange.is_some_and(|last| apart(&last) < 0.5 * off);
-                if agree || (coarse && off > 2.0) {
+                // An estimate of one slot under a delay may itself be off.
+                let is_known = self.rung == 0 || rung.slots > 1;
+                if agree || (coarse && is_known && off > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
                 // The first of another load is partly of the one before.

@@ -144,7 +144,11 @@ impl Elastic {
             return self.go(if a == 0 { low } else { high }, "a look at a neighbouring delay");
         }
         let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
-        match self.verdict(test, is_over) {
+        let verdict = match self.verdict(test, is_over) {
+            Verdict::Bad if self.may_be_chance(test) => Verdict::Open,
+            verdict => verdict,
+        };
+        match verdict {
             Verdict::Good => self.accept(test),
             // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
             Verdict::Unclear if test.from.is_none() && ceiling == RUNGS && high < highest => {
@@ -237,6 +241,18 @@ impl Elastic {
             (false, true) => Verdict::Unclear,
             (false, false) => Verdict::Open,
         }
+    }
+
+    /// Whether a loss may be the load's own scatter: a sample of a daemon does not show it, so that it has to be learnt
+    /// from several. What waits for each delay loses more.
+    fn may_be_chance(&self, test: Test) -> bool {
+        let Test { low, high, .. } = test;
+        let [a, b] = [low, high].map(|rung| &self.load.rungs[rung]);
+        let loss = a.seen.bytes_log - b.seen.bytes_log;
+        self.is_sampled()
+            && test.from.is_none()
+            && a.slots.min(b.slots) < LONGEST_TEST / 2
+            && loss < NOT_WAITING * self.each_waits(low, high)
     }
 
     /// `high` is good: higher, if there may be something better.
