@@ -32,7 +32,7 @@ mod walk;
 
 use jump::Run;
 use latput_units::Nanos;
-use load::{Load, Rung, distance};
+use load::{JUMP, Load, Rung, distance};
 use memory::{Memory, Remembered};
 use slot::{SLOT_POLLS, Seen, Slot};
 use walk::{NOT_WAITING, POLLS_TOO, REST, Test, Walk};
@@ -236,6 +236,13 @@ impl Elastic {
 
     /// Takes in one slot; that of a `coarse` sample needs no second one to be believed.
     fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
+        self.load.is_sampled = self.is_sampled();
+        let first = self.load.rungs[0];
+        let has_grown = first.slots == 1 && seen.bytes_log - first.seen.bytes_log > JUMP[0];
+        if self.is_sampled() && self.rung == 0 && has_grown {
+            // A load begins within a sample, which shows a part of its rate, and may grow for some.
+            self.load.rungs[0] = Rung::default();
+        }
         let rung = self.load.rungs[self.rung];
         if rung.slots > 0 {
             // A driver's polls count frames, a daemon's samples what was made of them.
@@ -276,7 +283,7 @@ impl Elastic {
         {
             return self.remember(known);
         }
-        // A load that begins does so within a sample, which shows a part of its rate: two must agree.
+        // One may be off.
         if self.is_sampled()
             && self.rung == 0
             && self.rested.is_none()

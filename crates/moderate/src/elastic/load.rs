@@ -6,7 +6,10 @@ use crate::ladder::RUNGS;
 /// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
 const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
 /// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
-const JUMP: [f64; 2] = [0.18, 0.4];
+pub(super) const JUMP: [f64; 2] = [0.18, 0.4];
+/// The same of a daemon's samples until so many have shown how the load scatters: within one they do not.
+const JUMP_AT_FIRST: [f64; 2] = [0.7, 2.0];
+const LEARNT: u32 = 6;
 /// Small packets that come up beside bulk, or are gone, are as far off as this many jumps.
 const COME_OR_GONE: f64 = 2.0;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
@@ -30,6 +33,8 @@ pub(super) struct Load {
     pub(super) peak_pps: f64,
     /// Whether small packets go beside bulk.
     pub(super) talks: bool,
+    /// Whether it is seen in samples of many polls, as a daemon takes them.
+    pub(super) is_sampled: bool,
     /// By how much a few polls are off, as a logarithm: the mean deviation.
     flutter: f64,
 }
@@ -52,6 +57,7 @@ impl Load {
             learnt: 0,
             peak_pps: 0.0,
             talks: false,
+            is_sampled: false,
             flutter: FLUTTER_AT_FIRST,
         }
     }
@@ -85,7 +91,9 @@ impl Load {
 
     /// From where on a rate is another load's.
     pub(super) fn limit(&self, which: usize) -> f64 {
-        JUMP[which].max(5.0 * self.scatter[which])
+        let is_unknown = self.is_sampled && self.learnt < LEARNT;
+        let least = if is_unknown { JUMP_AT_FIRST } else { JUMP };
+        least[which].max(5.0 * self.scatter[which])
     }
 }
 

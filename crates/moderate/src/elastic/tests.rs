@@ -159,27 +159,62 @@ fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
 
 #[test]
 fn a_load_that_begins_within_a_sample_is_not_judged_by_that_sample() {
-    // A handshake, then requests for half of a sample, then for whole ones.
-    let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..Bounds::default() });
-    let step = |policy: &mut Elastic, sample: u64, packets: u32| {
+    // A handshake, then requests for a part of a sample, then for whole ones.
+    for part in [100, 700, 1_100, 1_300, 1_800, 2_200] {
+        let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..Bounds::default() });
+        let step = |policy: &mut Elastic, sample: u64, packets: u32| {
+            policy.step(&Observation {
+                now: Nanos::from_ms(50 * sample),
+                rx: Counts { packets, bytes: packets * 100 },
+                interrupts: packets.min(500),
+                ..Observation::default()
+            });
+        };
+        (1..4).for_each(|sample| step(&mut policy, sample, 0));
+        step(&mut policy, 4, 30);
+        step(&mut policy, 5, part);
+        let mut longest = Nanos::ZERO;
+        for sample in 6..30 {
+            let delay = policy.current().delay.as_secs_f64();
+            longest = longest.max(policy.current().delay);
+            let packets = Nanos::from_secs_f64(0.05 / (22e-6 + delay) / 1e9).as_ns();
+            step(&mut policy, sample, u32::try_from(packets).unwrap());
+        }
+        assert!(longest <= Nanos::from_us(10), "{part}: {longest}");
+    }
+}
+
+#[test]
+fn bulk_whose_samples_scatter_from_the_start_is_one_load() {
+    // By a fifth, and slow at first: taken for another load at each sample, it would stay without a delay.
+    let noisy = (0..20)
+        .filter(|seed| {
+            let bounds = Bounds::default();
+            let (policy, delayed) = with_parts(bounds, 2.0, |_| 500e3, 0.35, *seed);
+            policy.current().delay > Nanos::ZERO && delayed > 1.2
+        })
+        .count();
+    assert!(noisy >= 18, "{noisy} of 20");
+}
+
+#[test]
+fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
+    // With a delay a sender puts more into a segment, and half of bulk's segments that are not full are gone.
+    let bounds = Bounds { least: Nanos::from_us(20), ..Bounds::default() };
+    let mut policy = Elastic::new(bounds);
+    let mut rng = latput_units::Rng::from_seed(1);
+    for sample in 1..40 {
+        let delay = policy.current().delay;
+        let ends = if delay == Nanos::ZERO { 60 } else { 30 };
         policy.step(&Observation {
             now: Nanos::from_ms(50 * sample),
-            rx: Counts { packets, bytes: packets * 100 },
-            interrupts: packets.min(500),
+            rx: Counts { packets: 40_000, bytes: 40_000 * 1_500 },
+            rx_small: ends / 2 + u32::try_from(rng.below(ends as usize)).unwrap(),
+            interrupts: 500,
             ..Observation::default()
         });
-    };
-    (1..4).for_each(|sample| step(&mut policy, sample, 0));
-    step(&mut policy, 4, 30);
-    step(&mut policy, 5, 1_100);
-    let mut longest = Nanos::ZERO;
-    for sample in 6..30 {
-        let delay = policy.current().delay.as_secs_f64();
-        longest = longest.max(policy.current().delay);
-        let packets = Nanos::from_secs_f64(0.05 / (22e-6 + delay) / 1e9).as_ns();
-        step(&mut policy, sample, u32::try_from(packets).unwrap());
     }
-    assert!(longest <= Nanos::from_us(10), "{longest}");
+    assert_eq!(policy.current().delay, Nanos::from_us(100));
 }
 
 #[test]

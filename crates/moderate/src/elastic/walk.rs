@@ -66,9 +66,13 @@ enum Verdict {
 impl Elastic {
     /// What a load loses from `low` to `high` that waits for each delay, as a logarithm.
     pub(super) fn each_waits(&self, low: usize, high: usize) -> f64 {
-        let pps = self.load.rungs[low].seen.packets_log.exp();
+        self.waits(self.load.rungs[low].seen.packets_log, low, high)
+    }
+
+    /// The same of packets whose rate has this logarithm.
+    fn waits(&self, packets_log: f64, low: usize, high: usize) -> f64 {
         let [short, long] = [low, high].map(|rung| self.bounds.delay(rung).as_secs_f64());
-        (pps * (long - short)).ln_1p()
+        (packets_log.exp() * (long - short)).ln_1p()
     }
 
     pub(super) fn walk_on(&mut self, now: Nanos) -> Decision {
@@ -215,6 +219,11 @@ impl Elastic {
         let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);
         let bytes = a.seen.bytes_log - b.seen.bytes_log;
         let small = match (a.seen.small_log, b.seen.small_log) {
+            // A sample counts the ends of bulk's messages as small packets too, and there are fewer of them where more
+            // is sent at once: beyond what waiting costs, it is not requests that are lost.
+            (Some(a), Some(b)) if self.is_sampled() => {
+                (a - b).min(POLLS_TOO * self.waits(a, low, high)) + bytes.min(0.0)
+            }
             (Some(a), Some(b)) => a - b + bytes.min(0.0),
             (Some(_), None) => self.load.limit(1),
             _ => return [(bytes - allowed, bytes_error), (f64::NEG_INFINITY, 0.0)],
