@@ -3,7 +3,7 @@
 //!
 //! In every round a daemon under each goal lives through all phases. In each phase it has a turn, and each fixed delay has
 //! one while the daemon is stopped (`SIGSTOP`), in an order drawn anew: turns that are compared are seconds apart, so that
-//! a machine that is slower for some minutes is so for both. The daemon's figures are compared with those of the fixed
+//! a machine that is slower for some minutes is so for both. What counts of a turn begins after a second. The daemon's figures are compared with those of the fixed
 //! delay that is best for this phase in the other rounds; the interval is that of the mean of the ratios.
 
 mod soak;
@@ -56,6 +56,9 @@ fn soak_time(text: &str) -> Result<Duration, String> {
 const FIXED_US: [u32; 5] = [0, 20, 50, 100, 200];
 const GOALS: [&str; 2] = ["balanced", "cpu"];
 const INTERFACE: &str = "lat0";
+/// Traffic before what counts of a turn: the daemon finds out about a new load in half a second, which would be the p99 of
+/// a short turn, and of a long one is nothing.
+const WARMUP: &str = "1s";
 const DEFERRAL: [&str; 2] =
     ["/sys/class/net/lat0/gro_flush_timeout", "/sys/class/net/lat0/napi_defer_hard_irqs"];
 
@@ -254,8 +257,9 @@ fn measure(lab: &Lab, loads: &[Load], seconds: u32) -> Result<Vec<Sample>> {
     let duration = format!("{seconds}s");
     let start = |load: &Load| {
         let testbed = lab.testbed.display().to_string();
-        let words = ["measure", &testbed, "--json", "--repetitions", "1..1", "--duration"];
-        let words = words.into_iter().chain([&*duration, "--workload", load.workload()]);
+        let words = ["measure", &testbed, "--json", "--repetitions", "1..1", "--warmup", WARMUP];
+        let words = words.into_iter().chain(["--duration", &*duration]);
+        let words = words.chain(["--workload", load.workload()]);
         lab.start_latput(&words.map(str::to_owned).collect::<Vec<_>>())
     };
     let running: Vec<Running> = loads.iter().map(start).collect::<Result<_>>()?;
