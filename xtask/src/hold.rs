@@ -190,41 +190,60 @@ fn live_through(
         for candidate in turns {
             let measured = match candidate {
                 Candidate::Goal(_) => measure(lab, phase.loads(), seconds),
-                Candidate::Fixed(us) => beside(lab, &daemon, us, phase, seconds),
+                Candidate::Fixed(us) => {
+                    wait_for_rest(lab, binary)?;
+                    beside(lab, &daemon, us, phase, seconds)
+                }
             };
             let measured = measured.with_context(|| format!("{candidate:?}, {}", phase.name()))?;
             let loads = phase.loads().iter().zip(measured);
             samples.extend(loads.map(|(load, sample)| ((candidate, phase, *load), sample)));
         }
     }
+    wait_for_rest(lab, binary)?;
     Ok(samples)
 }
 
-/// What a phase comes to under a fixed delay while the daemon is stopped; it finds the interface as it left it.
+/// Waits until the daemon has seen that nothing flows and holds no delay, which is what it is to find again: other values
+/// it would take for an administrator's.
+fn wait_for_rest(lab: &Lab, binary: &Path) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        let status = status(lab, binary)?;
+        ensure!(status["state"] == "holding", "the daemon does not hold any more: {status}");
+        if status["delay_ns"] == 0 {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "the daemon keeps a delay without traffic: {status}");
+        lab.sleep(Duration::from_millis(50))?;
+    }
+}
+
+fn status(lab: &Lab, binary: &Path) -> Result<Value> {
+    let text = ask(lab, binary, &["moderate", INTERFACE, "--status", "--json"])?;
+    serde_json::from_str(&text).context("`latput moderate --status --json`")
+}
+
+/// What a phase comes to under a fixed delay while the daemon is stopped, which finds no delay again.
 fn beside(lab: &Lab, daemon: &Running, us: u32, phase: Phase, seconds: u32) -> Result<Vec<Sample>> {
     let _until_the_end = daemon.pause();
-    let left = deferral(lab)?;
     let deferrals = if us == 0 { 0 } else { 1000_u32.div_ceil(us).clamp(2, 100) };
     defer(lab, [u64::from(us) * 1000, deferrals.into()])?;
     let measured = measure(lab, phase.loads(), seconds);
-    defer(lab, left)?;
+    defer(lab, [0, 0])?;
     measured
 }
 
-/// `gro_flush_timeout` in nanoseconds and `napi_defer_hard_irqs` of the answering host. latput itself would refuse to
-/// set what its daemon holds.
-fn deferral(lab: &Lab) -> Result<[u64; 2]> {
-    let text = in_shell(lab, &format!("cat {}", DEFERRAL.join(" ")))?;
-    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-    let mut next = || numbers.next().context("a knob is missing")?.context("a knob is no number");
-    Ok([next()?, next()?])
-}
-
+/// Sets `gro_flush_timeout` in nanoseconds and `napi_defer_hard_irqs` of the answering host, the device's and with them each
+/// NAPI's. latput itself would refuse to set what its daemon holds.
 fn defer(lab: &Lab, values: [u64; 2]) -> Result<()> {
     let [timeout, deferrals] = DEFERRAL;
-    let script = format!("echo {} > {timeout}; echo {} > {deferrals}", values[0], values[1]);
-    in_shell(lab, &script)?;
-    ensure!(deferral(lab)? == values, "the interface does not take {values:?}");
+    let [ns, polls] = values;
+    let script =
+        format!("echo {ns} > {timeout}; echo {polls} > {deferrals}; cat {timeout} {deferrals}");
+    let read = in_shell(lab, &script)?;
+    let is_set = read.split_whitespace().eq([ns.to_string(), polls.to_string()]);
+    ensure!(is_set, "the interface does not take {values:?}: {read}");
     Ok(())
 }
 

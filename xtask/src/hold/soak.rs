@@ -10,7 +10,7 @@ use latput_units::Rng;
 use serde_json::Value;
 
 use super::table::median;
-use super::{INTERFACE, Load, ask, measure, start_daemon};
+use super::{INTERFACE, Load, ask, measure, start_daemon, status};
 use crate::peers::lab::Lab;
 
 /// What a phase may be, and how often: silence, one load, or both.
@@ -129,11 +129,6 @@ fn report(
     ensure!(last.descriptors <= settled.descriptors, "it leaks file descriptors");
     ensure!(last.threads <= settled.threads, "it leaks threads");
     Ok(())
-}
-
-fn status(lab: &Lab, binary: &Path) -> Result<Value> {
-    let text = ask(lab, binary, &["moderate", INTERFACE, "--status", "--json"])?;
-    serde_json::from_str(&text).context("`latput moderate --status --json`")
 }
 
 fn number(status: &Value, name: &str) -> Result<u64> {
