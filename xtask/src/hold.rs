@@ -3,8 +3,9 @@
 //!
 //! In every round a daemon under each goal lives through all phases. In each phase it has a turn, and each fixed delay has
 //! one while the daemon is stopped (`SIGSTOP`), in an order drawn anew: turns that are compared are seconds apart, so that
-//! a machine that is slower for some minutes is so for both. What counts of a turn begins after a second. The daemon's figures are compared with those of the fixed
-//! delay that is best for this phase in the other rounds; the interval is that of the mean of the ratios.
+//! a machine that is slower for some minutes is so for both. What counts of a turn begins after a second. The daemon's
+//! figures are compared with those of the fixed delay that is best for this phase in the other rounds; the interval is
+//! that of the mean of the ratios.
 
 mod soak;
 mod table;
@@ -160,11 +161,15 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("round {round} of {} done", options.rounds);
     }
     for (goal, rounds) in &rounds {
-        let fixed = FIXED_US.iter().map(|us| Candidate::Fixed(*us));
-        let candidates: Vec<Candidate> = fixed.chain([Candidate::Goal(goal)]).collect();
-        print!("{}", table::compare(rounds, &candidates));
+        print!("{}", table::compare(rounds, &candidates(goal)));
     }
     Ok(())
+}
+
+/// Each fixed delay, and the daemon.
+fn candidates(goal: &'static str) -> Vec<Candidate> {
+    let fixed = FIXED_US.iter().map(|us| Candidate::Fixed(*us));
+    fixed.chain([Candidate::Goal(goal)]).collect()
 }
 
 /// One daemon's life through all phases, and the fixed delays beside it.
@@ -181,11 +186,7 @@ fn live_through(
         if phase == Phase::RequestsAgain {
             lab.sleep(Duration::from_secs(1))?;
         }
-        let mut turns: Vec<Candidate> = FIXED_US
-            .iter()
-            .map(|us| Candidate::Fixed(*us))
-            .chain([Candidate::Goal(goal)])
-            .collect();
+        let mut turns = candidates(goal);
         rng.shuffle(&mut turns);
         for candidate in turns {
             let measured = match candidate {
@@ -241,16 +242,10 @@ fn defer(lab: &Lab, values: [u64; 2]) -> Result<()> {
     let [ns, polls] = values;
     let script =
         format!("echo {ns} > {timeout}; echo {polls} > {deferrals}; cat {timeout} {deferrals}");
-    let read = in_shell(lab, &script)?;
+    let read = lab.output_of(SERVER, ["sh", "-ec", &script])?;
     let is_set = read.split_whitespace().eq([ns.to_string(), polls.to_string()]);
     ensure!(is_set, "the interface does not take {values:?}: {read}");
     Ok(())
-}
-
-fn in_shell(lab: &Lab, script: &str) -> Result<String> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let command = ["sh", "-ec", script].map(str::to_owned);
-    lab.start_in(SERVER, &command)?.finish(&lab.stop, deadline)
 }
 
 /// A daemon that has had time to start.

@@ -328,7 +328,6 @@ impl Elastic {
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::new(self.bounds);
         std::mem::swap(self, &mut new);
-        let held = new.rung;
         let Self { rung, given, last, sample, load, is_guess, walk, rested, rest, memory, .. } =
             new;
         (self.rung, self.given, self.last, self.memory) = (rung, given, last, memory);
@@ -337,7 +336,7 @@ impl Elastic {
             (Walk::Rest { rung, .. }, _) => (rung, walk),
             // A look is not gone on with.
             (Walk::Test(_), Some(rung)) => (rung, Walk::Rest { rung, slots: REST[0] }),
-            (Walk::Test(_), None) => (held, walk),
+            (Walk::Test(_), None) => (rung, walk),
         };
         // What was taken for a load of before and did something else is no load.
         if !is_guess {

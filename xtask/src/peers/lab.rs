@@ -123,7 +123,7 @@ impl Lab {
     }
 
     /// What a short command prints as one of the hosts.
-    fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
+    pub fn output_of<const N: usize>(&self, host: &str, command: [&str; N]) -> Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.start_in(host, &command.map(str::to_owned))?.finish(&self.stop, deadline)
     }

@@ -148,11 +148,7 @@ impl Elastic {
             return self.go(if a == 0 { low } else { high }, "a look at a neighbouring delay");
         }
         let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
-        let verdict = match self.verdict(test, is_over) {
-            Verdict::Bad if self.may_be_chance(test) => Verdict::Open,
-            verdict => verdict,
-        };
-        match verdict {
+        match self.verdict(test, is_over) {
             Verdict::Good => self.accept(test),
             // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
             Verdict::Unclear if test.from.is_none() && ceiling == RUNGS && high < highest => {
@@ -193,16 +189,10 @@ impl Elastic {
     fn leap(&mut self, test: Test) -> Option<Decision> {
         let Test { low, high, ceiling, from, .. } = test;
         let far = STRIDE.min(self.highest());
-        let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
-        let loss = a.seen.bytes_log - b.seen.bytes_log;
         let [_, small] = self.losses(low, high);
-        let is_bulk_alone = a.seen.is_bulk && small.0 <= small.1;
+        let is_bulk_alone = self.load.rungs[low].seen.is_bulk && small.0 <= small.1;
         let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == RUNGS;
-        if !is_first
-            || far <= high
-            || !is_bulk_alone
-            || loss > NOT_WAITING * self.each_waits(low, high)
-        {
+        if !is_first || far <= high || !is_bulk_alone || self.loses_as_waiting(low, high) {
             return None;
         }
         self.load.rungs[far].slots = self.load.rungs[far].slots.min(2);
@@ -246,6 +236,7 @@ impl Elastic {
         }
         let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
         match (is_bad, is_over) {
+            (true, _) if self.may_be_chance(test) => Verdict::Open,
             (true, _) => Verdict::Bad,
             (false, true) => Verdict::Unclear,
             (false, false) => Verdict::Open,
@@ -256,12 +247,17 @@ impl Elastic {
     /// from several. What waits for each delay loses more.
     fn may_be_chance(&self, test: Test) -> bool {
         let Test { low, high, .. } = test;
-        let [a, b] = [low, high].map(|rung| &self.load.rungs[rung]);
-        let loss = a.seen.bytes_log - b.seen.bytes_log;
+        let [a, b] = [low, high].map(|rung| self.load.rungs[rung].slots);
         self.is_sampled()
             && test.from.is_none()
-            && a.slots.min(b.slots) < LONGEST_TEST / 2
-            && loss < NOT_WAITING * self.each_waits(low, high)
+            && a.min(b) < LONGEST_TEST / 2
+            && !self.loses_as_waiting(low, high)
+    }
+
+    /// Whether `high` is seen to lose beside `low` what a load does that waits for each delay.
+    fn loses_as_waiting(&self, low: usize, high: usize) -> bool {
+        let [a, b] = [low, high].map(|rung| self.load.rungs[rung].seen.bytes_log);
+        a - b > NOT_WAITING * self.each_waits(low, high)
     }
 
     /// `high` is good: higher, if there may be something better.
