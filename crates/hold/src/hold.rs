@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use latput_knobs::{ApplyError, Restored, transaction};
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
-use latput_linux::{Capability, CpuMeter, Glance, Namespace, OsClock};
+use latput_linux::{Capability, CpuMeter, Glance, Namespace, OsClock, ProtocolMeter, Protocols};
 use latput_moderate::Decision;
 use latput_units::{Clock, Nanos};
 
@@ -65,6 +65,8 @@ pub struct Hold {
     lever: Lever,
     governor: Governor,
     meter: Meter,
+    /// `None` where they cannot be read.
+    protocols: Option<ProtocolMeter>,
     server: Server,
     notify: Notify,
     shape: Shape,
@@ -127,6 +129,7 @@ impl Hold {
         let glance = glance(&route, link.index, options.every)?;
         let now = glance.at;
         let mut cpu = CpuMeter::open().ok();
+        let mut protocols = ProtocolMeter::open().ok();
         let cpu_time = cpu_time(cpu.as_mut());
         let interrupts = hand.kernel().interrupt_count(interface);
         let written = lever.read(hand.kernel(), interface).map_err(unread)?;
@@ -139,7 +142,8 @@ impl Hold {
             hand,
             lever,
             governor,
-            meter: Meter::new(glance, link.mtu),
+            meter: Meter::new(glance, protocols.as_mut().and_then(|it| it.read().ok()), link.mtu),
+            protocols,
             server,
             notify: Notify::from_environment(),
             written,
@@ -193,7 +197,8 @@ impl Hold {
             Err(error) if is_no_device(&error) => return Err(self.gone()),
             Err(error) => return Err(error.into()),
         };
-        let sample = self.meter.advance(glance, self.delay);
+        let protocols = self.protocols(&glance);
+        let sample = self.meter.advance(glance, protocols, self.delay);
         if glance.at.saturating_sub(self.look.at) >= LOOK_EVERY {
             self.look_around(glance)?;
         }
@@ -278,10 +283,17 @@ impl Hold {
         glance(&self.route, self.shape.index, self.options.every)
     }
 
+    /// What the protocols have counted, if there is traffic to be told apart by it.
+    fn protocols(&mut self, glance: &Glance) -> Option<Protocols> {
+        let meter = self.protocols.as_mut().filter(|_| self.meter.is_worth_a_look(glance))?;
+        meter.read().ok()
+    }
+
     /// What another delay did before the change is no part of the next sample.
     fn rebase(&mut self) -> Result<(), Error> {
         let glance = self.glance()?;
-        self.meter.rebase(glance);
+        let protocols = self.protocols(&glance);
+        self.meter.rebase(glance, protocols);
         self.governor.changed(glance.at);
         Ok(())
     }

@@ -1,17 +1,23 @@
 //! From an interface's running counters to what a policy is told.
 
-use latput_linux::Glance;
+use latput_linux::{Glance, Protocols};
 use latput_moderate::{Counts, Observation};
 use latput_units::{Bytes, Nanos};
 
 /// What drivers count of a frame beside its packet, at most: Ethernet header, VLAN tag, check sequence and
 /// padding.
 const AROUND_BYTES: f64 = 26.0;
+/// Fewer packets in a sample are no bulk beside which there could be requests.
+const MANY: u64 = 100;
+/// GRO merges up to so many bytes (`GRO_LEGACY_MAX_SIZE`, include/linux/netdevice.h), if it is not told to merge more.
+const MERGED_BYTES: u64 = 65536;
 
 /// The counters as they were at the last sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     last: Glance,
+    /// What the protocols had counted when they were last read; `None` if they cannot be.
+    protocols: Option<Protocols>,
     mtu: Bytes,
     /// The longest mean frame seen so far in each direction, from the MTU upwards: drivers differ in what
     /// they count.
@@ -27,25 +33,38 @@ pub(crate) struct Sample {
 }
 
 impl Meter {
-    pub(crate) fn new(first: Glance, mtu: Bytes) -> Self {
-        Self { last: first, mtu, full_bytes: [mtu.get() as f64; 2] }
+    pub(crate) fn new(first: Glance, protocols: Option<Protocols>, mtu: Bytes) -> Self {
+        Self { last: first, protocols, mtu, full_bytes: [mtu.get() as f64; 2] }
     }
 
     /// Another MTU has other full frames.
     pub(crate) fn set_mtu(&mut self, mtu: Bytes) {
         if mtu != self.mtu {
-            *self = Self::new(self.last, mtu);
+            *self = Self::new(self.last, self.protocols, mtu);
         }
     }
 
     /// Begins anew: what was before belongs to another delay.
-    pub(crate) fn rebase(&mut self, now: Glance) {
+    pub(crate) fn rebase(&mut self, now: Glance, protocols: Option<Protocols>) {
         self.last = now;
+        self.protocols = protocols.or(self.protocols);
+    }
+
+    /// Whether enough has come since the last sample that requests among it are to be told from the rest.
+    pub(crate) fn is_worth_a_look(&self, now: &Glance) -> bool {
+        let packets = now.interface.rx_packets.saturating_sub(self.last.interface.rx_packets);
+        packets >= MANY
     }
 
     /// What happened since the last sample under `delay`; nothing if a counter went back, as it does
     /// when a driver is reset.
-    pub(crate) fn advance(&mut self, now: Glance, delay: Nanos) -> Option<Sample> {
+    pub(crate) fn advance(
+        &mut self,
+        now: Glance,
+        protocols: Option<Protocols>,
+        delay: Nanos,
+    ) -> Option<Sample> {
+        let before = protocols.and_then(|now| self.protocols.replace(now));
         let last = std::mem::replace(&mut self.last, now);
         let elapsed = now.at.saturating_sub(last.at);
         let (a, b) = (last.interface, now.interface);
@@ -56,12 +75,17 @@ impl Meter {
         // Polls are not counted for us without more privilege: at most one a packet, one a delay.
         let polls = elapsed.as_ns() / delay.as_ns().max(1_000);
         let interrupts = rx.packets.min(u32::try_from(polls).unwrap_or(u32::MAX));
-        let (rx_small, tx_small) = (self.small(0, rx), self.small(1, tx));
+        let (mut rx_small, tx_small) = (self.small(0, rx), self.small(1, tx));
+        let answered = before.zip(protocols).and_then(|(before, now)| answered(before, now, rx));
+        if let Some(answered) = answered {
+            rx_small = rx_small.min(answered);
+        }
         let observation = Observation {
             now: now.at,
             rx,
             tx,
             rx_small,
+            are_requests: answered.is_some(),
             tx_small,
             interrupts,
             ..Observation::default()
@@ -85,6 +109,15 @@ impl Meter {
     }
 }
 
+/// How many packets the host's own sockets answered; `None` where most of what was received is not theirs: it is
+/// forwarded, or belongs to another namespace. Segments that were merged count as one.
+fn answered(before: Protocols, now: Protocols, rx: Counts) -> Option<u32> {
+    let received = now.received.checked_sub(before.received)?;
+    let answered = now.answered.checked_sub(before.answered)?;
+    let at_most = received.saturating_mul(2 * MERGED_BYTES);
+    (at_most >= u64::from(rx.bytes)).then(|| u32::try_from(answered).unwrap_or(u32::MAX))
+}
+
 /// A whole number that is not negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates here")]
 fn saturating_count(number: f64) -> u32 {
@@ -105,24 +138,24 @@ mod tests {
     #[test]
     fn samples_are_differences() {
         let mut meter = meter();
-        let sample = meter.advance(glance(50, 500), Nanos::from_us(100)).unwrap();
+        let sample = meter.advance(glance(50, 500), None, Nanos::from_us(100)).unwrap();
         assert_eq!(sample.observation.rx, Counts { packets: 500, bytes: 50_000 });
         assert_eq!(sample.observation.interrupts, 500, "50 ms hold 500 delays of 100 us");
-        let sample = meter.advance(glance(100, 100_500), Nanos::from_us(100)).unwrap();
+        let sample = meter.advance(glance(100, 100_500), None, Nanos::from_us(100)).unwrap();
         assert_eq!(sample.observation.interrupts, 500);
     }
 
     #[test]
     fn counters_that_start_again_are_no_sample() {
-        let mut meter = Meter::new(glance(0, 1000), Bytes::new(1500));
-        assert_eq!(meter.advance(glance(50, 10), Nanos::ZERO), None);
-        assert!(meter.advance(glance(100, 20), Nanos::ZERO).is_some());
+        let mut meter = Meter::new(glance(0, 1000), None, Bytes::new(1500));
+        assert_eq!(meter.advance(glance(50, 10), None, Nanos::ZERO), None);
+        assert!(meter.advance(glance(100, 20), None, Nanos::ZERO).is_some());
     }
 
     #[test]
     fn a_fast_link_does_not_overflow() {
         let mut meter = meter();
-        let sample = meter.advance(glance(50, u64::MAX / 200), Nanos::ZERO).unwrap();
+        let sample = meter.advance(glance(50, u64::MAX / 200), None, Nanos::ZERO).unwrap();
         assert_eq!(sample.observation.rx.bytes, u32::MAX);
     }
 
@@ -143,8 +176,35 @@ mod tests {
         assert_eq!(meter.small(1, Counts { packets: u32::MAX, bytes: 0 }), u32::MAX);
     }
 
+    #[test]
+    fn requests_are_the_small_packets_that_the_host_answers() {
+        let protocols = |received, answered| Some(Protocols { received, answered });
+        let mut meter = Meter::new(bulk(0, 0, 0), None, Bytes::new(1500));
+        let mut next = |at, packets, small, protocols| {
+            let sample = meter.advance(bulk(at, packets, small), protocols, Nanos::ZERO).unwrap();
+            (sample.observation.rx_small, sample.observation.are_requests)
+        };
+        assert_eq!(next(50, 1000, 40, protocols(7, 9)), (40, false), "the first reading");
+        assert_eq!(next(100, 2000, 80, protocols(1000, 39)), (30, true));
+        assert_eq!(next(150, 3000, 120, protocols(1020, 39)), (0, true), "ends of messages");
+        assert_eq!(next(200, 4000, 160, protocols(3000, 900)), (40, true), "another interface's");
+        assert_eq!(next(250, 5000, 200, protocols(3005, 930)), (40, false), "it is forwarded");
+        assert_eq!(next(300, 6000, 240, None), (40, false));
+        assert_eq!(next(350, 7000, 280, protocols(0, 0)), (40, false), "they began anew");
+    }
+
     fn meter() -> Meter {
-        Meter::new(glance(0, 0), Bytes::new(1500))
+        Meter::new(glance(0, 0), None, Bytes::new(1500))
+    }
+
+    /// Full frames, and small ones beside them.
+    fn bulk(at_ms: u64, full: u64, small: u64) -> Glance {
+        let interface = InterfaceCounters {
+            rx_packets: full + small,
+            rx_bytes: full * 1500,
+            ..InterfaceCounters::default()
+        };
+        Glance { at: Nanos::from_ms(at_ms), interface }
     }
 
     fn glance(at_ms: u64, packets: u64) -> Glance {

@@ -5,6 +5,7 @@
 //! by up to a tick for every CPU and part, because each figure is rounded down by itself.
 
 pub(crate) mod parse;
+mod protocols;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,6 +21,8 @@ use crate::error::Error;
 use crate::lab::napi_threads;
 use crate::process::{OsClock, cpu_time_of, thread_cpu_time, wall_clock};
 use crate::route::Route;
+
+pub use protocols::{ProtocolMeter, Protocols};
 
 /// The softirqs that are the network's.
 const NET_SOFTIRQS: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
@@ -63,8 +66,7 @@ impl Sampler {
             stat: ProcFile::open("/proc/stat")?,
             softirqs: ProcFile::open("/proc/softirqs")?,
             interrupts: ProcFile::open("/proc/interrupts")?,
-            // Not /proc/net: that is the namespace of the process's first thread.
-            snmp: ProcFile::open("/proc/thread-self/net/snmp")?,
+            snmp: ProcFile::open(parse::SNMP)?,
             napi_threads: known_napi_threads(interface)?,
             tracer: NapiTracer::attach(cpus),
             tick: Nanos::from_ns(1_000_000_000 / ticks_per_s),
@@ -108,8 +110,9 @@ impl Sampler {
             Err(_) => None,
         };
         let snmp = self.snmp.read()?;
-        let tcp_retransmitted = parse::snmp(snmp, "Tcp", "RetransSegs")?;
-        let udp_receive_buffer_errors = parse::snmp(snmp, "Udp", "RcvbufErrors")?;
+        let tcp_retransmitted = parse::protocol_counter(parse::SNMP, snmp, "Tcp", "RetransSegs")?;
+        let udp_receive_buffer_errors =
+            parse::protocol_counter(parse::SNMP, snmp, "Udp", "RcvbufErrors")?;
         let softirqs = parse::softirqs(self.softirqs.read()?, NET_SOFTIRQS, &self.cpus)?;
         let interrupts = parse::interrupts(self.interrupts.read()?, &self.cpus)?;
         let threads: Option<Vec<Nanos>> =

@@ -30,7 +30,10 @@ fn answers(payload: &[u8]) {
 pub fn files(bytes: &[u8]) {
     let cpus: CpuSet = "0-1".parse().expect("this is a list of CPUs");
     let _ = parse::cpu_times(bytes, Nanos::from_ms(10), &cpus, &mut Vec::new());
-    let _ = (parse::interrupts(bytes, &cpus), parse::snmp(bytes, "Udp", "InErrors"));
+    let _ = (
+        parse::interrupts(bytes, &cpus),
+        parse::protocol_counter(parse::SNMP, bytes, "Udp", "InErrors"),
+    );
     let _ = parse::softirqs(bytes, &[b"NET_RX"], &cpus);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(cpus) = CpuSet::from_hex_mask(text) {

@@ -273,6 +273,7 @@ impl Elastic {
         (self.strange, self.strangers) = (None, 0);
         self.is_guess &= rung.slots == 0;
         self.load.talks |= seen.small_log.is_some();
+        self.load.has_requests(seen);
         if self.load.rungs.iter().all(|rung| rung.slots == 0) {
             self.load.scatter[0] = self.load.scatter[0].max(seen.error);
         }
@@ -296,8 +297,17 @@ impl Elastic {
 
     /// The load is one of before: what was learnt of it holds, until a slot says otherwise.
     fn remember(&mut self, known: Remembered) -> Decision {
-        let Remembered { mut load, rung, walk, rest } = known;
+        let Remembered { mut load, rung, mut walk, mut rest } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
+        if load.requests.is_some() {
+            // Those beside it may have gone, or be new.
+            load.requests = self.load.requests;
+            rest = REST[0];
+            self.up = true;
+            if let Walk::Rest { slots, .. } = &mut walk {
+                *slots = REST[0].min(*slots);
+            }
+        }
         (self.load, self.walk, self.rest) = (load, walk, rest);
         self.is_guess = true;
         self.go(rung.min(self.highest()), "a load of before is back")

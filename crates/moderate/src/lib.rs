@@ -40,6 +40,8 @@ pub struct Observation {
     pub tx: Counts,
     /// How many of the received packets were [small](SMALL_BYTES).
     pub rx_small: u32,
+    /// Whether only those were counted that the host answered: requests.
+    pub are_requests: bool,
     /// How many of the transmitted packets were.
     pub tx_small: u32,
     /// Interrupts since the previous step.

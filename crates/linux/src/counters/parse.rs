@@ -5,6 +5,11 @@ use latput_units::{CpuId, CpuSet, Nanos};
 
 use crate::error::Error;
 
+/// What the protocols of the calling thread's network namespace count: those of RFC 1213, and Linux's own beside them.
+/// `/proc/net` is the namespace of the process's first thread.
+pub(crate) const SNMP: &str = "/proc/thread-self/net/snmp";
+pub(crate) const NETSTAT: &str = "/proc/thread-self/net/netstat";
+
 type Lines<'a> = std::slice::Split<'a, u8, fn(&u8) -> bool>;
 
 /// Reads the CPU lines of `/proc/stat`: appends those of `cpus` to `found`, in ascending order, and
@@ -165,22 +170,26 @@ impl<'a> Table<'a> {
     }
 }
 
-/// One value of `/proc/net/snmp`: a line of names and a line of numbers for each protocol.
-pub(crate) fn snmp(bytes: &[u8], protocol: &str, field: &str) -> Result<u64, Error> {
-    const FILE: &str = "/proc/net/snmp";
-    let mut lines = lines(bytes, FILE)?.filter(|line| {
+/// One value of [`SNMP`] or [`NETSTAT`]: a line of names and a line of numbers for each protocol.
+pub(crate) fn protocol_counter(
+    file: &str,
+    bytes: &[u8],
+    protocol: &str,
+    field: &str,
+) -> Result<u64, Error> {
+    let mut lines = lines(bytes, file)?.filter(|line| {
         line.strip_prefix(protocol.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
     });
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
-        return Err(Error::parse(FILE, format!("two lines `{protocol}:`"), ""));
+        return Err(Error::parse(file, format!("two lines `{protocol}:`"), ""));
     };
     let position = words(names)
         .position(|name| name == field.as_bytes())
-        .ok_or_else(|| damaged(FILE, &format!("a field {field}"), names))?;
+        .ok_or_else(|| damaged(file, &format!("a field {field}"), names))?;
     words(values)
         .nth(position)
         .and_then(number)
-        .ok_or_else(|| damaged(FILE, &format!("a number for {field}"), values))
+        .ok_or_else(|| damaged(file, &format!("a number for {field}"), values))
 }
 
 /// The lines of a file that ends as a whole one does: with a newline.
@@ -223,7 +232,7 @@ mod tests {
                             NET_RX: 163551  117020\n";
     const INTERRUPTS: &str = "           CPU0       CPU1       \n 24:   1    10   IO-APIC   5-edge  a:b\n\
                               LOC:  100  1000   Local timer interrupts\nERR:   5\nMIS:  6\n";
-    const SNMP: &str = "Ip: Forwarding\nIp: 1\nTcp: MaxConn RetransSegs\nTcp: -1 914\n\
+    const TCP_AND_UDP: &str = "Ip: Forwarding\nIp: 1\nTcp: MaxConn RetransSegs\nTcp: -1 914\n\
                         UdpLite: RcvbufErrors\nUdpLite: 1\nUdp: InDatagrams RcvbufErrors\nUdp: 80 3\n";
 
     #[test]
@@ -250,11 +259,20 @@ mod tests {
 
     #[test]
     fn protocol_counters_are_found_by_name() {
-        assert_eq!(snmp(SNMP.as_bytes(), "Tcp", "RetransSegs").unwrap(), 914);
-        assert_eq!(snmp(SNMP.as_bytes(), "Udp", "RcvbufErrors").unwrap(), 3);
-        assert!(snmp(SNMP.as_bytes(), "Udp", "Nothing").is_err());
-        assert!(snmp(SNMP.as_bytes(), "Tcp", "MaxConn").is_err(), "negative");
-        assert!(snmp(SNMP.as_bytes(), "Sctp", "X").is_err());
+        assert_eq!(
+            protocol_counter(SNMP, TCP_AND_UDP.as_bytes(), "Tcp", "RetransSegs").unwrap(),
+            914
+        );
+        assert_eq!(
+            protocol_counter(SNMP, TCP_AND_UDP.as_bytes(), "Udp", "RcvbufErrors").unwrap(),
+            3
+        );
+        assert!(protocol_counter(SNMP, TCP_AND_UDP.as_bytes(), "Udp", "Nothing").is_err());
+        assert!(
+            protocol_counter(SNMP, TCP_AND_UDP.as_bytes(), "Tcp", "MaxConn").is_err(),
+            "negative"
+        );
+        assert!(protocol_counter(SNMP, TCP_AND_UDP.as_bytes(), "Sctp", "X").is_err());
     }
 
     #[test]
@@ -285,7 +303,12 @@ mod tests {
         for end in 0..SOFTIRQS.len() {
             assert!(softirqs(&SOFTIRQS.as_bytes()[..end], &[b"NET_RX"], &set("0-1")).is_err());
             let _ = interrupts(&INTERRUPTS.as_bytes()[..end.min(INTERRUPTS.len())], &set("0"));
-            let _ = snmp(&SNMP.as_bytes()[..end.min(SNMP.len())], "Tcp", "RetransSegs");
+            let _ = protocol_counter(
+                SNMP,
+                &TCP_AND_UDP.as_bytes()[..end.min(TCP_AND_UDP.len())],
+                "Tcp",
+                "RetransSegs",
+            );
         }
     }
 

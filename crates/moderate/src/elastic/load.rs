@@ -15,6 +15,10 @@ const COME_OR_GONE: f64 = 2.0;
 /// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 
+/// Weight of the newest slot in the rate of requests, once there are more than its inverse: a lost one keeps a client
+/// waiting for four samples or more.
+const REQUESTS_NEWEST: f64 = 1.0 / 16.0;
+
 /// By how much a few polls are off until a load shows it, and at least; and the weight of the newest.
 const FLUTTER_AT_FIRST: f64 = 0.3;
 const FLUTTER_LEAST: f64 = 0.05;
@@ -35,6 +39,8 @@ pub(super) struct Load {
     pub(super) talks: bool,
     /// Whether it is seen in samples of many polls, as a daemon takes them.
     pub(super) is_sampled: bool,
+    /// Requests per second beside bulk, over some slots; `None` where they are not told from other small packets.
+    pub(super) requests: Option<f64>,
     /// By how much a few polls are off, as a logarithm: the mean deviation.
     flutter: f64,
 }
@@ -58,8 +64,17 @@ impl Load {
             peak_pps: 0.0,
             talks: false,
             is_sampled: false,
+            requests: None,
             flutter: FLUTTER_AT_FIRST,
         }
+    }
+
+    /// Takes in how many requests a slot had.
+    pub(super) fn has_requests(&mut self, seen: &Seen) {
+        let Some(rate) = seen.requests else { return };
+        let weight = REQUESTS_NEWEST.max(1.0 / f64::from(self.learnt.saturating_add(1)));
+        let mean = self.requests.get_or_insert(rate);
+        *mean += (rate - *mean) * weight;
     }
 
     /// Takes in by how much a few polls were off.
@@ -105,6 +120,8 @@ pub(super) fn distance(a: &Seen, b: &Seen, load: &Load, packets: bool) -> f64 {
         rates = rates.max((a.packets_log - b.packets_log).abs());
     }
     let small = match (a.small_log, b.small_log) {
+        // They come, wait and go as they like: it is the bulk beside them that tells loads apart.
+        _ if a.requests.is_some() => 0.0,
         (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
         (None, None) => 0.0,
         _ => COME_OR_GONE,

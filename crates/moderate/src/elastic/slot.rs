@@ -42,6 +42,8 @@ pub(super) struct Slot {
     packets: [u64; 2],
     bytes: [u64; 2],
     small: [u64; 2],
+    /// Whether the received ones are requests, and nothing else.
+    are_requests: bool,
     /// Received packets of each vector.
     of_vector: [u64; VECTORS],
     spread: Spread,
@@ -65,6 +67,8 @@ pub(super) struct Seen {
     pub(super) bytes_log: f64,
     /// Logarithm of small packets per second beside bulk that goes the same way; `None` without.
     pub(super) small_log: Option<f64>,
+    /// Requests per second beside bulk that is received, where they are told from other small packets.
+    pub(super) requests: Option<f64>,
     /// Logarithm of received packets per second.
     pub(super) packets_log: f64,
     /// Received packets per second of the busiest vector.
@@ -108,6 +112,7 @@ impl Slot {
         self.start.get_or_insert(observation.now);
         self.polls = self.polls.saturating_add(polls);
         self.of_vector[observation.vector as usize % VECTORS] += u64::from(observation.rx.packets);
+        self.are_requests = observation.are_requests;
         let small = [observation.rx_small, observation.tx_small];
         for (idx, counts) in [observation.rx, observation.tx].iter().enumerate() {
             self.packets[idx] += u64::from(counts.packets);
@@ -159,13 +164,16 @@ impl Slot {
             return None;
         }
         let per_second = |count: u64| (count as f64 / seconds).max(1.0).ln();
-        let least = SMALL_SEEN[usize::from(talks)];
         let small = self.small();
         let way = self.way();
-        let small_log = (small >= u64::from(least)).then(|| per_second(small));
+        let requests = (self.are_requests && way == 0).then_some(small as f64 / seconds);
+        // Requests that wait for a retransmission (200 ms at least) have not gone.
+        let least = if requests.is_some() && talks { 0 } else { SMALL_SEEN[usize::from(talks)] };
+        let small_log = (small >= u64::from(least)).then(|| per_second(small.max(1)));
         Some(Seen {
             bytes_log: per_second(bytes),
             small_log,
+            requests,
             packets_log: per_second(self.packets[0]),
             busiest_pps: self.of_vector.iter().copied().max().unwrap_or(0) as f64 / seconds,
             error: self.error(),

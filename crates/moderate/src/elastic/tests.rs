@@ -218,6 +218,44 @@ fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
 }
 
 #[test]
+fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() {
+    // 2000 requests/s, which wait for 200 ms now and then: their samples scatter by more than any delay costs.
+    for seed in 0..10 {
+        let mut policy = Elastic::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
+        let mut rng = latput_units::Rng::from_seed(seed);
+        let mut at = 0;
+        let mut beside = |policy: &mut Elastic, seconds: u64, requests: f64| {
+            let (mut longest, mut waiting) = (0, 0);
+            for _ in 0..20 * seconds {
+                at += 50;
+                waiting = if rng.below(6) == 0 { 4 } else { waiting.max(1) - 1 };
+                let round_trip = 1.0 / 2000.0 + policy.current().delay.as_secs_f64();
+                let count = if waiting > 0 { 0.0 } else { requests * 0.05 / 2000.0 / round_trip };
+                let small = u32::try_from(Nanos::from_secs_f64(count / 1e9).as_ns()).unwrap();
+                let noise = u32::try_from(rng.below(4000)).unwrap();
+                policy.step(&Observation {
+                    now: Nanos::from_ms(at),
+                    rx: Counts { packets: 40_000, bytes: (38_000 + noise) * 1500 },
+                    rx_small: small,
+                    are_requests: true,
+                    interrupts: 500,
+                    ..Observation::default()
+                });
+                longest += u64::from(policy.current().delay > Nanos::from_us(50));
+            }
+            longest as f64 / (20 * seconds) as f64
+        };
+        assert!(beside(&mut policy, 3, 0.0) > 0.6, "nobody waits");
+        beside(&mut policy, 2, 2000.0);
+        let share = beside(&mut policy, 10, 2000.0);
+        assert!(share < 0.1, "seed {seed}: {share} of the time under a long delay");
+        beside(&mut policy, 4, 0.0);
+        let share = beside(&mut policy, 10, 0.0);
+        assert!(share > 0.5, "seed {seed}: {share} of the time when they have gone");
+    }
+}
+
+#[test]
 fn a_part_of_a_sample_condemns_no_delay_that_is_not_waited_for() {
     for noise in [0.0, 0.05, 0.1] {
         let runs = (0..20).map(|seed| {

@@ -18,11 +18,15 @@ const STRIDE: usize = 3;
 pub(super) const NOT_WAITING: f64 = 0.5;
 /// And one up to so many times that may be: each delay ends with a poll, which may take as long.
 pub(super) const POLLS_TOO: f64 = 2.0;
+/// How far what requests beside bulk lose may be from that, before it is seen, as a share of it.
+const DOUBT: f64 = 0.25;
 /// What was seen in earlier looks at a rung counts as so many slots: old, but one slot that scatters by more than
 /// the loss it is to show would be misled again at each look.
 const LOOKED: u32 = 2;
 /// Slots between two looks at the neighbouring rungs, at first and at most.
 pub(super) const REST: [u32; 2] = [12, 400];
+/// And at most where requests keep the delay short, which may go without a change of the bulk that they were beside.
+const REST_BESIDE: u32 = 50;
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,16 +67,26 @@ enum Verdict {
     Unclear,
 }
 
+/// What requests lose that would lose `waits` if each waited for each delay, and the error of that: the mean of a
+/// normal prior around it and of what was `seen` with its error, by their precisions.
+fn believed(seen: Option<(f64, f64)>, waits: f64) -> (f64, f64) {
+    let doubt = DOUBT * waits;
+    let Some((seen, error)) = seen else { return (waits, doubt) };
+    let weight = doubt * doubt / (doubt * doubt + error * error).max(f64::MIN_POSITIVE);
+    let seen = seen.clamp(-waits, POLLS_TOO * waits);
+    (waits + (seen - waits) * weight, error * weight.sqrt())
+}
+
 impl Elastic {
     /// What a load loses from `low` to `high` that waits for each delay, as a logarithm.
     pub(super) fn each_waits(&self, low: usize, high: usize) -> f64 {
-        self.waits(self.load.rungs[low].seen.packets_log, low, high)
+        self.waits(self.load.rungs[low].seen.packets_log.exp(), low, high)
     }
 
-    /// The same of packets whose rate has this logarithm.
-    fn waits(&self, packets_log: f64, low: usize, high: usize) -> f64 {
+    /// The same of so many packets per second.
+    fn waits(&self, pps: f64, low: usize, high: usize) -> f64 {
         let [short, long] = [low, high].map(|rung| self.bounds.delay(rung).as_secs_f64());
-        (packets_log.exp() * (long - short)).ln_1p()
+        (pps * (long - short)).ln_1p()
     }
 
     pub(super) fn walk_on(&mut self, now: Nanos) -> Decision {
@@ -83,6 +97,12 @@ impl Elastic {
                 let highest = self.highest();
                 if rung > highest {
                     return self.settle(highest, "the ring would overrun");
+                }
+                if self.keeps_requests_waiting(0, rung) {
+                    return match usize::midpoint(0, rung) {
+                        0 => self.settle(0, "requests wait for each delay"),
+                        middle => self.look(0, middle, rung, "requests wait: a shorter delay"),
+                    };
                 }
                 let Some(slots) = slots.checked_sub(1) else { return self.look_around(rung) };
                 self.walk = Walk::Rest { rung, slots };
@@ -208,17 +228,25 @@ impl Elastic {
         let allowed = self.bounds.loss_ratio - a.spent;
         let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);
         let bytes = a.seen.bytes_log - b.seen.bytes_log;
-        let small = match (a.seen.small_log, b.seen.small_log) {
+        let (small, small_error) = match (a.seen.small_log, b.seen.small_log) {
+            // What daemons see scatters widely: a lost request waits for longer than a sample takes.
+            (a, b) if let Some(pps) = self.load.requests => {
+                let seen = a.zip(b).map(|(a, b)| (a - b, small_error));
+                believed(seen, self.waits(pps, low, high))
+            }
             // A sample counts the ends of bulk's messages as small packets too, and there are fewer of them where more
             // is sent at once: beyond what waiting costs, it is not requests that are lost.
             (Some(a), Some(b)) if self.is_sampled() => {
-                (a - b).min(POLLS_TOO * self.waits(a, low, high)) + bytes.min(0.0)
+                ((a - b).min(POLLS_TOO * self.waits(a.exp(), low, high)), small_error)
             }
-            (Some(a), Some(b)) => a - b + bytes.min(0.0),
-            (Some(_), None) => self.load.limit(1),
+            (Some(a), Some(b)) => (a - b, small_error),
+            (Some(_), None) => (self.load.limit(1), small_error),
             _ => return [(bytes - allowed, bytes_error), (f64::NEG_INFINITY, 0.0)],
         };
-        [(bytes - allowed, bytes_error), (small - allowed, small_error)]
+        // What is taken for granted is made up only by what is seen.
+        let doubt = if self.load.requests.is_some() { bytes_error } else { 0.0 };
+        let gained = (-bytes - doubt).max(0.0);
+        [(bytes - allowed, bytes_error), (small - gained - allowed, small_error)]
     }
 
     fn verdict(&self, test: Test, is_over: bool) -> Verdict {
@@ -252,6 +280,14 @@ impl Elastic {
             && test.from.is_none()
             && a.min(b) < LONGEST_TEST / 2
             && !self.loses_as_waiting(low, high)
+            && !self.keeps_requests_waiting(low, high)
+    }
+
+    /// Whether the requests beside bulk lose too much from `low` to `high`.
+    fn keeps_requests_waiting(&self, low: usize, high: usize) -> bool {
+        let [_, (loss, error)] = self.losses(low, high);
+        let is_known = high > low && self.load.rungs[low].slots > 0;
+        is_known && self.load.requests.is_some() && loss > 2.0 * error
     }
 
     /// Whether `high` is seen to lose beside `low` what a load does that waits for each delay.
@@ -297,7 +333,8 @@ impl Elastic {
         // The first look after the first walk goes where it was kept below by chance, if it may have been.
         self.up |= self.rested.is_none() && self.best_above(rung) > rung + 1;
         self.walk = Walk::Rest { rung, slots: self.rest };
-        self.rest = (self.rest * 2).min(REST[1]);
+        let has_requests = self.load.requests.is_some_and(|pps| pps >= 1.0);
+        self.rest = (self.rest * 2).min(if has_requests { REST_BESIDE } else { REST[1] });
         self.go(rung, reason)
     }
 }
