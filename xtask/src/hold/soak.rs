@@ -1,5 +1,5 @@
 //! One daemon for a long time through phases drawn at random: it must neither grow nor drift, and leave
-//! everything as it was.
+//! everything as it was. As the machine drifts too, requests are measured a second time with the daemon stopped.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,10 @@ use latput_units::Rng;
 use serde_json::Value;
 
 use super::table::median;
-use super::{INTERFACE, Load, ask, measure, start_daemon, status};
+use super::{
+    INTERFACE, Load, Phase, Running, Sample, ask, beside, measure, start_daemon, status,
+    wait_for_rest,
+};
 use crate::peers::lab::Lab;
 
 /// What a phase may be, and how often: silence, one load, or both.
@@ -25,8 +28,8 @@ const PHASES: [&[Load]; 6] = [
 const PHASE_SECONDS: [u32; 4] = [1, 2, 3, 4];
 /// A process that grows by less has not grown: the allocator keeps a page or two.
 const GROWTH_BYTES: u64 = 512 * 1024;
-/// Rates of the first and last third of the time that differ by more are a drift.
-const DRIFT: f64 = 0.25;
+/// Shares of the rate without the daemon that differ by more between the first and the last third of the time are a drift.
+const DRIFT: f64 = 0.1;
 
 /// What a daemon holds of the machine.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,14 @@ struct Footprint {
     ticks: u64,
 }
 
+/// A phase of requests under the daemon, and one as long without it.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
+    at: Duration,
+    rate: f64,
+    without: f64,
+}
+
 /// Runs the soak and says what it found.
 pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> Result<()> {
     let knobs = || ask(lab, binary, &["show", INTERFACE, "--json"]).map(|text| settings(&text));
@@ -46,7 +57,7 @@ pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> 
     let begun = Instant::now();
     let pid = number(&status(lab, binary)?, "pid")?;
     let mut prints = vec![footprint(pid)?];
-    let mut rates: Vec<(Duration, f64)> = Vec::new();
+    let mut turns = Vec::new();
     let mut failed = 0;
     while begun.elapsed() < length {
         let phase = PHASES[rng.below(PHASES.len())];
@@ -55,11 +66,15 @@ pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> 
             lab.sleep(Duration::from_secs(seconds.into()))?;
         } else {
             let at = begun.elapsed();
-            match measure(lab, phase, seconds) {
-                Ok(samples) if phase == [Load::Requests] => {
-                    rates.extend(samples.iter().map(|sample| (at, sample.rate)));
+            let measured = if phase == [Load::Requests] {
+                in_turns(lab, binary, &daemon, seconds, rng)
+            } else {
+                measure(lab, phase, seconds).map(|_| None)
+            };
+            match measured {
+                Ok(rates) => {
+                    turns.extend(rates.map(|(rate, without)| Turns { at, rate, without }));
                 }
-                Ok(_) => {}
                 // A load that does not start on a busy machine says nothing of the daemon.
                 Err(error) => {
                     failed += 1;
@@ -77,18 +92,36 @@ pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> 
     let status = status(lab, binary)?;
     drop(daemon); // tells it to end, and waits
     let after = knobs()??;
-    report(&prints, &rates, &status, begun.elapsed())?;
+    report(&prints, &turns, &status, begun.elapsed())?;
     ensure!(after == before, "the setting is not as before: {before:?} and now {after:?}");
     println!("the setting is as it was before");
     Ok(())
 }
 
-fn report(
-    prints: &[Footprint],
-    rates: &[(Duration, f64)],
-    status: &Value,
-    length: Duration,
-) -> Result<()> {
+/// Requests per second under the daemon, and without it, in random order.
+fn in_turns(
+    lab: &Lab,
+    binary: &Path,
+    daemon: &Running,
+    seconds: u32,
+    rng: &mut Rng,
+) -> Result<Option<(f64, f64)>> {
+    let rate = |samples: Vec<Sample>| samples.first().map(|sample| sample.rate);
+    let with = || measure(lab, &[Load::Requests], seconds).map(rate);
+    let without = || {
+        wait_for_rest(lab, binary)?;
+        beside(lab, daemon, 0, Phase::Requests, seconds).map(rate)
+    };
+    let (rate, without) = if rng.below(2) == 0 {
+        let without = without()?;
+        (with()?, without)
+    } else {
+        (with()?, without()?)
+    };
+    Ok(rate.zip(without))
+}
+
+fn report(prints: &[Footprint], turns: &[Turns], status: &Value, length: Duration) -> Result<()> {
     // The first phases fill buffers and tables.
     let settled = prints.get(prints.len() / 5).context("no footprint")?;
     let (first, last) = (prints.first().context("none")?, prints.last().context("none")?);
@@ -116,12 +149,20 @@ fn report(
     let share = last.ticks.saturating_sub(first.ticks) as f64 / length.as_secs_f64();
     println!("{share:.2} % of one CPU");
     let third = length / 3;
-    let early = rates.iter().filter(|(at, _)| *at < third).map(|(_, rate)| *rate);
-    let late = rates.iter().filter(|(at, _)| *at >= 2 * third).map(|(_, rate)| *rate);
-    if let (Some(early), Some(late)) = (median(early), median(late)) {
-        println!("requests/s in the first third {early:.0}, in the last {late:.0}");
-        if (late / early - 1.0).abs() > DRIFT {
-            println!("warning: they differ by more than {:.0} %", DRIFT * 100.0);
+    let shares = |is_in: &dyn Fn(Duration) -> bool| {
+        let turns = || turns.iter().filter(|turns| is_in(turns.at));
+        let rate = median(turns().map(|turns| turns.rate));
+        rate.zip(median(turns().map(|turns| turns.rate / turns.without)))
+    };
+    if let (Some((early, of_early)), Some((late, of_late))) =
+        (shares(&|at| at < third), shares(&|at| at >= 2 * third))
+    {
+        println!(
+            "requests/s in the first third {early:.0}, {of_early:.3} of what they were seconds apart without the daemon; \
+             in the last {late:.0}, {of_late:.3}"
+        );
+        if (of_late / of_early - 1.0).abs() > DRIFT {
+            println!("warning: the shares differ by more than {:.0} %", DRIFT * 100.0);
         }
     }
     let grown = last.resident_bytes.saturating_sub(settled.resident_bytes);

@@ -15,9 +15,9 @@ pub struct ProtocolMeter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protocols {
     /// Received, acknowledgements included (`Tcp InSegs`, `Udp InDatagrams`; RFC 4022 and 4113). Segments that
-    /// GRO has merged count as one (`tcp_v4_rcv`, net/ipv4/tcp_ipv4.c).
+    /// GRO has merged count as one (`tcp_v4_rcv` in `net/ipv4/tcp_ipv4.c`).
     pub received: u64,
-    /// Sent with data in them, repetitions not counted (`TcpExt TCPOrigDataSent`, net/ipv4/tcp_output.c; `Udp OutDatagrams`):
+    /// Sent with data in them, repetitions not counted (`TcpExt TCPOrigDataSent`, `Udp OutDatagrams`):
     /// where data is only received, these are answers.
     pub answered: u64,
 }

@@ -228,6 +228,7 @@ impl Elastic {
         let allowed = self.bounds.loss_ratio - a.spent;
         let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);
         let bytes = a.seen.bytes_log - b.seen.bytes_log;
+        let beside = |small| [(bytes - allowed, bytes_error), small];
         let (small, small_error) = match (a.seen.small_log, b.seen.small_log) {
             // What daemons see scatters widely: a lost request waits for longer than a sample takes.
             (a, b) if let Some(pps) = self.load.requests => {
@@ -240,13 +241,13 @@ impl Elastic {
                 ((a - b).min(POLLS_TOO * self.waits(a.exp(), low, high)), small_error)
             }
             (Some(a), Some(b)) => (a - b, small_error),
-            (Some(_), None) => (self.load.limit(1), small_error),
-            _ => return [(bytes - allowed, bytes_error), (f64::NEG_INFINITY, 0.0)],
+            (Some(_), None) => return beside((self.load.limit(1) - allowed, small_error)),
+            _ => return beside((f64::NEG_INFINITY, 0.0)),
         };
         // What is taken for granted is made up only by what is seen.
         let doubt = if self.load.requests.is_some() { bytes_error } else { 0.0 };
         let gained = (-bytes - doubt).max(0.0);
-        [(bytes - allowed, bytes_error), (small - gained - allowed, small_error)]
+        beside((small - gained - allowed, small_error))
     }
 
     fn verdict(&self, test: Test, is_over: bool) -> Verdict {
