@@ -229,25 +229,25 @@ impl Elastic {
         let [bytes_error, small_error] = self.load.scatter.map(|scatter| scatter * error);
         let bytes = a.seen.bytes_log - b.seen.bytes_log;
         let beside = |small| [(bytes - allowed, bytes_error), small];
-        let (small, small_error) = match (a.seen.small_log, b.seen.small_log) {
-            // What daemons see scatters widely: a lost request waits for longer than a sample takes.
-            (a, b) if let Some(pps) = self.load.requests => {
-                let seen = a.zip(b).map(|(a, b)| (a - b, small_error));
-                believed(seen, self.waits(pps, low, high))
-            }
+        let seen = (a.seen.small_log, b.seen.small_log);
+        if let Some(pps) = self.load.requests {
+            let seen = seen.0.zip(seen.1).map(|(a, b)| (a - b, small_error));
+            let (loss, error) = believed(seen, self.waits(pps, low, high));
+            // What is taken for granted is made up only by what is seen.
+            let gained = (-bytes - bytes_error).max(0.0);
+            return beside((loss - gained - allowed, error));
+        }
+        let small = match seen {
             // A sample counts the ends of bulk's messages as small packets too, and there are fewer of them where more
             // is sent at once: beyond what waiting costs, it is not requests that are lost.
             (Some(a), Some(b)) if self.is_sampled() => {
-                ((a - b).min(POLLS_TOO * self.waits(a.exp(), low, high)), small_error)
+                (a - b).min(POLLS_TOO * self.waits(a.exp(), low, high)) + bytes.min(0.0)
             }
-            (Some(a), Some(b)) => (a - b, small_error),
-            (Some(_), None) => return beside((self.load.limit(1) - allowed, small_error)),
+            (Some(a), Some(b)) => a - b + bytes.min(0.0),
+            (Some(_), None) => self.load.limit(1),
             _ => return beside((f64::NEG_INFINITY, 0.0)),
         };
-        // What is taken for granted is made up only by what is seen.
-        let doubt = if self.load.requests.is_some() { bytes_error } else { 0.0 };
-        let gained = (-bytes - doubt).max(0.0);
-        beside((small - gained - allowed, small_error))
+        beside((small - allowed, small_error))
     }
 
     fn verdict(&self, test: Test, is_over: bool) -> Verdict {
