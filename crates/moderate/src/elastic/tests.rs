@@ -256,6 +256,31 @@ fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() 
 }
 
 #[test]
+fn requests_of_many_clients_beside_bulk_show_that_no_delay_costs_them() {
+    for seed in 0..10 {
+        let mut policy = Elastic::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
+        let mut rng = latput_units::Rng::from_seed(seed);
+        for sample in 1..200 {
+            let noise = |most: usize, rng: &mut latput_units::Rng| u32::try_from(rng.below(most));
+            policy.step(&Observation {
+                now: Nanos::from_ms(50 * sample),
+                rx: Counts {
+                    packets: 40_000,
+                    bytes: (38_000 + noise(4000, &mut rng).unwrap()) * 1500,
+                },
+                // 100 000/s, as many as the host can do.
+                rx_small: 4_900 + noise(200, &mut rng).unwrap(),
+                are_requests: true,
+                interrupts: 500,
+                ..Observation::default()
+            });
+        }
+        let delay = policy.current().delay;
+        assert!(delay >= Nanos::from_us(80), "seed {seed}: {delay}");
+    }
+}
+
+#[test]
 fn a_part_of_a_sample_condemns_no_delay_that_is_not_waited_for() {
     for noise in [0.0, 0.05, 0.1] {
         let runs = (0..20).map(|seed| {
