@@ -75,16 +75,13 @@ impl Meter {
         // Polls are not counted for us without more privilege: at most one a packet, one a delay.
         let polls = elapsed.as_ns() / delay.as_ns().max(1_000);
         let interrupts = rx.packets.min(u32::try_from(polls).unwrap_or(u32::MAX));
-        let (mut rx_small, tx_small) = (self.small(0, rx), self.small(1, tx));
+        let (rx_small, tx_small) = (self.small(0, rx), self.small(1, tx));
         let answered = before.zip(protocols).and_then(|(before, now)| answered(before, now, rx));
-        if let Some(answered) = answered {
-            rx_small = rx_small.min(answered);
-        }
         let observation = Observation {
             now: now.at,
             rx,
             tx,
-            rx_small,
+            rx_small: answered.map_or(rx_small, |answered| rx_small.min(answered)),
             are_requests: answered.is_some(),
             tx_small,
             interrupts,
@@ -199,20 +196,15 @@ mod tests {
 
     /// Full frames, and small ones beside them.
     fn bulk(at_ms: u64, full: u64, small: u64) -> Glance {
-        let interface = InterfaceCounters {
-            rx_packets: full + small,
-            rx_bytes: full * 1500,
-            ..InterfaceCounters::default()
-        };
-        Glance { at: Nanos::from_ms(at_ms), interface }
+        received(at_ms, full + small, full * 1500)
     }
 
     fn glance(at_ms: u64, packets: u64) -> Glance {
-        let interface = InterfaceCounters {
-            rx_packets: packets,
-            rx_bytes: packets * 100,
-            ..InterfaceCounters::default()
-        };
+        received(at_ms, packets, packets * 100)
+    }
+
+    fn received(at_ms: u64, rx_packets: u64, rx_bytes: u64) -> Glance {
+        let interface = InterfaceCounters { rx_packets, rx_bytes, ..InterfaceCounters::default() };
         Glance { at: Nanos::from_ms(at_ms), interface }
     }
 }

@@ -273,7 +273,7 @@ impl Elastic {
         (self.strange, self.strangers) = (None, 0);
         self.is_guess &= rung.slots == 0;
         self.load.talks |= seen.small_log.is_some();
-        self.load.has_requests(seen);
+        self.load.take_requests(seen);
         if self.load.rungs.iter().all(|rung| rung.slots == 0) {
             self.load.scatter[0] = self.load.scatter[0].max(seen.error);
         }

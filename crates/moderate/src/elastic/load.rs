@@ -70,7 +70,7 @@ impl Load {
     }
 
     /// Takes in how many requests a slot had.
-    pub(super) fn has_requests(&mut self, seen: &Seen) {
+    pub(super) fn take_requests(&mut self, seen: &Seen) {
         let Some(rate) = seen.requests else { return };
         let weight = REQUESTS_NEWEST.max(1.0 / f64::from(self.learnt.saturating_add(1)));
         let mean = self.requests.get_or_insert(rate);

@@ -206,13 +206,8 @@ fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
     for sample in 1..40 {
         let delay = policy.current().delay;
         let ends = if delay == Nanos::ZERO { 60 } else { 30 };
-        policy.step(&Observation {
-            now: Nanos::from_ms(50 * sample),
-            rx: Counts { packets: 40_000, bytes: 40_000 * 1_500 },
-            rx_small: ends / 2 + u32::try_from(rng.below(ends as usize)).unwrap(),
-            interrupts: 500,
-            ..Observation::default()
-        });
+        let small = ends / 2 + below(&mut rng, ends);
+        policy.step(&sample_of_bulk(sample, 40_000, small));
     }
     assert_eq!(policy.current().delay, Nanos::from_us(100));
 }
@@ -223,34 +218,33 @@ fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() 
     for seed in 0..10 {
         let mut policy = Elastic::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
         let mut rng = latput_units::Rng::from_seed(seed);
-        let mut at = 0;
-        let mut beside = |policy: &mut Elastic, seconds: u64, requests: f64| {
-            let (mut longest, mut waiting) = (0, 0);
+        let mut sample = 0;
+        let mut beside = |policy: &mut Elastic, seconds: u64, somebody_asks: bool| {
+            let (mut longest, mut waiting) = (0_u32, 0_u32);
             for _ in 0..20 * seconds {
-                at += 50;
-                waiting = if rng.below(6) == 0 { 4 } else { waiting.max(1) - 1 };
-                let round_trip = 1.0 / 2000.0 + policy.current().delay.as_secs_f64();
-                let count = if waiting > 0 { 0.0 } else { requests * 0.05 / 2000.0 / round_trip };
-                let small = u32::try_from(Nanos::from_secs_f64(count / 1e9).as_ns()).unwrap();
-                let noise = u32::try_from(rng.below(4000)).unwrap();
+                sample += 1;
+                waiting = if rng.below(6) == 0 { 4 } else { waiting.saturating_sub(1) };
+                let round_trip = Nanos::from_us(500) + policy.current().delay;
+                let requests = if somebody_asks && waiting == 0 {
+                    u32::try_from(Nanos::from_ms(50).as_ns() / round_trip.as_ns()).unwrap()
+                } else {
+                    0
+                };
+                let full = 38_000 + below(&mut rng, 4000);
                 policy.step(&Observation {
-                    now: Nanos::from_ms(at),
-                    rx: Counts { packets: 40_000, bytes: (38_000 + noise) * 1500 },
-                    rx_small: small,
                     are_requests: true,
-                    interrupts: 500,
-                    ..Observation::default()
+                    ..sample_of_bulk(sample, full, requests)
                 });
-                longest += u64::from(policy.current().delay > Nanos::from_us(50));
+                longest += u32::from(policy.current().delay > Nanos::from_us(50));
             }
-            longest as f64 / (20 * seconds) as f64
+            f64::from(longest) / (20 * seconds) as f64
         };
-        assert!(beside(&mut policy, 3, 0.0) > 0.6, "nobody waits");
-        beside(&mut policy, 2, 2000.0);
-        let share = beside(&mut policy, 10, 2000.0);
+        assert!(beside(&mut policy, 3, false) > 0.6, "nobody waits");
+        beside(&mut policy, 2, true);
+        let share = beside(&mut policy, 10, true);
         assert!(share < 0.1, "seed {seed}: {share} of the time under a long delay");
-        beside(&mut policy, 4, 0.0);
-        let share = beside(&mut policy, 10, 0.0);
+        beside(&mut policy, 4, false);
+        let share = beside(&mut policy, 10, false);
         assert!(share > 0.5, "seed {seed}: {share} of the time when they have gone");
     }
 }
@@ -261,18 +255,12 @@ fn requests_of_many_clients_beside_bulk_show_that_no_delay_costs_them() {
         let mut policy = Elastic::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
         let mut rng = latput_units::Rng::from_seed(seed);
         for sample in 1..200 {
-            let noise = |most: usize, rng: &mut latput_units::Rng| u32::try_from(rng.below(most));
+            let full = 38_000 + below(&mut rng, 4000);
+            // 100 000/s, as many as the host can do.
+            let requests = 4_900 + below(&mut rng, 200);
             policy.step(&Observation {
-                now: Nanos::from_ms(50 * sample),
-                rx: Counts {
-                    packets: 40_000,
-                    bytes: (38_000 + noise(4000, &mut rng).unwrap()) * 1500,
-                },
-                // 100 000/s, as many as the host can do.
-                rx_small: 4_900 + noise(200, &mut rng).unwrap(),
                 are_requests: true,
-                interrupts: 500,
-                ..Observation::default()
+                ..sample_of_bulk(sample, full, requests)
             });
         }
         let delay = policy.current().delay;
@@ -683,4 +671,19 @@ fn drive_beside_bulk(small_rate: impl Fn(f64) -> f64) -> Nanos {
     let mut late = held.split_off(held.len() / 2);
     late.sort();
     late[late.len() / 2]
+}
+
+/// A daemon's sample of 50 ms, the bytes of so many full frames among 40 000 packets.
+fn sample_of_bulk(sample: u64, full: u32, rx_small: u32) -> Observation {
+    Observation {
+        now: Nanos::from_ms(50 * sample),
+        rx: Counts { packets: 40_000, bytes: full * 1500 },
+        rx_small,
+        interrupts: 500,
+        ..Observation::default()
+    }
+}
+
+fn below(rng: &mut latput_units::Rng, limit: u32) -> u32 {
+    u32::try_from(rng.below(limit as usize)).unwrap()
 }

@@ -220,8 +220,8 @@ impl Elastic {
         Some(self.go(far, "bulk loses a little: a look at a long delay"))
     }
 
-    /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets
-    /// beside bulk, less what their loss has won for the bulk.
+    /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets (or of the
+    /// requests among them, if they are known) beside bulk, less what their loss has won for the bulk.
     fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
         let (a, b) = (&self.load.rungs[low], &self.load.rungs[high]);
         let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
@@ -286,9 +286,12 @@ impl Elastic {
 
     /// Whether the requests beside bulk lose too much from `low` to `high`.
     fn keeps_requests_waiting(&self, low: usize, high: usize) -> bool {
+        let are_known = self.load.requests.is_some() && self.load.rungs[low].slots > 0;
+        if !are_known || high <= low {
+            return false;
+        }
         let [_, (loss, error)] = self.losses(low, high);
-        let is_known = high > low && self.load.rungs[low].slots > 0;
-        is_known && self.load.requests.is_some() && loss > 2.0 * error
+        loss > 2.0 * error
     }
 
     /// Whether `high` is seen to lose beside `low` what a load does that waits for each delay.
