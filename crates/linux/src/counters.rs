@@ -1,9 +1,8 @@
 //! Samples of a host's counters, and what two of them say about the time between.
 //!
-//! CPU time comes from `/proc/stat` in ticks of 10 ms (`USER_HZ`), idle time included: over a window
-//! of 1 s each part of each CPU is known to 1 %, and the parts of all CPUs can miss the kernel's total
-//! by up to a tick for every CPU and part, because each figure is rounded down by itself.
+//! CPU time is in `counters/cpu.rs`.
 
+mod cpu;
 pub(crate) mod parse;
 mod protocols;
 
@@ -11,26 +10,21 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use latput_knobs::State;
-use latput_trial::observation::{
-    CpuObservation, CpuTime, HostObservation, InterfaceCounters, NapiObservation, Role,
-};
+use latput_trial::observation::{HostObservation, InterfaceCounters, NapiObservation, Role};
 use latput_units::{Clock, CpuSet, Nanos};
 
+use self::cpu::{CpuCounters, CpuSample};
 use crate::bpf::NapiTracer;
 use crate::error::Error;
 use crate::lab::napi_threads;
 use crate::process::{OsClock, cpu_time_of, thread_cpu_time, wall_clock};
 use crate::route::Route;
 
+pub use cpu::CpuMeter;
 pub use protocols::{ProtocolMeter, Protocols};
 
 /// The softirqs that are the network's.
 const NET_SOFTIRQS: &[&[u8]] = &[b"NET_RX", b"NET_TX"];
-/// Idle time and time waiting for a disk may go back a little: the kernel says so of `iowait`
-/// (Documentation/filesystems/proc.rst, section 1.7), and a CPU that wakes from idle while it is read
-/// is accounted twice for a moment. More than this is an error like any other.
-const IDLE_TOLERANCE: Nanos = Nanos::from_ms(50);
-
 /// Reads one host's counters. Belongs to the network namespace of the thread that opened it.
 ///
 /// Files stay open and buffers are kept. The cost of all samples so far is part of every sample. It
@@ -41,13 +35,12 @@ pub struct Sampler {
     cpus: CpuSet,
     interface_index: u32,
     route: Route,
-    stat: ProcFile,
+    cpu: CpuCounters,
     softirqs: ProcFile,
     interrupts: ProcFile,
     snmp: ProcFile,
     napi_threads: Vec<u32>,
     tracer: Result<NapiTracer, Error>,
-    tick: Nanos,
     cost: Nanos,
 }
 
@@ -58,20 +51,29 @@ impl Sampler {
     pub fn open(interface: &str, cpus: &CpuSet) -> Result<Self, Error> {
         let route = Route::open()?;
         let interface_index = route.link(interface)?.index;
-        let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
         Ok(Self {
             cpus: cpus.clone(),
             interface_index,
             route,
-            stat: ProcFile::open("/proc/stat")?,
+            cpu: CpuCounters::open(cpus)?,
             softirqs: ProcFile::open("/proc/softirqs")?,
             interrupts: ProcFile::open("/proc/interrupts")?,
             snmp: ProcFile::open(parse::SNMP)?,
             napi_threads: known_napi_threads(interface)?,
             tracer: NapiTracer::attach(cpus),
-            tick: Nanos::from_ns(1_000_000_000 / ticks_per_s),
             cost: Nanos::ZERO,
         })
+    }
+
+    /// Why CPU time is not traced; `None` when it is.
+    pub fn trace_obstacle(&self) -> Option<&Error> {
+        self.cpu.obstacle()
+    }
+
+    /// Looks the NAPI threads up anew, as after what makes NAPI instances anew (`gro`, queues, `threaded`).
+    pub fn look_up_threads(&mut self, interface: &str) -> Result<(), Error> {
+        self.napi_threads = known_napi_threads(interface)?;
+        Ok(())
     }
 
     /// Why there are no NAPI poll counts; `None` when there are.
@@ -91,11 +93,8 @@ impl Sampler {
     /// Reads everything once.
     pub fn sample(&mut self) -> Result<Sample, Error> {
         let start = thread_cpu_time();
-        let mut cpus = Vec::with_capacity(self.cpus.len());
-        // CPU time first and the clock right after it: those two make ratios.
-        let (machine, other_cpus) =
-            parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut cpus)?;
-        let at = OsClock.now();
+        let cpu = self.cpu.sample()?;
+        let at = cpu.at;
         let wall_clock_ahead_ns = wall_clock().saturating_sub_unsigned(at.as_ns());
         let interface = self.route.counters(self.interface_index)?;
         let napi = match &self.tracer {
@@ -123,9 +122,7 @@ impl Sampler {
         Ok(Sample {
             at,
             wall_clock_ahead_ns,
-            cpus,
-            other_cpus,
-            machine,
+            cpu,
             softirqs,
             interrupts,
             interface,
@@ -154,12 +151,8 @@ pub struct Sample {
     pub at: Nanos,
     /// How far the wall clock is ahead of it, nanoseconds.
     pub wall_clock_ahead_ns: i64,
-    /// The host's CPUs since boot.
-    pub cpus: Vec<CpuObservation>,
-    /// The machine's other CPUs since boot, summed.
-    pub other_cpus: CpuTime,
-    /// All CPUs of the machine since boot, the kernel's own total.
-    pub machine: CpuTime,
+    /// Where the CPUs' time went.
+    cpu: CpuSample,
     /// `NET_RX` and `NET_TX` softirq runs on the host's CPUs.
     pub softirqs: u64,
     /// Interrupts on the host's CPUs.
@@ -188,15 +181,7 @@ impl Sample {
         role: Role,
         state: State,
     ) -> Result<HostObservation, Error> {
-        let same_cpus = self.cpus.len() == later.cpus.len()
-            && self.cpus.iter().zip(&later.cpus).all(|(first, second)| first.cpu == second.cpu);
-        assert!(same_cpus, "samples of two samplers");
-        let mut cpus = Vec::with_capacity(self.cpus.len());
-        for (first, second) in self.cpus.iter().zip(&later.cpus) {
-            let name = format!("/proc/stat: cpu{}", first.cpu);
-            let time = time_between(&name, &first.time, &second.time)?;
-            cpus.push(CpuObservation { cpu: first.cpu, time });
-        }
+        let cpu = self.cpu.until(&later.cpu)?;
         let between = |counter: &str, earlier: Nanos, later: Nanos| {
             difference(counter, earlier.as_ns(), later.as_ns()).map(Nanos::from_ns)
         };
@@ -214,9 +199,10 @@ impl Sample {
             host: host.to_owned(),
             role,
             window: between("CLOCK_MONOTONIC", self.at, later.at)?,
-            cpus,
-            other_cpus: time_between("/proc/stat: cpus", &self.other_cpus, &later.other_cpus)?,
-            machine: time_between("/proc/stat: cpu", &self.machine, &later.machine)?,
+            cpus: cpu.cpus,
+            accounting: cpu.accounting,
+            other_cpus: cpu.other_cpus,
+            machine: cpu.machine,
             napi_threads_cpu,
             sampling_cpu: between("CPU time of sampling", self.cost, later.cost)?,
             napi,
@@ -238,28 +224,6 @@ impl Sample {
             state,
         })
     }
-}
-
-fn time_between(name: &str, earlier: &CpuTime, later: &CpuTime) -> Result<CpuTime, Error> {
-    let part = |part: &str, earlier: Nanos, later: Nanos| {
-        difference(&format!("{name} {part}"), earlier.as_ns(), later.as_ns()).map(Nanos::from_ns)
-    };
-    let idle_part = |name: &str, earlier: Nanos, later: Nanos| {
-        if earlier.saturating_sub(later) <= IDLE_TOLERANCE {
-            Ok(later.saturating_sub(earlier))
-        } else {
-            part(name, earlier, later)
-        }
-    };
-    Ok(CpuTime {
-        user: part("user", earlier.user, later.user)?,
-        system: part("system", earlier.system, later.system)?,
-        irq: part("irq", earlier.irq, later.irq)?,
-        softirq: part("softirq", earlier.softirq, later.softirq)?,
-        steal: part("steal", earlier.steal, later.steal)?,
-        idle: idle_part("idle", earlier.idle, later.idle)?,
-        iowait: idle_part("iowait", earlier.iowait, later.iowait)?,
-    })
 }
 
 fn polls_between(
@@ -304,28 +268,6 @@ fn known_napi_threads(interface: &str) -> Result<Vec<u32>, Error> {
     })
 }
 
-/// Reads the CPU time of the whole machine; cheaper than a [`Sampler`].
-#[derive(Debug)]
-pub struct CpuMeter {
-    stat: ProcFile,
-    tick: Nanos,
-}
-
-impl CpuMeter {
-    /// Opens `/proc/stat`.
-    pub fn open() -> Result<Self, Error> {
-        let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
-        let tick = Nanos::from_ns(1_000_000_000 / ticks_per_s);
-        Ok(Self { stat: ProcFile::open("/proc/stat")?, tick })
-    }
-
-    /// The time of all CPUs since boot.
-    pub fn read(&mut self) -> Result<CpuTime, Error> {
-        let none = CpuSet::default();
-        Ok(parse::cpu_times(self.stat.read()?, self.tick, &none, &mut Vec::new())?.0)
-    }
-}
-
 /// A `/proc` file that is read again and again into the same buffer.
 #[derive(Debug)]
 struct ProcFile {
@@ -363,8 +305,6 @@ impl ProcFile {
 
 #[cfg(test)]
 mod tests {
-    use latput_units::CpuId;
-
     use super::*;
 
     #[test]
@@ -373,7 +313,6 @@ mod tests {
         let seen = earlier.until(&later, "b", Role::Sut, State::default()).unwrap();
         assert_eq!((seen.host.as_str(), seen.role), ("b", Role::Sut));
         assert_eq!(seen.window, Nanos::from_s(1));
-        assert_eq!(seen.cpus[0].time.user, Nanos::from_ms(10));
         assert_eq!((seen.interface.rx_packets, seen.tcp_retransmitted), (50, 1));
         assert_eq!(seen.napi_threads_cpu, None, "one sample has none");
     }
@@ -382,36 +321,19 @@ mod tests {
     fn a_counter_that_goes_backwards_is_named() {
         check_backwards(|later| later.interface.rx_packets = 0, "rx_packets");
         check_backwards(|later| later.tcp_retransmitted = 0, "RetransSegs");
-        check_backwards(|later| later.cpus[0].time.user = Nanos::ZERO, "cpu3 user");
-        check_backwards(|later| later.cpus[0].time.idle = Nanos::ZERO, "cpu3 idle");
         check_backwards(|later| later.at = Nanos::ZERO, "CLOCK_MONOTONIC");
     }
 
-    #[test]
-    fn idle_may_go_back_by_a_few_ticks() {
-        let (earlier, mut later) = samples();
-        later.cpus[0].time.idle = earlier.cpus[0].time.idle.saturating_sub(Nanos::from_ms(20));
-        let seen = earlier.until(&later, "b", Role::Sut, State::default()).unwrap();
-        assert_eq!(seen.cpus[0].time.idle, Nanos::ZERO);
-    }
-
     fn samples() -> (Sample, Sample) {
-        let time = |user_ms| CpuTime {
-            user: Nanos::from_ms(user_ms),
-            idle: Nanos::from_s(9),
-            ..CpuTime::default()
-        };
-        let sample = |at_s, user_ms, packets| Sample {
+        let sample = |at_s, packets| Sample {
             at: Nanos::from_s(at_s),
-            cpus: vec![CpuObservation { cpu: CpuId(3), time: time(user_ms) }],
-            machine: time(user_ms),
             interface: InterfaceCounters { rx_packets: packets, ..InterfaceCounters::default() },
             tcp_retransmitted: at_s,
             ..Sample::default()
         };
-        let mut later = sample(2, 20, 150);
+        let mut later = sample(2, 150);
         later.napi_threads_cpu = Some(Nanos::from_ms(1));
-        (sample(1, 10, 100), later)
+        (sample(1, 100), later)
     }
 
     #[track_caller]

@@ -18,18 +18,7 @@ const TYPE: usize = 12;
 /// passes instead, or why that cannot be told.
 pub(super) fn check_tracepoint(bytes: &[u8], name: &str, first: &str) -> Result<(), String> {
     let types = Types::read(bytes).ok_or("the type information is damaged")?;
-    let wanted = format!("btf_trace_{name}");
-    let alias = types
-        .all()
-        .find(|found| found.kind == TYPEDEF && types.name(found) == wanted.as_bytes())
-        .ok_or_else(|| format!("it has no tracepoint {name}"))?;
-    let function = types
-        .get(alias.target)
-        .filter(|pointer| pointer.kind == PTR)
-        .and_then(|pointer| types.get(pointer.target))
-        .filter(|function| function.kind == FUNC_PROTO)
-        .ok_or_else(|| format!("the tracepoint {name} is no function"))?;
-    let parameters = types.parameters(&function);
+    let parameters = types.tracepoint(name)?;
     let [_, object, work, budget] = parameters[..] else {
         return Err(format!(
             "the tracepoint {name} has {} arguments and not 3",
@@ -41,6 +30,23 @@ pub(super) fn check_tracepoint(bytes: &[u8], name: &str, first: &str) -> Result<
     }
     if !types.is_int(work) || !types.is_int(budget) {
         return Err(format!("the second or third argument of {name} is no int"));
+    }
+    Ok(())
+}
+
+/// Checks that the arguments of tracepoint `name` with these numbers, from 0 on, are pointers to these
+/// structures.
+pub(super) fn check_pointers(
+    bytes: &[u8],
+    name: &str,
+    wanted: &[(usize, &str)],
+) -> Result<(), String> {
+    let types = Types::read(bytes).ok_or("the type information is damaged")?;
+    let parameters = types.tracepoint(name)?;
+    for (idx, object) in wanted {
+        if !parameters.get(idx + 1).is_some_and(|&it| types.is_pointer_to(it, object)) {
+            return Err(format!("argument {idx} of {name} is no `struct {object} *`"));
+        }
     }
     Ok(())
 }
@@ -100,6 +106,22 @@ impl<'a> Types<'a> {
     fn name(&self, found: &Type) -> &[u8] {
         let text = self.names.get(found.name as usize..).unwrap_or(&[]);
         text.split(|&byte| byte == 0).next().unwrap_or(&[])
+    }
+
+    /// The numbers of the parameter types of a tracepoint's function, the hidden first one among them.
+    fn tracepoint(&self, name: &str) -> Result<Vec<u32>, String> {
+        let wanted = format!("btf_trace_{name}");
+        let alias = self
+            .all()
+            .find(|found| found.kind == TYPEDEF && self.name(found) == wanted.as_bytes())
+            .ok_or_else(|| format!("it has no tracepoint {name}"))?;
+        let function = self
+            .get(alias.target)
+            .filter(|pointer| pointer.kind == PTR)
+            .and_then(|pointer| self.get(pointer.target))
+            .filter(|function| function.kind == FUNC_PROTO)
+            .ok_or_else(|| format!("the tracepoint {name} is no function"))?;
+        Ok(self.parameters(&function))
     }
 
     /// The numbers of a function's parameter types.

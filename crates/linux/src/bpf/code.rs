@@ -1,0 +1,47 @@
+//! The instructions that the programs here are made of, by name (Documentation/bpf/standardization/instruction-set.rst).
+
+pub(super) const LOAD: u8 = 0x79; // target = *(u64 *)(source + offset)
+pub(super) const STORE: u8 = 0x7b; // *(u64 *)(target + offset) = source
+pub(super) const STORE_IMMEDIATE_32: u8 = 0x62;
+pub(super) const LOAD_MAP: u8 = 0x18; // two slots, source 1: the immediate is a map's descriptor
+pub(super) const MOVE: u8 = 0xbf;
+pub(super) const MOVE_IMMEDIATE: u8 = 0xb7;
+pub(super) const ADD: u8 = 0x0f;
+pub(super) const ADD_IMMEDIATE: u8 = 0x07;
+pub(super) const SHIFT_LEFT: u8 = 0x67;
+pub(super) const SHIFT_RIGHT_SIGNED: u8 = 0xc7;
+pub(super) const CALL: u8 = 0x85;
+pub(super) const JUMP: u8 = 0x05;
+pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
+pub(super) const JUMP_IF_GREATER_SIGNED: u8 = 0x65;
+pub(super) const EXIT: u8 = 0x95;
+pub(super) const AND_IMMEDIATE: u8 = 0x57;
+pub(super) const OR: u8 = 0x4f;
+pub(super) const OR_IMMEDIATE: u8 = 0x47;
+pub(super) const SUBTRACT: u8 = 0x1f;
+pub(super) const SHIFT_RIGHT: u8 = 0x77;
+pub(super) const JUMP_IF_NOT_EQUAL: u8 = 0x55;
+/// Atomic on `*(u64 *)(target + offset)`; the immediate says what.
+pub(super) const ATOMIC: u8 = 0xdb;
+pub(super) const ATOMIC_ADD: i32 = 0x00;
+/// The source gets the old value (Linux 5.12).
+pub(super) const ATOMIC_EXCHANGE: i32 = 0xe1;
+
+// Helper functions, include/uapi/linux/bpf.h.
+pub(super) const MAP_LOOKUP: i32 = 1;
+pub(super) const KTIME_GET_NS: i32 = 5;
+
+/// One instruction: `struct bpf_insn`, little endian.
+pub(super) const fn instruction(
+    code: u8,
+    target: u8,
+    source: u8,
+    offset: i16,
+    immediate: i32,
+) -> u64 {
+    code as u64
+        | (target as u64) << 8
+        | (source as u64) << 12
+        | ((offset as u16) as u64) << 16
+        | ((immediate as u32) as u64) << 32
+}

@@ -1,0 +1,120 @@
+//! Counts NAPI polls with a BPF program on the raw tracepoint `napi_poll`.
+//!
+//! Polls are counted by CPU; those of other interfaces and of the loopback's backlog on the same CPUs
+//! are among them.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use latput_trial::observation::NapiObservation;
+use latput_units::{CpuId, CpuSet};
+
+use super::code::{
+    ADD, ADD_IMMEDIATE, CALL, EXIT, JUMP, JUMP_IF_EQUAL, JUMP_IF_GREATER_SIGNED, LOAD, LOAD_MAP,
+    MOVE, MOVE_IMMEDIATE, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE_32, instruction,
+};
+use super::{btf, check_layout, create_map, load_program, open_tracepoint, read_map, require};
+use crate::error::Error;
+use crate::process::possible_cpus;
+
+const TRACEPOINT: &str = "napi_poll";
+
+/// Counters in one CPU's slot: polls, packets, empty polls.
+const COUNTERS: usize = 3;
+
+/// A running count of NAPI polls on some CPUs.
+#[derive(Debug)]
+pub struct NapiTracer {
+    map: OwnedFd,
+    _program: OwnedFd,
+    _link: OwnedFd,
+    cpus: CpuSet,
+    possible: CpuSet,
+    is_layout_checked: bool,
+}
+
+impl NapiTracer {
+    /// Starts counting on `cpus`. Fails where the process may not, the kernel has no BPF, or its
+    /// tracepoint hands over other arguments than the program takes.
+    pub fn attach(cpus: &CpuSet) -> Result<Self, Error> {
+        require("counting NAPI polls")?;
+        // `(void *, struct napi_struct *, int work, int budget)`
+        let is_layout_checked = check_layout("counts of NAPI polls", |bytes| {
+            btf::check_tracepoint(bytes, TRACEPOINT, "napi_struct")
+        })?;
+        let possible = possible_cpus()?;
+        let map = create_map::<COUNTERS>()
+            .map_err(|source| Error::system("create the BPF map of NAPI counters", source))?;
+        let program = load_program(&assemble(map.as_raw_fd()))
+            .map_err(|source| Error::system("load the BPF program that counts polls", source))?;
+        let link = open_tracepoint(TRACEPOINT, &program)
+            .map_err(|source| Error::system("attach to the tracepoint napi_poll", source))?;
+        Ok(Self {
+            map,
+            _program: program,
+            _link: link,
+            cpus: cpus.clone(),
+            possible,
+            is_layout_checked,
+        })
+    }
+
+    /// Whether the tracepoint's arguments were found to be as expected; `false` if the kernel does
+    /// not describe its types and they are taken to be so.
+    pub fn is_layout_checked(&self) -> bool {
+        self.is_layout_checked
+    }
+
+    /// The counts since `attach`, by CPU, in ascending order.
+    pub fn read(&self) -> Result<Vec<(CpuId, NapiObservation)>, Error> {
+        let mut slots = vec![[0_u64; COUNTERS]; self.possible.len()];
+        read_map(&self.map, &mut slots)
+            .map_err(|source| Error::system("read the BPF map of NAPI counters", source))?;
+        // The kernel writes a slot for each possible CPU, in ascending order.
+        Ok(self
+            .possible
+            .iter()
+            .zip(slots)
+            .filter(|(cpu, _)| self.cpus.contains(*cpu))
+            .map(|(cpu, [polls, packets, empty_polls])| {
+                (cpu, NapiObservation { polls, packets, empty_polls })
+            })
+            .collect())
+    }
+}
+
+/// The program. In C, with `ctx` the tracepoint's arguments after the hidden first one:
+///
+/// ```c
+/// long work = (int)ctx[1];
+/// __u32 key = 0;
+/// __u64 *count = bpf_map_lookup_elem(&map, &key);
+/// if (count) { count[0]++; if (work > 0) count[1] += work; else count[2]++; }
+/// return 0;
+/// ```
+fn assemble(map: RawFd) -> Vec<u64> {
+    vec![
+        instruction(LOAD, 6, 1, 8, 0), // r6 = ctx[1], of which the lower half is `work`
+        instruction(SHIFT_LEFT, 6, 0, 0, 32),
+        instruction(SHIFT_RIGHT_SIGNED, 6, 0, 0, 32),
+        instruction(STORE_IMMEDIATE_32, 10, 0, -4, 0), // key = 0, on the stack
+        instruction(MOVE, 2, 10, 0, 0),
+        instruction(ADD_IMMEDIATE, 2, 0, 0, -4),
+        instruction(LOAD_MAP, 1, 1, 0, map),
+        instruction(0, 0, 0, 0, 0),
+        instruction(CALL, 0, 0, 0, 1), // bpf_map_lookup_elem
+        instruction(JUMP_IF_EQUAL, 0, 0, 11, 0),
+        instruction(LOAD, 1, 0, 0, 0), // polls
+        instruction(ADD_IMMEDIATE, 1, 0, 0, 1),
+        instruction(STORE, 0, 1, 0, 0),
+        instruction(JUMP_IF_GREATER_SIGNED, 6, 0, 4, 0),
+        instruction(LOAD, 1, 0, 16, 0), // empty polls
+        instruction(ADD_IMMEDIATE, 1, 0, 0, 1),
+        instruction(STORE, 0, 1, 16, 0),
+        instruction(JUMP, 0, 0, 3, 0),
+        instruction(LOAD, 1, 0, 8, 0), // packets
+        instruction(ADD, 1, 6, 0, 0),
+        instruction(STORE, 0, 1, 8, 0),
+        instruction(MOVE_IMMEDIATE, 0, 0, 0, 0),
+        instruction(EXIT, 0, 0, 0, 0),
+    ]
+}

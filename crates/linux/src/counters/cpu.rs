@@ -1,0 +1,329 @@
+//! Where CPU time went, from the best source that this kernel and these privileges give.
+//!
+//! `/proc/stat` is read always. Its idle time is exact where idle CPUs stop their tick (`NO_HZ_IDLE`, any
+//! accounting mode; `get_idle_time`, fs/proc/stat.c), but in steps of 10 ms (`USER_HZ`). Its other fields are
+//! counted at ticks (`TICK_CPU_ACCOUNTING`): spells shorter than a tick can go unseen, so the fields can miss
+//! 40 % of the window. So busy time is traced (BPF), or else it is what idle time leaves of the window.
+
+use std::fs;
+
+use latput_trial::observation::{CpuAccounting, CpuObservation, CpuSource, CpuTime};
+use latput_units::{Clock, CpuSet, Nanos};
+
+use super::{ProcFile, difference, parse};
+use crate::bpf::{CpuSpans, CpuTracer};
+use crate::error::Error;
+use crate::process::OsClock;
+
+/// Idle time and time waiting for a disk may go back a little: the kernel says so of `iowait`
+/// (Documentation/filesystems/proc.rst, section 1.7), and a CPU that wakes from idle while it is read
+/// is accounted twice for a moment. More than this is an error like any other.
+const IDLE_TOLERANCE: Nanos = Nanos::from_ms(50);
+
+/// The sources of some CPUs' time, open.
+#[derive(Debug)]
+pub(super) struct CpuCounters {
+    stat: ProcFile,
+    tick: Nanos,
+    cpus: CpuSet,
+    tracer: Result<CpuTracer, Error>,
+    is_idle_exact: bool,
+}
+
+/// CPU times at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CpuSample {
+    /// When, on the monotonic clock.
+    pub(super) at: Nanos,
+    /// The host's CPUs since boot, by ticks.
+    ticks: Vec<CpuObservation>,
+    /// The machine's other CPUs since boot, by ticks, summed.
+    other_cpus: CpuTime,
+    /// All CPUs of the machine since boot, by ticks, the kernel's own total.
+    machine: CpuTime,
+    /// The host's CPUs since the tracer began.
+    trace: Option<Vec<CpuSpans>>,
+    is_idle_exact: bool,
+}
+
+/// CPU times between two moments, as a [`HostObservation`](latput_trial::observation::HostObservation) has them.
+#[derive(Debug)]
+pub(super) struct CpuWindow {
+    pub(super) cpus: Vec<CpuObservation>,
+    pub(super) accounting: CpuAccounting,
+    pub(super) other_cpus: CpuTime,
+    pub(super) machine: CpuTime,
+}
+
+impl CpuCounters {
+    pub(super) fn open(cpus: &CpuSet) -> Result<Self, Error> {
+        Ok(Self {
+            stat: ProcFile::open("/proc/stat")?,
+            tick: tick(),
+            cpus: cpus.clone(),
+            tracer: CpuTracer::attach(cpus),
+            is_idle_exact: is_idle_exact(),
+        })
+    }
+
+    /// Why time is not traced; `None` when it is.
+    pub(super) fn obstacle(&self) -> Option<&Error> {
+        self.tracer.as_ref().err()
+    }
+
+    pub(super) fn sample(&mut self) -> Result<CpuSample, Error> {
+        let mut ticks = Vec::with_capacity(self.cpus.len());
+        let (machine, other_cpus) =
+            parse::cpu_times(self.stat.read()?, self.tick, &self.cpus, &mut ticks)?;
+        // The clock right after the times: those two make ratios.
+        let (at, trace) = match &self.tracer {
+            Ok(tracer) => {
+                let (at, spans) = tracer.read()?;
+                (at, Some(spans))
+            }
+            Err(_) => (OsClock.now(), None),
+        };
+        let is_idle_exact = self.is_idle_exact;
+        Ok(CpuSample { at, ticks, other_cpus, machine, trace, is_idle_exact })
+    }
+}
+
+impl CpuSample {
+    /// Where the time went from this sample to `later`, of the same counters. A time that went backwards is an
+    /// error that names it.
+    pub(super) fn until(&self, later: &Self) -> Result<CpuWindow, Error> {
+        let same_cpus = self.ticks.len() == later.ticks.len()
+            && self.ticks.iter().zip(&later.ticks).all(|(first, second)| first.cpu == second.cpu);
+        assert!(same_cpus, "samples of two samplers");
+        let window =
+            Nanos::from_ns(difference("CLOCK_MONOTONIC", self.at.as_ns(), later.at.as_ns())?);
+        let mut ticks = Vec::with_capacity(self.ticks.len());
+        for (first, second) in self.ticks.iter().zip(&later.ticks) {
+            let name = format!("/proc/stat: cpu{}", first.cpu);
+            let time = time_between(&name, &first.time, &second.time)?;
+            ticks.push(CpuObservation { cpu: first.cpu, time });
+        }
+        let by_idle: Vec<CpuTime> = ticks.iter().map(|cpu| by_idle(&cpu.time, window)).collect();
+        let busy_by_idle = self.is_idle_exact.then(|| by_idle.iter().map(CpuTime::busy).sum());
+        let (source, times) = match (&self.trace, &later.trace) {
+            (Some(first), Some(second)) => {
+                let spans = first.iter().zip(second).zip(&ticks);
+                let times = spans.map(|((first, second), ticks)| {
+                    Ok(by_trace(&spans_between(first, second)?, &ticks.time))
+                });
+                (CpuSource::Trace, times.collect::<Result<_, Error>>()?)
+            }
+            _ if self.is_idle_exact => (CpuSource::Idle, by_idle),
+            _ => (CpuSource::Ticks, ticks.iter().map(|cpu| cpu.time).collect::<Vec<_>>()),
+        };
+        let cpus = ticks.iter().zip(times).map(|(of, time)| CpuObservation { cpu: of.cpu, time });
+        Ok(CpuWindow {
+            cpus: cpus.collect(),
+            accounting: CpuAccounting {
+                source,
+                ticks: if source == CpuSource::Ticks { Vec::new() } else { ticks },
+                busy_by_idle: busy_by_idle.filter(|_| source == CpuSource::Trace),
+            },
+            other_cpus: time_between("/proc/stat: cpus", &self.other_cpus, &later.other_cpus)?,
+            machine: time_between("/proc/stat: cpu", &self.machine, &later.machine)?,
+        })
+    }
+}
+
+/// The tick of `/proc/stat`.
+fn tick() -> Nanos {
+    Nanos::from_ns(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+/// Whether an idle CPU's tick stops, so that its idle time is counted by the clock and not by ticks. The kernel
+/// tells only root (`.nohz` in `/proc/timer_list`, 0 where ticks are periodic). Unknown counts as yes: with
+/// periodic ticks the fields cover the window, and what idle leaves of it is what the ticks say.
+fn is_idle_exact() -> bool {
+    let Ok(text) = fs::read_to_string("/proc/timer_list") else { return true };
+    let mut modes = text.lines().filter_map(|line| line.trim().strip_prefix(".nohz"));
+    modes.all(|mode| !mode.trim_start_matches([' ', ':']).starts_with('0'))
+}
+
+/// Busy time as what idle and stolen time leave of the window, in the proportion of the ticks.
+fn by_idle(ticks: &CpuTime, window: Nanos) -> CpuTime {
+    let rest = [ticks.idle, ticks.iowait, ticks.steal];
+    let busy = rest.into_iter().fold(window, Nanos::saturating_sub);
+    let counted = ticks.busy();
+    let [user, irq, softirq] =
+        [ticks.user, ticks.irq, ticks.softirq].map(|part| share_of(busy, part, counted));
+    let others = [user, irq, softirq].into_iter().fold(Nanos::ZERO, Nanos::saturating_add);
+    CpuTime { user, system: busy.saturating_sub(others), irq, softirq, ..*ticks }
+}
+
+/// Traced times, with stolen time and what of idle was waiting for a disk from `ticks`. Stolen time passes while
+/// the CPU has something to run; it is taken from process time, as far as there is any.
+fn by_trace(spans: &CpuSpans, ticks: &CpuTime) -> CpuTime {
+    let steal = ticks.steal.min(spans.process);
+    let process = spans.process.saturating_sub(steal);
+    let user = share_of(process, ticks.user, ticks.user.saturating_add(ticks.system));
+    let iowait = ticks.iowait.min(spans.idle);
+    CpuTime {
+        user,
+        system: process.saturating_sub(user),
+        irq: spans.irq,
+        softirq: spans.softirq,
+        steal,
+        idle: spans.idle.saturating_sub(iowait),
+        iowait,
+    }
+}
+
+/// `amount * part / whole`; none of it where there is no whole.
+fn share_of(amount: Nanos, part: Nanos, whole: Nanos) -> Nanos {
+    let product = u128::from(amount.as_ns()) * u128::from(part.as_ns());
+    let share = product.checked_div(u128::from(whole.as_ns())).unwrap_or(0);
+    Nanos::from_ns(u64::try_from(share).unwrap_or(u64::MAX)).min(amount)
+}
+
+fn spans_between(first: &CpuSpans, second: &CpuSpans) -> Result<CpuSpans, Error> {
+    let part = |name: &str, first: Nanos, second: Nanos| {
+        // An interrupt's time may be taken back from the state below it, a few microseconds.
+        if first.saturating_sub(second) <= Nanos::from_ms(1) {
+            return Ok(second.saturating_sub(first));
+        }
+        difference(name, first.as_ns(), second.as_ns()).map(Nanos::from_ns)
+    };
+    Ok(CpuSpans {
+        idle: part("traced idle time", first.idle, second.idle)?,
+        process: part("traced process time", first.process, second.process)?,
+        softirq: part("traced softirq time", first.softirq, second.softirq)?,
+        irq: part("traced irq time", first.irq, second.irq)?,
+    })
+}
+
+fn time_between(name: &str, earlier: &CpuTime, later: &CpuTime) -> Result<CpuTime, Error> {
+    let part = |part: &str, earlier: Nanos, later: Nanos| {
+        difference(&format!("{name} {part}"), earlier.as_ns(), later.as_ns()).map(Nanos::from_ns)
+    };
+    let idle_part = |name: &str, earlier: Nanos, later: Nanos| {
+        if earlier.saturating_sub(later) <= IDLE_TOLERANCE {
+            Ok(later.saturating_sub(earlier))
+        } else {
+            part(name, earlier, later)
+        }
+    };
+    Ok(CpuTime {
+        user: part("user", earlier.user, later.user)?,
+        system: part("system", earlier.system, later.system)?,
+        irq: part("irq", earlier.irq, later.irq)?,
+        softirq: part("softirq", earlier.softirq, later.softirq)?,
+        steal: part("steal", earlier.steal, later.steal)?,
+        idle: idle_part("idle", earlier.idle, later.idle)?,
+        iowait: idle_part("iowait", earlier.iowait, later.iowait)?,
+    })
+}
+
+/// Reads the CPU time of the whole machine; cheaper than a [`Sampler`](super::Sampler).
+#[derive(Debug)]
+pub struct CpuMeter {
+    stat: ProcFile,
+    tick: Nanos,
+    is_idle_exact: bool,
+    cpus: u64,
+}
+
+impl CpuMeter {
+    /// Opens `/proc/stat`.
+    pub fn open() -> Result<Self, Error> {
+        let cpus = crate::process::online_cpus()?.len() as u64;
+        let is_idle_exact = is_idle_exact();
+        Ok(Self { stat: ProcFile::open("/proc/stat")?, tick: tick(), is_idle_exact, cpus })
+    }
+
+    /// The time of all CPUs: since boot by the kernel's own total, of which the busy parts, where idle time is
+    /// exact, are what idle leaves of all the time since boot. Differences of two readings are meant to be used.
+    pub fn read(&mut self) -> Result<CpuTime, Error> {
+        let none = CpuSet::default();
+        let ticks = parse::cpu_times(self.stat.read()?, self.tick, &none, &mut Vec::new())?.0;
+        if !self.is_idle_exact {
+            return Ok(ticks);
+        }
+        let all = OsClock.now().as_ns().saturating_mul(self.cpus);
+        Ok(by_idle(&ticks, Nanos::from_ns(all)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::CpuId;
+
+    use super::*;
+
+    #[test]
+    fn what_ticks_miss_is_busy_all_the_same() {
+        let (first, later) = samples();
+        let seen = first.until(&later).unwrap();
+        assert_eq!(seen.accounting.source, CpuSource::Idle);
+        // 1 s, of which 600 ms idle and 20 ms stolen; ticks saw 100 of the other 380 ms.
+        let time = seen.cpus[0].time;
+        assert_eq!(time.busy(), Nanos::from_ms(380));
+        assert_eq!(time.total(), Nanos::from_s(1));
+        assert_eq!(time.user, Nanos::from_ms(38), "a tenth, as ticks say");
+        assert_eq!(seen.accounting.ticks[0].time.busy(), Nanos::from_ms(100));
+    }
+
+    #[test]
+    fn traced_spans_are_the_source_where_there_are_any() {
+        let (mut first, mut later) = samples();
+        let ms = |idle, process, softirq, irq| {
+            let [idle, process, softirq, irq] = [idle, process, softirq, irq].map(Nanos::from_ms);
+            Some(vec![CpuSpans { idle, process, softirq, irq }])
+        };
+        first.trace = ms(100, 50, 7, 3);
+        later.trace = ms(710, 370, 60, 20);
+        let seen = first.until(&later).unwrap();
+        assert_eq!(seen.accounting.source, CpuSource::Trace);
+        assert_eq!(seen.accounting.busy_by_idle, Some(Nanos::from_ms(380)));
+        let time = seen.cpus[0].time;
+        assert_eq!(time.total(), Nanos::from_s(1));
+        assert_eq!((time.softirq, time.irq), (Nanos::from_ms(53), Nanos::from_ms(17)));
+        assert_eq!(time.user, Nanos::from_ms(30), "a tenth of the process time without steal");
+        assert_eq!(time.busy(), Nanos::from_ms(370));
+    }
+
+    #[test]
+    fn periodic_ticks_are_taken_as_they_are() {
+        let (mut first, later) = samples();
+        first.is_idle_exact = false;
+        let seen = first.until(&later).unwrap();
+        assert_eq!(seen.accounting, CpuAccounting::default());
+        assert_eq!(seen.cpus[0].time.busy(), Nanos::from_ms(100));
+    }
+
+    #[test]
+    fn times_that_go_backwards_are_named_and_idle_may_by_a_few_ticks() {
+        let (first, later) = samples();
+        let check = |damage: fn(&mut CpuTime), name: &str| {
+            let mut later = later.clone();
+            damage(&mut later.ticks[0].time);
+            let error = first.until(&later).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        };
+        check(|time| time.user = Nanos::ZERO, "cpu3 user");
+        check(|time| time.idle = Nanos::ZERO, "cpu3 idle");
+        let mut back = later;
+        back.ticks[0].time.idle = first.ticks[0].time.idle.saturating_sub(Nanos::from_ms(20));
+        assert_eq!(first.until(&back).unwrap().cpus[0].time.idle, Nanos::ZERO);
+    }
+
+    /// A second apart: by ticks 10 ms user, 90 system, 600 idle, 20 stolen.
+    fn samples() -> (CpuSample, CpuSample) {
+        let time = |user, system, idle, steal| {
+            let [user, system, idle, steal] = [user, system, idle, steal].map(Nanos::from_ms);
+            CpuTime { user, system, idle, steal, ..CpuTime::default() }
+        };
+        let sample = |at_s, time| CpuSample {
+            at: Nanos::from_s(at_s),
+            ticks: vec![CpuObservation { cpu: CpuId(3), time }],
+            machine: time,
+            is_idle_exact: true,
+            ..CpuSample::default()
+        };
+        (sample(1, time(10, 10, 9_000, 0)), sample(2, time(20, 100, 9_600, 20)))
+    }
+}
