@@ -5,12 +5,11 @@
 //! pairs; others as two groups. Many figures are compared at once, so each is held to Holm's level:
 //! the chance that any difference is claimed where there is none stays at what was asked for.
 
-use latput_stats::paired::{self, Average};
-use latput_stats::{Estimate, unpaired};
+use latput_stats::{Estimate, paired, unpaired};
 use latput_trial::metric::Better;
 use latput_trial::{Metric, Results};
 
-use crate::runs::{Runs, average};
+use crate::runs::{AVERAGE, Runs};
 
 /// The figures that are compared: what the workload gets done, how long it takes, what it costs.
 const COMPARED: &[Metric] = &[
@@ -245,25 +244,17 @@ impl<'a> Draft<'a> {
         Some(Self { metric, base, other, figures })
     }
 
-    fn average(&self) -> Average {
-        average(self.metric)
-    }
-
     fn p_value(&self) -> Option<f64> {
         match &self.figures {
-            Figures::Pairs(logs) => paired::p_value(logs.as_ref()?, self.average()),
-            Figures::Groups(base, other) => unpaired::p_value(base, other, self.average()),
+            Figures::Pairs(logs) => paired::p_value(logs.as_ref()?, AVERAGE),
+            Figures::Groups(base, other) => unpaired::p_value(base, other, AVERAGE),
         }
     }
 
     fn ratio(&self, confidence: f64) -> Option<Estimate> {
         match &self.figures {
-            Figures::Pairs(logs) => {
-                paired::ratio_of_logs(logs.as_ref()?, self.average(), confidence)
-            }
-            Figures::Groups(base, other) => {
-                unpaired::ratio(base, other, self.average(), confidence)
-            }
+            Figures::Pairs(logs) => paired::ratio_of_logs(logs.as_ref()?, AVERAGE, confidence),
+            Figures::Groups(base, other) => unpaired::ratio(base, other, AVERAGE, confidence),
         }
     }
 }
@@ -326,6 +317,33 @@ mod tests {
     }
 
     #[test]
+    fn only_an_interval_that_lies_within_the_smallest_effect_is_equivalence() {
+        // 2 % is from 1 / 1.02 = 0.9804 to 1.02. The estimate alone says nothing.
+        check_verdict((1.0, 0.985, 1.015), false, Verdict::Equivalent);
+        check_verdict((1.01, 1.005, 1.015), true, Verdict::Equivalent);
+        check_verdict((1.0, 0.9, 1.1), false, Verdict::NoDifferenceShown);
+        check_verdict((1.0, 0.985, 1.021), false, Verdict::NoDifferenceShown);
+        check_verdict((1.0, 0.98, 1.015), false, Verdict::NoDifferenceShown);
+        check_verdict((1.015, 1.005, 1.025), true, Verdict::Better);
+        check_verdict((0.985, 0.975, 0.995), true, Verdict::Worse);
+    }
+
+    #[test]
+    fn noisy_runs_of_one_rate_are_not_called_equivalent() {
+        let mut rng = Rng::from_seed(5);
+        let results = results(&["off", "on"], &[rr("rr")], 30, |_, _| Made {
+            rate: 1e6 * noise(&mut rng, 0.05),
+            ..Made::default()
+        });
+        let found = compare(side(&results, 0), side(&results, 1), method(Some(0.02)));
+        let figure = figure(&found, "rr", Metric::TransactionsPerS);
+        let ratio = figure.ratio.as_ref().unwrap();
+        assert!((1.0 / 1.02..1.02).contains(&ratio.value), "the test does not test: {ratio:?}");
+        assert!(ratio.low < 1.0 / 1.02 || ratio.high > 1.02, "the test does not test: {ratio:?}");
+        assert_eq!(figure.verdict, Verdict::NoDifferenceShown);
+    }
+
+    #[test]
     fn the_same_plan_and_seed_run_twice_is_compared_in_pairs() {
         let (before, after) = (made(3, 6, |_| 1.0), made(9, 6, |_| 1.1));
         let found = compare(side(&before, 0), side(&after, 0), method(None));
@@ -364,6 +382,15 @@ mod tests {
             .count();
         // 5 % of 120 is 6; with 8 correlated figures and no correction it would be near 40.
         assert!(claims <= 14, "{claims} of 120 families at 5 %");
+    }
+
+    /// Of a rate's ratio `(value, low, high)` with a smallest effect of 2 %.
+    #[track_caller]
+    fn check_verdict((value, low, high): (f64, f64, f64), proven: bool, expected: Verdict) {
+        let method = latput_stats::Method::PairedLogRatio;
+        let ratio = Estimate { value, low, high, confidence: 0.99, method, runs: 8 };
+        let found = verdict(Metric::TransactionsPerS, Some(&ratio), proven, Some(0.02));
+        assert_eq!(found, expected, "{ratio:?}");
     }
 
     const fn method(smallest_effect: Option<f64>) -> Method {

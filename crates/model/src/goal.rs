@@ -1,17 +1,17 @@
 //! Goals: what the owner of a host wants, such as
-//! `minimize latency_ns_p99 where throughput_bps >= 0.95 best`.
+//! `minimize latency_ns_p99 where throughput_bps >= 0.95 today`.
 //!
 //! The grammar, with `[]` for what may be left out and `()*` for what may come again:
 //!
 //! ```text
 //! GOAL   = NAME | (minimize | maximize) FIGURE (* FIGURE)* [where COND (and COND)*]
-//! COND   = FIGURE (>= | <=) NUMBER [best | first]
+//! COND   = FIGURE (>= | <=) NUMBER [today | best]
 //! FIGURE = METRIC [of WORKLOAD]
 //! ```
 //!
 //! METRIC is a metric's name or `rate`. WORKLOAD is a workload's name or, where no workload is called
-//! so, a kind (`tcp_rr`), bare or in quotes. `best` is the best value that any setting has in the
-//! same workload, `first` the first setting's (on a running host: today's). A figure without a
+//! so, a kind (`tcp_rr`), bare or in quotes. `today` is the first setting's value in the same workload
+//! (`first` is another word for it), `best` the best value that any setting has there. A figure without a
 //! workload speaks of every workload that has it: an objective of the geometric mean of the ratios to
 //! the first setting, a condition of each of them.
 
@@ -92,8 +92,8 @@ pub enum Bound {
 pub enum Reference {
     /// The setting with the best value in the same workload.
     Best,
-    /// The first setting.
-    First,
+    /// The first setting, which is what the host has today.
+    Today,
 }
 
 impl Goal {
@@ -106,16 +106,16 @@ impl Goal {
     ///   more than 5 % of what it has today.
     /// - `balanced`: tail latency and CPU time weigh the same (1 % of one is worth 1 % of the other,
     ///   as in the energy-delay product of Gonzalez and Horowitz 1996), where bulk keeps 95 % of
-    ///   the best. A bound on both instead is often met by no setting, because what moderation
+    ///   what it has today. A bound on both instead is often met by no setting, because what moderation
     ///   saves is exactly what it adds in latency. Request/response rates are not bounded: in a
     ///   closed loop they are the inverse of the latency.
     pub const NAMED: &[(&str, &str)] = &[
         ("latency", "minimize latency_ns_p99"),
-        ("throughput", "maximize rate where rate >= 0.95 first"),
-        ("cpu", "minimize sut_service_demand_us where rate >= 0.95 first"),
+        ("throughput", "maximize rate where rate >= 0.95 today"),
+        ("cpu", "minimize sut_service_demand_us where rate >= 0.95 today"),
         (
             "balanced",
-            "minimize latency_ns_p99 * sut_service_demand_us where throughput_bps >= 0.95 best",
+            "minimize latency_ns_p99 * sut_service_demand_us where throughput_bps >= 0.95 today",
         ),
     ];
 
@@ -185,7 +185,7 @@ impl fmt::Display for Condition {
         f.write_str(match self.reference {
             None => "",
             Some(Reference::Best) => " best",
-            Some(Reference::First) => " first",
+            Some(Reference::Today) => " today",
         })
     }
 }

@@ -403,7 +403,7 @@ fn bound_log(
 ) -> f64 {
     let reference = match limit.reference {
         None => 0.0,
-        Some(Reference::First) => fit.belief(today).mean,
+        Some(Reference::Today) => fit.belief(today).mean,
         Some(Reference::Best) => {
             best_of(limit, fit, tried).map_or(0.0, |setting| fit.belief(setting).mean)
         }

@@ -7,7 +7,7 @@ use latput_stats::{Estimate, Histogram, Method};
 use latput_trial::{Metric, Results, Row, Traffic};
 
 use crate::goal::{Goal, Measure};
-use crate::recommend::recommend;
+use crate::recommend::{SmallestEffect, recommend};
 use crate::runs::{Run, Runs};
 use crate::{pareto, warning};
 
@@ -101,13 +101,42 @@ pub struct Recommendation {
     pub goal: String,
     /// Index of the recommended setting.
     pub setting: usize,
-    /// Whether the difference against the first setting is proven (its interval excludes none).
-    pub proven: bool,
+    /// What proves that it is better than the first setting; `None` where nothing does.
+    pub proven_by: Option<ProvenBy>,
     /// The objective against the first setting, as a paired ratio; `None` if the first setting itself
     /// is recommended.
     pub against_first: Option<Estimate>,
     /// Two or three sentences: the difference, its interval, and what it costs elsewhere.
     pub reason: Vec<String>,
+    /// The smallest effects that this run could have proven: of the objective, then of each limit; empty
+    /// where no setting has two blocks beside the first one.
+    pub smallest: Vec<SmallestEffect>,
+}
+
+impl Recommendation {
+    /// Whether it is proven better than the first setting in anything.
+    pub const fn is_proven(&self) -> bool {
+        self.proven_by.is_some()
+    }
+}
+
+/// By what a setting is proven better than the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProvenBy {
+    /// The goal's objective.
+    Objective,
+    /// The figures of the limits that the first setting is proven to break. The objective may be worse.
+    Limit,
+}
+
+impl ProvenBy {
+    /// The word of tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Objective => "objective",
+            Self::Limit => "limit",
+        }
+    }
 }
 
 impl Summary {
@@ -391,6 +420,43 @@ mod tests {
         check_cpu(|run| 0.004 + 0.0005 * run, false);
     }
 
+    #[test]
+    fn half_of_the_interval_is_what_the_stopping_rule_holds_against_the_limit() {
+        let rate = |half: f64| (1000.0, 1000.0 - half, 1000.0 + half);
+        let steady = (0.5, 0.495, 0.505);
+        check_rule(rate(24.0), steady, &[]);
+        check_rule(rate(26.0), steady, &[Metric::TransactionsPerS]);
+        // 0.012 of 0.5 is 2.4 %, and more than the floor.
+        check_rule(rate(10.0), (0.5, 0.488, 0.512), &[]);
+        check_rule(rate(10.0), (0.5, 0.487, 0.513), &[Metric::SutCpuBusyRatio]);
+    }
+
+    #[test]
+    fn half_a_percentage_point_of_cpu_is_narrow_enough_and_more_is_not() {
+        let rate = (1000.0, 990.0, 1010.0);
+        check_rule(rate, (0.01, 0.0052, 0.0148), &[]);
+        check_rule(rate, (0.01, 0.0045, 0.0155), &[Metric::SutCpuBusyRatio]);
+        check_rule(rate, (0.2, 0.16, 0.24), &[Metric::SutCpuBusyRatio]);
+        // The floor is of CPU time, not of a rate.
+        check_rule((0.01, 0.0052, 0.0148), (0.5, 0.5, 0.5), &[Metric::TransactionsPerS]);
+    }
+
+    /// Of one cell at +/- 2.5 % whose rate and CPU share of the system under test are known as
+    /// `(value, low, high)`, and whose generator tells nothing.
+    #[track_caller]
+    fn check_rule(rate: (f64, f64, f64), busy: (f64, f64, f64), expected: &[Metric]) {
+        let known = |(value, low, high)| {
+            let method = Method::StudentT;
+            Some(Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
+        };
+        let found = metrics_too_wide(&steady(1), 0, |metric| match metric {
+            Metric::TransactionsPerS => known(rate),
+            Metric::SutCpuBusyRatio => known(busy),
+            _ => None,
+        });
+        assert_eq!(found, expected, "{rate:?} {busy:?}");
+    }
+
     /// Six runs with this busy share of the generator in each.
     #[track_caller]
     fn check_cpu(busy: impl Fn(f64) -> f64, keeps_going: bool) {
@@ -485,7 +551,7 @@ mod tests {
             assert!(
                 summary.cells.iter().all(|cell| cell.metrics.is_empty() && !cell.narrow_enough())
             );
-            assert!(!summary.recommendation.is_some_and(|recommended| recommended.proven));
+            assert!(!summary.recommendation.is_some_and(|recommended| recommended.is_proven()));
         }
     }
 

@@ -61,11 +61,17 @@ pub enum Metric {
     SutCpuBusyRatio,
     /// Busy share of the generators' CPUs, of all of them together.
     GeneratorCpuBusyRatio,
-    /// Service demand of the system under test: CPU microseconds per transaction, or per KB
-    /// (1024 byte) for bulk.
+    /// Service demand of the system under test: busy CPU microseconds per transaction, or per KB
+    /// (1024 byte) for bulk, by the source that the row names ([`CpuSource`](crate::observation::CpuSource)).
     SutServiceDemandUs,
     /// The same of the generators: the CPU time of all of them per transaction of all, or per KB.
     GeneratorServiceDemandUs,
+    /// What netperf would have said of the system under test: the share of ticks that were not idle ones
+    /// (`1 - idle / total`, waiting for disks and stolen time counted as busy) x CPUs per unit. Wrong where
+    /// the kernel's ticks miss short spells; kept to compare with netperf.
+    SutNetperfDemandUs,
+    /// The same of the generators.
+    GeneratorNetperfDemandUs,
     /// The generators' own ceiling: the rate (transactions, or bits of payload, per second) that they
     /// would reach at the same cost if their busiest traffic thread never waited.
     GeneratorCeilingPerS,
@@ -129,6 +135,8 @@ impl Metric {
         Self::GeneratorCpuBusyRatio,
         Self::SutServiceDemandUs,
         Self::GeneratorServiceDemandUs,
+        Self::SutNetperfDemandUs,
+        Self::GeneratorNetperfDemandUs,
         Self::GeneratorCeilingPerS,
         Self::SutPollsPerS,
         Self::SutPacketsPerPoll,
@@ -165,6 +173,8 @@ impl Metric {
             Self::GeneratorCpuBusyRatio => "generator_cpu_busy_ratio",
             Self::SutServiceDemandUs => "sut_service_demand_us",
             Self::GeneratorServiceDemandUs => "generator_service_demand_us",
+            Self::SutNetperfDemandUs => "sut_netperf_demand_us",
+            Self::GeneratorNetperfDemandUs => "generator_netperf_demand_us",
             Self::GeneratorCeilingPerS => "generator_ceiling_per_s",
             Self::SutPollsPerS => "sut_polls_per_s",
             Self::SutPacketsPerPoll => "sut_packets_per_poll",
@@ -215,6 +225,8 @@ impl Metric {
             | Self::ProbeNsMax
             | Self::SutServiceDemandUs
             | Self::GeneratorServiceDemandUs
+            | Self::SutNetperfDemandUs
+            | Self::GeneratorNetperfDemandUs
             | Self::GeneratorCeilingPerS => Summary::Median,
             _ => Summary::Mean,
         }
@@ -282,6 +294,8 @@ impl Metric {
             }
             Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
             Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
+            Self::SutNetperfDemandUs => demand_us(traffic, flow, [host(Role::Sut)?], netperf_busy),
+            Self::GeneratorNetperfDemandUs => demand_us(traffic, flow, generators(), netperf_busy),
             Self::GeneratorCeilingPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
             Self::SutPollsPerS => sut_per_s(|sut| Some(sut.napi?.polls)),
             Self::SutPacketsPerPoll => {
@@ -294,21 +308,37 @@ impl Metric {
     }
 }
 
-/// netperf's service demand (`calc_service_demand_internal` in `src/netlib.c`): busy CPU time of the
-/// whole host per transaction, or per KB (1024 byte) of goodput for bulk, in microseconds.
+/// Service demand: busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput for
+/// bulk, in microseconds. Of several hosts it is their CPU time together: what one end of the traffic costs.
 ///
-/// netperf: utilisation [%] x 10000 / throughput x CPUs, which is busy microseconds per second over
-/// units per second; here the same quotient from the times themselves.
-///
-/// Of several hosts it is their CPU time together: what one end of the traffic costs.
+/// Busy time is that of the row's source, without stolen time. netperf's figure of this name is
+/// [`Metric::SutNetperfDemandUs`].
 pub fn service_demand_us<'a>(
     traffic: &Traffic,
     observation: &Observation,
     hosts: impl IntoIterator<Item = &'a HostObservation>,
 ) -> Option<f64> {
-    let flow = &observation.traffic;
     let busy =
         |host: &HostObservation| rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64());
+    demand_us(traffic, &observation.traffic, hosts, busy)
+}
+
+/// netperf: utilisation [%] x 10000 / throughput x CPUs (`calc_service_demand_internal`, `src/netlib.c`), with
+/// the utilisation of `src/netcpu_procstat.c`. In busy microseconds per second.
+fn netperf_busy(host: &HostObservation) -> Option<f64> {
+    let time = host.cpu_by_ticks();
+    let total = time.total().as_secs_f64();
+    let idle_share = rate(time.idle.as_secs_f64(), total)?;
+    Some((1.0 - idle_share) * host.cpus.len() as f64 * 1e6)
+}
+
+/// `busy` gives one host's busy microseconds per second.
+fn demand_us<'a>(
+    traffic: &Traffic,
+    flow: &TrafficObservation,
+    hosts: impl IntoIterator<Item = &'a HostObservation>,
+    busy: fn(&HostObservation) -> Option<f64>,
+) -> Option<f64> {
     let busy: Vec<f64> = hosts.into_iter().map(busy).collect::<Option<_>>()?;
     let busy_us_per_s = (!busy.is_empty()).then(|| busy.iter().sum::<f64>())?;
     let units = if traffic.is_transactional() { 1.0 } else { 8.0 * 1024.0 };
@@ -350,5 +380,47 @@ impl FromStr for Metric {
             .copied()
             .find(|metric| metric.name() == name)
             .ok_or_else(|| UnknownMetric { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_stats::Histogram;
+    use latput_units::Nanos;
+
+    use super::*;
+    use crate::observation::ProbeObservation;
+
+    /// 2000 round trips of 1 to 2000 ns, which a histogram keeps apart: of these a share `q` does not
+    /// exceed `q * 2000` ns.
+    #[test]
+    fn each_percentile_is_the_one_of_its_name() {
+        let mut rtt = Histogram::new();
+        (1..=2000).for_each(|ns| rtt.record(Nanos::from_ns(ns)));
+        let mut observation = Observation::default();
+        observation.traffic.latency = Some(rtt.clone());
+        observation.traffic.latency_raw = Some(rtt.clone());
+        observation.probe = Some(ProbeObservation { sent: 2000, received: 2000, rtt });
+        let traffic = Traffic::tcp_rr(0);
+        for (name, expected) in [
+            ("latency_ns_mean", 1000.5),
+            ("latency_ns_p50", 1000.0),
+            ("latency_ns_p90", 1800.0),
+            ("latency_ns_p99", 1980.0),
+            ("latency_ns_p999", 1998.0),
+            ("latency_ns_max", 2000.0),
+            ("latency_raw_ns_p50", 1000.0),
+            ("latency_raw_ns_p99", 1980.0),
+            ("probe_ns_min", 1.0),
+            ("probe_ns_mean", 1000.5),
+            ("probe_ns_p99", 1980.0),
+            ("probe_ns_max", 2000.0),
+        ] {
+            let metric: Metric = name.parse().unwrap();
+            assert_eq!(metric.value(&traffic, &observation), Some(expected), "{name}");
+            if let Some(quantile) = metric.quantile() {
+                assert!((quantile * 2000.0 - expected).abs() < 1e-9, "{name}: {quantile}");
+            }
+        }
     }
 }

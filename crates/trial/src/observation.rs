@@ -194,8 +194,11 @@ pub struct HostObservation {
     pub role: Role,
     /// Length of the window.
     pub window: Nanos,
-    /// The CPUs that are this host's, each on its own.
+    /// The CPUs that are this host's, each on its own, by the best source there was (`accounting`).
     pub cpus: Vec<CpuObservation>,
+    /// Where their times come from, and what other sources said of them.
+    #[serde(default)]
+    pub accounting: CpuAccounting,
     /// The machine's CPUs that are not this host's, summed from their own lines.
     pub other_cpus: CpuTime,
     /// The machine that the host runs on, from the kernel's own total line: the whole that the parts
@@ -263,6 +266,50 @@ pub struct CpuObservation {
     pub time: CpuTime,
 }
 
+/// What busy time is counted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CpuSource {
+    /// Every switch of tasks and every interrupt, traced: exact to the microsecond. User against system
+    /// within process time by the ticks' proportion.
+    Trace,
+    /// What the kernel's exact idle time leaves of the window, in steps of 10 ms; the parts by the ticks'
+    /// proportion.
+    Idle,
+    /// A timer that looks 100 to 1000 times a second what runs (`/proc/stat`): busy spells shorter than
+    /// its tick can go unseen. All rows of before the source was recorded.
+    #[default]
+    Ticks,
+    /// A simulated host, whose times are known.
+    Simulated,
+}
+
+impl CpuSource {
+    /// The name in files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Idle => "idle",
+            Self::Ticks => "ticks",
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+/// How a host's CPU time was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuAccounting {
+    /// The source of `cpus`.
+    pub source: CpuSource,
+    /// The same CPUs in the same window by the ticks of `/proc/stat`; empty where those are the source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ticks: Vec<CpuObservation>,
+    /// Busy time of all of them by exact idle time, in steps of 10 ms a CPU; `None` where that is the source or
+    /// there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_by_idle: Option<Nanos>,
+}
+
 /// Where CPU time went, as `/proc/stat` splits it. `guest` is already inside `user` there and is not
 /// counted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -284,17 +331,15 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Busy = total - idle - iowait: user + system + irq + softirq + steal. (netperf counts iowait as
-    /// busy too, `netcpu_procstat.c`; on a host that waits for no disk the two agree.)
+    /// Busy = total - idle - iowait - steal: user + system + irq + softirq. Time that the hypervisor
+    /// took is neither the host's work nor its rest.
     pub fn busy(&self) -> Nanos {
-        [self.system, self.irq, self.softirq, self.steal]
-            .into_iter()
-            .fold(self.user, Nanos::saturating_add)
+        [self.system, self.irq, self.softirq].into_iter().fold(self.user, Nanos::saturating_add)
     }
 
-    /// Everything, idle included.
+    /// Everything, idle and stolen time included.
     pub fn total(&self) -> Nanos {
-        self.busy().saturating_add(self.idle).saturating_add(self.iowait)
+        [self.steal, self.idle, self.iowait].into_iter().fold(self.busy(), Nanos::saturating_add)
     }
 }
 
@@ -325,6 +370,13 @@ impl HostObservation {
     /// The time of all of the host's CPUs together.
     pub fn cpu(&self) -> CpuTime {
         self.cpus.iter().map(|cpu| cpu.time).sum()
+    }
+
+    /// The same by the ticks of `/proc/stat`.
+    pub fn cpu_by_ticks(&self) -> CpuTime {
+        let own =
+            if self.accounting.ticks.is_empty() { &self.cpus } else { &self.accounting.ticks };
+        own.iter().map(|cpu| cpu.time).sum()
     }
 
     /// Busy share of the host's CPUs, 0 to 1; `None` if no CPU time passed.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_knobs::{Knob, Setting, Value};
+use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_units::Nanos;
 
 use crate::observation::Role;
@@ -53,12 +53,14 @@ pub struct Target {
     pub knob: Knob,
 }
 
-/// Which settings are run.
+/// Which settings are run, and how they take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Design {
-    /// Every combination of the factors' levels.
+    /// Every combination of the factors' levels, each in trials of its own, in randomised blocks.
     #[default]
-    Grid,
+    Blocks,
+    /// Every combination, in slices of a part of a second within one workload whose traffic goes on.
+    Slices,
     /// Those that promise to be best by the goal, block by block.
     Search,
 }
@@ -76,8 +78,9 @@ pub enum Lacking {
 /// How often, how long and how sure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Method {
-    /// Which settings are run; `None` where the plan leaves it open: a grid, unless `latput tune` finds
-    /// that too long.
+    /// Which settings are run, and how; `None` where the plan leaves it open: slices where every factor
+    /// is cheap to change and the testbed takes slices, else blocks; a search where `latput tune` finds that
+    /// all settings take too long.
     pub design: Option<Design>,
     /// What becomes of what the testbed does not have.
     pub lacking: Lacking,
@@ -151,7 +154,16 @@ impl Plan {
         levels.fold(1, u64::saturating_mul)
     }
 
-    /// How long the traffic of a grid takes at its fewest repetitions.
+    /// Whether its settings can take turns while traffic flows: there are several, no knob of theirs disturbs
+    /// traffic when it changes, and no workload ends by a count.
+    pub fn is_cheap_to_change(&self) -> bool {
+        let targets = self.factors.iter().flat_map(|factor| &factor.targets);
+        self.combinations() > 1
+            && targets.clone().all(|target| target.knob.spec().tier == Tier::Hitless)
+            && self.workloads.iter().all(|workload| workload.count.is_none())
+    }
+
+    /// How long the traffic of every setting takes at its fewest repetitions.
     pub fn shortest_grid(&self) -> Nanos {
         let trials = self.trials_per_block().saturating_mul(u64::from(self.method.repetitions_min));
         self.method.warmup.saturating_add(self.method.duration).saturating_mul(trials)

@@ -243,7 +243,7 @@ impl Case<'_> {
     /// setting breaks the limit, in what it breaks.
     fn claim(&self, results: &Results, by_label: &BTreeMap<&str, usize>) -> Option<Claim> {
         let recommendation = Summary::of(results).recommendation?;
-        if !recommendation.proven {
+        if !recommendation.is_proven() {
             return None;
         }
         let setting = by_label[results.settings[recommendation.setting].label.as_str()];

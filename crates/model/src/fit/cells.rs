@@ -62,11 +62,10 @@ struct Run {
 }
 
 impl Run {
-    /// `None` where no CPU time was counted, or none passed. Time that a hypervisor took is no cost of
-    /// the host's.
+    /// `None` where no CPU time was counted, or none passed.
     fn of(host: &HostObservation) -> Option<Self> {
         let time = host.cpu();
-        let busy = time.busy().saturating_sub(time.steal).as_ns() as f64;
+        let busy = time.busy().as_ns() as f64;
         let seconds = host.window.as_secs_f64();
         if busy <= 0.0 || seconds <= 0.0 {
             return None;

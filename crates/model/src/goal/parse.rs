@@ -10,7 +10,7 @@ use super::{Bound, Condition, Direction, Figure, Goal, Measure, Reference};
 
 /// Words that are never a metric or a bare workload.
 const KEYWORDS: &[&str] =
-    &["minimize", "maximize", "of", "where", "and", "best", "first", ">=", "<=", "*"];
+    &["minimize", "maximize", "of", "where", "and", "today", "best", "first", ">=", "<=", "*"];
 /// More of a goal than this is a mistake.
 const LONGEST_CHARS: usize = 2_000;
 /// More of a wrong word than this is not repeated.
@@ -160,19 +160,19 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
     let number: f64 = word.text.parse().ok().filter(|number| *number >= 0.0).unwrap_or(f64::NAN);
     if !number.is_finite() {
         return Err(word.error(
-            "here should be a number of at least 0, in the metric's unit or as a share of `best` or `first`",
+            "here should be a number of at least 0, in the metric's unit or as a share of `today` or `best`",
         ));
     }
     let reference = if words.take("best") {
         Some(Reference::Best)
-    } else if words.take("first") {
-        Some(Reference::First)
+    } else if words.take("today") || words.take("first") {
+        Some(Reference::Today)
     } else {
         None
     };
     let has_best = !matches!(figure.measure, Measure::Metric(m) if m.better() == Better::Neither);
     if let (Some(Reference::Best), false, Some(metric)) = (reference, has_best, start) {
-        return Err(metric.error("of this metric no value is the best; compare with `first`"));
+        return Err(metric.error("of this metric no value is the best; compare with `today`"));
     }
     Ok(Condition { figure, bound, number, reference })
 }
@@ -264,7 +264,7 @@ mod tests {
         let conditions: Vec<String> = goal.conditions.iter().map(ToString::to_string).collect();
         assert_eq!(
             conditions,
-            ["latency_ns_p99 of \"tcp_rr\" <= 1.5 first", "throughput_bps >= 2000000000"]
+            ["latency_ns_p99 of \"tcp_rr\" <= 1.5 today", "throughput_bps >= 2000000000"]
         );
         assert!(goal.text.starts_with("maximize"));
     }
@@ -299,7 +299,7 @@ mod tests {
         check("minimize rate of \"\"", Some(""), 18, "workload");
         check("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
         check("balanced of tcp_rr", Some("of"), 10, "stands alone");
-        check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`first`");
+        check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`today`");
         check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no metric");
     }
 

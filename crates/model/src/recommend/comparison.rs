@@ -2,45 +2,71 @@
 
 use std::collections::BTreeMap;
 
-use latput_stats::paired::Average;
 use latput_stats::{Estimate, paired};
 use latput_trial::Metric;
 
 use super::Judge;
-use crate::runs::average;
+use crate::runs::AVERAGE;
 
-/// Logarithms of ratios to the first setting, one for each block, and how they are averaged.
+/// Logarithms of ratios to another setting, one for each block.
 pub(super) struct Logs {
     pub(super) of_blocks: Vec<f64>,
-    pub(super) average: Average,
+}
+
+/// What a comparison is to prove.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The figure is less.
+    Less,
+    /// The figure is more.
+    More,
+    /// The figure is another.
+    Differs,
 }
 
 /// One comparison with the first setting, corrected for all those made beside it.
 #[derive(Clone, Debug)]
 pub(super) struct Comparison {
-    /// The paired ratio to the first setting at the corrected confidence; `None` where no block has
-    /// both, or a figure was 0.
+    /// The paired ratio to the first setting, at the confidence at which its interval excludes 1 exactly
+    /// where the claim is proven or its opposite would be; `None` where no block has both, or a
+    /// figure was 0.
     pub(super) ratio: Option<Estimate>,
-    /// Whether it is proven to differ.
+    /// Whether the claim is proven.
     pub(super) proven: bool,
+}
+
+impl Logs {
+    pub(super) fn p_value(&self, claim: Claim) -> Option<f64> {
+        let negated = || self.of_blocks.iter().map(|log| -log).collect::<Vec<f64>>();
+        match claim {
+            Claim::Less => paired::p_below(&self.of_blocks, AVERAGE),
+            Claim::More => paired::p_below(&negated(), AVERAGE),
+            Claim::Differs => paired::p_value(&self.of_blocks, AVERAGE),
+        }
+    }
+
+    pub(super) fn ratio(&self, confidence: f64) -> Option<Estimate> {
+        paired::ratio_of_logs(&self.of_blocks, AVERAGE, confidence)
+    }
 }
 
 impl Judge<'_> {
     /// The objective's ratio of every other setting to the first, in the blocks in which both have
-    /// all of it.
+    /// all of it, with the claim that it is better.
     pub(super) fn objective_ratios(&self) -> BTreeMap<usize, Comparison> {
-        let settings: Vec<usize> = (1..self.results.settings.len()).collect();
-        let logs = settings.iter().map(|&setting| self.objective_logs(setting)).collect();
-        settings.into_iter().zip(self.corrected(logs)).collect()
+        let others: Vec<usize> = self.others().collect();
+        let logs = others.iter().map(|&setting| self.objective_logs(0, setting)).collect();
+        let compared = corrected(logs, self.better_objective(), self.objective_confidence());
+        others.into_iter().zip(compared).collect()
     }
 
-    /// Trimmed if any part is a tail.
-    fn objective_logs(&self, setting: usize) -> Option<Logs> {
+    /// The logarithms of the objective's ratio `other / base`, in the blocks that have all of it.
+    pub(super) fn objective_logs(&self, base: usize, other: usize) -> Option<Logs> {
         let cells = || self.objective.iter().flatten();
         let mut sums: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
         for of_figure in &self.objective {
             for &(workload, metric) in of_figure {
-                for (block, log) in self.runs.log_ratios(0, setting, workload, metric)? {
+                for (block, log) in self.runs.log_ratios(base, other, workload, metric)? {
                     let sum = sums.entry(block).or_default();
                     sum.0 += 1;
                     sum.1 += log / of_figure.len() as f64;
@@ -48,29 +74,25 @@ impl Judge<'_> {
             }
         }
         let whole = sums.into_values().filter(|(count, _)| *count == cells().count());
-        let has_tail = cells().any(|&(_, metric)| average(metric) == Average::Trimmed);
-        let average = if has_tail { Average::Trimmed } else { Average::Plain };
-        Some(Logs { of_blocks: whole.map(|(_, log)| log).collect(), average })
+        Some(Logs { of_blocks: whole.map(|(_, log)| log).collect() })
     }
 
     /// One figure's ratios of a setting to the first.
     pub(super) fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
         let logs = self.runs.log_ratios(0, setting, workload, metric)?;
-        Some(Logs { of_blocks: logs.into_values().collect(), average: average(metric) })
+        Some(Logs { of_blocks: logs.into_values().collect() })
     }
+}
 
-    /// Comparisons made beside each other, each from its blocks' logarithms of ratios.
-    pub(super) fn corrected(&self, logs: Vec<Option<Logs>>) -> Vec<Comparison> {
-        let p_value = |logs: &Logs| paired::p_value(&logs.of_blocks, logs.average);
-        let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref().and_then(p_value)).collect();
-        let corrected = paired::holm(&p_values, self.results.confidence);
-        let ratio = |logs: Logs, confidence| {
-            paired::ratio_of_logs(&logs.of_blocks, logs.average, confidence)
-        };
-        let compare = |(logs, holm): (Option<Logs>, paired::Corrected)| Comparison {
-            ratio: logs.and_then(|logs| ratio(logs, holm.confidence)),
-            proven: holm.proven,
-        };
-        logs.into_iter().zip(corrected).map(compare).collect()
-    }
+/// Comparisons made beside each other, each from its blocks' logarithms of ratios: the chance that
+/// any of the claims is called proven where it is false is at most `1 - confidence`.
+pub(super) fn corrected(logs: Vec<Option<Logs>>, claim: Claim, confidence: f64) -> Vec<Comparison> {
+    let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref()?.p_value(claim)).collect();
+    let corrected = paired::holm(&p_values, confidence);
+    let sides = if claim == Claim::Differs { 1.0 } else { 2.0 };
+    let compare = |(logs, holm): (Option<Logs>, paired::Corrected)| Comparison {
+        ratio: logs.and_then(|logs| logs.ratio(1.0 - sides * (1.0 - holm.confidence))),
+        proven: holm.proven,
+    };
+    logs.into_iter().zip(corrected).map(compare).collect()
 }

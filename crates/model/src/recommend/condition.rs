@@ -1,13 +1,23 @@
 //! Whether a setting keeps a goal's conditions, and how sure that is.
+//!
+//! A setting is called short of a limit only where that is proven: the block's figures against the
+//! limit's, one-sided, corrected over all settings and limits. `best` is the setting with the best true
+//! figure, which nobody knows, and the best of noisy figures is too good: a setting is short of a share
+//! of the best if it is short of that share of *some* setting, each of which is tested and corrected
+//! for their number.
 
 use std::collections::BTreeMap;
 
-use latput_stats::{Estimate, Method};
+use latput_stats::{Estimate, Method, paired};
 use latput_trial::Metric;
 use latput_trial::metric::Better;
 
 use super::Judge;
 use crate::goal::{Bound, Condition, Reference};
+use crate::runs::AVERAGE;
+
+/// Every setting under every condition before correction, and the p-values of "is short of it".
+type Drafts<'a> = (Vec<(usize, Kept<'a>)>, Vec<Option<f64>>);
 
 /// One condition on one setting in one workload.
 #[derive(Debug)]
@@ -19,23 +29,22 @@ pub(super) struct Kept<'a> {
     pub(super) value: Option<f64>,
     /// What it must keep, in the metric's unit; `None` if the reference was not measured.
     pub(super) limit: Option<f64>,
-    /// Whether the figure keeps it.
-    pub(super) met: bool,
-    /// Whether its interval proves that.
+    /// Whether the setting is ruled out: it is proven short of the limit, or has no figure.
+    pub(super) broken: bool,
+    /// Whether it is proven to keep the limit.
     pub(super) proven: bool,
-    /// The interval that this rests on: of the figure's ratio to the reference's, or of the figure
-    /// where the limit stands for itself. `None` where there is no interval, or the setting is itself
-    /// the reference.
+    /// The interval beside it: of the figure's ratio to the reference's, or of the figure where the
+    /// limit stands for itself. `None` where there is no interval, or the setting is itself the reference.
     pub(super) interval: Option<Estimate>,
 }
 
 impl Kept<'_> {
-    /// How far the figure is on the wrong side of its limit, as the logarithm of a ratio; 0 if it is
-    /// on the right one.
+    /// How far the figure is on the wrong side of its limit, as the logarithm of a ratio; 0 if the limit
+    /// is not proven to be broken.
     pub(super) fn missed_by(&self) -> f64 {
-        match (self.met, self.value, self.limit) {
-            (true, ..) => 0.0,
-            (false, Some(value), Some(limit)) if value > 0.0 && limit > 0.0 => {
+        match (self.broken, self.value, self.limit) {
+            (false, ..) => 0.0,
+            (true, Some(value), Some(limit)) if value > 0.0 && limit > 0.0 => {
                 (value / limit).ln().abs()
             }
             _ => f64::INFINITY,
@@ -43,80 +52,209 @@ impl Kept<'_> {
     }
 }
 
+/// How likely figures like these are if the opposite of a claim is true; `None` where there is nothing
+/// to test.
+#[derive(Clone, Copy, Debug)]
+struct PValues {
+    /// The claim that the setting is short of the limit.
+    short: Option<f64>,
+    /// The claim that it keeps it.
+    keeps: Option<f64>,
+}
+
+impl PValues {
+    /// Of a setting held against itself, where nothing is left to chance.
+    fn certain(keeps: bool) -> Self {
+        let p = |claim: bool| Some(if claim { 0.0 } else { 1.0 });
+        Self { short: p(!keeps), keeps: p(keeps) }
+    }
+
+    /// From how far each block's figure is inside its limit.
+    fn of(margins: &[f64]) -> Self {
+        let outside: Vec<f64> = margins.iter().map(|margin| -margin).collect();
+        let touches = margins.len() > 1 && margins.iter().all(|margin| *margin == 0.0);
+        let keeps = if touches { Some(0.0) } else { paired::p_below(&outside, AVERAGE) };
+        Self { short: paired::p_below(margins, AVERAGE), keeps }
+    }
+}
+
+/// A claim that must hold against every one.
+fn all(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    p_values.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
+}
+
+/// A claim that must hold against some one, corrected for their number (Bonferroni).
+fn any(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let known: Vec<f64> = p_values.flatten().collect();
+    let least = known.iter().copied().reduce(f64::min)?;
+    Some((least * known.len() as f64).min(1.0))
+}
+
+impl Condition {
+    fn keeps(&self, figure: f64, limit: f64) -> bool {
+        match self.bound {
+            Bound::AtLeast => figure >= limit,
+            Bound::AtMost => figure <= limit,
+        }
+    }
+
+    /// Whether the first setting could be found to break it: never where it is held to less than
+    /// its own figure.
+    pub(super) fn first_can_break(&self) -> bool {
+        self.reference != Some(Reference::Today) || !self.keeps(1.0, self.number)
+    }
+}
+
 impl<'a> Judge<'a> {
     /// Every setting with every condition in every workload that has its figure. A condition on a
     /// named workload that nobody measured is an error; one on all workloads is empty then.
     pub(super) fn kept(&self) -> Result<BTreeMap<usize, Vec<Kept<'a>>>, String> {
-        let settings = 0..self.results.settings.len();
+        let (drafts, p_values) = self.drafts()?;
         let mut kept: BTreeMap<usize, Vec<Kept>> =
-            settings.clone().map(|setting| (setting, Vec::new())).collect();
-        for condition in &self.goal.conditions {
-            let mut cells = condition.figure.of(&self.results.workloads);
-            let measured = |setting, (workload, metric)| {
-                !self.runs.figures(setting, workload, metric).is_empty()
-            };
-            cells.retain(|&cell| settings.clone().any(|setting| measured(setting, cell)));
-            if cells.is_empty() && condition.figure.workload.is_some() {
-                return Err(format!("no run has {}", condition.figure));
-            }
-            for (workload, metric) in cells {
-                let reference = self.reference(condition, workload, metric);
-                for (&setting, kept) in &mut kept {
-                    kept.push(self.judge(condition, (workload, metric), setting, reference));
-                }
-            }
+            self.settings().map(|setting| (setting, Vec::new())).collect();
+        let corrected = paired::holm(&p_values, self.results.confidence);
+        for ((setting, draft), short) in drafts.into_iter().zip(corrected) {
+            let broken = draft.broken || short.proven;
+            kept.entry(setting).or_default().push(Kept { broken, ..draft });
         }
         Ok(kept)
     }
 
-    /// The setting that a condition's number is a share of.
+    /// What Holm's correction of the limits is made over.
+    pub(super) fn drafts(&self) -> Result<Drafts<'a>, String> {
+        let mut drafts = Vec::new();
+        let mut p_values = Vec::new();
+        for condition in &self.goal.conditions {
+            for cell in self.cells_of(condition)? {
+                for setting in self.settings() {
+                    let p = self.p_values(condition, cell, setting);
+                    let (short, kept) = (p.short, self.draft(condition, cell, setting, p));
+                    let is_certain = condition.reference == Some(Reference::Today) && setting == 0;
+                    p_values.push(short.filter(|p| !is_certain || *p == 0.0));
+                    drafts.push((setting, kept));
+                }
+            }
+        }
+        Ok((drafts, p_values))
+    }
+
+    /// The workloads that a condition speaks of and somebody measured, with the metric there.
+    pub(super) fn cells_of(&self, condition: &Condition) -> Result<Vec<(usize, Metric)>, String> {
+        let mut cells = condition.figure.of(&self.results.workloads);
+        let is_measured =
+            |setting, (workload, metric)| !self.runs.figures(setting, workload, metric).is_empty();
+        cells.retain(|&cell| self.settings().any(|setting| is_measured(setting, cell)));
+        if cells.is_empty() && condition.figure.workload.is_some() {
+            return Err(format!("no run has {}", condition.figure));
+        }
+        Ok(cells)
+    }
+
+    fn p_values(&self, condition: &Condition, cell: (usize, Metric), setting: usize) -> PValues {
+        let against = |base: Option<usize>| {
+            if base == Some(setting) {
+                return PValues::certain(condition.keeps(1.0, condition.number));
+            }
+            PValues::of(&self.margins(condition, cell, setting, base))
+        };
+        match condition.reference {
+            None => against(None),
+            Some(Reference::Today) => against(Some(0)),
+            Some(Reference::Best) => {
+                let is_measured =
+                    |base: &usize| !self.runs.figures(*base, cell.0, cell.1).is_empty();
+                let each: Vec<PValues> =
+                    self.settings().filter(is_measured).map(|base| against(Some(base))).collect();
+                let (short, keeps) =
+                    (|| each.iter().map(|p| p.short), || each.iter().map(|p| p.keeps));
+                let is_worse_if_short =
+                    (condition.bound == Bound::AtLeast) == (cell.1.better() == Better::Higher);
+                if is_worse_if_short {
+                    PValues { short: any(short()), keeps: all(keeps()) }
+                } else {
+                    PValues { short: all(short()), keeps: any(keeps()) }
+                }
+            }
+        }
+    }
+
+    /// How far a setting's figure is inside its limit in each block: as the logarithm of a ratio, or, where a
+    /// figure of 0 has none, as a difference. The limit is a share of `base`'s figure in the same
+    /// block, or stands for itself.
+    fn margins(
+        &self,
+        condition: &Condition,
+        (workload, metric): (usize, Metric),
+        setting: usize,
+        base: Option<usize>,
+    ) -> Vec<f64> {
+        let bases = base.map(|base| {
+            self.runs.figures(base, workload, metric).into_iter().collect::<BTreeMap<u32, f64>>()
+        });
+        let limit = |block: &u32| match &bases {
+            None => Some(condition.number),
+            Some(bases) => Some(condition.number * bases.get(block)?),
+        };
+        let own = self.runs.figures(setting, workload, metric);
+        let pairs: Vec<(f64, f64)> =
+            own.iter().filter_map(|(block, value)| Some((limit(block)?, *value))).collect();
+        let logs: Option<Vec<f64>> =
+            pairs.iter().map(|&(limit, value)| paired::log_ratio(limit, value)).collect();
+        let above =
+            logs.unwrap_or_else(|| pairs.iter().map(|(limit, value)| value - limit).collect());
+        match condition.bound {
+            Bound::AtLeast => above,
+            Bound::AtMost => above.into_iter().map(|margin| -margin).collect(),
+        }
+    }
+
+    /// The setting that a condition's number is a share of, for the words: of `best` the one that has it
+    /// by its estimate.
     fn reference(&self, condition: &Condition, workload: usize, metric: Metric) -> Option<usize> {
         let value = |setting| Some(self.estimate(setting, workload, metric)?.value);
         match condition.reference? {
-            Reference::First => Some(0),
+            Reference::Today => Some(0),
             Reference::Best => {
                 let cost =
                     |value: f64| if metric.better() == Better::Higher { -value } else { value };
-                let settings = 0..self.results.settings.len();
-                let costs = settings.filter_map(|setting| Some((setting, cost(value(setting)?))));
+                let costs = self.settings().filter_map(|s| Some((s, cost(value(s)?))));
                 costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(setting, _)| setting)
             }
         }
     }
 
-    fn judge(
+    /// Everything but the correction for the other settings.
+    fn draft(
         &self,
         condition: &'a Condition,
         (workload, metric): (usize, Metric),
         setting: usize,
-        reference: Option<usize>,
+        p: PValues,
     ) -> Kept<'a> {
         let estimate = |setting| self.estimate(setting, workload, metric);
-        let keeps = |figure: f64, limit: f64| match condition.bound {
-            Bound::AtLeast => figure >= limit,
-            Bound::AtMost => figure <= limit,
-        };
-        let number = condition.number;
+        let reference = self.reference(condition, workload, metric);
         let value = estimate(setting).map(|estimate| estimate.value);
         let limit = match condition.reference {
-            None => Some(number),
-            Some(_) => reference.and_then(estimate).map(|reference| reference.value * number),
+            None => Some(condition.number),
+            Some(_) => reference.and_then(estimate).map(|base| base.value * condition.number),
         };
-        let met = value.zip(limit).is_some_and(|(value, limit)| keeps(value, limit));
+        let confidence = self.results.confidence;
         let interval = match reference {
-            Some(reference) if reference == setting => None,
-            Some(reference) => {
-                self.runs.ratio((reference, setting), workload, metric, self.results.confidence)
-            }
+            Some(base) if base == setting => None,
+            Some(base) => self.runs.ratio((base, setting), workload, metric, confidence),
             None => estimate(setting),
         };
-        let interval = interval.filter(|interval| interval.method != Method::Single);
-        let is_reference = reference == Some(setting);
-        let end_keeps = interval.as_ref().is_some_and(|interval| match condition.bound {
-            Bound::AtLeast => keeps(interval.low, number),
-            Bound::AtMost => keeps(interval.high, number),
-        });
-        let proven = met && if is_reference { keeps(1.0, number) } else { end_keeps };
-        Kept { condition, workload, metric, value, limit, met, proven, interval }
+        // One side of the interval that stands beside it.
+        let level = (1.0 - confidence) / 2.0;
+        Kept {
+            condition,
+            workload,
+            metric,
+            value,
+            limit,
+            broken: value.is_none() || limit.is_none(),
+            proven: p.keeps.is_some_and(|p| p < level),
+            interval: interval.filter(|interval| interval.method != Method::Single),
+        }
     }
 }

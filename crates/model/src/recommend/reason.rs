@@ -6,10 +6,11 @@ use latput_stats::{Estimate, Method};
 use latput_trial::Metric;
 use latput_trial::metric::Better;
 
+use super::comparison::corrected;
 use super::condition::Kept;
-use super::{Comparison, Judge, Verdict};
+use super::{Claim, Comparison, Judge, Verdict};
 use crate::goal::{Bound, Condition};
-use crate::summary::headline;
+use crate::summary::{ProvenBy, headline};
 use crate::words;
 
 /// More examples than this are not spelled out in one sentence.
@@ -23,12 +24,12 @@ impl Judge<'_> {
         kept: &BTreeMap<usize, Vec<Kept<'_>>>,
         verdict: &Verdict,
     ) -> Vec<String> {
-        let first_keeps = kept[&0].iter().all(|kept| kept.met);
+        let first_keeps = !kept[&0].iter().any(|kept| kept.broken);
         let sentences = match *verdict {
-            Verdict::Change { to } if first_keeps => {
+            Verdict::Change { to, by: ProvenBy::Objective } => {
                 [self.better(to), self.keeping(kept, to), self.cost(to)]
             }
-            Verdict::Change { to } => {
+            Verdict::Change { to, by: ProvenBy::Limit } => {
                 [self.mended(kept, to), self.objective_beside(to), self.cost(to)]
             }
             Verdict::Stay { nearest } if first_keeps => {
@@ -54,10 +55,11 @@ impl Judge<'_> {
         let first = self.label(0);
         let Some(nearest) = nearest else {
             return format!(
-                "Stay with {first}: no other setting that keeps the conditions has figures to compare."
+                "Stay with {first}: no other setting that the limits leave has figures to compare."
             );
         };
-        let nature = if self.objective_ratios()[&nearest].proven {
+        let ratios = self.objective_ratios();
+        let nature = if ratios[&nearest].ratio.as_ref().is_some_and(|ratio| ratio.excludes(1.0)) {
             "the next best is proven worse"
         } else {
             "the nearest is not proven to differ"
@@ -89,7 +91,7 @@ impl Judge<'_> {
         let words = listed(broken.iter().map(|(broken, _)| self.missed_words(broken)));
         let Some(nearest) = nearest else {
             return format!(
-                "{first} is {words}, and no setting that keeps the conditions was measured in full, so \
+                "{first} is {words}, and no setting that the limits leave was measured in full, so \
                  stay with it."
             );
         };
@@ -97,7 +99,7 @@ impl Judge<'_> {
             format!("{}, {}", self.value(nearest, broken), comparison_words(&comparisons[&nearest]))
         });
         format!(
-            "{first} is {words} by its estimate, but no setting is proven to do better there, so stay \
+            "{first} is proven {words}, but no setting is proven to do better there, so stay \
              with it; the nearest, {}, has {}.",
             self.label(nearest),
             listed(changes),
@@ -105,10 +107,7 @@ impl Judge<'_> {
     }
 
     fn objective_beside(&self, to: usize) -> String {
-        format!(
-            "Of those proven better there it has the best estimates: {}.",
-            self.objective_change(to),
-        )
+        format!("This proves the limit, not the objective: {}.", self.objective_change(to))
     }
 
     /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101 % of it).` What no interval proves is said
@@ -185,6 +184,7 @@ impl Judge<'_> {
                 (logs.of_blocks.len() > 1).then_some(((workload, metric), Some(logs)))
             })
             .unzip();
+        let compared = corrected(logs, Claim::Differs, self.results.confidence);
         let loss = |((workload, metric), comparison): (&(usize, Metric), Comparison)| {
             let ratio = comparison.ratio?;
             let log = ratio.value.ln();
@@ -194,7 +194,7 @@ impl Judge<'_> {
                 format!("{metric} in {} is {change} ({interval})", self.workload(*workload));
             (loss > 0.0).then_some((comparison.proven, loss, words))
         };
-        let losses = figures.iter().zip(self.corrected(logs)).filter_map(loss);
+        let losses = figures.iter().zip(compared).filter_map(loss);
         // Any proven one before all others.
         match losses.max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))) {
             Some((true, _, words)) => format!("The largest proven cost: {words}."),
@@ -209,12 +209,17 @@ impl Judge<'_> {
 
     /// The objective's change against the first setting: `latency_ns_p99 is 42 % lower (interval ...)`.
     fn objective_change(&self, setting: usize) -> String {
-        let names: Vec<String> =
-            self.goal.objective.iter().map(|figure| figure.measure.name().to_owned()).collect();
-        let cells: usize = self.objective.iter().map(Vec::len).sum();
         let comparison = &self.objective_ratios()[&setting];
+        format!("{} is {}", self.objective_name(), comparison_words(comparison))
+    }
+
+    /// `latency_ns_p99 (geometric mean over workloads)`.
+    pub(super) fn objective_name(&self) -> String {
+        let names: Vec<&str> =
+            self.goal.objective.iter().map(|figure| figure.measure.name()).collect();
+        let cells: usize = self.objective.iter().map(Vec::len).sum();
         let mean = if cells > names.len() { " (geometric mean over workloads)" } else { "" };
-        format!("{}{mean} is {}", names.join(" x "), comparison_words(comparison))
+        format!("{}{mean}", names.join(" x "))
     }
 
     /// `: 94.9 us against 109 us in tcp_rr`, the objective beside the first setting's; nothing where
@@ -232,7 +237,7 @@ impl Judge<'_> {
     }
 
     /// `10 % short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
-    fn missed_words(&self, kept: &Kept<'_>) -> String {
+    pub(super) fn missed_words(&self, kept: &Kept<'_>) -> String {
         let quantity = |value: Option<f64>| {
             value.map_or_else(|| "nothing".to_owned(), |v| words::quantity(kept.metric, v))
         };
@@ -253,7 +258,7 @@ impl Judge<'_> {
             .map_or_else(|| "nothing".to_owned(), |e| words::quantity(kept.metric, e.value))
     }
 
-    fn label(&self, setting: usize) -> String {
+    pub(super) fn label(&self, setting: usize) -> String {
         format!("`{}`", self.labels[setting])
     }
 
@@ -264,7 +269,7 @@ impl Judge<'_> {
 
 /// The condition that is missed by most.
 fn worst<'a, 'k>(kept: &'a [Kept<'k>]) -> Option<&'a Kept<'k>> {
-    let broken = kept.iter().filter(|kept| !kept.met);
+    let broken = kept.iter().filter(|kept| kept.broken);
     broken.max_by(|a, b| a.missed_by().total_cmp(&b.missed_by()))
 }
 

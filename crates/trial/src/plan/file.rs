@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use latput_knobs::{Knob, Value};
+use latput_knobs::{Knob, Tier, Value};
 use latput_units::Nanos;
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
@@ -117,6 +117,9 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
     if plan.method.design == Some(Design::Search) {
         return searchable(&source, plan);
     }
+    if plan.method.design == Some(Design::Slices) {
+        sliceable(&source, &plan)?;
+    }
     let trials = plan.trials_per_block().saturating_mul(u64::from(plan.method.repetitions_max));
     if trials > MAX_TRIALS {
         let problem = format!(
@@ -128,6 +131,21 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
         return Err(source.error(0..0, problem));
     }
     Ok(plan)
+}
+
+/// Settings can take turns only where there are several, and where changing them disturbs no traffic.
+fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
+    if plan.is_cheap_to_change() {
+        return Ok(());
+    }
+    let targets = plan.factors.iter().flat_map(|factor| &factor.targets);
+    let mut disturbing = targets.map(|target| target.knob);
+    let why = match disturbing.find(|knob| knob.spec().tier != Tier::Hitless) {
+        Some(knob) => format!("a change of `{knob}` disturbs traffic"),
+        None if plan.combinations() < 2 => "the plan has one setting".to_owned(),
+        None => "a workload with a `count` ends by itself".to_owned(),
+    };
+    Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
 }
 
 /// A search needs something to choose by, and from.
@@ -356,8 +374,9 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
         }
     };
     Ok(Method {
-        design: one_of(source, "design", written.design.as_ref(), DESIGNS)?,
-        lacking: one_of(source, "lacking", written.lacking.as_ref(), LACKINGS)?.unwrap_or_default(),
+        design: one_of(source, "design", written.design.as_ref(), DESIGNS, OLD_DESIGNS)?,
+        lacking: one_of(source, "lacking", written.lacking.as_ref(), LACKINGS, &[])?
+            .unwrap_or_default(),
         repetitions_min,
         repetitions_max,
         warmup: time(&written.warmup, defaults.warmup, "warmup", Nanos::ZERO..hour)?,
@@ -370,23 +389,28 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     })
 }
 
-const DESIGNS: [(&str, Design); 2] = [("grid", Design::Grid), ("search", Design::Search)];
-const LACKINGS: [(&str, Lacking); 2] =
-    [("refuse", Lacking::Refuse), ("leave_out", Lacking::LeaveOut)];
+const DESIGNS: &[(&str, Design)] =
+    &[("blocks", Design::Blocks), ("slices", Design::Slices), ("search", Design::Search)];
+/// What plans of before call a design.
+const OLD_DESIGNS: &[(&str, Design)] = &[("grid", Design::Blocks)];
+const LACKINGS: &[(&str, Lacking)] =
+    &[("refuse", Lacking::Refuse), ("leave_out", Lacking::LeaveOut)];
 
-/// A field that takes one of two words.
+/// A field that takes one of a few words.
 fn one_of<T: Copy>(
     source: &Source<'_>,
     name: &str,
     written: Option<&Spanned<String>>,
-    words: [(&str, T); 2],
+    words: &[(&str, T)],
+    old_words: &[(&str, T)],
 ) -> Result<Option<T>, PlanError> {
     let Some(field) = written else { return Ok(None) };
-    let found = words.iter().find(|(word, _)| word == field.get_ref());
+    let found = words.iter().chain(old_words).find(|(word, _)| word == field.get_ref());
     found.map(|(_, meaning)| Some(*meaning)).ok_or_else(|| {
-        let [(first, _), (second, _)] = words;
-        let problem =
-            format!("`{name}` must be `{first}` or `{second}`, not `{}`", field.get_ref());
+        let quoted: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+        let (last, others) = quoted.split_last().expect("a field has words to choose from");
+        let words = format!("{} or {last}", others.join(", "));
+        let problem = format!("`{name}` must be {words}, not `{}`", field.get_ref());
         source.error(field.span(), problem)
     })
 }
@@ -419,7 +443,7 @@ mod tests {
     #[test]
     fn the_built_in_plan_is_what_the_manual_says() {
         let plan = Plan::parse("built-in", BUILT_IN).unwrap();
-        assert_eq!(plan.trials_per_block(), 20);
+        assert_eq!(plan.trials_per_block(), 15);
         let settings = plan.settings();
         let labels: Vec<&str> = settings.iter().map(|setting| setting.label.as_str()).collect();
         let expected = ["0us", "20us", "50us", "125us", "500us"];
@@ -429,11 +453,32 @@ mod tests {
         assert_eq!(last[&Role::Sut][&Knob::NapiDeferHardIrqs], Value::Count(100));
         assert_eq!(settings[0].by_role[&Role::Sut][&Knob::NapiDeferHardIrqs], Value::Count(0));
         let names: Vec<&str> = plan.workloads.iter().map(|load| load.name.as_str()).collect();
-        assert_eq!(names, ["tcp_rr", "tcp_rr burst=16", "tcp_stream", "udp_stream rate=200Mbps"]);
+        assert_eq!(names, ["tcp_rr", "tcp_rr burst=16", "tcp_stream"]);
         assert_eq!(plan.workloads[2].probe.map(|probe| probe.rate_hz), Some(1000));
         assert!(plan.method.repetitions_min >= 5);
         let goal = plan.goal.unwrap();
-        assert_eq!(goal, "minimize latency_ns_p99 where throughput_bps >= 0.95 best");
+        assert_eq!(goal, "minimize latency_ns_p99 where throughput_bps >= 0.95 today");
+    }
+
+    #[test]
+    fn designs_are_named_and_slices_want_cheap_knobs() {
+        let design = |method: &str, knob: &str| {
+            let text = format!(
+                "schema = 1\n[factors]\n{knob}\n[[workload]]\nkind = \"tcp_rr\"\n[method]\n{method}\n"
+            );
+            let plan = Plan::parse("plan.toml", &text);
+            plan.map(|plan| plan.method.design).map_err(|error| error.problem)
+        };
+        let cheap = "gro-flush-timeout = [\"0us\", \"20us\"]";
+        assert_eq!(design("", cheap), Ok(None));
+        assert_eq!(design("design = \"slices\"", cheap), Ok(Some(Design::Slices)));
+        assert_eq!(design("design = \"blocks\"", cheap), Ok(Some(Design::Blocks)));
+        assert_eq!(design("design = \"grid\"", cheap), Ok(Some(Design::Blocks)), "the old name");
+        let unknown = design("design = \"x\"", cheap).unwrap_err();
+        assert_eq!(unknown, "`design` must be `blocks`, `slices` or `search`, not `x`");
+        let why = |knob| design("design = \"slices\"", knob).unwrap_err();
+        assert!(why("mtu = [1500, 9000]").contains("a change of `mtu` disturbs traffic"));
+        assert!(why("txqueuelen = [10]").contains("one setting"), "{}", why("txqueuelen = [10]"));
     }
 
     #[test]

@@ -1,0 +1,141 @@
+//! Settings that need no more trials: losers of the objective, and breakers of a limit.
+
+use latput_stats::paired;
+use latput_trial::Results;
+
+use super::comparison::{Claim, Logs};
+use super::{Judge, Kept};
+use crate::goal::{Direction, Goal};
+use crate::runs::Runs;
+use crate::words;
+
+/// A setting that needs no more trials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eliminated {
+    /// Index into the settings.
+    pub setting: usize,
+    /// The sentence that says why, with figures.
+    pub why: String,
+}
+
+/// Of `results` so far, the settings that can be left out of later blocks: each is proven short of a limit of
+/// `goal`, or proven worse in its objective than the first setting or than the leader (the best of those
+/// that are proven to keep every limit). Never the first setting. The level is that of the results'
+/// confidence at every look, corrected over all settings that began, by Holm; a setting that has been
+/// left out is named again. The error says why the goal cannot be judged.
+///
+/// Leaving out losers does not raise the chance of a false change at the end: the final test of each
+/// setting is on its own pairs with the first one, corrected over all settings that began, and one that
+/// is behind the first when it is dropped stays behind it. What a wrong elimination costs is power.
+pub fn eliminated(results: &Results, goal: &Goal) -> Result<Vec<Eliminated>, String> {
+    let runs = Runs::of_goal(results, goal);
+    let judge = Judge::of(results, &runs, goal)?;
+    let kept = judge.kept()?;
+    let ratios = judge.objective_ratios();
+    let is_safe = |setting: &usize| kept[setting].iter().all(|kept| kept.proven && !kept.broken);
+    let leader = judge.by_score(&ratios, is_safe).first().copied();
+    let worse = judge.worse_than(&[Some(0), leader].into_iter().flatten().collect::<Vec<_>>());
+    let why = |setting: usize| {
+        let broken = kept[&setting].iter().find(|kept| kept.broken && kept.value.is_some());
+        let limit = broken.map(|kept: &Kept<'_>| judge.short_words(setting, kept));
+        limit.or_else(|| worse.iter().find(|one| one.setting == setting).map(|one| one.why.clone()))
+    };
+    Ok(judge
+        .others()
+        .filter_map(|setting| Some(Eliminated { setting, why: why(setting)? }))
+        .collect())
+}
+
+impl Judge<'_> {
+    /// The settings proven worse in the objective than one of `bases`.
+    fn worse_than(&self, bases: &[usize]) -> Vec<Eliminated> {
+        let claim = match self.goal.direction {
+            Direction::Minimize => Claim::More,
+            Direction::Maximize => Claim::Less,
+        };
+        let pairs: Vec<(usize, usize)> = bases
+            .iter()
+            .flat_map(|&base| self.others().map(move |other| (base, other)))
+            .filter(|(base, other)| base != other)
+            .collect();
+        let logs: Vec<Option<Logs>> =
+            pairs.iter().map(|&(base, other)| self.objective_logs(base, other)).collect();
+        let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref()?.p_value(claim)).collect();
+        let corrected = paired::holm(&p_values, self.results.confidence);
+        let worse = pairs.into_iter().zip(logs).zip(corrected);
+        let worse = worse.filter_map(|(((base, other), logs), corrected)| {
+            let confidence = 1.0 - 2.0 * (1.0 - corrected.confidence);
+            let ratio = logs?.ratio(confidence).filter(|_| corrected.proven)?;
+            let (change, interval) = (words::change(ratio.value), words::interval(&ratio));
+            let (setting, base) = (self.label(other), self.label(base));
+            let objective = self.objective_name();
+            let why = format!(
+                "{setting} is proven worse than {base}: {objective} is {change} ({interval})"
+            );
+            Some(Eliminated { setting: other, why })
+        });
+        worse.collect()
+    }
+
+    fn short_words(&self, setting: usize, kept: &Kept<'_>) -> String {
+        format!("{} is proven {}", self.label(setting), self.missed_words(kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::Rng;
+
+    use super::*;
+    use crate::synthetic::{Figures, noise, results, rr, stream};
+
+    #[test]
+    fn losers_and_breakers_are_left_out_with_the_reason_and_the_first_never() {
+        let found = left_out(8, 0.02, [40.0, 100.0, 40.1, 20.0], [1.0, 1.0, 1.0, 0.5]);
+        assert_eq!(found.iter().map(|one| one.setting).collect::<Vec<_>>(), [1, 3]);
+        for (why, part) in found.iter().zip(["`b` is proven worse than `a`", "`d` is proven 4"]) {
+            assert!(why.why.starts_with(part), "{}", why.why);
+        }
+    }
+
+    #[test]
+    fn what_is_better_than_the_first_and_proven_behind_the_leader_is_left_out() {
+        let found = left_out(8, 0.02, [100.0, 80.0, 40.0, 99.0], [1.0; 4]);
+        let settings: Vec<usize> = found.iter().map(|one| one.setting).collect();
+        assert_eq!(settings, [1, 3], "{found:?}");
+        assert!(found[0].why.starts_with("`b` is proven worse than `c`"), "{found:?}");
+        // Not where the leader is not known to keep the limit: it may be ruled out yet.
+        let found = left_out(8, 0.02, [100.0, 80.0, 40.0, 99.0], [1.0, 1.0, 0.95, 1.0]);
+        assert!(found.iter().all(|one| one.setting != 1), "{found:?}");
+    }
+
+    #[test]
+    fn without_a_difference_hardly_any_setting_is_left_out_and_of_one_block_none() {
+        assert_eq!(left_out(1, 0.5, [100.0, 800.0, 4.0, 99.0], [1.0; 4]), []);
+        let mut rng = Rng::from_seed(31);
+        let many = (0..300).filter(|_| {
+            let made = made(8, &mut rng, 0.3, [50.0; 4], [1.0; 4]);
+            !eliminated(&made, &goal()).unwrap().is_empty()
+        });
+        let many = many.count();
+        assert!(many <= 12, "{many} of 300 at an error of 1 in 100 for each of two kinds");
+    }
+
+    #[track_caller]
+    fn left_out(blocks: u32, sd: f64, p99_us: [f64; 4], rate: [f64; 4]) -> Vec<Eliminated> {
+        eliminated(&made(blocks, &mut Rng::from_seed(7), sd, p99_us, rate), &goal()).unwrap()
+    }
+
+    fn goal() -> Goal {
+        Goal::parse("minimize latency_ns_p99 where throughput_bps >= 0.95 today").unwrap()
+    }
+
+    fn made(blocks: u32, rng: &mut Rng, sd: f64, p99_us: [f64; 4], rate: [f64; 4]) -> Results {
+        let workloads = [rr("rr"), stream("s")];
+        results(&["a", "b", "c", "d"], &workloads, blocks, |setting, _| Figures {
+            rate: 1e9 * rate[setting] * noise(rng, sd),
+            p99_us: Some(p99_us[setting] * noise(rng, sd)),
+            service_demand_us: 2.0,
+        })
+    }
+}
