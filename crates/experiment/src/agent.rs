@@ -18,10 +18,11 @@ use latput_load::{
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use crate::host::{Host, chain};
+use crate::host::{CountedSlice, Host, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
-    self, Answer, Failure, FailureKind, Finished, LineError, Open, Part, Request, SCHEMA,
+    self, Answer, Failure, FailureKind, Finished, HostSlice, LineError, Open, Part, Request,
+    SCHEMA, Turns,
 };
 
 /// How often a wait looks at the stop flag.
@@ -125,11 +126,28 @@ struct Prepared {
     prober: Option<Prober>,
 }
 
-/// What one host's traffic brought home.
+/// What one host's traffic counted, each part slice by slice.
 struct Outcome {
-    receivers: Vec<ReceiverOutcome>,
-    sender: Option<SenderOutcome>,
-    probe: Option<ProbeOutcome>,
+    receivers: Vec<Vec<ReceiverOutcome>>,
+    sender: Option<Vec<SenderOutcome>>,
+    probe: Option<Vec<ProbeOutcome>>,
+}
+
+impl Outcome {
+    /// Puts what the traffic counted beside what the host did, slice by slice.
+    fn beside(self, hosts: Vec<CountedSlice>) -> Vec<HostSlice> {
+        let mut sender = self.sender.map(Vec::into_iter);
+        let mut probe = self.probe.map(Vec::into_iter);
+        let mut receivers: Vec<_> = self.receivers.into_iter().map(Vec::into_iter).collect();
+        let slice = |(host, change)| HostSlice {
+            host,
+            change,
+            sender: sender.as_mut().and_then(Iterator::next),
+            receivers: receivers.iter_mut().filter_map(Iterator::next).collect(),
+            probe: probe.as_mut().and_then(Iterator::next),
+        };
+        hosts.into_iter().map(slice).collect()
+    }
 }
 
 impl Service<'_> {
@@ -139,16 +157,21 @@ impl Service<'_> {
         tell: &mut dyn FnMut(HostInterval),
     ) -> Result<Answer, Failure> {
         match request {
-            Request::Set { setting } => self.host.set(&setting).map(|()| Answer::Set),
+            Request::Set { setting } => self.host.set(&setting).map(|_| Answer::Set),
             Request::Link => self.host.await_link(self.stop).map(|()| Answer::Linked),
             Request::Clock => Ok(Answer::Clock { now: latput_load::now() }),
             Request::Receive { parts } => self.receive(parts),
             Request::Send { workload, key, peer, port } => self.send(&workload, key, (peer, port)),
             Request::Probe { probe, peer } => self.probe(probe, peer),
-            Request::Go { at, warmup, duration, interval } => {
-                let window = Window::starting_after(at, warmup, duration);
+            Request::Go { at, warmup, duration, interval, turns } => {
+                if turns.as_ref().is_some_and(|turns| !turns.is_whole()) {
+                    return Err(failed("a slice has no setting"));
+                }
+                let window = Window::starting_after(at, warmup, duration).and_then(|window| {
+                    turns.as_ref().map_or(Ok(window), |turns| window.in_slices(turns.slices))
+                });
                 let window = window.map_err(|error| failed(chain(&error)))?;
-                self.go(window, interval, tell)
+                self.go(window, turns.as_ref(), interval, tell)
             }
             Request::Abort => {
                 self.prepared = Prepared::default();
@@ -196,6 +219,7 @@ impl Service<'_> {
     fn go(
         &mut self,
         window: Window,
+        turns: Option<&Turns>,
         interval: Option<Nanos>,
         tell: &mut dyn FnMut(HostInterval),
     ) -> Result<Answer, Failure> {
@@ -219,15 +243,20 @@ impl Service<'_> {
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
             let mut watch = Watch::new(window, interval, &units, tell);
             let mut look = |glance: &Glance| watch.glance(glance);
-            let observed = self.host.observe(window, stop, &progress, &mut look);
+            let observed = if let Some(turns) = turns {
+                self.host.take_turns(window, turns, stop, &mut look)
+            } else {
+                let observed = self.host.observe(window, stop, &progress, &mut look);
+                observed.map(|(host, drift)| (vec![(host, Nanos::ZERO)], drift))
+            };
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, observed))
         })?;
         // The traffic's error says more than the counters': it comes first.
-        let Outcome { receivers, sender, probe } = outcome?;
-        let (host, drift) = observed?;
+        let outcome = outcome?;
+        let (hosts, drift) = observed?;
         let left = self.host.take_left();
-        let finished = Finished { host, sender, receivers, probe, late, drift, left };
+        let finished = Finished { slices: outcome.beside(hosts), late, drift, left };
         Ok(Answer::Finished(Box::new(finished)))
     }
 }
@@ -308,7 +337,7 @@ impl Prepared {
     }
 }
 
-/// What a thread of the traffic brought home.
+/// What a thread of the traffic counted.
 fn joined<T>(
     thread: thread::ScopedJoinHandle<'_, Result<T, latput_load::Error>>,
 ) -> Result<T, Failure> {

@@ -3,7 +3,7 @@
 mod phase_lock;
 
 use latput_knobs::effect::{self, Events, Seen, Verdict};
-use latput_trial::observation::{HostObservation, Role, TrafficObservation};
+use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
@@ -15,6 +15,8 @@ const WALL_CLOCK_STEP_S: f64 = 0.1;
 /// CPU: the kernel's lines of `/proc/stat` are not read at one instant.
 const PARTS_LIMIT: f64 = 0.02;
 const CLOCK_TICK: Nanos = Nanos::from_ms(10);
+/// Sources of CPU time may differ by this share of the window.
+const SOURCES_LIMIT: f64 = 0.03;
 /// latput's own sampling may take this share of a CPU.
 const SAMPLING_LIMIT: f64 = 0.005;
 /// Work of others beyond this share of a CPU spoils a host's figures.
@@ -48,6 +50,8 @@ pub fn of_trial(
     let mut checks = cpu_parts(hosts, parts);
     for (host, part) in hosts.iter().zip(parts) {
         checks.push(steal(host));
+        checks.extend(cpu_covers_window(host));
+        checks.extend(cpu_sources_agree(host, part.traffic_cpu));
         checks.push(sampling(host));
         checks.extend(wall_clock(host));
         checks.extend(other_work(part.traffic_cpu, host));
@@ -95,9 +99,11 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
             checks.push(Check { name: name.clone(), passed: false, detail: detail.to_owned() });
             continue;
         }
-        let parts: f64 = sharing.iter().map(|host| host.cpu().total().as_secs_f64()).sum();
-        let nobody = host.other_cpus.total().as_secs_f64()
-            - sharing.iter().skip(1).map(|host| host.cpu().total().as_secs_f64()).sum::<f64>();
+        // The kernel's total is in ticks, so the parts are too.
+        let ticks = |host: &&HostObservation| host.cpu_by_ticks().total().as_secs_f64();
+        let parts: f64 = sharing.iter().map(ticks).sum();
+        let nobody =
+            host.other_cpus.total().as_secs_f64() - sharing.iter().skip(1).map(ticks).sum::<f64>();
         let whole = host.machine.total().as_secs_f64();
         let slack =
             whole * PARTS_LIMIT + 2.0 * CLOCK_TICK.as_secs_f64() * (distinct.len() as f64).max(1.0);
@@ -112,6 +118,69 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// User, system, interrupts, steal and idle together are the window of each CPU. Ticks can miss a part of it, by
+/// an amount that depends on the setting.
+fn cpu_covers_window(host: &HostObservation) -> Option<Check> {
+    if host.accounting.source == CpuSource::Simulated || host.cpus.is_empty() {
+        return None;
+    }
+    let whole = cpu_span(host);
+    let miss = (host.cpu().total().as_secs_f64() - whole).abs();
+    let resolution = match host.accounting.source {
+        CpuSource::Ticks => 2.0 * tick_of_each_cpu(host),
+        _ => 0.0,
+    };
+    Some(Check {
+        name: "cpu-covers-window".to_owned(),
+        passed: miss <= whole * SOURCES_LIMIT + resolution,
+        detail: format!(
+            "{}: CPU times by {} are {:.1} % away from the window",
+            host.host,
+            host.accounting.source.name(),
+            100.0 * miss / whole.max(1e-9)
+        ),
+    })
+}
+
+/// Busy time by two sources of enough resolution, and the time of the threads that are known: the traffic's and
+/// NAPI's cannot have run for longer than the host was busy.
+fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
+    if host.accounting.source != CpuSource::Trace {
+        return None;
+    }
+    let whole = cpu_span(host);
+    let busy = host.cpu().busy().as_secs_f64();
+    let threads = traffic.saturating_add(host.napi_threads_cpu.unwrap_or_default()).as_secs_f64();
+    let resolution = tick_of_each_cpu(host);
+    let by_idle = host.accounting.busy_by_idle.map(Nanos::as_secs_f64);
+    // In a slice a tick is more than the limit: what is not exact decides nothing.
+    let by_idle = by_idle.filter(|_| resolution <= whole * SOURCES_LIMIT);
+    let apart = by_idle.map_or(0.0, |idle| (busy - idle).abs() - resolution).max(threads - busy);
+    let share = |seconds: f64| 100.0 * seconds / whole.max(1e-9);
+    let idle_words =
+        by_idle.map_or_else(String::new, |idle| format!(", by idle time {:.1} %", share(idle)));
+    Some(Check {
+        name: "cpu-sources-agree".to_owned(),
+        passed: apart <= whole * SOURCES_LIMIT,
+        detail: format!(
+            "{}: busy {:.1} % by trace{idle_words}, its known threads {:.1} %",
+            host.host,
+            share(busy),
+            share(threads)
+        ),
+    })
+}
+
+/// The window of all of a host's CPUs together, seconds.
+fn cpu_span(host: &HostObservation) -> f64 {
+    host.window.as_secs_f64() * host.cpus.len() as f64
+}
+
+/// A clock tick for each CPU, seconds.
+fn tick_of_each_cpu(host: &HostObservation) -> f64 {
+    CLOCK_TICK.as_secs_f64() * host.cpus.len() as f64
 }
 
 fn steal(host: &HostObservation) -> Check {
@@ -314,8 +383,32 @@ mod tests {
         twice[1].cpus = twice[0].cpus.clone();
         check("cpu-parts-add-up", &flow(), &twice, "cannot be told apart");
         let mut more_than_there_is = lab();
-        more_than_there_is[1].cpus[0].time.idle = Nanos::from_s(9);
+        more_than_there_is[1].accounting.ticks = more_than_there_is[1].cpus.clone();
+        more_than_there_is[1].accounting.ticks[0].time.idle = Nanos::from_s(9);
         check("cpu-parts-add-up", &flow(), &more_than_there_is, "whole machine 2.000 s");
+    }
+
+    #[test]
+    fn times_that_miss_a_part_of_the_window_or_another_source_mark_the_trial() {
+        let mut unseen = lab();
+        unseen[1].cpus[0].time.idle = Nanos::from_ms(700);
+        for host in &mut unseen {
+            host.machine = lab()[1].machine;
+            host.accounting.ticks = lab()[1].cpus.clone();
+        }
+        unseen[0].accounting.ticks[0].cpu = CpuId(0);
+        check("cpu-covers-window", &flow(), &unseen, "b: CPU times by ticks are 15.0 % away");
+        let traced = |busy_by_idle_ms, napi_ms| {
+            let mut hosts = lab();
+            hosts[1].accounting.source = CpuSource::Trace;
+            hosts[1].accounting.busy_by_idle = Some(Nanos::from_ms(busy_by_idle_ms));
+            hosts[1].napi_threads_cpu = Some(Nanos::from_ms(napi_ms));
+            hosts
+        };
+        let agrees = |hosts: &[HostObservation]| checks(&flow(), hosts).iter().all(|c| c.passed);
+        assert!(agrees(&traced(150, 20)) && agrees(&traced(185, 20)), "a tick is no difference");
+        check("cpu-sources-agree", &flow(), &traced(195, 20), "b: busy 15.0 % by trace");
+        check("cpu-sources-agree", &flow(), &traced(150, 90), "its known threads 19.0 %");
     }
 
     #[test]

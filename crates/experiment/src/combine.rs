@@ -71,7 +71,7 @@ fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservat
 /// The probe of a host that makes no traffic, with the check on its schedule that `latput_load::combine`
 /// has for one beside the traffic.
 pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Check) {
-    let latput_load::ProbeOutcome { sent, received, skipped, rtt } = outcome;
+    let latput_load::ProbeOutcome { sent, received, skipped, rtt, .. } = outcome;
     let check = Check {
         name: "probe-on-schedule".to_owned(),
         passed: skipped == 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use latput_knobs::Setting;
-use latput_load::{Key, ReceiverOutcome, Stop};
+use latput_load::{Key, ReceiverOutcome, Slices, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
 use crate::lacking::Wanted;
-use crate::protocol::{Answer, FailureKind, Finished, Part, Request};
-use crate::runner::{News, Trial, TrialRunner, run_trial};
+use crate::protocol::{Answer, FailureKind, Finished, HostSlice, Part, Request, Turns};
+use crate::runner::{News, SliceRunner, Stint, Tell, Trial, TrialRunner, run_trial};
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
@@ -68,10 +68,15 @@ impl TrialRunner for Crew {
                 await_links(self, stop)?;
                 set_hosts(self, &trial.set, stop)?;
                 await_links(self, stop)?;
-                observe(self, &trial.load, method, stop, tell)
+                let seen = observe(self, &trial.load, method, None, stop, tell)?;
+                Ok(seen.into_iter().next().expect("a window without slices has one observation"))
             })?;
         }
         Ok(())
+    }
+
+    fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
+        Some(self)
     }
 
     fn lacks(
@@ -105,6 +110,57 @@ impl TrialRunner for Crew {
 
     fn abandon(self: Box<Self>) -> Result<(), Error> {
         Self::abandon(*self)
+    }
+}
+
+impl SliceRunner for Crew {
+    fn stint(
+        &mut self,
+        stint: &Stint,
+        method: &Method,
+        stop: &Stop,
+        tell: &mut Tell<'_>,
+    ) -> Result<Vec<Observation>, Error> {
+        let first = stint.trials.first().expect("a stint has slices");
+        await_links(self, stop)?;
+        set_hosts(self, &first.set, stop)?; // the warm-up has the setting of the first slice
+        await_links(self, stop)?;
+        let order = Order::of(stint);
+        observe(self, &first.load, method, Some(&order), stop, tell)
+    }
+}
+
+/// Which setting each slice has.
+struct Order<'a> {
+    slices: Slices,
+    settings: Vec<&'a LabelledSetting>,
+    /// For each slice, the place of its setting in `settings`.
+    places: Vec<usize>,
+}
+
+impl<'a> Order<'a> {
+    fn of(stint: &'a Stint) -> Self {
+        let mut settings: Vec<&LabelledSetting> = Vec::new();
+        let places = stint.trials.iter().map(|trial| {
+            settings.iter().position(|known| **known == trial.set).unwrap_or_else(|| {
+                settings.push(&trial.set);
+                settings.len() - 1
+            })
+        });
+        let places: Vec<usize> = places.collect();
+        let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
+        let slices = Slices { length: stint.length, cut: stint.cut, count };
+        Self { slices, settings, places }
+    }
+
+    /// What a host of `role` is told; a host that no setting names is left as it is.
+    fn of_role(&self, role: Role) -> Turns {
+        let of_role = |set: &&LabelledSetting| set.by_role.get(&role).cloned().unwrap_or_default();
+        Turns {
+            slices: self.slices,
+            settings: self.settings.iter().map(of_role).collect(),
+            order: self.places.clone(),
+        }
     }
 }
 
@@ -152,22 +208,25 @@ fn not_taken(
     }
 }
 
-/// Lets the traffic flow once and joins what the hosts saw.
+/// Lets the traffic flow once and joins what the hosts saw: an observation for each slice of `order`, and
+/// one where there are none.
 fn observe(
     crew: &mut Crew,
     workload: &Workload,
     method: &Method,
+    order: Option<&Order<'_>>,
     stop: &Stop,
-    tell: &mut dyn FnMut(News) -> Result<(), Error>,
-) -> Result<Observation, Error> {
+    tell: &mut Tell<'_>,
+) -> Result<Vec<Observation>, Error> {
     let parts = prepare(crew, workload, stop)?;
     let clocks = crew.clocks(stop)?;
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
     let interval = crew.interval();
+    let (warmup, duration) = (method.warmup, method.duration);
     for (agent, clock) in crew.agents().iter_mut().zip(&clocks) {
-        let (warmup, duration) = (method.warmup, method.duration);
-        agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval })?;
+        let turns = order.map(|order| order.of_role(agent.spec.role));
+        agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval, turns })?;
     }
     let names = crew.agents().iter().map(|agent| agent.spec.name.clone()).collect();
     let mut joiner = Joiner::new(names, &workload.traffic);
@@ -176,16 +235,19 @@ fn observe(
             let _only_results_can_fail = tell(News::Interval(interval));
         }
     };
-    let within = (method.warmup + method.duration).as_duration() + TRIAL_SLACK;
+    let slices = order.map(|order| order.slices);
+    let window = slices.map_or(duration, |slices| slices.total());
+    let within = (warmup + window).as_duration() + TRIAL_SLACK;
     let mut finished = crew.finished(within, stop, &mut heard)?;
     for part in &mut finished {
+        let host = part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
         for left in std::mem::take(&mut part.left) {
-            tell(News::Remark(format!("latput: {}: {left}", part.host.host)))?;
+            tell(News::Remark(format!("latput: {host}: {left}")))?;
         }
     }
     let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
-    let joined = Joined { workload, method, parts, clocks, boot_ids };
-    joined.observation(finished)
+    let joined = Joined { workload, duration, slices, parts, clocks, boot_ids };
+    joined.observations(finished)
 }
 
 /// Opens the ports, the connections and the probe. Returns the hosts that send, by their place in the
@@ -248,10 +310,12 @@ fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
     }
 }
 
-/// What is known of a trial beside what the hosts bring home.
+/// What is known of a trial beside what the hosts counted.
 struct Joined<'a> {
     workload: &'a Workload,
-    method: &'a Method,
+    /// Of a window without slices.
+    duration: Nanos,
+    slices: Option<Slices>,
     /// The hosts that send, by their place in the testbed, each with its part.
     parts: Vec<(usize, Workload)>,
     clocks: Vec<ClockOffset>,
@@ -259,37 +323,41 @@ struct Joined<'a> {
 }
 
 impl Joined<'_> {
-    /// Joins what the hosts saw, and checks it.
-    fn observation(&self, mut finished: Vec<Finished>) -> Result<Observation, Error> {
+    /// Joins what the hosts saw, slice by slice, and checks it.
+    fn observations(&self, mut finished: Vec<Finished>) -> Result<Vec<Observation>, Error> {
+        let expected = self.slices.map_or(1, |slices| slices.count as usize);
+        if finished.iter().any(|part| part.slices.len() != expected) {
+            return Err(self.problem("a host did not answer for every slice".to_owned()));
+        }
+        let of_trial = self.checks_of_trial(&finished);
+        let mut by_host: Vec<_> =
+            finished.iter_mut().map(|part| std::mem::take(&mut part.slices).into_iter()).collect();
+        (0..expected)
+            .map(|_| {
+                let slice: Vec<HostSlice> = by_host.iter_mut().filter_map(Iterator::next).collect();
+                let mut observation = self.observation(slice)?;
+                observation.checks.extend(of_trial.iter().cloned());
+                Ok(observation)
+            })
+            .collect()
+    }
+
+    /// The checks that are the same for every slice.
+    fn checks_of_trial(&self, finished: &[Finished]) -> Vec<Check> {
+        let host = |part: &Finished| part.slices[0].host.host.clone();
         let start = |(part, clock): (&Finished, &ClockOffset)| Start {
-            host: part.host.host.clone(),
+            host: host(part),
             clock: *clock,
             late: part.late,
         };
         let starts: Vec<Start> = finished.iter().zip(&self.clocks).map(start).collect();
-        let cpus: Vec<Nanos> = finished.iter().map(traffic_cpu).collect();
-        let (flows, mut probe, mut checks) = self.flows(&mut finished)?;
-        let traffic = combine::flows(flows);
         let drift: Vec<String> = finished
             .iter()
-            .flat_map(|part| {
-                part.drift.iter().map(|change| format!("{}: {change}", part.host.host))
-            })
+            .flat_map(|part| part.drift.iter().map(|change| format!("{}: {change}", host(part))))
             .collect();
-        for part in &mut finished {
-            if let Some(outcome) = part.probe.take() {
-                let (alone, on_schedule) = combine::probe(outcome);
-                probe = Some(alone);
-                checks.push(on_schedule);
-            }
-        }
-        let hosts: Vec<HostObservation> = finished.into_iter().map(|part| part.host).collect();
-        let parts = self.boot_ids.iter().zip(&cpus);
-        let parts: Vec<HostPart<'_>> =
-            parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
-        checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
-        checks.extend(combine::started_together(&starts, self.method.duration));
-        checks.push(Check {
+        let measured = self.slices.map_or(self.duration, |slices| slices.measured());
+        let together = combine::started_together(&starts, measured);
+        let no_drift = Check {
             name: "knob-drift".to_owned(),
             passed: drift.is_empty(),
             detail: if drift.is_empty() {
@@ -297,28 +365,50 @@ impl Joined<'_> {
             } else {
                 drift.join("; ")
             },
-        });
+        };
+        together.into_iter().chain([no_drift]).collect()
+    }
+
+    /// One slice, or the whole window.
+    fn observation(&self, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
+        let cpus: Vec<Nanos> = slice.iter().map(traffic_cpu).collect();
+        let (flows, mut probe, mut checks) = self.flows(&mut slice)?;
+        let traffic = combine::flows(flows);
+        for part in &mut slice {
+            if let Some(outcome) = part.probe.take() {
+                let (alone, on_schedule) = combine::probe(outcome);
+                probe = Some(alone);
+                checks.push(on_schedule);
+            }
+        }
+        checks.extend(self.slices.map(|slices| changed_in_cut(&slice, slices.cut)));
+        let hosts: Vec<HostObservation> = slice.into_iter().map(|part| part.host).collect();
+        let parts = self.boot_ids.iter().zip(&cpus);
+        let parts: Vec<HostPart<'_>> =
+            parts.map(|(boot_id, &traffic_cpu)| HostPart { boot_id, traffic_cpu }).collect();
+        checks.extend(checks::of_trial(&self.workload.traffic, &traffic, &hosts, &parts));
         Ok(Observation { traffic, probe, hosts, checks, ..Observation::default() })
+    }
+
+    fn problem(&self, problem: String) -> Error {
+        Error::Traffic { workload: self.workload.name.clone(), problem }
     }
 
     /// Each generator's flow with the far end's part of it, and what was checked of each.
     #[expect(clippy::type_complexity, reason = "the three things that joining two ends gives")]
     fn flows(
         &self,
-        finished: &mut [Finished],
+        slice: &mut [HostSlice],
     ) -> Result<(Vec<TrafficObservation>, Option<ProbeObservation>, Vec<Check>), Error> {
-        let missing = |end: &str| Error::Traffic {
-            workload: self.workload.name.clone(),
-            problem: format!("the {end}'s figures are missing"),
-        };
+        let missing = |end: &str| self.problem(format!("the {end}'s figures are missing"));
         let receivers: Vec<ReceiverOutcome> =
-            finished.iter_mut().flat_map(|part| part.receivers.drain(..)).collect();
+            slice.iter_mut().flat_map(|part| part.receivers.drain(..)).collect();
         if receivers.len() != self.parts.len() {
             return Err(missing("receiver"));
         }
         let (mut flows, mut probe, mut checks) = (Vec::new(), None, Vec::new());
         for ((idx, workload), receiver) in self.parts.iter().zip(&receivers) {
-            let part = &mut finished[*idx];
+            let part = &mut slice[*idx];
             let sender = part.sender.take().ok_or_else(|| missing("sender"))?;
             let (flow, beside, of_flow) = latput_load::combine(workload, &sender, receiver);
             flows.push(flow);
@@ -329,8 +419,24 @@ impl Joined<'_> {
     }
 }
 
+/// A change that takes longer than the cut reaches into what is measured.
+fn changed_in_cut(slice: &[HostSlice], cut: Nanos) -> Check {
+    let longest = slice.iter().max_by_key(|part| part.change);
+    let change = longest.map_or(Nanos::ZERO, |part| part.change);
+    let host = longest.map_or("", |part| part.host.host.as_str());
+    Check {
+        name: "changed-in-cut".to_owned(),
+        passed: change <= cut,
+        detail: format!(
+            "{host}: the setting was in force {:.1} ms into the slice, whose first {:.1} ms are cut",
+            change.as_us_f64() / 1e3,
+            cut.as_us_f64() / 1e3
+        ),
+    }
+}
+
 /// CPU time of a host's own traffic threads.
-fn traffic_cpu(part: &Finished) -> Nanos {
+fn traffic_cpu(part: &HostSlice) -> Nanos {
     let receivers = part.receivers.iter().map(|receiver| receiver.cpu);
     let sender = part.sender.iter().map(|sender| sender.cpu);
     receivers.chain(sender).fold(Nanos::ZERO, Nanos::saturating_add)

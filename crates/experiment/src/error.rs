@@ -24,6 +24,11 @@ pub enum Error {
         /// What it lacks.
         problem: String,
     },
+    /// The plan wants slices, and the testbed has none.
+    #[error(
+        "settings cannot take turns in slices on this testbed: agents on hosts or the lab can; use `design = \"blocks\"`"
+    )]
+    NoSlices,
     /// A setting that would lose packets.
     #[error("setting `{setting}` is refused: {problem}")]
     Overrun {
@@ -148,6 +153,7 @@ impl Error {
             Self::Plan(_)
             | Self::Search { .. }
             | Self::Lacking { .. }
+            | Self::NoSlices
             | Self::Overrun { .. }
             | Self::TestbedFile { .. }
             | Self::Simulator { .. } => ErrorKind::Usage,

@@ -19,7 +19,7 @@ use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
 use crate::agent::failed;
-use crate::protocol::{Failure, FailureKind, LinkReset, Open, Opened, SCHEMA};
+use crate::protocol::{Failure, FailureKind, LinkReset, Open, Opened, SCHEMA, Turns};
 
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
@@ -46,6 +46,9 @@ pub fn state_dir() -> PathBuf {
 pub fn checkpoints_dir() -> PathBuf {
     state_dir().join("checkpoints")
 }
+
+/// A slice's counters, and how long the change to its setting took.
+pub(crate) type CountedSlice = (HostObservation, Nanos);
 
 /// The host that an agent is for.
 #[derive(Debug)]
@@ -82,6 +85,9 @@ impl Host {
         let sampler = Sampler::open(&open.interface, &cpus).map_err(broken)?;
         if let Some(obstacle) = sampler.napi_obstacle() {
             notes.push(format!("no NAPI poll counts: {}", chain(obstacle)));
+        }
+        if let Some(obstacle) = sampler.trace_obstacle() {
+            notes.push(format!("CPU time in steps of 10 ms, not traced: {}", chain(obstacle)));
         }
         let facts = HostFacts {
             host: open.host.clone(),
@@ -144,8 +150,10 @@ impl Host {
     }
 
     /// Brings the interface to a setting, but for knobs that somebody else has changed meanwhile.
-    pub(crate) fn set(&mut self, setting: &Setting) -> Result<(), Failure> {
+    /// Gives what was read back.
+    pub(crate) fn set(&mut self, setting: &Setting) -> Result<State, Failure> {
         self.leave_to_others()?;
+        let mut found = State::default();
         self.wanted = setting.keys().copied().collect();
         let interface = &self.open.interface;
         let broken = |error: latput_linux::Error| failed(chain(&error));
@@ -157,7 +165,7 @@ impl Host {
                 change.knob == Knob::Threaded || change.knob.spec().resets.contains(&Knob::Threaded)
             };
             if applied.changes.iter().any(makes_threads) {
-                self.sampler = Sampler::open(interface, &self.cpus).map_err(broken)?;
+                self.sampler.look_up_threads(interface).map_err(broken)?;
             }
             if self.open.binds_napi_threads {
                 lab::pin_napi_threads(interface, &self.cpus).map_err(broken)?;
@@ -165,10 +173,11 @@ impl Host {
             let held = session.checkpoint().undo.0.keys().map(|(knob, _)| *knob);
             let watched = held.filter(|knob| !is_negotiated(*knob)).chain(self.wanted.clone());
             self.watch.expect(&self.kernel, watched);
+            found = applied.found;
         } else if !setting.is_empty() {
             return Err(failed("the session was opened for reading only"));
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Stops managing the knobs that somebody else has changed since they were last set: the administrator
@@ -243,6 +252,49 @@ impl Host {
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
         observation.packets_per_interval = packets_per_interval(&glances);
         Ok((observation, drift))
+    }
+
+    /// Counts in each slice of the window, under the setting whose turn it is: changed at the slice's start,
+    /// counted from the end of its cut. Gives each slice's counters with how long its change took, and which
+    /// knobs changed that should not have.
+    pub(crate) fn take_turns(
+        &mut self,
+        window: Window,
+        turns: &Turns,
+        stop: &Stop,
+        watch: &mut dyn FnMut(&Glance),
+    ) -> Result<(Vec<CountedSlice>, Vec<String>), Failure> {
+        let broken = |error: latput_linux::Error| failed(chain(&error));
+        let mut state = self.kernel.read_all(&self.open.interface);
+        let mut in_force = None;
+        let mut seen = Vec::with_capacity(turns.order.len());
+        for (idx, &turn) in (0..).zip(&turns.order) {
+            let slice = window.slice(idx);
+            let start = slice.start().saturating_sub(turns.slices.cut);
+            sleep_until(start, GLANCE_EVERY, || stop.is_raised());
+            let mut change = Nanos::ZERO;
+            if in_force != Some(turn) {
+                state.0.extend(self.set(&turns.settings[turn])?.0);
+                change = process::OsClock.now().saturating_sub(start);
+                in_force = Some(turn);
+            }
+            sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
+            let first = self.sampler.sample().map_err(broken)?;
+            watch(&self.sampler.glance().map_err(broken)?);
+            sleep_until(slice.end(), GLANCE_EVERY, || stop.is_raised());
+            let last = self.sampler.sample().map_err(broken)?;
+            if stop.is_raised() {
+                return Err(failed("interrupted"));
+            }
+            let (host, role) = (&self.open.host, self.open.role);
+            let slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
+            seen.push((slice, change));
+        }
+        watch(&self.sampler.glance().map_err(broken)?);
+        let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
+        self.leave_to_others()?;
+        drift.extend(self.not_in_force());
+        Ok((seen, drift))
     }
 
     /// Puts every knob back, but for those that somebody else has changed; says which those are, where

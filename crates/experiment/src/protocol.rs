@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Write};
 
 use latput_knobs::Setting;
-use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome};
+use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::interval::HostInterval;
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 4;
-/// A longer line is refused; the largest honest one is an outcome with its histogram, about 100 KB.
+pub const SCHEMA: u32 = 5;
+/// A longer line is refused; the largest honest one is a stint of slices, each with its
+/// histogram: some 10 KB a slice.
 pub const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Controller to agent.
@@ -67,13 +68,35 @@ pub enum Request {
         warmup: Nanos,
         /// The window.
         duration: Nanos,
-        /// Tell of every so much of the window with [`Answer::Progress`]; `None`: of nothing.
+        /// Tell of each interval of the window with [`Answer::Progress`]; `None`: of nothing.
         interval: Option<Nanos>,
+        /// Settings that take turns in the window, whose length is then theirs.
+        turns: Option<Turns>,
     },
     /// Forget the traffic that was prepared.
     Abort,
     /// Put every knob back and end.
     Close,
+}
+
+/// Settings that take turns while traffic flows, one in each slice of the window.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turns {
+    /// How the window is cut.
+    pub slices: Slices,
+    /// What this host is set to; empty where it is left as it is.
+    pub settings: Vec<Setting>,
+    /// For each slice, the place of its setting in `settings`.
+    pub order: Vec<usize>,
+}
+
+impl Turns {
+    /// Whether each slice has a setting.
+    pub fn is_whole(&self) -> bool {
+        usize::try_from(self.slices.count).is_ok_and(|count| count == self.order.len())
+            && self.order.iter().all(|&turn| turn < self.settings.len())
+    }
 }
 
 /// One generator's traffic, as the far end expects it.
@@ -188,24 +211,34 @@ pub struct Opened {
     pub notes: Vec<String>,
 }
 
-/// One host's part of a trial.
+/// One host's part of a trial, or of each slice of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finished {
-    /// The counters of the window.
-    pub host: HostObservation,
-    /// From the end that sent.
-    pub sender: Option<SenderOutcome>,
-    /// From the end that received: one for each part that was prepared, in their order.
-    pub receivers: Vec<ReceiverOutcome>,
-    /// From a host that only probed.
-    pub probe: Option<ProbeOutcome>,
+    /// One for each slice of the window; one for a window without slices.
+    pub slices: Vec<HostSlice>,
     /// How long after its window began this host was told to start; zero if in time.
     pub late: Nanos,
     /// Knobs that changed during the trial, in sentences.
     pub drift: Vec<String>,
     /// Knobs that were left to somebody else since this was last told, in sentences.
     pub left: Vec<String>,
+}
+
+/// What one host counted in a slice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSlice {
+    /// The counters of the measured part.
+    pub host: HostObservation,
+    /// How long the change to the slice's setting took, from the slice's start; zero where nothing changed.
+    pub change: Nanos,
+    /// From the end that sent.
+    pub sender: Option<SenderOutcome>,
+    /// From the end that received: one for each part that was prepared, in their order.
+    pub receivers: Vec<ReceiverOutcome>,
+    /// From a host that only probed.
+    pub probe: Option<ProbeOutcome>,
 }
 
 /// Why a request was not done.

@@ -7,6 +7,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
 use latput_trial::{Observation, Workload};
+use latput_units::Nanos;
 
 use crate::error::Error;
 use crate::interval::Interval;
@@ -41,6 +42,11 @@ pub(crate) trait TrialRunner {
         tell: &mut dyn FnMut(News) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
+    /// What runs slices here; `None` where settings cannot take turns while traffic flows.
+    fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
+        None
+    }
+
     /// Whether this testbed does not have a part of a plan, and why. A knob may be left as it was tried.
     fn lacks(
         &mut self,
@@ -56,7 +62,37 @@ pub(crate) trait TrialRunner {
     fn abandon(self: Box<Self>) -> Result<(), Error>;
 }
 
-/// One trial to be run.
+/// Runs settings that take turns while the traffic of one workload flows.
+pub(crate) trait SliceRunner {
+    /// Runs a stint; gives an observation for each of its slices, in their order.
+    fn stint(
+        &mut self,
+        stint: &Stint,
+        method: &Method,
+        stop: &Stop,
+        tell: &mut Tell<'_>,
+    ) -> Result<Vec<Observation>, Error>;
+}
+
+/// Slices in a row, in the same connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Stint {
+    /// One for each slice, in their order, all of one workload.
+    pub trials: Vec<Trial>,
+    /// Length of each slice, its cut included.
+    pub length: Nanos,
+    /// The part at the head of each that is not measured.
+    pub cut: Nanos,
+}
+
+impl Stint {
+    /// How long its traffic is measured, cuts included.
+    pub(crate) fn window(&self) -> Nanos {
+        self.length.saturating_mul(self.trials.len() as u64)
+    }
+}
+
+/// One trial to be run, or one slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
     /// Which repetition of the whole plan, from 0.
@@ -126,6 +162,39 @@ pub(crate) fn run_trial(
             Err(error) if error.is_passing() => {
                 let given_up = tried == ATTEMPTS;
                 tell(News::Lost(Box::new(Lost { trial: trial.clone(), error, given_up })))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Runs a stint once.
+type RunStint<'a> = dyn FnMut(&Stint, &mut Tell<'_>) -> Result<Vec<Observation>, Error> + 'a;
+
+/// A stint, tried again while its traffic breaks. Tells of each slice.
+pub(crate) fn run_stint(
+    stint: Stint,
+    tell: &mut Tell<'_>,
+    attempt: &mut RunStint<'_>,
+) -> Result<(), Error> {
+    for tried in 1..=ATTEMPTS {
+        let started_unix_ms = unix_ms();
+        match attempt(&stint, tell) {
+            Ok(observations) => {
+                let length_ms = stint.length.as_ns() / 1_000_000;
+                for (at, (trial, observation)) in
+                    (0..).zip(stint.trials.into_iter().zip(observations))
+                {
+                    let started_unix_ms = started_unix_ms + at * length_ms;
+                    tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+                }
+                return Ok(());
+            }
+            Err(error) if error.is_passing() => {
+                let given_up = tried == ATTEMPTS;
+                let first = stint.trials.first().expect("a stint has slices");
+                tell(News::Lost(Box::new(Lost { trial: first.clone(), error, given_up })))?;
             }
             Err(error) => return Err(error),
         }

@@ -2,6 +2,7 @@
 
 mod order;
 mod refusal;
+mod slices;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -102,6 +103,10 @@ pub fn run(
         runner = run.testbed.open(&plan, run.interval, run.stop)?;
     }
     let run = &Run { plan: &plan, ..*run };
+    let design = match design(run.plan, &mut *runner) {
+        Ok(design) => design,
+        Err(error) => return Err(runner.abandon().err().unwrap_or(error)),
+    };
     let refused = match refusals(run.plan, &runner.receive_sides()) {
         Ok(refused) => refused,
         Err(error) => return Err(runner.abandon().err().unwrap_or(error)),
@@ -125,14 +130,27 @@ pub fn run(
         results,
         begun: Instant::now(),
         is_simulated: runner.is_simulated(),
+        slice: None,
         lost: None,
         lost_in_a_row: 0,
     };
-    let cause = match run.plan.method.design.unwrap_or_default() {
-        Design::Grid => session.blocks(&mut *runner).err(),
+    let cause = match design {
+        Design::Blocks => session.blocks(&mut *runner).err(),
+        Design::Slices => session.slices(&mut *runner).err(),
         Design::Search => session.search(&mut *runner, &refused).err(),
     };
     session.end(runner, cause)
+}
+
+/// How the settings of a plan take turns on this testbed.
+fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
+    let takes_slices = runner.slices().is_some();
+    match plan.method.design {
+        Some(Design::Slices) if !takes_slices => Err(Error::NoSlices),
+        Some(design) => Ok(design),
+        None if takes_slices && plan.is_cheap_to_change() => Ok(Design::Slices),
+        None => Ok(Design::Blocks),
+    }
 }
 
 fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
@@ -172,6 +190,8 @@ struct Session<'a> {
     results: Results,
     begun: Instant,
     is_simulated: bool,
+    /// The length of a slice, where settings take turns.
+    slice: Option<Nanos>,
     /// Trials that are missing for good, and why the last of them is.
     lost: Option<(usize, String)>,
     /// Of those, how many came after one another.
@@ -309,28 +329,33 @@ impl Session<'_> {
             self.results.rows.iter().any(|row| of_trial(row) == (block, *setting, *workload))
         };
         order.retain(|trial| !is_done(trial));
-        let todo = order.iter().map(|&(setting, workload)| Trial {
+        let todo = order.iter().map(|&(setting, workload)| self.planned(block, setting, workload));
+        let todo = todo.collect();
+        let Run { plan, stop, .. } = self.run;
+        runner.trials(todo, &plan.method, stop, &mut |news| self.hear(news))
+    }
+
+    /// A trial of a block, or a slice of a round.
+    fn planned(&self, block: u32, setting: usize, workload: usize) -> Trial {
+        Trial {
             block,
             setting,
             workload,
             set: self.results.settings[setting].clone(),
             load: self.results.workloads[workload].clone(),
             seed: trial_seed(self.results.seed, block, setting, workload),
-        });
-        let todo = todo.collect();
-        let Run { plan, stop, .. } = self.run;
-        runner.trials(todo, &plan.method, stop, &mut |news| match news {
-            News::Done(done) => self.keep(*done),
-            News::Lost(lost) => self.lose(*lost),
-            News::Interval(interval) => {
-                self.progress.interval(&interval);
-                Ok(())
-            }
-            News::Remark(text) => {
-                self.progress.remark(&text);
-                Ok(())
-            }
-        })
+        }
+    }
+
+    /// Keeps what is done, and tells of the rest.
+    fn hear(&mut self, news: News) -> Result<(), Error> {
+        match news {
+            News::Done(done) => return self.keep(*done),
+            News::Lost(lost) => return self.lose(*lost),
+            News::Interval(interval) => self.progress.interval(&interval),
+            News::Remark(text) => self.progress.remark(&text),
+        }
+        Ok(())
     }
 
     /// Goes on without a trial whose traffic broke, unless one after the other does.
@@ -379,6 +404,9 @@ impl Session<'_> {
 
     /// What a trial takes: its traffic, and on hosts what the trials of this session took beyond it.
     fn trial_time(&self) -> Duration {
+        if let Some(length) = self.slice {
+            return length.as_duration();
+        }
         let method = &self.run.plan.method;
         let traffic = (method.warmup + method.duration).as_duration();
         if self.is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }

@@ -173,7 +173,9 @@ pub struct RunHost {
     pub role: String,
     /// Length of the window.
     pub window_ns: u64,
-    /// Busy share of the host's CPUs by part: user, system, irq, softirq, steal.
+    /// Where CPU times come from: `trace`, `idle`, `ticks` (which can miss busy spells) or `simulated`.
+    pub cpu_source: String,
+    /// Share of the host's CPUs by part: user, system, irq, softirq, steal.
     pub cpu_ratio: BTreeMap<String, f64>,
     /// CPU time of this host for a transaction, or for a KB (1024 byte) of goodput.
     pub service_demand_us: Option<f64>,
@@ -252,8 +254,7 @@ pub struct Estimate {
     pub high: Option<f64>,
     /// The confidence that the interval really has; `null` where that is not known.
     pub confidence: Option<f64>,
-    /// `student_t`, `order_statistic`, `bootstrap`, `paired_log_ratio`, `welch_log_ratio` or
-    /// `single`.
+    /// `student_t`, `order_statistic`, `paired_log_ratio`, `welch_log_ratio` or `single`.
     pub method: String,
     /// Independent values that it rests on.
     pub runs_count: usize,
@@ -278,15 +279,47 @@ pub struct Recommendation {
     pub goal: String,
     /// Index into `settings`.
     pub setting: usize,
-    /// Whether the interval of the difference excludes none.
+    /// Whether it is proven better than the first setting.
     pub proven: bool,
+    /// What proves that: `objective`, or `limit` where the first setting is proven to break a limit and
+    /// this one to do better there (its objective may be worse); `null` where nothing does.
+    #[serde(default)]
+    pub proven_by: Option<String>,
     /// The objective over the first setting's; `null` if the first is recommended.
     pub against_first_ratio: Option<Estimate>,
     /// Why, in sentences.
     pub reason: Vec<String>,
+    /// The smallest effects that this run could have proven: of the objective, then of each limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub smallest_effects: Vec<SmallestEffect>,
     /// The command lines that apply it. `IFACE` stands for the reader's interface where the measured
     /// one was the lab's.
     pub commands: Vec<String>,
+}
+
+/// The smallest effect that is proven in four of five runs with as many blocks and as much noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SmallestEffect {
+    /// What is tested: one figure, or all parts of an objective, which are tested together.
+    pub figures: Vec<Figure>,
+    /// The limit, as the goal has it; `null` for the objective.
+    pub limit: Option<String>,
+    /// The figure over the first setting's, or over the limit: 0.88 where 12 % less could have been
+    /// proven. `null` where it is too large for a number.
+    pub effect_ratio: Option<f64>,
+    /// The same in four times the time.
+    pub effect_in_four_times_ratio: Option<f64>,
+}
+
+/// A metric in one workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// Index into `workloads`.
+    pub workload: usize,
+    /// The metric's name.
+    pub metric: String,
 }
 
 /// A run far from its cell's others.
@@ -346,9 +379,11 @@ impl Document {
             recommendation: summary.recommendation.as_ref().map(|advice| Recommendation {
                 goal: advice.goal.clone(),
                 setting: advice.setting,
-                proven: advice.proven,
+                proven: advice.is_proven(),
+                proven_by: advice.proven_by.map(|by| by.name().to_owned()),
                 against_first_ratio: advice.against_first.as_ref().and_then(estimate),
                 reason: advice.reason.clone(),
+                smallest_effects: advice.smallest.iter().map(smallest_effect).collect(),
                 commands: view.commands(advice.setting).into_iter().map(|c| c.line).collect(),
             }),
             outliers: summary.outliers.iter().map(outlier).collect(),
@@ -418,7 +453,6 @@ pub(crate) fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
     let method = match estimate.method {
         stats::Method::StudentT => "student_t",
         stats::Method::OrderStatistic => "order_statistic",
-        stats::Method::Bootstrap => "bootstrap",
         stats::Method::PairedLogRatio => "paired_log_ratio",
         stats::Method::WelchLogRatio => "welch_log_ratio",
         stats::Method::Single => "single",
@@ -448,6 +482,19 @@ fn outlier(outlier: &latput_model::summary::Outlier) -> Outlier {
         metric: outlier.metric.name().to_owned(),
         value: finite(outlier.value),
         median: finite(outlier.median),
+    }
+}
+
+fn smallest_effect(one: &latput_model::SmallestEffect) -> SmallestEffect {
+    let figure = |&(workload, metric): &(usize, Metric)| Figure {
+        workload,
+        metric: metric.name().to_owned(),
+    };
+    SmallestEffect {
+        figures: one.figures.iter().map(figure).collect(),
+        limit: one.limit.clone(),
+        effect_ratio: finite(one.ratio),
+        effect_in_four_times_ratio: finite(one.ratio_in_four_times),
     }
 }
 

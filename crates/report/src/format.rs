@@ -32,6 +32,8 @@ pub fn short_name(metric: Metric) -> &'static str {
         Metric::GeneratorCpuBusyRatio => "gen CPU",
         Metric::SutServiceDemandUs => "demand",
         Metric::GeneratorServiceDemandUs => "gen demand",
+        Metric::SutNetperfDemandUs => "netperf demand",
+        Metric::GeneratorNetperfDemandUs => "gen netperf demand",
         Metric::GeneratorCeilingPerS => "gen ceiling",
         Metric::SutPollsPerS => "polls",
         Metric::SutPacketsPerPoll => "pkts/poll",
@@ -69,6 +71,10 @@ pub fn long_name(metric: Metric) -> &'static str {
         Metric::GeneratorCpuBusyRatio => "busy share of the generator's CPUs",
         Metric::SutServiceDemandUs => "service demand of the SUT",
         Metric::GeneratorServiceDemandUs => "service demand of the generator",
+        Metric::SutNetperfDemandUs => "service demand of the SUT as netperf counts it, by ticks",
+        Metric::GeneratorNetperfDemandUs => {
+            "service demand of the generator as netperf counts it, by ticks"
+        }
         Metric::GeneratorCeilingPerS => "what the generator could do at most, at this cost",
         Metric::SutPollsPerS => "NAPI polls per second on the SUT",
         Metric::SutPacketsPerPoll => "packets per NAPI poll on the SUT",
@@ -108,8 +114,15 @@ impl Scale {
             | Metric::ReorderedRatio
             | Metric::SutCpuBusyRatio
             | Metric::GeneratorCpuBusyRatio => &[(0.01, "%")],
-            Metric::SutServiceDemandUs | Metric::GeneratorServiceDemandUs => {
-                if traffic.is_transactional() { &[(1.0, "us/tr")] } else { &[(1.0, "us/KB")] }
+            Metric::SutServiceDemandUs
+            | Metric::GeneratorServiceDemandUs
+            | Metric::SutNetperfDemandUs
+            | Metric::GeneratorNetperfDemandUs => {
+                if traffic.is_transactional() {
+                    &[(1.0, "us/tr")]
+                } else {
+                    &[(1.0, "us/KB")]
+                }
             }
             Metric::SutPacketsPerPoll => &[(1.0, "")],
             _ => &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")],
@@ -238,7 +251,6 @@ fn method_name(method: Method) -> Option<&'static str> {
     match method {
         Method::StudentT => Some("Student's t"),
         Method::OrderStatistic => Some("order statistics"),
-        Method::Bootstrap => Some("bootstrap"),
         Method::PairedLogRatio => Some("Student's t on paired logarithms"),
         Method::WelchLogRatio => Some("Welch's t on logarithms"),
         Method::Single => None,

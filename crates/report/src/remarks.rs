@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_model::Cell;
 use latput_model::summary::{FailedCheck, Outlier};
+use latput_model::{Cell, SmallestEffect};
 use latput_stats::Estimate;
 use latput_trial::Metric;
 
@@ -43,7 +43,9 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     remarks
 }
 
-/// netperf's warning for all cells at once: what was asked, and the widest of what was reached.
+/// Where intervals are too wide: with a judged goal the smallest effects that the run could have
+/// proven, else netperf's warning for all cells at once: what was asked, and the widest of what was
+/// reached.
 fn too_wide(view: &View<'_>) -> Option<Remark> {
     let cells = &view.summary.cells;
     let wide: Vec<&Cell> = cells.iter().filter(|cell| !cell.narrow_enough()).collect();
@@ -55,6 +57,9 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
     let widest = widest.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
     if wide.is_empty() {
         return None;
+    }
+    if let Some(remark) = smallest_effect(view) {
+        return Some(remark);
     }
     let cpu = |cell, metric| half_width_words(estimate(cell, metric));
     let worst = widest.map_or_else(
@@ -78,6 +83,62 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
         format::percent(view.results.confidence),
     );
     Some(Remark { title: INTERVALS.to_owned(), digest, full: view.summary.too_wide.clone() })
+}
+
+/// The objective's smallest effect and the largest of the limits', each with what four times the time
+/// would give.
+fn smallest_effect(view: &View<'_>) -> Option<Remark> {
+    let all = &view.summary.recommendation.as_ref()?.smallest;
+    let (limits, objective): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.limit.is_some());
+    let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
+    let worst = limits.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
+    let (mut told, mut in_four_times) = (Vec::new(), " in four times the time");
+    for one in objective.iter().chain(worst) {
+        let limit = if one.limit.is_some() { " past its limit" } else { "" };
+        let (now, later) = (effect(one.ratio), effect(one.ratio_in_four_times));
+        told.push(format!("{} {now}{limit} ({later}{in_four_times})", figures(view, one)));
+        in_four_times = "";
+    }
+    let line = |one: &SmallestEffect| {
+        let base = one.limit.as_ref().map_or_else(
+            || "from the first setting".to_owned(),
+            |limit| format!("beyond the limit `{limit}`"),
+        );
+        format!(
+            "{}: a difference of {} {base} is proven in four of five such runs; in four times the \
+             time one of {}",
+            figures(view, one),
+            effect(one.ratio),
+            effect(one.ratio_in_four_times),
+        )
+    };
+    let full = all.iter().map(line).collect();
+    let digest = told.join(", ");
+    (!told.is_empty()).then(|| Remark { title: "smallest effect".to_owned(), digest, full })
+}
+
+/// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` where it is made of several metrics.
+fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
+    let metrics: BTreeSet<Metric> = one.figures.iter().map(|(_, metric)| *metric).collect();
+    let Some(metric) = metrics.first().filter(|_| metrics.len() == 1) else {
+        return "objective".to_owned();
+    };
+    let workloads = match one.figures.as_slice() {
+        [(workload, _)] => view.workload_name(*workload),
+        several => format!("{} workloads", several.len()),
+    };
+    format!("{} of {workloads}", format::short_name(*metric))
+}
+
+/// `12 %`, from a ratio of 0.88 or of 1.12; there is little use in the per cent of a tenfold one.
+fn effect(ratio: f64) -> String {
+    let percent = (ratio - 1.0).abs() * 100.0;
+    match percent {
+        _ if !(0.1..=10.0).contains(&ratio) => "over a factor of 10".to_owned(),
+        ..0.995 => format!("{percent:.2} %"),
+        ..9.95 => format!("{percent:.1} %"),
+        _ => format!("{percent:.0} %"),
+    }
 }
 
 fn half_width_words(estimate: Option<&Estimate>) -> String {

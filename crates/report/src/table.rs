@@ -10,7 +10,7 @@ use latput_trial::{Metric, Results, Traffic};
 use crate::format::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
-use crate::view::{View, estimate, is_too_wide, main_metrics, rate_metric};
+use crate::view::{View, cpu_sources, estimate, is_too_wide, main_metrics, rate_metric};
 
 /// Where the text goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,7 +343,10 @@ fn legend(view: &View<'_>, screen: Screen) -> String {
         parts.push("! a check failed".to_owned());
     }
     parts.push(format!("± half the {}", view.confidence()));
-    parts.push("CPU and demand (CPU time per transaction or KB) are the SUT's".to_owned());
+    parts.push(format!(
+        "CPU and demand (CPU time per transaction or KB) are the SUT's, {}",
+        cpu_sources(view.results)
+    ));
     wrapped(&parts.join("; "), "", screen.columns)
 }
 

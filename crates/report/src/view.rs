@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use latput_model::{Cell, ShortLabels, Summary};
 use latput_stats::Estimate;
-use latput_trial::observation::{CpuTime, Role};
+use latput_trial::observation::{CpuSource, CpuTime, Role};
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 
@@ -126,7 +126,7 @@ impl<'a> View<'a> {
     /// What to do, and the setting to do it with: `set`, or `stay with` where nothing is proven better.
     pub(crate) fn verdict(&self) -> Option<(&'static str, String)> {
         let advice = self.summary.recommendation.as_ref()?;
-        let verb = if advice.proven { "set" } else { "stay with" };
+        let verb = if advice.is_proven() { "set" } else { "stay with" };
         Some((verb, self.full_label(advice.setting)))
     }
 
@@ -333,6 +333,21 @@ fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", format::printable(word).replace('\'', r"'\''"))
+}
+
+/// How CPU time was counted, in words; where one came from clock ticks, that says so first.
+pub(crate) fn cpu_sources(results: &Results) -> &'static str {
+    let hosts = results.rows.iter().flat_map(|row| &row.observation.hosts);
+    let has = |source| hosts.clone().any(|host| host.accounting.source == source);
+    if has(CpuSource::Ticks) {
+        "counted by clock ticks, which can miss busy spells"
+    } else if has(CpuSource::Idle) {
+        "what exact idle time leaves"
+    } else if has(CpuSource::Trace) {
+        "traced"
+    } else {
+        "known of a simulated host"
+    }
 }
 
 #[cfg(test)]

@@ -77,6 +77,37 @@ fn json_holds_to_its_schema_and_reads_back() {
 }
 
 #[test]
+fn wide_intervals_are_told_as_smallest_effects_only_where_a_goal_is_judged() {
+    let (mut results, summary) = demo();
+    let effects = Document::new(&results, &summary).recommendation.unwrap().smallest_effects;
+    let of = |idx: usize| (effects[idx].figures.len(), effects[idx].limit.as_deref());
+    assert_eq!(of(0), (2, None));
+    assert_eq!(of(1), (1, Some("throughput_bps >= 0.95 today")));
+    for text in [text(100), markdown(&results, &summary), html(&results, &summary, None)] {
+        assert!(text.contains("smallest effect") && text.contains("in four times the time"));
+        assert!(!text.contains("that was asked for;"));
+    }
+    // A document of an older version has no such field.
+    let mut old = serde_json::to_value(Document::new(&results, &summary)).unwrap();
+    old["recommendation"].as_object_mut().unwrap().remove("smallest_effects").unwrap();
+    let old: Document = serde_json::from_value(old).unwrap();
+    assert!(old.recommendation.unwrap().smallest_effects.is_empty());
+    // Of single runs there is nothing to tell, and without a goal nobody to tell it to.
+    let check = |results: &Results| {
+        let text = markdown(results, &Summary::of(results));
+        assert!(
+            text.contains("that was asked for;") && !text.contains("smallest effect"),
+            "{text}"
+        );
+    };
+    results.goal = None;
+    check(&results);
+    let (mut results, _) = demo();
+    results.rows.retain(|row| row.block == 0);
+    check(&results);
+}
+
+#[test]
 fn the_schema_refuses_a_document_of_another_shape() {
     let (results, summary) = demo();
     let validator = jsonschema::validator_for(&Document::json_schema()).unwrap();
@@ -242,7 +273,7 @@ fn many_settings_and_narrow_screens_do_not_panic() {
 fn where_nothing_is_proven_the_advice_is_to_stay() {
     let (results, mut summary) = demo();
     let advice = summary.recommendation.as_mut().unwrap();
-    (advice.proven, advice.setting, advice.against_first) = (false, 0, None);
+    (advice.proven_by, advice.setting, advice.against_first) = (None, 0, None);
     advice.reason = vec!["Stay with `0us` <&.".to_owned()];
     let text = terminal(&results, &summary, Screen { columns: 160, is_terminal: false });
     assert!(text.contains("Recommended: stay with gro-flush-timeout=0us\n"), "{text}");

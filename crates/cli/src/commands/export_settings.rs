@@ -238,7 +238,7 @@ fn recommended(results: &Results) -> Result<usize, Failure> {
         );
         return Err(Failure::usage(message));
     };
-    if !recommendation.proven {
+    if !recommendation.is_proven() {
         output::remark(&format!(
             "latput: nothing is proven better: {}",
             recommendation.reason.join(" ")

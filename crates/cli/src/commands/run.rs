@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(short, long, default_value = "latput-results.db", value_name = "FILE")]
     output: PathBuf,
     /// Another goal than the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
-    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
+    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
     goal: Option<String>,
     #[command(flatten)]

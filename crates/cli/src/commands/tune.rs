@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME")]
     budget: Option<Nanos>,
     /// What is wanted: `latency`, `throughput`, `cpu`, `balanced`, or in words
-    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 best`).
+    /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
     goal: Option<String>,
     /// The results file; runs are added to it.
@@ -120,7 +120,7 @@ fn choose_design(plan: &mut Plan) {
         plan.method.budget = Some(budget);
         output::remark(&format!(
             "all {settings} settings would take {:.0} min, more than the {:.0} min of the budget: searching \
-             among them (`design = \"grid\"` in the plan runs them all)",
+             among them (`design = \"blocks\"` in the plan runs them all)",
             grid.as_secs_f64() / 60.0,
             budget.as_secs_f64() / 60.0
         ));
@@ -150,7 +150,7 @@ mod tests {
         check(PLAN.to_owned(), None);
         check(format!("{PLAN}budget = \"250s\""), None);
         check(format!("{PLAN}budget = \"200s\""), Some(Design::Search));
-        check(format!("{PLAN}budget = \"200s\"\ndesign = \"grid\""), Some(Design::Grid));
+        check(format!("{PLAN}budget = \"200s\"\ndesign = \"grid\""), Some(Design::Blocks));
         check(format!("{PLAN}budget = \"200s\"").replace("goal = \"latency\"", ""), None);
         check(format!("{PLAN}budget = \"200s\"").replace(", 1600, 1700]", "]"), None);
         // Nothing said: an hour.

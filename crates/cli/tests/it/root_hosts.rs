@@ -25,6 +25,7 @@ kind = "fetch"
 object_bytes = 65536
 connections = 5
 [method]
+design = "blocks"
 repetitions = { min = 2, max = 2 }
 warmup = "100ms"
 duration = "300ms"
@@ -45,6 +46,7 @@ clients = 2
 [[workload]]
 kind = "ping"
 [method]
+design = "blocks"
 repetitions = { min = 1, max = 1 }
 warmup = "100ms"
 duration = "300ms"

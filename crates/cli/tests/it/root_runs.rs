@@ -25,6 +25,7 @@ probe_hz = 200
 kind = "udp_stream"
 rate = "20Mbps"
 [method]
+design = "blocks"
 repetitions = { min = 3, max = 3 }
 warmup = "50ms"
 duration = "500ms" # longer than TCP's shortest retransmission timeout: one lost packet is no standstill
@@ -71,6 +72,43 @@ fn tune_measures_recommends_and_leaves_the_machine_as_it_was() {
         db.query_row(query, [setting], |row| row.get(0)).unwrap()
     };
     assert!(latency(1) > 2.0 * latency(0), "{} against {}", latency(1), latency(0));
+}
+
+/// Cheap knobs, and nothing said of the design.
+#[test]
+fn settings_take_turns_in_slices_of_one_workload() {
+    if needs_root() {
+        return;
+    }
+    let place = Place::new();
+    let _turn = lab_turn();
+    let (head, _) = PLAN.split_once("[[workload]]").unwrap();
+    let method =
+        "[method]\nrepetitions = { min = 2, max = 2 }\nduration = \"1s\"\nwarmup = \"100ms\"\n";
+    let plan = format!("{head}[[workload]]\nkind = \"tcp_rr\"\n{method}").replace("20ms", "1ms");
+    place.write("plan.toml", &plan);
+    let ran = place.run(&["tune", "plan.toml"]);
+    ran.expect(0, &["settings take turns in slices of", "Recommended"]);
+    let db = rusqlite::Connection::open(place.path("latput-results.db")).unwrap();
+    let one = |query: &str| -> f64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
+    let count = |query: &str| -> i64 { db.query_row(query, [], |row| row.get(0)).unwrap() };
+    let rounds = count("SELECT max(block) + 1 FROM trial");
+    assert!(rounds >= 2, "{rounds}: a noisy machine has longer slices and fewer rounds");
+    let twice =
+        "SELECT count(*) FROM (SELECT 1 FROM trial GROUP BY block, setting HAVING count(*) > 1)";
+    assert_eq!(count(twice), 0, "each setting has one slice in each round");
+    assert_eq!(count("SELECT count(*) FROM trial WHERE setting = 0"), rounds);
+    // Each slice has its own setting, its own counts and its own CPU time.
+    let median = |setting: u32| {
+        one(&format!(
+            "SELECT value FROM figure JOIN trial ON trial = id WHERE metric = 'latency_ns_p50' AND \
+             setting = {setting} ORDER BY value LIMIT 1 OFFSET (SELECT count(*) / 2 FROM trial WHERE \
+             setting = {setting})"
+        ))
+    };
+    assert!(median(1) > 2.0 * median(0), "{} against {}", median(1), median(0));
+    let cpu = "SELECT count(*) FROM figure WHERE metric = 'sut_cpu_busy_ratio' AND value > 0";
+    assert!(count(cpu) >= rounds, "each slice has CPU time");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use latput_trial::results::LabelledSetting;
 
 use crate::error::Error;
 
-/// The settings that would overrun a receive ring, each with the arithmetic. A grid that has one is
-/// refused, since it names it; a search goes without.
+/// The settings that would overrun a receive ring, each with the arithmetic. A plan that names
+/// one is refused; a search goes without.
 pub(crate) fn refusals(
     plan: &Plan,
     sides: &[ReceiveSide],
@@ -26,7 +26,7 @@ pub(crate) fn refusals(
     let refused: BTreeMap<usize, String> =
         settings.iter().enumerate().filter_map(|(idx, set)| Some((idx, overrun(set)?))).collect();
     let named = match plan.method.design.unwrap_or_default() {
-        Design::Grid => refused.first_key_value(),
+        Design::Blocks | Design::Slices => refused.first_key_value(),
         // The setting that all others are compared to must be run.
         Design::Search => refused.get_key_value(&0),
     };

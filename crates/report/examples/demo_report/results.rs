@@ -45,7 +45,7 @@ pub(crate) fn demo() -> Results {
     }
     Results {
         name: "moderation trade-off".to_owned(),
-        goal: Some("minimize latency_ns_p99 where throughput_bps >= 0.95 best".to_owned()),
+        goal: Some("minimize latency_ns_p99 where throughput_bps >= 0.95 today".to_owned()),
         confidence: 0.99,
         half_width: 0.025,
         testbed: "lab".to_owned(),

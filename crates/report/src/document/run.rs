@@ -86,6 +86,7 @@ fn run_hosts(traffic: Option<&Traffic>, observation: &Observation) -> Vec<RunHos
             host: host.host.clone(),
             role: host.role.name().to_owned(),
             window_ns: host.window.as_ns(),
+            cpu_source: host.accounting.source.name().to_owned(),
             cpu_ratio: cpu_ratio(host),
             service_demand_us: demand(host),
             sampling_cpu_ns: host.sampling_cpu.as_ns(),

@@ -1,8 +1,8 @@
 //! What the page's template shows, section by section.
 
 use latput_model::Prediction;
-use latput_trial::Metric;
 use latput_trial::observation::Role;
+use latput_trial::{Metric, Results};
 use serde::Serialize;
 
 use super::tables::{self, Table};
@@ -10,7 +10,7 @@ use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::remarks::{Remark, remarks};
-use crate::view::{CPU_PARTS, Command, View, rate_metric};
+use crate::view::{CPU_PARTS, Command, View, cpu_sources, rate_metric};
 use crate::{chart, format, prediction};
 
 /// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
@@ -376,35 +376,13 @@ fn method(view: &View<'_>) -> Vec<(String, String)> {
             "Intervals",
             format!(
                 "{} confidence; means with Student's t, percentiles as medians over runs with \
-                 order-statistic or bootstrap intervals, never averaged; wanted ±{} of a rate",
+                 order-statistic intervals, never averaged; wanted ±{} of a rate",
                 format::percent(results.confidence),
                 format::percent(results.half_width)
             ),
         ),
-        (
-            "Differences",
-            "ratios to the first setting, paired within blocks, interval on their logarithms"
-                .to_owned(),
-        ),
-        (
-            "Busy CPU",
-            "total − idle − iowait = user + system + irq + softirq + steal of all CPUs of a host; \
-             guest time is inside user and not counted twice; kernel threads are in system"
-                .to_owned(),
-        ),
-        (
-            "Service demand",
-            "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput, as \
-             netperf defines it"
-                .to_owned(),
-        ),
-        (
-            "Latency",
-            "every transaction of the measurement window, after the warm-up was cut, in a histogram \
-             whose buckets are at most 0.1 % wide"
-                .to_owned(),
-        ),
     ];
+    lines.extend(meanings(results));
     if view.shares_kernel() {
         lines.push((
             "Hosts on one kernel",
@@ -430,6 +408,37 @@ fn method(view: &View<'_>) -> Vec<(String, String)> {
     }
     lines.push(("latput", format::printable(&results.latput_version)));
     lines.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
+}
+
+/// What the figures mean.
+fn meanings(results: &Results) -> [(&'static str, String); 4] {
+    [
+        (
+            "Differences",
+            "ratios to the first setting, paired within blocks, interval on their logarithms"
+                .to_owned(),
+        ),
+        (
+            "Busy CPU",
+            format!(
+                "user + system + irq + softirq of all CPUs of a host, {}; time that the hypervisor took \
+                 is not in it; kernel threads are in system",
+                cpu_sources(results)
+            ),
+        ),
+        (
+            "Service demand",
+            "busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput; \
+             netperf's own figure, from clock ticks, is `sut_netperf_demand_us`"
+                .to_owned(),
+        ),
+        (
+            "Latency",
+            "every transaction of the measurement window, after the warm-up was cut, in a histogram \
+             whose buckets are at most 0.1 % wide"
+                .to_owned(),
+        ),
+    ]
 }
 
 fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, String)> {

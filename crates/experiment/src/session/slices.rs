@@ -1,0 +1,353 @@
+//! Settings that take turns while traffic flows.
+//!
+//! The noise of a shared machine is slow: two slices a second apart see nearly the same machine, two trials ten
+//! seconds apart do not. So every setting has a slice of about a quarter of a second in each *round*, in random
+//! order, in the same connections. Some rounds in a row are a *stint*; stints of the workloads alternate. A round
+//! is a block of the results, and a slice one of its rows.
+
+use std::collections::BTreeSet;
+
+use latput_model::goal::Measure;
+use latput_model::{Eliminated, Goal, eliminated};
+use latput_trial::results::LabelledSetting;
+use latput_trial::{Metric, Observation, Workload};
+use latput_units::{Nanos, Rng};
+
+use super::order::trial_seed;
+use super::{News, Session};
+use crate::error::Error;
+use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
+
+/// Length of a slice, cut included, where carry-over is short. Longer slices leave more of the slow noise in; in
+/// shorter ones the cut weighs more.
+const LENGTH: Nanos = Nanos::from_ms(250);
+/// A slice is at least so many times as long as its cut.
+const LENGTH_PER_CUT: u64 = 6;
+/// Traffic of a stint, about: connecting and warming up should not weigh, and workloads should alternate often.
+const STINT: Nanos = Nanos::from_s(10);
+/// Rounds of a stint at least.
+const ROUNDS_AT_LEAST: u64 = 2;
+/// Slices of a stint at most: what a host keeps and sends at once.
+const SLICES_AT_MOST: usize = 400;
+
+/// Length of the steps in which carry-over is looked for.
+const STEP: Nanos = Nanos::from_ms(25);
+/// Steps of one setting before the other has its turn.
+const STEPS: usize = 12;
+/// Turns of each of the two settings.
+const SWITCHES: usize = 8;
+/// The last steps of a turn, in which carry-over is taken to be over.
+const SETTLED: usize = 5;
+/// A step whose rate is within this share of the settled one is settled itself.
+const NEAR: f64 = 0.05;
+/// Or within so many standard errors: one in a hundred of each step's tests by chance, with some 7 turns.
+const STANDARD_ERRORS: f64 = 4.0;
+
+/// How the slices of a run are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    length: Nanos,
+    cut: Nanos,
+}
+
+impl Layout {
+    const fn measured(self) -> Nanos {
+        self.length.saturating_sub(self.cut)
+    }
+
+    /// So many rounds have the measured time of `repetitions` trials of `duration`.
+    fn rounds(self, repetitions: u32, duration: Nanos) -> u32 {
+        let time = duration.saturating_mul(u64::from(repetitions)).as_ns();
+        u32::try_from(time.div_ceil(self.measured().as_ns().max(1))).unwrap_or(u32::MAX)
+    }
+}
+
+impl Session<'_> {
+    /// Stints of the workloads in turn, until the intervals are narrow enough or the budget is used up.
+    pub(super) fn slices(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
+        let runner = runner.slices().ok_or(Error::NoSlices)?;
+        let layout = self.layout(runner)?;
+        self.slice = Some(layout.length);
+        let method = self.run.plan.method;
+        let least = layout.rounds(method.repetitions_min, method.duration);
+        let most = layout.rounds(method.repetitions_max, method.duration);
+        let settings = self.results.settings.len();
+        let read = read_by_goal(self.results.goal.as_deref(), &self.results.workloads);
+        self.results.planned_trials = u64::from(least) * self.run.plan.trials_per_block();
+        let mut dropped: BTreeSet<usize> = BTreeSet::new();
+        for cycle in 0.. {
+            let rounds = self.rounds();
+            let too_wide = latput_model::too_wide(&self.results);
+            let wants = |workload: &usize| {
+                let done = rounds[*workload];
+                done < least || done < most && read[*workload] && too_wide.contains(workload)
+            };
+            let mut workloads: Vec<usize> =
+                (0..self.results.workloads.len()).filter(wants).collect();
+            if workloads.is_empty() {
+                return Ok(());
+            }
+            Rng::split(self.results.seed, cycle).shuffle(&mut workloads);
+            for workload in workloads {
+                let alive: Vec<usize> =
+                    (0..settings).filter(|setting| !dropped.contains(setting)).collect();
+                let rounds = rounds_of_stint(alive.len(), layout);
+                let first = self.rounds()[workload];
+                let stint = self.stint(workload, &alive, first..first + rounds, layout);
+                if first > 0 && !self.fits(&stint) {
+                    let note = "the time budget is used up";
+                    self.results.notes.push(note.to_owned());
+                    return Ok(());
+                }
+                self.run_stint(runner, stint)?;
+            }
+            self.drop_losers(&mut dropped);
+        }
+        Ok(())
+    }
+
+    /// The next round of each workload.
+    fn rounds(&self) -> Vec<u32> {
+        let mut next = vec![0; self.results.workloads.len()];
+        for row in &self.results.rows {
+            next[row.workload] = next[row.workload].max(row.block + 1);
+        }
+        next
+    }
+
+    fn run_stint(&mut self, runner: &mut dyn SliceRunner, stint: Stint) -> Result<(), Error> {
+        let planned = self.results.rows.len() + stint.trials.len();
+        self.results.planned_trials = self.results.planned_trials.max(planned as u64);
+        let (method, stop) = (self.run.plan.method, self.run.stop);
+        run_stint(stint, &mut |news| self.hear(news), &mut |stint, tell| {
+            runner.stint(stint, &method, stop, tell)
+        })
+    }
+
+    /// Settings that are proven to lose have no further slices: their time goes to the rest.
+    fn drop_losers(&mut self, dropped: &mut BTreeSet<usize>) {
+        let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse) else { return };
+        // Early on a goal may not be judged yet: then nobody has lost.
+        for Eliminated { setting, why } in eliminated(&self.results, &goal).unwrap_or_default() {
+            if dropped.insert(setting) {
+                let label = &self.results.settings[setting].label;
+                self.remark(format!("`{label}` has no further slices: {why}"));
+            }
+        }
+    }
+
+    /// Whether a stint ends within the budget.
+    fn fits(&self, stint: &Stint) -> bool {
+        let Some(budget) = self.run.plan.method.budget else { return true };
+        let warmup = self.run.plan.method.warmup;
+        let length = (stint.window() + warmup).as_duration() + super::TRIAL_OVERHEAD;
+        self.begun.elapsed() + length <= budget.as_duration()
+    }
+
+    fn stint(
+        &self,
+        workload: usize,
+        settings: &[usize],
+        rounds: std::ops::Range<u32>,
+        layout: Layout,
+    ) -> Stint {
+        let trials = rounds.flat_map(|round| {
+            let mut order = settings.to_vec();
+            Rng::split(self.results.seed, trial_seed(self.results.seed, round, 0, workload))
+                .shuffle(&mut order);
+            order.into_iter().map(move |setting| self.planned(round, setting, workload))
+        });
+        Stint { trials: trials.collect(), length: layout.length, cut: layout.cut }
+    }
+
+    /// How long slices and their cuts are: measured before the first one, by the carry-over of changes between
+    /// the first setting and the last.
+    fn layout(&mut self, runner: &mut dyn SliceRunner) -> Result<Layout, Error> {
+        let workload = 0;
+        let ends = [0, self.results.settings.len() - 1];
+        let turns = (0..2 * SWITCHES).map(|turn| ends[turn % 2]);
+        let trials: Vec<Trial> = turns
+            .flat_map(|setting| std::iter::repeat_n(setting, STEPS))
+            .map(|setting| self.planned(0, setting, workload))
+            .collect();
+        let stint = Stint { trials, length: STEP, cut: Nanos::ZERO };
+        let mut steps: Vec<Observation> = Vec::new();
+        let (method, stop) = (self.run.plan.method, self.run.stop);
+        run_stint(
+            stint,
+            &mut |news| match news {
+                News::Done(done) => {
+                    steps.push(done.observation);
+                    Ok(())
+                }
+                News::Lost(lost) if lost.given_up => Err(lost.error),
+                News::Remark(text) => {
+                    self.progress.remark(&text);
+                    Ok(())
+                }
+                News::Lost(_) | News::Interval(_) => Ok(()),
+            },
+            &mut |stint, tell| runner.stint(stint, &method, stop, tell),
+        )?;
+        let load = &self.results.workloads[workload];
+        let metric = Measure::Rate.of(&load.traffic);
+        let carry_over = carry_over(&rates(load, metric, &steps));
+        let cut = STEP.saturating_mul(carry_over.unwrap_or(STEPS - SETTLED).max(1) as u64);
+        let layout = Layout { length: LENGTH.max(cut.saturating_mul(LENGTH_PER_CUT)), cut };
+        let note =
+            layout_note(layout, load, &ends.map(|idx| &self.results.settings[idx]), carry_over);
+        self.remark(note);
+        Ok(layout)
+    }
+}
+
+fn layout_note(
+    layout: Layout,
+    load: &Workload,
+    [from, to]: &[&LabelledSetting; 2],
+    carry_over: Option<usize>,
+) -> String {
+    let between = format!("`{}` and `{}`", from.label, to.label);
+    let name = &load.name;
+    let found = match carry_over {
+        Some(0) => format!(
+            "`{name}` shows no carry-over after {SWITCHES} changes each way between {between}"
+        ),
+        Some(steps) => format!(
+            "`{name}` is settled {:.0} ms after a change between {between} ({SWITCHES} each way)",
+            STEP.as_ms_f64() * steps as f64
+        ),
+        None => format!(
+            "`{name}` is not settled {:.0} ms after a change between {between}: with `design = \"blocks\"` each \
+             setting has trials of its own",
+            STEP.as_ms_f64() * (STEPS - SETTLED) as f64
+        ),
+    };
+    format!(
+        "settings take turns in slices of {:.0} ms, of which the first {:.0} ms are cut: {found}",
+        layout.length.as_ms_f64(),
+        layout.cut.as_ms_f64()
+    )
+}
+
+/// Rounds of a stint with so many settings.
+fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
+    let round = layout.length.saturating_mul(settings as u64).as_ns().max(1);
+    let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
+    let rounds = (STINT.as_ns() / round).max(ROUNDS_AT_LEAST).min(at_most);
+    u32::try_from(rounds).expect("a stint has few rounds")
+}
+
+/// For each workload, whether the goal reads a figure of it. Without a goal all are wanted alike.
+fn read_by_goal(goal: Option<&str>, workloads: &[Workload]) -> Vec<bool> {
+    let Some(Ok(goal)) = goal.map(Goal::parse) else { return vec![true; workloads.len()] };
+    let conditions = goal.conditions.iter().map(|condition| &condition.figure);
+    let figures = goal.objective.iter().chain(conditions);
+    let read: Vec<(usize, Metric)> = figures.flat_map(|figure| figure.of(workloads)).collect();
+    (0..workloads.len()).map(|idx| read.iter().any(|(workload, _)| *workload == idx)).collect()
+}
+
+/// The rate of each step, turn by turn.
+fn rates(load: &Workload, metric: Metric, steps: &[Observation]) -> Vec<Vec<f64>> {
+    let rate = |step: &Observation| metric.value(&load.traffic, step).unwrap_or(0.0);
+    steps.chunks(STEPS).map(|turn| turn.iter().map(rate).collect()).collect()
+}
+
+/// After how many steps a change no longer shows: from there on every step has the rate of the last ones, give or
+/// take chance. `None` where it shows until those. `turns` are the rates step by step; those of the two settings
+/// alternate, and the first two turns, which nothing came before, do not count.
+fn carry_over(turns: &[Vec<f64>]) -> Option<usize> {
+    let settled_from = STEPS - SETTLED;
+    let is_settled = |step: usize| {
+        [0, 1].into_iter().all(|parity| {
+            let of_setting = turns.iter().skip(2 + parity).step_by(2);
+            let logs: Vec<f64> = of_setting
+                .filter_map(|turn| {
+                    let settled = turn.get(settled_from..)?.iter().sum::<f64>() / SETTLED as f64;
+                    let rate = *turn.get(step)?;
+                    (rate > 0.0 && settled > 0.0).then(|| (rate / settled).ln())
+                })
+                .collect();
+            is_near_zero(&logs)
+        })
+    };
+    let unsettled = (0..settled_from).rev().find(|step| !is_settled(*step));
+    match unsettled {
+        None => Some(0),
+        Some(last) if last + 1 == settled_from => None,
+        Some(last) => Some(last + 1),
+    }
+}
+
+/// Whether the mean of `logs` is small, or not told from zero. Too few values tell nothing.
+fn is_near_zero(logs: &[f64]) -> bool {
+    let n = logs.len() as f64;
+    if logs.len() < 3 {
+        return false;
+    }
+    let mean = logs.iter().sum::<f64>() / n;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    mean.abs() <= NEAR.max(STANDARD_ERRORS * (variance / n).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_trial::Plan;
+
+    use super::*;
+
+    #[test]
+    fn carry_over_is_found_to_the_step() {
+        for after in 0..STEPS - SETTLED {
+            assert_eq!(carry_over(&turns(after, 0.5, 0.02)), Some(after), "{after}");
+        }
+        assert_eq!(carry_over(&turns(STEPS - SETTLED, 0.5, 0.02)), None, "it never ends");
+    }
+
+    #[test]
+    fn noise_is_no_carry_over_and_silence_is_not_settled() {
+        let false_alarms = (0..50_u64)
+            .filter(|seed| carry_over(&noisy(*seed, 0, 1.0, 0.1)).is_none_or(|steps| steps > 2))
+            .count();
+        assert!(false_alarms <= 5, "{false_alarms} of 50");
+        assert_eq!(carry_over(&vec![vec![0.0; STEPS]; 2 * SWITCHES]), None);
+        assert_eq!(carry_over(&[]), None);
+    }
+
+    #[test]
+    fn a_stint_is_some_ten_seconds_and_no_message_of_megabytes() {
+        let layout = Layout { length: Nanos::from_ms(250), cut: Nanos::from_ms(25) };
+        assert_eq!(rounds_of_stint(5, layout), 8);
+        assert_eq!(rounds_of_stint(2, layout), 20);
+        assert_eq!(rounds_of_stint(100, layout), 2);
+        assert_eq!(rounds_of_stint(1000, layout), 1);
+        assert_eq!(layout.rounds(5, Nanos::from_s(1)), 23, "5 s in slices of 225 ms");
+    }
+
+    #[test]
+    fn only_what_the_goal_reads_gets_more_than_the_least() {
+        let text = "schema = 1\n[[workload]]\nkind = \"tcp_rr\"\n[[workload]]\nkind = \"tcp_stream\"\n\
+                    [[workload]]\nkind = \"ping\"\n";
+        let workloads = Plan::parse("plan.toml", text).unwrap().workloads;
+        let goal =
+            "minimize latency_ns_p99 of tcp_rr where throughput_bps of tcp_stream >= 0.95 first";
+        assert_eq!(read_by_goal(Some(goal), &workloads), [true, true, false]);
+        assert_eq!(read_by_goal(None, &workloads), [true; 3]);
+    }
+
+    fn turns(after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {
+        noisy(7, after, of_before, noise)
+    }
+
+    /// Two settings of rates 1000 and 400; for the first `after` steps a turn has `of_before` of the change left.
+    fn noisy(seed: u64, after: usize, of_before: f64, noise: f64) -> Vec<Vec<f64>> {
+        let mut rng = Rng::from_seed(seed);
+        let mut rate = |turn: usize, step: usize| {
+            let (own, other) =
+                if turn.is_multiple_of(2) { (1000.0, 400.0) } else { (400.0, 1000.0) };
+            let base = if step < after { own + of_before * (other - own) } else { own };
+            base * (1.0 + noise * (2.0 * rng.uniform() - 1.0))
+        };
+        (0..2 * SWITCHES).map(|turn| (0..STEPS).map(|step| rate(turn, step)).collect()).collect()
+    }
+}
