@@ -9,6 +9,7 @@ mod ci;
 mod hold;
 mod peers;
 mod policies;
+mod power;
 mod profiles;
 mod search_peers;
 mod sim_peers;
@@ -41,6 +42,8 @@ enum Task {
     BenchHold(hold::Options),
     /// Compare moderation policies on simulated loads, worst for ours first.
     BenchPolicies(policies::Options),
+    /// Count how often the recommendation proves a known effect, on noise recorded from the lab.
+    BenchPower(power::Options),
     /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
     BenchSearch(search_peers::Options),
     /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::BenchPolicies(options) => {
             policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
+        Task::BenchPower(options) => power::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSearch(options) => {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }

@@ -106,7 +106,7 @@ fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
         None => cells.to_owned(),
     };
     Ok(format!(
-        "{cells}[method]\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
+        "{cells}[method]\ndesign = \"blocks\"\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
          warmup = \"100ms\"\nduration = \"{duration_ms}ms\"\nconfidence = 0.95\nhalf_width = 0.05\n"
     ))
 }

@@ -65,7 +65,7 @@ fn transaction(burst: u32) -> (f64, Histogram) {
     let stop = Stop::new();
     let outcome = std::thread::scope(|scope| {
         let there = scope.spawn(|| reflector.run(window, &stop).unwrap());
-        let outcome = generator.run(window, &stop).unwrap();
+        let outcome = generator.run(window, &stop).unwrap().remove(0);
         there.join().unwrap();
         outcome
     });

@@ -3,6 +3,7 @@
 use latput_units::Nanos;
 use rustix::thread::ClockId as SleepClock;
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
@@ -16,12 +17,41 @@ pub(crate) const OVERTIME: Nanos = Nanos::from_ms(20);
 /// Longest window or warm-up: a day.
 const LONGEST: Nanos = Nanos::from_s(86_400);
 
+/// Most slices of a window: what is kept of each stays small beside what a run needs anyway.
+const MOST_SLICES: u32 = 1000;
+
 /// The part of a trial that is measured, in instants of this host's `CLOCK_MONOTONIC`. Traffic before
 /// its start is warm-up and is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     start: Nanos,
     end: Nanos,
+    slices: Option<Slices>,
+}
+
+/// How a window is cut: `count` slices of `length`, one after the other without a gap; the first `cut`
+/// of each is not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slices {
+    /// Length of each, its cut included.
+    pub length: Nanos,
+    /// The part at the head of each that is not measured.
+    pub cut: Nanos,
+    /// How many, 1 to 1000.
+    pub count: u32,
+}
+
+impl Slices {
+    /// All slices together.
+    pub fn total(&self) -> Nanos {
+        self.length.saturating_mul(u64::from(self.count))
+    }
+
+    /// The part of each slice that is measured.
+    pub const fn measured(&self) -> Nanos {
+        self.length.saturating_sub(self.cut)
+    }
 }
 
 impl Window {
@@ -38,7 +68,7 @@ impl Window {
         match start {
             Some(start) if start <= latest && length > Nanos::ZERO && length <= LONGEST => {
                 let start = Nanos::from_ns(start);
-                Ok(Self { start, end: start + length })
+                Ok(Self { start, end: start + length, slices: None })
             }
             _ => Err(Error::BadWindow { warm_up, length }),
         }
@@ -57,6 +87,60 @@ impl Window {
     /// How long it is.
     pub const fn length(self) -> Nanos {
         self.end.saturating_sub(self.start)
+    }
+
+    /// The window from this one's start, as long as `slices` together. Refused are slices without a
+    /// measured part, none, more than 1000, and more than a day.
+    pub fn in_slices(self, slices: Slices) -> Result<Self, Error> {
+        let counted = (1..=MOST_SLICES).contains(&slices.count);
+        if !counted || slices.cut >= slices.length || slices.total() > LONGEST {
+            return Err(Error::BadSlices { slices });
+        }
+        Ok(Self { start: self.start, end: self.start + slices.total(), slices: Some(slices) })
+    }
+
+    /// How it is cut, if it is.
+    pub const fn slices(&self) -> Option<Slices> {
+        self.slices
+    }
+
+    /// How many slices it has; a window that is not cut is one.
+    pub(crate) fn slice_count(&self) -> u32 {
+        self.slices.map_or(1, |slices| slices.count)
+    }
+
+    /// The measured part of slice `idx`, counted from 0: from its cut's end to its end.
+    pub fn slice(&self, idx: u32) -> Self {
+        let Some(slices) = self.slices else { return *self };
+        let start = self.slice_start(idx);
+        Self { start: start + slices.cut, end: start + slices.length, slices: None }
+    }
+
+    /// Where slice `idx` begins, its cut included.
+    pub(crate) fn slice_start(&self, idx: u32) -> Nanos {
+        let before = self.slices.map_or(Nanos::ZERO, |slices| slices.length);
+        self.start + before.saturating_mul(u64::from(idx))
+    }
+
+    /// The slice that `instant` falls in, cut included; before the window the first, after it the number
+    /// of slices.
+    pub(crate) fn number_at(&self, instant: Nanos) -> u32 {
+        match self.slices {
+            _ if instant < self.start => 0,
+            _ if instant >= self.end => self.slice_count(),
+            None => 0,
+            Some(slices) => {
+                let number = (instant - self.start).as_ns() / slices.length.as_ns();
+                u32::try_from(number).expect("below the number of slices")
+            }
+        }
+    }
+
+    /// The slice whose measured part `instant` falls in; `None` in a cut and outside the window.
+    pub(crate) fn slice_at(&self, instant: Nanos) -> Option<u32> {
+        let number = self.number_at(instant);
+        let is_measured = number < self.slice_count() && instant >= self.slice(number).start;
+        is_measured.then_some(number)
     }
 }
 
@@ -86,7 +170,7 @@ pub(crate) fn timespec(time: Nanos) -> Timespec {
 }
 
 #[inline]
-fn from_timespec(time: Timespec) -> Nanos {
+pub(crate) fn from_timespec(time: Timespec) -> Nanos {
     Nanos::from_ns(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
@@ -119,6 +203,64 @@ mod tests {
         let never = Nanos::from_ns(u64::MAX);
         assert!(Window::starting_after(never, Nanos::from_s(1), Nanos::from_s(1)).is_err());
         assert!(Window::starting_after(never, Nanos::ZERO, Nanos::from_s(1)).is_err());
+    }
+
+    #[test]
+    fn slices_lie_side_by_side_and_each_begins_with_its_cut() {
+        let ms = Nanos::from_ms;
+        let window = Window::starting_after(Nanos::from_s(1), Nanos::ZERO, ms(1)).unwrap();
+        let slices = Slices { length: ms(250), cut: ms(30), count: 4 };
+        let window = window.in_slices(slices).unwrap();
+        assert_eq!((window.start(), window.end()), (ms(1000), ms(2000)));
+        assert_eq!((slices.total(), slices.measured()), (ms(1000), ms(220)));
+        assert_eq!(window.slices(), Some(slices));
+        assert_eq!((window.slice(0).start(), window.slice(0).end()), (ms(1030), ms(1250)));
+        assert_eq!((window.slice(3).start(), window.slice(3).end()), (ms(1780), ms(2000)));
+        assert_eq!(window.slice(3).length(), slices.measured());
+        let ns = Nanos::from_ns(1);
+        for (at, slice) in [
+            (ms(1000) - ns, None),
+            (ms(1000), None),
+            (ms(1030) - ns, None),
+            (ms(1030), Some(0)),
+            (ms(1250) - ns, Some(0)),
+            (ms(1250), None),
+            (ms(1280), Some(1)),
+            (ms(2000) - ns, Some(3)),
+            (ms(2000), None),
+        ] {
+            assert_eq!(window.slice_at(at), slice, "{at}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_not_cut_is_its_own_slice() {
+        let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(5)).unwrap();
+        assert_eq!((window.slices(), window.slice_count()), (None, 1));
+        assert_eq!(window.slice(0), window);
+        assert_eq!(window.slice_at(window.start()), Some(0));
+        assert_eq!(window.slice_at(window.end()), None);
+    }
+
+    #[test]
+    fn slices_without_a_measured_part_or_without_end_are_refused() {
+        let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(5)).unwrap();
+        for (length_ms, cut_ms, count, good) in [
+            (250, 30, 1, true),
+            (250, 0, 1000, true),
+            (250, 250, 4, false),
+            (250, 251, 4, false),
+            (250, 30, 0, false),
+            (250, 30, 1001, false),
+            (0, 0, 1, false),
+            (86_400, 1, 1000, true),
+            (86_401, 1, 1000, false),
+            (u64::MAX / 1_000_000, 1, 1000, false),
+        ] {
+            let (length, cut) = (Nanos::from_ms(length_ms), Nanos::from_ms(cut_ms));
+            let cut = window.in_slices(Slices { length, cut, count });
+            assert_eq!(cut.is_ok(), good, "{length_ms} {count}: {cut:?}");
+        }
     }
 
     #[test]

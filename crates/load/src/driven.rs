@@ -20,6 +20,7 @@ use crate::socket;
 use crate::stop::Stop;
 use crate::stream::{self, Bulk};
 use crate::supervise::{Link, Run, supervise};
+use crate::tally::Tally;
 
 /// Open connections to one far end.
 #[derive(Debug)]
@@ -84,15 +85,8 @@ impl Driven {
         };
         self.drive(window, stop, |link| {
             let mut meter = Meter::leading(link);
-            let tally = rr::run(link, &side, &mut meter)?;
-            let outcome = SenderOutcome {
-                sent_bytes: tally.sent_bytes,
-                received_bytes: tally.received_bytes,
-                transactions: Some(tally.messages),
-                latency: tally.latency,
-                ..SenderOutcome::default()
-            };
-            Ok(outcome.with_usage(meter.finish()))
+            rr::run(link, &side, &mut meter)?;
+            Ok(meter.finish())
         })
     }
 
@@ -109,13 +103,8 @@ impl Driven {
             Bulk { direction, message: limits::message(message)?, rate: None, vectored: false };
         self.drive(window, stop, |link| {
             let mut meter = Meter::leading(link);
-            let moved = stream::run(link, &bulk, &mut meter)?;
-            let outcome = SenderOutcome {
-                sent_bytes: moved.sent,
-                received_bytes: moved.received,
-                ..SenderOutcome::default()
-            };
-            Ok(outcome.with_usage(meter.finish()))
+            stream::run(link, &bulk, &mut meter)?;
+            Ok(meter.finish())
         })
     }
 
@@ -123,13 +112,16 @@ impl Driven {
         &self,
         window: Window,
         stop: &Stop,
-        work: impl Fn(&Link<'_>) -> Result<SenderOutcome, Error> + Sync,
+        work: impl Fn(&Link<'_>) -> Result<Vec<Tally>, Error> + Sync,
     ) -> Result<SenderOutcome, Error> {
+        if window.slices().is_some() {
+            return Err(Error::ForeignSlices);
+        }
         let progress = Progress::new(self.threads, None);
         let run = Run::new(&self.sockets, self.peer, window, true, progress);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
-        let mut parts = parts.into_iter();
+        let mut parts = parts.into_iter().flatten().map(SenderOutcome::from);
         let mut outcome = parts.next().expect("there is at least one thread");
         parts.for_each(|part| outcome.merge(part));
         Ok(SenderOutcome { window: window.length(), ..outcome })

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use latput_units::{Bytes, CpuSet, Nanos};
 
+use crate::clock::Slices;
+
 /// Why traffic could not start or had to end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -207,6 +209,23 @@ pub enum Error {
         /// Asked for as window.
         length: Nanos,
     },
+    /// Slices that a window cannot be cut into.
+    #[error(
+        "cannot cut a window into {} slices of {} without the first {} of each: a slice must be longer than its cut, and there are 1 to 1000 of them in at most a day",
+        slices.count, slices.length, slices.cut
+    )]
+    BadSlices {
+        /// Asked for.
+        slices: Slices,
+    },
+    /// The workload ends when it has counted so many, but the window has slices.
+    #[error(
+        "a workload with a `count` cannot be measured in slices: give it a duration instead, or measure it in trials of its own"
+    )]
+    CountInSlices,
+    /// The far end is another program, which knows of no slices.
+    #[error("traffic with a program that is not latput's cannot be measured in slices")]
+    ForeignSlices,
     /// The threads cannot be held to the CPUs.
     #[error(
         "cannot bind traffic to CPUs {cpus}: name CPUs that are online and allowed for this process"
@@ -253,6 +272,9 @@ impl Error {
         match self {
             Self::BadTraffic { .. }
             | Self::BadWindow { .. }
+            | Self::BadSlices { .. }
+            | Self::CountInSlices
+            | Self::ForeignSlices
             | Self::DatagramTooBig { .. }
             | Self::NotItsCpus { .. } => ErrorKind::Invalid,
             Self::ProbePermission { .. } | Self::OptionPermission { .. } => ErrorKind::Permission,

@@ -19,17 +19,18 @@ use crate::key::{Key, random};
 use crate::limits;
 use crate::meter::Meter;
 use crate::open_loop;
-use crate::outcome::SenderOutcome;
+use crate::outcome::{DatagramsSent, SenderOutcome, merged};
 use crate::ping;
 use crate::probe::Prober;
 use crate::progress::Progress;
 use crate::rpc;
-use crate::rr::{self, Tally};
+use crate::rr;
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
 use crate::supervise::{Link, Run, supervise};
+use crate::tally::Tally;
 use crate::udp;
 use crate::udp_rr;
 
@@ -110,8 +111,10 @@ impl Generator {
         self.progress.clone()
     }
 
-    /// Makes the load from now until a cool-down after `window`, and counts what happened in it.
-    pub fn run(self, window: Window, stop: &Stop) -> Result<SenderOutcome, Error> {
+    /// Makes the load from now until a cool-down after `window`, and counts what happened in it: an
+    /// outcome for each slice, and one for a window without slices.
+    pub fn run(self, window: Window, stop: &Stop) -> Result<Vec<SenderOutcome>, Error> {
+        limits::check_window(&self.workload, window)?;
         let ended = AtomicBool::new(false);
         let is_ending = || stop.is_raised() || ended.load(Ordering::Relaxed);
         thread::scope(|scope| {
@@ -126,13 +129,15 @@ impl Generator {
             ended.store(traffic.is_err(), Ordering::Relaxed);
             let probe =
                 probing.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            let traffic = traffic?;
-            let probe = probe.transpose()?.or(traffic.probe);
-            Ok(SenderOutcome { probe, ..traffic })
+            let mut slices = traffic?;
+            for (slice, probe) in slices.iter_mut().zip(probe.transpose()?.into_iter().flatten()) {
+                slice.probe = Some(probe);
+            }
+            Ok(slices)
         })
     }
 
-    fn run_traffic(&self, window: Window, stop: &Stop) -> Result<SenderOutcome, Error> {
+    fn run_traffic(&self, window: Window, stop: &Stop) -> Result<Vec<SenderOutcome>, Error> {
         let run = Run::new(&self.sockets, self.peer, window, true, self.progress());
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let work = |link: &Link<'_>| self.take_part(link);
@@ -141,28 +146,32 @@ impl Generator {
         for socket in &self.sockets {
             let _gone = socket.shutdown(Shutdown::Both);
         }
-        let mut parts = parts.into_iter();
-        let mut outcome = parts.next().expect("there is at least one thread");
-        parts.for_each(|part| outcome.merge(part));
-        outcome.window = run.window_length();
-        // At a low offered rate nothing may be due in the window; otherwise there is always something.
-        let nothing_due = outcome.schedule.is_some_and(|schedule| schedule.due == 0);
-        let bytes = match self.workload.traffic {
-            Traffic::TcpBulk { .. } => outcome.sent_bytes + outcome.received_bytes,
-            _ => outcome.received_bytes,
-        };
-        if bytes == 0 && !nothing_due && outcome.datagrams.is_none() {
+        let mut slices = merged(parts, SenderOutcome::merge);
+        if slices.iter().all(|slice| self.is_silent(slice)) {
             return Err(Error::Stalled { peer: self.peer });
         }
-        outcome.retransmits =
-            outcome.retransmits.filter(|_| limits::keeps_connections(&self.workload.traffic));
-        Ok(outcome)
+        let keeps_connections = limits::keeps_connections(&self.workload.traffic);
+        for slice in &mut slices {
+            slice.window = run.measured_length();
+            slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
+        }
+        Ok(slices)
+    }
+
+    /// Whether nothing came through although something should have.
+    fn is_silent(&self, slice: &SenderOutcome) -> bool {
+        // At a low offered rate nothing may be due in the window; otherwise there is always something.
+        let nothing_due = slice.schedule.is_some_and(|schedule| schedule.due == 0);
+        let bytes = match self.workload.traffic {
+            Traffic::TcpBulk { .. } => slice.sent_bytes + slice.received_bytes,
+            _ => slice.received_bytes,
+        };
+        bytes == 0 && !nothing_due && slice.datagrams.is_none()
     }
 
     /// One thread's share of the traffic.
-    fn take_part(&self, link: &Link<'_>) -> Result<SenderOutcome, Error> {
+    fn take_part(&self, link: &Link<'_>) -> Result<Vec<SenderOutcome>, Error> {
         let mut meter = Meter::leading(link);
-        let mut outcome = SenderOutcome::default();
         match self.workload.traffic {
             Traffic::TcpRr {
                 request_bytes,
@@ -178,7 +187,7 @@ impl Generator {
                     arrivals,
                     share: self.share(link),
                 };
-                outcome = open_loop::ask(link, &exchange, &mut meter)?.into();
+                open_loop::ask(link, &exchange, &mut meter)?;
             }
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
                 let side = rr::Side {
@@ -188,14 +197,13 @@ impl Generator {
                     separate: nodelay,
                     leads: true,
                 };
-                outcome = exchanged(rr::run(link, &side, &mut meter)?);
+                rr::run(link, &side, &mut meter)?;
             }
             Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
                 let exchange =
                     crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
                 let options = &self.workload.sockets;
-                let tally = crr::call(link, &exchange, options, &self.hello, &mut meter)?;
-                outcome = exchanged(tally);
+                crr::call(link, &exchange, options, &self.hello, &mut meter)?;
             }
             Traffic::Fetch { object_bytes, .. } => {
                 let side = rr::Side {
@@ -205,51 +213,56 @@ impl Generator {
                     separate: true,
                     leads: true,
                 };
-                outcome = exchanged(rr::run(link, &side, &mut meter)?);
+                rr::run(link, &side, &mut meter)?;
             }
             Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
                 let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
-                outcome = exchanged(rpc::call(link, &reads, &mut meter)?);
+                rpc::call(link, &reads, &mut meter)?;
             }
             Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
                 let message = limits::size(message_bytes);
                 let bulk = stream::Bulk { direction, message, rate, vectored };
-                let moved = stream::run(link, &bulk, &mut meter)?;
-                outcome.sent_bytes = moved.sent;
-                outcome.received_bytes = moved.received;
+                stream::run(link, &bulk, &mut meter)?;
             }
-            Traffic::UdpStream { .. } | Traffic::UdpRr { .. } | Traffic::Ping { .. } => {
-                outcome = self.take_datagram_part(link, &mut meter)?;
-            }
+            _ => return self.take_datagram_part(link, meter),
         }
-        Ok(outcome.with_usage(meter.finish()))
+        Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
     }
 
     /// The same of the kinds that are not made of connections.
     fn take_datagram_part(
         &self,
         link: &Link<'_>,
-        meter: &mut Meter<'_>,
-    ) -> Result<SenderOutcome, Error> {
+        mut meter: Meter<'_>,
+    ) -> Result<Vec<SenderOutcome>, Error> {
         match self.workload.traffic {
             Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
                 let rate = rate.map(|rate| udp::share_of(rate, self.share(link)));
                 let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
-                let sent = udp::send(link, &self.flows(link), &stream, meter)?;
-                Ok(SenderOutcome {
-                    sent_bytes: sent.sent * datagram_bytes.get(),
-                    datagrams: Some(sent),
-                    ..SenderOutcome::default()
-                })
+                let same = udp::send(link, &self.flows(link), &stream, &mut meter)?;
+                let of_slice = |tally: Tally| {
+                    let (sent, skipped) = (tally.messages, tally.skipped);
+                    SenderOutcome {
+                        sent_bytes: sent * datagram_bytes.get(),
+                        datagrams: Some(DatagramsSent { sent, skipped, ..same }),
+                        ..tally.into()
+                    }
+                };
+                Ok(meter.finish().into_iter().map(of_slice).collect())
             }
             Traffic::Ping { payload_bytes, .. } => {
                 let pinger = self.pinger.as_ref().expect("opened for this traffic");
-                ping::ask(link, pinger, payload_bytes, meter)
+                let probes = ping::ask(link, pinger, &mut meter)?;
+                let slices = meter.finish().into_iter().zip(probes);
+                let of_slice =
+                    |(tally, probe): (Tally, _)| ping::outcome(probe, payload_bytes, tally.into());
+                Ok(slices.map(of_slice).collect())
             }
             ref traffic => {
                 let exchange = udp_rr::Exchange::of(traffic, self.share(link))
                     .expect("no other kind is called for");
-                udp_rr::ask(link, &self.flows(link), &exchange, meter)
+                udp_rr::ask(link, &self.flows(link), &exchange, &mut meter)?;
+                Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
             }
         }
     }
@@ -268,17 +281,6 @@ impl Generator {
     /// A thread's flows of datagrams.
     fn flows(&self, link: &Link<'_>) -> Vec<udp::Flow<'_>> {
         datagrams::flows(&self.datagrams[link.places.clone()], link.places.start, self.hello.tag)
-    }
-}
-
-/// The figures of requests and responses.
-fn exchanged(tally: Tally) -> SenderOutcome {
-    SenderOutcome {
-        sent_bytes: tally.sent_bytes,
-        received_bytes: tally.received_bytes,
-        transactions: Some(tally.messages),
-        latency: tally.latency,
-        ..SenderOutcome::default()
     }
 }
 

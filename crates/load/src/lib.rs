@@ -35,11 +35,12 @@ mod socket;
 mod stop;
 mod stream;
 mod supervise;
+mod tally;
 mod udp;
 mod udp_rr;
 mod wait;
 
-pub use clock::{COOL_DOWN, Window, now};
+pub use clock::{COOL_DOWN, Slices, Window, now};
 pub use driven::{Driven, Exchange};
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;

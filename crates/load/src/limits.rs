@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use latput_trial::{Arrivals, Direction, Probe, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, CpuSet};
 
+use crate::clock::Window;
 use crate::error::Error;
 
 /// Largest message on TCP.
@@ -64,6 +65,14 @@ pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
             check_datagrams(&workload.traffic)
         }
     }
+}
+
+/// Refuses a window with slices for a workload that ends when it has counted enough.
+pub(crate) fn check_window(workload: &Workload, window: Window) -> Result<(), Error> {
+    if workload.count.is_some() && window.slices().is_some() {
+        return Err(Error::CountInSlices);
+    }
+    Ok(())
 }
 
 fn spread(connections: u32, threads: u32) -> Result<(), Error> {

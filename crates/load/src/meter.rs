@@ -1,15 +1,33 @@
-//! Where in a trial we are, and what a traffic thread used between the ends of the window.
+//! Where in a trial we are, and what a traffic thread counts there.
+//!
+//! A window may be cut into slices. The meter keeps the counts of the slice under way, and changes them
+//! at the boundaries: the counts of a slice are put away in the cut of the next one, where nothing is
+//! measured.
+//!
+//! What belongs to which slice: bytes and messages to that in whose measured part they came or went,
+//! and in a cut to none, since a rate is what passed meanwhile. The **time** of a round trip counts in
+//! the slice in which it ended, but not if it began before that slice, cut included: it was under way
+//! while another setting was in force. Round trips that began in the cut count, else every connection
+//! would lose one in each slice, and rather a long one than a short one. So a round trip that is no
+//! longer than the cut is neither missed nor charged to the wrong slice.
 
+use latput_stats::Histogram;
 use latput_units::Nanos;
 
 use crate::clock::{self, thread_cpu};
+use crate::outcome::ScheduleKept;
+use crate::schedule::Schedule;
 use crate::socket;
 use crate::supervise::Link;
+use crate::tally::{Tally, Usage};
+use crate::udp::Flow;
 
 /// The part of a trial that an instant falls in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     WarmUp,
+    /// In the window, at the head of a slice: nothing counts.
+    Cut,
     Window,
     CoolDown,
     Over,
@@ -19,25 +37,29 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Meter<'a> {
     link: &'a Link<'a>,
+    /// Sockets of this thread whose drops are read at the boundaries.
+    flows: &'a [Flow<'a>],
     over: Nanos,
     phase: Phase,
     next: Nanos,
+    /// The slice under way.
+    slice: u32,
+    /// Where it began, its cut included; round trips that began before it are left out. Without
+    /// slices there is nothing before.
+    since: Nanos,
     units: u64,
     at_start: Option<Mark>,
-    at_end: Option<Mark>,
+    /// Of the slice under way; which parts there are is set before the traffic begins.
+    pub(crate) tally: Tally,
+    /// Of those before it.
+    finished: Vec<Tally>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     cpu: Nanos,
     retransmits: Option<u64>,
-}
-
-/// What the thread and its connections used in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    pub(crate) cpu: Nanos,
-    pub(crate) retransmits: Option<u64>,
+    dropped: Option<u64>,
 }
 
 impl<'a> Meter<'a> {
@@ -46,15 +68,25 @@ impl<'a> Meter<'a> {
         Self::until(link, link.window.end() + clock::COOL_DOWN)
     }
 
-    /// For the end that goes on until the other one closes.
-    pub(crate) fn following(link: &'a Link<'a>) -> Self {
-        Self::until(link, Nanos::from_ns(u64::MAX))
+    /// For the end that goes on until the other one closes, with its flows of datagrams.
+    pub(crate) fn following(link: &'a Link<'a>, flows: &'a [Flow<'a>]) -> Self {
+        Self { flows, ..Self::until(link, Nanos::from_ns(u64::MAX)) }
     }
 
     fn until(link: &'a Link<'a>, over: Nanos) -> Self {
-        let next = link.window.start();
-        let (phase, units) = (Phase::WarmUp, 0);
-        Self { link, over, phase, next, units, at_start: None, at_end: None }
+        Self {
+            link,
+            flows: &[],
+            over,
+            phase: Phase::WarmUp,
+            next: link.window.start(),
+            slice: 0,
+            since: Nanos::ZERO,
+            units: 0,
+            at_start: None,
+            tally: Tally::default(),
+            finished: Vec::with_capacity(link.window.slice_count() as usize),
+        }
     }
 
     /// The phase that `now` falls in. Instants must not go back.
@@ -66,11 +98,118 @@ impl<'a> Meter<'a> {
         self.phase
     }
 
+    /// Whether what happens at the instant of the last [`Meter::phase`] counts.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.phase == Phase::Window
+    }
+
+    /// The slice that what happens at that instant counts in.
+    #[inline]
+    pub(crate) fn slice(&self) -> Option<u32> {
+        self.counts().then_some(self.slice)
+    }
+
+    /// Counts one read.
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize, messages: u32) {
+        if self.counts() {
+            self.tally.received_bytes += bytes as u64;
+            self.tally.messages += u64::from(messages);
+        }
+    }
+
+    /// Counts one or more sends.
+    #[inline]
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        if self.counts() {
+            self.tally.sent_bytes += bytes as u64;
+        }
+    }
+
+    /// Counts the time of round trips from `began` to `now`, where they are measured.
+    #[inline]
+    pub(crate) fn round_trips(&mut self, began: Nanos, now: Nanos, count: u64) {
+        if let Some(latency) = &mut self.tally.latency
+            && self.phase == Phase::Window
+            && began >= self.since
+        {
+            latency.record_n(now.saturating_sub(began), count);
+        }
+    }
+
+    /// Counts a round trip of an open loop: from when it was due, and from when it was sent.
+    #[inline]
+    pub(crate) fn open_round_trip(&mut self, due: Nanos, sent_at: Nanos, now: Nanos) {
+        self.round_trips(due, now, 1);
+        if let Some(latency_raw) = &mut self.tally.latency_raw
+            && self.phase == Phase::Window
+            && due >= self.since
+        {
+            latency_raw.record(now.saturating_sub(sent_at));
+        }
+    }
+
+    /// The counts of a slice that has begun, for what belongs to the slice in which something was sent;
+    /// `None` for `None`.
+    pub(crate) fn of_slice(&mut self, slice: Option<u32>) -> Option<&mut Tally> {
+        let slice = slice?;
+        if slice == self.slice {
+            return Some(&mut self.tally);
+        }
+        self.finished.get_mut(slice as usize)
+    }
+
+    /// From now on measures what an open loop has: times from when requests were due and from when they
+    /// were sent, and how far the schedule is kept.
+    pub(crate) fn measure_open_loop(&mut self) {
+        self.tally.latency = Some(Histogram::new());
+        self.tally.latency_raw = Some(Histogram::new());
+        self.tally.schedule = Some(ScheduleKept::default());
+    }
+
+    /// Enters a request of an open loop that was due at `due` and sent at `sent_at`: each counts in the
+    /// slice that it falls in.
+    pub(crate) fn enter_scheduled(&mut self, due: Nanos, sent_at: Nanos) {
+        self.phase(sent_at);
+        let window = self.link.window;
+        self.enter_due(due, window.number_at(sent_at));
+        if let Some(kept) = self.schedule_of(window.slice_at(sent_at)) {
+            kept.sent += 1;
+        }
+    }
+
+    /// Enters what was due before the window's end and never taken from the schedule.
+    pub(crate) fn close_schedule(&mut self, mut schedule: Schedule) {
+        let (_, end) = self.link.window_so_far();
+        while let Some(due) = schedule.take_before(end) {
+            self.enter_due(due, self.link.window.slice_count());
+        }
+    }
+
+    /// Enters a request that was due at `due` and is sent in slice `sent_in`, or never (the number of
+    /// slices): it is of the backlog at the end of each slice between.
+    fn enter_due(&mut self, due: Nanos, sent_in: u32) {
+        let window = self.link.window;
+        if let Some(kept) = self.schedule_of(window.slice_at(due)) {
+            kept.due += 1;
+        }
+        for slice in window.number_at(due)..sent_in {
+            if let Some(kept) = self.schedule_of(Some(slice)) {
+                kept.backlog += 1;
+            }
+        }
+    }
+
+    fn schedule_of(&mut self, slice: Option<u32>) -> Option<&mut ScheduleKept> {
+        self.of_slice(slice)?.schedule.as_mut()
+    }
+
     /// Counts `units` more, done at `now`, if that is in the window. The last of those that were asked
     /// for ends the traffic of every thread; what the leading end does until it notices counts too.
     #[inline]
     pub(crate) fn done(&mut self, now: Nanos, units: u64) {
-        if self.phase != Phase::Window {
+        if !matches!(self.phase, Phase::Window | Phase::Cut) {
             return;
         }
         self.units += units;
@@ -83,39 +222,79 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// What was used between the marks; a window that traffic never reached the end of ends here.
-    pub(crate) fn finish(self) -> Usage {
-        let Some(start) = self.at_start else { return Usage::default() };
-        let end = self.at_end.unwrap_or_else(|| self.mark());
-        Usage {
-            cpu: end.cpu.saturating_sub(start.cpu),
-            retransmits: end
-                .retransmits
-                .zip(start.retransmits)
-                .map(|(end, start)| end.saturating_sub(start)),
+    /// What was counted in each slice; one whose end traffic never reached ends here.
+    pub(crate) fn finish(mut self) -> Vec<Tally> {
+        if self.phase == Phase::Window {
+            self.tally.usage = self.used_until(self.mark());
         }
+        if self.link.window.slices().is_none() {
+            // What was sent in the window may be dropped after it.
+            self.tally.usage.dropped = self.used_until(self.mark()).dropped;
+            return vec![self.tally]; // nothing to pack
+        }
+        let count = self.link.window.slice_count() as usize;
+        while self.finished.len() < count {
+            self.put_away();
+        }
+        self.finished
     }
 
     #[cold]
     fn advance(&mut self, now: Nanos) {
+        let mark = self.mark();
+        let window = self.link.window;
         while now >= self.next {
             (self.phase, self.next) = match self.phase {
-                Phase::WarmUp => {
-                    self.at_start = Some(self.mark());
-                    (Phase::Window, self.link.window.end())
+                Phase::WarmUp if window.slices().is_some() => {
+                    self.since = window.start();
+                    (Phase::Cut, window.slice(0).start())
+                }
+                Phase::WarmUp | Phase::Cut => {
+                    self.at_start = Some(mark);
+                    (Phase::Window, window.slice(self.slice).end())
                 }
                 Phase::Window => {
-                    self.at_end = Some(self.mark());
-                    (Phase::CoolDown, self.over)
+                    self.tally.usage = self.used_until(mark);
+                    self.next_slice()
                 }
                 Phase::CoolDown | Phase::Over => (Phase::Over, Nanos::from_ns(u64::MAX)),
             };
         }
     }
 
+    /// What follows the slice under way.
+    fn next_slice(&mut self) -> (Phase, Nanos) {
+        let window = self.link.window;
+        if self.slice + 1 == window.slice_count() {
+            return (Phase::CoolDown, self.over);
+        }
+        self.put_away();
+        self.slice += 1;
+        self.since = window.slice_start(self.slice);
+        (Phase::Cut, window.slice(self.slice).start())
+    }
+
+    fn put_away(&mut self) {
+        let tally = self.tally.take();
+        self.finished.push(tally);
+    }
+
+    fn used_until(&self, end: Mark) -> Usage {
+        let Some(start) = self.at_start else { return Usage::default() };
+        let grown = |end: Option<u64>, start: Option<u64>| {
+            end.zip(start).map(|(end, start)| end.saturating_sub(start))
+        };
+        Usage {
+            cpu: end.cpu.saturating_sub(start.cpu),
+            retransmits: grown(end.retransmits, start.retransmits),
+            dropped: grown(end.dropped, start.dropped),
+        }
+    }
+
     fn mark(&self) -> Mark {
         let retransmits = self.link.sockets.iter().map(socket::retransmits).sum();
-        Mark { cpu: thread_cpu(), retransmits }
+        let dropped = self.flows.iter().map(|flow| socket::dropped_datagrams(flow.socket)).sum();
+        Mark { cpu: thread_cpu(), retransmits, dropped }
     }
 }
 
@@ -124,7 +303,8 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::clock::Window;
+    use crate::clock::{Slices, Window};
+    use crate::outcome::DatagramsExchanged;
     use crate::progress::Progress;
     use crate::supervise::Run;
 
@@ -154,9 +334,11 @@ mod tests {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
         let run = run(window, None);
         let link = run.thread(0, 1);
-        let mut meter = Meter::following(&link);
+        let mut meter = Meter::following(&link, &[]);
         assert_eq!(meter.phase(window.end() + Nanos::from_s(9)), Phase::CoolDown);
-        assert_eq!(meter.finish().retransmits, Some(0));
+        let tallies = meter.finish();
+        assert_eq!(tallies.len(), 1);
+        assert_eq!(tallies[0].usage.retransmits, Some(0));
     }
 
     #[test]
@@ -174,6 +356,125 @@ mod tests {
         assert!(link.is_ending());
         assert_eq!((run.window_length(), run.progress.units()), (Nanos::from_ms(7), 11));
         assert!(link.closed(None).is_ok());
+    }
+
+    #[test]
+    fn each_slice_begins_with_a_cut_and_has_its_own_counts() {
+        let window = sliced(250, 30, 3);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        let ns = Nanos::from_ns(1);
+        for slice in 0..3 {
+            let (start, part) = (window.slice_start(slice), window.slice(slice));
+            for (at, phase) in [
+                (start, Phase::Cut),
+                (part.start() - ns, Phase::Cut),
+                (part.start(), Phase::Window),
+                (part.end() - ns, Phase::Window),
+            ] {
+                assert_eq!(meter.phase(at), phase, "{slice} {at}");
+                assert_eq!(meter.slice(), (phase == Phase::Window).then_some(slice));
+                meter.received(10, slice + 1);
+                meter.sent(1);
+                meter.done(at, 1);
+            }
+        }
+        assert_eq!(meter.phase(window.end()), Phase::CoolDown);
+        meter.received(10, 1);
+        assert_eq!(run.progress.units(), 12, "cuts are progress too");
+        let counts: Vec<_> = meter.finish().iter().map(counts).collect();
+        assert_eq!(counts, [(20, 2, 2), (20, 4, 2), (20, 6, 2)]);
+    }
+
+    #[test]
+    fn a_round_trip_of_the_setting_before_is_not_charged_to_this_one() {
+        let window = sliced(250, 30, 2);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        meter.tally.latency = Some(Histogram::new());
+        let (second, ms) = (window.slice_start(1), Nanos::from_ms);
+        let mut trip = |began: Nanos, ended: Nanos| {
+            meter.phase(ended);
+            meter.received(1, 1);
+            meter.round_trips(began, ended, 1);
+        };
+        trip(window.start() - ms(1), window.slice(0).start()); // of the warm-up
+        trip(window.start(), window.slice(0).start());
+        trip(second - ms(2), second - ms(1));
+        trip(second - ms(1), second + ms(1)); // ends in the cut
+        trip(second - ms(1), second + ms(31)); // began under the setting before
+        trip(second, second + ms(32));
+        trip(second + ms(31), second + ms(33));
+        let tallies = meter.finish();
+        let trips = |idx: usize| tallies[idx].latency.as_ref().unwrap().count();
+        assert_eq!((trips(0), trips(1)), (2, 2));
+        // What came is a rate and belongs to the slice in which it came.
+        assert_eq!((tallies[0].messages, tallies[1].messages), (3, 3));
+    }
+
+    #[test]
+    fn slices_that_nothing_happened_in_are_there_and_empty() {
+        let window = sliced(250, 30, 5);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::following(&link, &[]);
+        meter.tally.latency = Some(Histogram::new());
+        for slice in [1, 3] {
+            let at = window.slice(slice).start();
+            assert_eq!(meter.phase(at), Phase::Window);
+            meter.received(slice as usize, 1);
+            meter.round_trips(at, at, 1);
+        }
+        let tallies = meter.finish();
+        let messages: Vec<u64> = tallies.iter().map(|tally| tally.messages).collect();
+        assert_eq!(messages, [0, 1, 0, 1, 0]);
+        assert!(tallies.iter().all(|tally| tally.latency.is_some()));
+    }
+
+    #[test]
+    fn what_was_sent_in_an_earlier_slice_is_entered_there() {
+        let window = sliced(250, 30, 3);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        meter.tally.exchange = Some(DatagramsExchanged::default());
+        meter.phase(window.slice(1).start());
+        for slice in [Some(0), Some(0), Some(1), Some(2), None] {
+            if let Some(exchange) = meter.of_slice(slice).and_then(|it| it.exchange.as_mut()) {
+                exchange.lost += 1;
+            }
+        }
+        let lost: Vec<u64> = meter.finish().iter().map(|it| it.exchange.unwrap().lost).collect();
+        assert_eq!(lost, [2, 1, 0], "the third had not begun");
+    }
+
+    #[test]
+    fn a_request_is_due_sent_and_late_in_the_slices_it_falls_in() {
+        let window = sliced(100, 10, 3);
+        let run = run(window, None);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        meter.tally.schedule = Some(ScheduleKept::default());
+        let at = |ms: u64| window.start() + Nanos::from_ms(ms);
+        for (due, sent) in [(20, 20), (5, 15), (50, 120), (60, 250), (105, 250), (150, 290)] {
+            meter.enter_scheduled(at(due), at(sent));
+        }
+        meter.phase(window.end() + clock::COOL_DOWN);
+        let kept: Vec<_> = meter.finish().iter().map(|it| it.schedule.unwrap()).collect();
+        let kept: Vec<_> = kept.iter().map(|it| (it.due, it.sent, it.backlog)).collect();
+        assert_eq!(kept, [(3, 2, 2), (1, 1, 3), (0, 3, 0)]);
+    }
+
+    fn counts(tally: &Tally) -> (u64, u64, u64) {
+        (tally.received_bytes, tally.messages, tally.sent_bytes)
+    }
+
+    fn sliced(length_ms: u64, cut_ms: u64, count: u32) -> Window {
+        let (length, cut) = (Nanos::from_ms(length_ms), Nanos::from_ms(cut_ms));
+        let window = Window::starting_in(Nanos::from_s(5), length).unwrap();
+        window.in_slices(Slices { length, cut, count }).unwrap()
     }
 
     fn run(window: Window, goal: Option<u64>) -> Run<'static> {

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::net::TcpStream;
 
-use latput_stats::Histogram;
 use latput_trial::Arrivals;
 use latput_units::Nanos;
 use rustix::event::epoll::EventFlags;
@@ -17,7 +16,6 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
-use crate::outcome::{ScheduleKept, SenderOutcome};
 use crate::poll;
 use crate::schedule::{Schedule, Share};
 use crate::supervise::Link;
@@ -42,45 +40,17 @@ pub(crate) struct Exchange {
     pub(crate) share: Share,
 }
 
-/// What the asking end saw in the window.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
-    /// Responses that came in whole.
-    pub(crate) transactions: u64,
-    /// From when each request was due.
-    pub(crate) latency: Histogram,
-    /// From when it was sent.
-    pub(crate) latency_raw: Histogram,
-    pub(crate) schedule: ScheduleKept,
-}
-
-impl From<Asked> for SenderOutcome {
-    fn from(asked: Asked) -> Self {
-        Self {
-            sent_bytes: asked.sent_bytes,
-            received_bytes: asked.received_bytes,
-            transactions: Some(asked.transactions),
-            latency: Some(asked.latency),
-            latency_raw: Some(asked.latency_raw),
-            schedule: Some(asked.schedule),
-            ..Self::default()
-        }
-    }
-}
-
 /// Asks until the meter says that it is over, or the other end closes.
 pub(crate) fn ask(
     link: &Link<'_>,
     exchange: &Exchange,
     meter: &mut Meter<'_>,
-) -> Result<Asked, Error> {
+) -> Result<(), Error> {
     sharpen_sleep();
+    meter.measure_open_loop();
     let message = vec![0_u8; exchange.request];
     let eor = if exchange.separate { SendFlags::EOR } else { SendFlags::empty() };
     let mut client = Client {
-        link,
         exchange,
         message: &message,
         flags: eor | SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
@@ -88,7 +58,6 @@ pub(crate) fn ask(
         changed: Vec::new(),
         turn: 0,
         buffer: vec![0; READ_BYTES],
-        asked: Asked::default(),
     };
     let mut waiter = Waiter::reading(link.sockets)?;
     let mut schedule = Schedule::new(exchange.arrivals, exchange.share, now());
@@ -99,7 +68,7 @@ pub(crate) fn ask(
         drop(ready);
         let now = now();
         let phase = meter.phase(now);
-        let ended = ended.and_then(|()| client.send_due(&mut schedule, now, phase));
+        let ended = ended.and_then(|()| client.send_due(&mut schedule, now, meter));
         let ended = ended.and_then(|()| client.watch_blocked(&waiter));
         match ended {
             Ok(()) if phase == Phase::Over => break,
@@ -110,13 +79,12 @@ pub(crate) fn ask(
             }
         }
     }
-    client.asked.schedule.close(link.window_so_far(), schedule);
-    Ok(client.asked)
+    meter.close_schedule(schedule);
+    Ok(())
 }
 
 /// The asking end of one thread.
 struct Client<'a> {
-    link: &'a Link<'a>,
     exchange: &'a Exchange,
     message: &'a [u8],
     flags: SendFlags,
@@ -125,7 +93,6 @@ struct Client<'a> {
     changed: Vec<usize>,
     turn: usize,
     buffer: Vec<u8>,
-    asked: Asked,
 }
 
 /// One connection: TCP keeps order, so the first response belongs to the first request.
@@ -154,7 +121,8 @@ impl Client<'_> {
         meter: &mut Meter<'_>,
     ) -> Result<(), Closed> {
         if events.contains(EventFlags::OUT) {
-            self.go_on(idx, meter.phase(now()))?;
+            meter.phase(now());
+            self.go_on(idx, meter)?;
         }
         if events == EventFlags::OUT {
             return Ok(());
@@ -167,7 +135,7 @@ impl Client<'_> {
             Err(errno) => return Err(Some(errno)),
         };
         let now = now();
-        let in_window = meter.phase(now) == Phase::Window;
+        meter.phase(now);
         connection.partial_in += bytes;
         let responses = connection.partial_in / self.exchange.response;
         connection.partial_in %= self.exchange.response;
@@ -175,13 +143,10 @@ impl Client<'_> {
         for _ in 0..responses {
             // The peer may send more than was asked for; that is no round trip.
             let Some((due, sent_at)) = connection.in_flight.pop_front() else { break };
-            if in_window {
-                self.asked.transactions += 1;
-                self.asked.latency.record(now.saturating_sub(due));
-                self.asked.latency_raw.record(now.saturating_sub(sent_at));
-            }
+            meter.received(0, 1);
+            meter.open_round_trip(due, sent_at, now);
         }
-        self.asked.received_bytes += if in_window { bytes as u64 } else { 0 };
+        meter.received(bytes, 0);
         Ok(())
     }
 
@@ -191,7 +156,7 @@ impl Client<'_> {
         &mut self,
         schedule: &mut Schedule,
         now: Nanos,
-        phase: Phase,
+        meter: &mut Meter<'_>,
     ) -> Result<(), Closed> {
         let mut passed_over = 0;
         for _ in 0..GROUP {
@@ -203,11 +168,11 @@ impl Client<'_> {
                 break;
             }
             let sent_at = crate::clock::now();
-            if self.push(self.turn, phase)? == 0 {
+            if self.push(self.turn, meter)? == 0 {
                 continue; // it is blocked now
             }
             if let Some(due) = schedule.take_before(now) {
-                self.asked.schedule.enter(self.link.window, due, sent_at);
+                meter.enter_scheduled(due, sent_at);
                 self.connections[self.turn].in_flight.push_back((due, sent_at));
             }
             self.turn = (self.turn + 1) % self.connections.len();
@@ -217,17 +182,17 @@ impl Client<'_> {
     }
 
     /// Goes on with a request that was sent in part, and lets the connection take others again.
-    fn go_on(&mut self, idx: usize, phase: Phase) -> Result<(), Closed> {
+    fn go_on(&mut self, idx: usize, meter: &mut Meter<'_>) -> Result<(), Closed> {
         self.connections[idx].blocked = false;
         self.changed.push(idx);
         if self.connections[idx].partial_out > 0 {
-            self.push(idx, phase)?;
+            self.push(idx, meter)?;
         }
         Ok(())
     }
 
     /// Sends the rest of a request; returns how many bytes the kernel took.
-    fn push(&mut self, idx: usize, phase: Phase) -> Result<usize, Closed> {
+    fn push(&mut self, idx: usize, meter: &mut Meter<'_>) -> Result<usize, Closed> {
         let connection = &mut self.connections[idx];
         let rest = &self.message[connection.partial_out..];
         let sent = match send(connection.socket, rest, self.flags) {
@@ -240,7 +205,7 @@ impl Client<'_> {
             self.changed.push(idx);
         }
         connection.partial_out = (connection.partial_out + sent) % self.message.len();
-        self.asked.sent_bytes += if phase == Phase::Window { sent as u64 } else { 0 };
+        meter.sent(sent);
         Ok(sent)
     }
 
@@ -281,6 +246,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use latput_stats::Histogram;
     use latput_trial::Distribution;
 
     use super::*;
@@ -288,6 +254,7 @@ mod tests {
     use crate::progress::Progress;
     use crate::rr;
     use crate::supervise::Run;
+    use crate::tally::Tally;
 
     const STALL: Duration = Duration::from_millis(50);
     const RATE: u32 = 2000;
@@ -299,18 +266,20 @@ mod tests {
         let share = Share { thread: 0, connections: 1, of: 1, generator: None };
         let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
         let exchange = Exchange { request: 1, response: 1, separate: true, arrivals, share };
-        let asked = with_stalling_peer(|link| ask(link, &exchange, &mut Meter::leading(link)));
-        let slow = slower_than_10_ms(&asked.latency);
+        let asked = with_stalling_peer(|link, meter| ask(link, &exchange, meter));
+        let (latency, latency_raw) = (asked.latency.unwrap(), asked.latency_raw.unwrap());
+        let slow = slower_than_10_ms(&latency);
         // A busy machine makes it more, never fewer.
-        assert!(slow >= 70, "{slow} of {}", asked.transactions);
-        assert!(slow >= slower_than_10_ms(&asked.latency_raw));
+        assert!(slow >= 70, "{slow} of {}", asked.messages);
+        assert!(slow >= slower_than_10_ms(&latency_raw));
         // 400 ms, and one may be under way at each end.
-        assert_eq!(asked.schedule.due, 800);
-        assert!(asked.schedule.sent + asked.schedule.backlog >= 799, "{:?}", asked.schedule);
-        assert_eq!(asked.latency.count(), asked.transactions);
+        let schedule = asked.schedule.unwrap();
+        assert_eq!(schedule.due, 800);
+        assert!(schedule.sent + schedule.backlog >= 799, "{schedule:?}");
+        assert_eq!(latency.count(), asked.messages);
 
         let side = rr::Side { incoming: 1, outgoing: 1, in_flight: 1, separate: true, leads: true };
-        let closed = with_stalling_peer(|link| rr::run(link, &side, &mut Meter::leading(link)));
+        let closed = with_stalling_peer(|link, meter| rr::run(link, &side, meter));
         assert!((1..=slow / 4).contains(&slower_than_10_ms(&closed.latency.unwrap())));
     }
 
@@ -327,11 +296,11 @@ mod tests {
                 thread::sleep(Duration::from_millis(600));
                 while socket.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {}
             },
-            |link| ask(link, &exchange, &mut Meter::leading(link)),
+            |link, meter| ask(link, &exchange, meter),
         );
-        let ScheduleKept { due, sent, backlog } = asked.schedule;
-        assert_eq!((due, asked.transactions), (800, 0));
-        assert!(sent < 700 && backlog >= 100, "{:?}", asked.schedule);
+        let schedule = asked.schedule.unwrap();
+        assert_eq!((schedule.due, asked.messages), (800, 0));
+        assert!(schedule.sent < 700 && schedule.backlog >= 100, "{schedule:?}");
     }
 
     fn slower_than_10_ms(latency: &Histogram) -> u64 {
@@ -340,7 +309,9 @@ mod tests {
     }
 
     /// Answers each byte with one, and stands still once, in the middle of the window.
-    fn with_stalling_peer<T: Send>(work: impl FnOnce(&Link<'_>) -> Result<T, Error>) -> T {
+    fn with_stalling_peer(
+        work: impl FnOnce(&Link<'_>, &mut Meter<'_>) -> Result<(), Error>,
+    ) -> Tally {
         let peer = |mut socket: TcpStream| {
             let stall_at = now() + Nanos::from_ms(250);
             let mut stalled = false;
@@ -360,10 +331,10 @@ mod tests {
     }
 
     /// Runs `work` for a window of 400 ms, 50 ms from now, against `peer`.
-    fn run<T: Send>(
+    fn run(
         peer: impl FnOnce(TcpStream) + Send,
-        work: impl FnOnce(&Link<'_>) -> Result<T, Error>,
-    ) -> T {
+        work: impl FnOnce(&Link<'_>, &mut Meter<'_>) -> Result<(), Error>,
+    ) -> Tally {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let sockets = [TcpStream::connect(address).unwrap()];
@@ -375,9 +346,11 @@ mod tests {
             scope.spawn(|| peer(socket));
             let progress = Progress::new(1, None);
             let run = Run::new(&sockets, address, window, true, progress);
-            let result = work(&run.thread(0, 1)).unwrap();
+            let link = run.thread(0, 1);
+            let mut meter = Meter::leading(&link);
+            work(&link, &mut meter).unwrap();
             sockets[0].shutdown(std::net::Shutdown::Both).unwrap();
-            result
+            meter.finish().remove(0)
         })
     }
 }

@@ -8,16 +8,13 @@ use latput_trial::{Check, Direction, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Window;
 use crate::limits;
-use crate::meter::Usage;
-use crate::schedule::Schedule;
 
-/// The generator's half of a trial, over its window.
+/// The generator's half of a trial, over one slice of its window or all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SenderOutcome {
-    /// Length of the window.
+    /// Length of the window, or of the measured part of the slice.
     pub window: Nanos,
     /// Payload bytes that the kernel took.
     pub sent_bytes: u64,
@@ -26,7 +23,8 @@ pub struct SenderOutcome {
     pub received_bytes: u64,
     /// Completed transactions, of a request/response load; objects of a `fetch`.
     pub transactions: Option<u64>,
-    /// Their round-trip times; of an open loop, from when a request was due.
+    /// Their round-trip times; of an open loop, from when a request was due. Of a slice without those
+    /// that were under way before it began, cut included.
     pub latency: Option<Histogram>,
     /// Of an open loop, the round-trip times from when a request was really sent.
     pub latency_raw: Option<Histogram>,
@@ -105,11 +103,11 @@ pub struct DatagramsReceived {
     pub duplicates: u64,
     /// Received after a later one (RFC 4737, section 3.3).
     pub reordered: u64,
-    /// Interarrival jitter at the end of the window (RFC 3550, section 6.4.1), in nanoseconds, of the
+    /// Interarrival jitter at the last datagram of the window or slice (RFC 3550, section 6.4.1), in nanoseconds, of the
     /// instants at which the application got them; over several flows, their mean by datagrams.
     pub jitter_ns: f64,
-    /// Datagrams that this host's kernel dropped because the socket's buffer was full, since the
-    /// warm-up; `None` where it does not tell.
+    /// Datagrams that this host's kernel dropped because the socket's buffer was full, in the slice or,
+    /// without slices, since the warm-up; `None` where it does not tell.
     pub dropped_by_kernel: Option<u64>,
     /// Datagrams from the generator's port that were not of this run.
     pub foreign: u64,
@@ -158,22 +156,6 @@ impl DatagramsExchanged {
 }
 
 impl ScheduleKept {
-    /// Enters a request that was due at `due` and sent at `sent_at`.
-    pub(crate) fn enter(&mut self, window: Window, due: Nanos, sent_at: Nanos) {
-        let is_in_window = |instant| instant >= window.start() && instant < window.end();
-        self.due += u64::from(is_in_window(due));
-        self.sent += u64::from(is_in_window(sent_at));
-        self.backlog += u64::from(due < window.end() && sent_at >= window.end());
-    }
-
-    /// Enters what was due in the window from `start` to `end` and never taken from the schedule.
-    pub(crate) fn close(&mut self, (start, end): (Nanos, Nanos), mut schedule: Schedule) {
-        while let Some(due) = schedule.take_before(end) {
-            self.due += u64::from(due >= start);
-            self.backlog += 1;
-        }
-    }
-
     /// Adds how far another thread kept its part.
     pub(crate) fn add(&mut self, other: &Self) {
         self.due += other.due;
@@ -183,24 +165,28 @@ impl ScheduleKept {
 }
 
 /// What came of the probe in the generator's window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeOutcome {
-    /// Echo requests sent.
+    /// Echo requests sent, of those that were due in the window or slice.
     pub sent: u64,
     /// Of those, answered within a second of the window's end.
     pub received: u64,
     /// Requests left out because the prober was held up for longer than it makes up for.
     pub skipped: u64,
-    /// Round-trip times, from just before a request is handed to the kernel until its answer is read.
+    /// Of the answers, those whose arrival the kernel stamped.
+    #[serde(default)]
+    pub stamped: u64,
+    /// Round-trip times, from just before a request is handed to the kernel until the kernel got its answer
+    /// or, without a stamp, until it was read.
     pub rtt: Histogram,
 }
 
-/// The reflector's half of a trial, over its window.
+/// The reflector's half of a trial, over one slice of its window or all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiverOutcome {
-    /// Length of the window.
+    /// Length of the window, or of the measured part of the slice.
     pub window: Nanos,
     /// Payload bytes that the application got.
     pub received_bytes: u64,
@@ -213,7 +199,8 @@ pub struct ReceiverOutcome {
     pub retransmits: Option<u64>,
     /// CPU time of the traffic threads.
     pub cpu: Nanos,
-    /// Connections that showed another key, or none in time, since the port was opened.
+    /// Connections that showed another key, or none in time, since the port was opened: the same in
+    /// every slice.
     pub wrong_keys: u64,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsReceived>,
@@ -248,11 +235,6 @@ impl SenderOutcome {
         both(&mut self.datagrams, other.datagrams, DatagramsSent::add);
         both(&mut self.exchange, other.exchange, DatagramsExchanged::add);
     }
-
-    /// With what the thread used.
-    pub(crate) fn with_usage(self, usage: Usage) -> Self {
-        Self { cpu: usage.cpu, busiest_cpu: usage.cpu, retransmits: usage.retransmits, ..self }
-    }
 }
 
 impl ReceiverOutcome {
@@ -266,11 +248,16 @@ impl ReceiverOutcome {
         both(&mut self.datagrams, other.datagrams, DatagramsReceived::add);
         self.foreign += other.foreign;
     }
+}
 
-    /// With what the thread used.
-    pub(crate) fn with_usage(self, usage: Usage) -> Self {
-        Self { cpu: usage.cpu, retransmits: usage.retransmits, ..self }
+/// The threads' slices, each with those of the same number of the others.
+pub(crate) fn merged<T>(threads: Vec<Vec<T>>, merge: impl Fn(&mut T, T)) -> Vec<T> {
+    let mut threads = threads.into_iter();
+    let mut all = threads.next().expect("there is at least one thread");
+    for thread in threads {
+        all.iter_mut().zip(thread).for_each(|(ours, theirs)| merge(ours, theirs));
     }
+    all
 }
 
 /// Adds what another thread has of a part that every thread has, or none.
@@ -586,7 +573,7 @@ mod tests {
         let half = SenderOutcome { transactions: Some(1000), ..busy(500) };
         let (_, _, checks) = combine(&workload, &half, &ReceiverOutcome::default());
         assert!(checks.iter().any(|check| check.detail.contains("about 2000 ")), "{checks:?}");
-        let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, rtt: Histogram::new() };
+        let probe = ProbeOutcome { sent: 9, received: 9, skipped: 1, ..ProbeOutcome::default() };
         let late = SenderOutcome { probe: Some(probe), ..busy(0) };
         check_failed(&late, &["probe-on-schedule"]);
     }

@@ -4,16 +4,16 @@
 //! would have been slow after it (no coordinated omission).
 
 mod icmp;
+mod stamp;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use latput_stats::Histogram;
 use latput_trial::Probe;
 use latput_units::{Bytes, CpuSet, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{SendFlags, send};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use self::icmp::{Echo, Version};
@@ -75,6 +75,7 @@ impl Prober {
         socket
             .connect(&SockAddr::from(SocketAddr::new(peer, 0)))
             .map_err(|source| Error::io("direct the ICMP socket to the peer", source))?;
+        stamp::enable(&socket);
         Ok(Self {
             socket,
             version,
@@ -86,16 +87,17 @@ impl Prober {
     }
 
     /// Sends requests through `window` and takes answers for a while after it, on the calling
-    /// thread; ends early when `is_ending`.
+    /// thread; ends early when `is_ending`. What became of a request, and when, counts in the slice in
+    /// which it was sent: one outcome for each, and one for a window without slices.
     pub fn run(
         &self,
         window: Window,
         cpus: &CpuSet,
         is_ending: impl Fn() -> bool,
-    ) -> Result<ProbeOutcome, Error> {
+    ) -> Result<Vec<ProbeOutcome>, Error> {
         bind_to(cpus)?;
         sharpen_sleep();
-        let mut books = Books::new(self.interval);
+        let mut books = Books::new(window, self.interval);
         let mut due = window.start();
         loop {
             if is_ending() {
@@ -104,8 +106,8 @@ impl Prober {
             let now = now();
             if due < window.end() && now >= due {
                 let left_out = self.left_out(due, now.min(window.end()));
-                books.skipped += left_out;
-                self.send(&mut books)?;
+                books.enter_skipped(due, left_out);
+                self.send(&mut books, due)?;
                 due = due + self.interval.saturating_mul(left_out + 1);
                 continue;
             }
@@ -130,10 +132,10 @@ impl Prober {
         until.saturating_sub(due).as_ns().div_ceil(self.interval.as_ns()).saturating_sub(CATCH_UP)
     }
 
-    fn send(&self, books: &mut Books) -> Result<(), Error> {
+    fn send(&self, books: &mut Books, due: Nanos) -> Result<(), Error> {
         let sequence = books.sent;
         let request = icmp::request(self.version, Echo { tag: self.tag, sequence }, self.bytes);
-        books.enter_sent(now());
+        books.enter_sent(due, now());
         match send(&self.socket, &request, SendFlags::DONTWAIT) {
             // What the host could not send counts as sent and not answered, like any other loss.
             Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => Ok(()),
@@ -150,8 +152,8 @@ impl Prober {
         // Only what is needed to know it again is taken of a reply.
         let mut packet = [0; icmp::LARGEST_IP_HEADER + icmp::SMALLEST];
         loop {
-            let bytes = match recv(&self.socket, &mut packet[..], RecvFlags::DONTWAIT) {
-                Ok((bytes, _)) => bytes,
+            let (bytes, stamp) = match stamp::receive(&self.socket, &mut packet) {
+                Ok(received) => received,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => continue,
                 Err(errno) if is_from_the_path(errno) => continue,
@@ -159,7 +161,9 @@ impl Prober {
             };
             let now = now();
             match icmp::parse_reply(self.version, &packet[..bytes], self.with_ip_header) {
-                Some(echo) if echo.tag == self.tag => books.enter_received(echo.sequence, now),
+                Some(echo) if echo.tag == self.tag => {
+                    books.enter_received(echo.sequence, now, stamp);
+                }
                 _ => {}
             }
         }
@@ -180,47 +184,105 @@ fn is_from_the_path(errno: Errno) -> bool {
     matches!(errno, Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::CONNREFUSED | Errno::HOSTDOWN)
 }
 
+/// One request that is not answered yet.
+#[derive(Clone, Copy)]
+struct Asked {
+    sequence: u64,
+    sent_at: Nanos,
+    /// The slice that it counts in.
+    slice: Option<u32>,
+}
+
 /// When each request left, and what came of it.
 struct Books {
     sent: u64,
     received: u64,
-    skipped: u64,
-    rtt: Histogram,
+    /// Between two requests.
+    interval: Nanos,
+    window: Window,
+    /// What came of the requests of each slice.
+    slices: Vec<ProbeOutcome>,
+    /// Slices before this one get no more answers.
+    packed: usize,
+    longest: Option<Nanos>,
     /// Requests that are not answered yet, by their number modulo the length.
-    unanswered: Vec<Option<(u64, Nanos)>>,
+    unanswered: Vec<Option<Asked>>,
 }
 
 impl Books {
-    fn new(interval: Nanos) -> Self {
+    fn new(window: Window, interval: Nanos) -> Self {
         // Answers are of use for as long as the drain lasts.
         let slots = DRAIN.as_ns() / interval.as_ns().max(1) + 1;
         Self {
             sent: 0,
             received: 0,
-            skipped: 0,
-            rtt: Histogram::new(),
+            interval,
+            window,
+            slices: vec![ProbeOutcome::default(); window.slice_count() as usize],
+            packed: 0,
+            longest: None,
             unanswered: vec![None; usize::try_from(slots).expect("at most 10000 a second")],
         }
     }
 
-    fn enter_sent(&mut self, at: Nanos) {
-        let slot = self.slot(self.sent);
-        self.unanswered[slot] = Some((self.sent, at));
+    /// A request counts in the slice in which it was due. One that was held up until the next slice
+    /// counts nowhere: it met another setting.
+    fn enter_sent(&mut self, due: Nanos, sent_at: Nanos) {
+        let (slot, sent_in) = (self.slot(self.sent), self.window.number_at(sent_at));
+        let is_last = sent_in == self.window.slice_count();
+        let slice = self.window.slice_at(due).filter(|slice| is_last || *slice == sent_in);
+        self.unanswered[slot] = Some(Asked { sequence: self.sent, sent_at, slice });
         self.sent += 1;
+        if let Some(slice) = self.of_slice(slice) {
+            slice.sent += 1;
+        }
+        self.pack_before(sent_at);
+    }
+
+    /// Enters that of the requests from `due` on so many were left out.
+    fn enter_skipped(&mut self, due: Nanos, count: u64) {
+        for number in 0..count {
+            let due = due + self.interval.saturating_mul(number);
+            if let Some(slice) = self.of_slice(self.window.slice_at(due)) {
+                slice.skipped += 1;
+            }
+        }
+    }
+
+    fn of_slice(&mut self, slice: Option<u32>) -> Option<&mut ProbeOutcome> {
+        self.slices.get_mut(slice? as usize)
+    }
+
+    /// Packs the round trips of the slices that get no more at `now`.
+    fn pack_before(&mut self, now: Nanos) {
+        let over = self.window.number_at(now.saturating_sub(DRAIN)) as usize;
+        while self.packed < over {
+            self.slices[self.packed].rtt.pack();
+            self.packed += 1;
+        }
     }
 
     /// An answer counts once, and only to what was asked.
-    fn enter_received(&mut self, sequence: u64, at: Nanos) {
+    /// It came at `stamp` of the realtime clock if the kernel says so, and was read at `at`.
+    fn enter_received(&mut self, sequence: u64, at: Nanos, stamp: Option<Nanos>) {
         let slot = self.slot(sequence);
-        if let Some((_, sent_at)) = self.unanswered[slot].take_if(|(asked, _)| *asked == sequence) {
+        let asked = self.unanswered[slot].take_if(|asked| asked.sequence == sequence);
+        if let Some(Asked { sent_at, slice, .. }) = asked {
             self.received += 1;
-            self.rtt.record(at.saturating_sub(sent_at));
+            let stamped = stamp.and_then(|stamp| stamp::instant(stamp, sent_at));
+            let round_trip = stamped.unwrap_or(at).saturating_sub(sent_at);
+            self.longest = self.longest.max(Some(round_trip));
+            if let Some(slice) = self.of_slice(slice) {
+                slice.received += 1;
+                slice.stamped += u64::from(stamped.is_some());
+                slice.rtt.record(round_trip);
+            }
         }
     }
 
     /// How long after the window it makes sense to wait for answers on this path.
     fn drain(&self) -> Nanos {
-        let longest = self.rtt.max().unwrap_or(DRAIN);
+        let longest = self.longest.unwrap_or(DRAIN);
         longest.saturating_mul(DRAIN_ROUND_TRIPS).clamp(SHORTEST_DRAIN, DRAIN)
     }
 
@@ -229,38 +291,42 @@ impl Books {
         usize::try_from(sequence % slots).expect("below the number of slots")
     }
 
-    fn close(self) -> ProbeOutcome {
-        let Self { sent, received, skipped, rtt, .. } = self;
-        ProbeOutcome { sent, received, skipped, rtt }
+    fn close(mut self) -> Vec<ProbeOutcome> {
+        if self.slices.len() > 1 {
+            self.slices.iter_mut().for_each(|slice| slice.rtt.pack());
+        }
+        self.slices
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Slices;
 
     #[test]
     fn an_answer_counts_once_and_only_if_asked_for() {
-        let mut books = Books::new(Nanos::from_ms(100));
-        let at = Nanos::from_us;
-        books.enter_sent(at(10));
-        books.enter_sent(at(20));
+        let mut books = Books::new(window(), Nanos::from_ms(100));
+        let at = |us| window().start() + Nanos::from_us(us);
+        books.enter_sent(at(10), at(10));
+        books.enter_sent(at(20), at(20));
         for (sequence, time) in [(1, 50), (1, 60), (2, 70), (u64::MAX, 80)] {
-            books.enter_received(sequence, at(time));
+            books.enter_received(sequence, at(time), None);
         }
-        let outcome = books.close();
+        let outcome = books.close().remove(0);
         assert_eq!((outcome.sent, outcome.received), (2, 1));
         assert_eq!(outcome.rtt.count(), 1);
-        assert!(outcome.rtt.max() >= Some(at(30)) && outcome.rtt.max() < Some(at(31)));
+        let us = Nanos::from_us;
+        assert!(outcome.rtt.max() >= Some(us(30)) && outcome.rtt.max() < Some(us(31)));
     }
 
     #[test]
     fn the_drain_follows_the_round_trips_between_its_limits() {
         for (round_trip_ms, drain_ms) in [(1, 100.0), (50, 400.0), (300, 1000.0)] {
-            let mut books = Books::new(Nanos::from_ms(1000));
-            books.enter_sent(Nanos::ZERO);
+            let mut books = Books::new(window(), Nanos::from_ms(1000));
+            books.enter_sent(window().start(), window().start());
             assert_eq!(books.drain(), DRAIN, "nothing is known of the path yet");
-            books.enter_received(0, Nanos::from_ms(round_trip_ms));
+            books.enter_received(0, window().start() + Nanos::from_ms(round_trip_ms), None);
             let off = books.drain().as_ms_f64() / drain_ms;
             assert!((0.99..1.01).contains(&off), "{off}");
         }
@@ -268,12 +334,40 @@ mod tests {
 
     #[test]
     fn an_answer_later_than_the_drain_is_a_loss() {
-        let mut books = Books::new(Nanos::from_ms(500));
+        let mut books = Books::new(window(), Nanos::from_ms(500));
         for time in 0..5 {
-            books.enter_sent(Nanos::from_ms(500 * time));
+            books.enter_sent(Nanos::from_ms(500 * time), Nanos::from_ms(500 * time));
         }
-        books.enter_received(0, Nanos::from_s(3));
-        books.enter_received(4, Nanos::from_s(3));
-        assert_eq!(books.close().received, 1);
+        books.enter_received(0, Nanos::from_s(3), None);
+        books.enter_received(4, Nanos::from_s(3), None);
+        assert_eq!(books.received, 1);
+    }
+
+    #[test]
+    fn a_request_counts_in_the_slice_in_which_it_was_sent() {
+        let ms = Nanos::from_ms;
+        let slices = Slices { length: ms(100), cut: ms(10), count: 3 };
+        let window = window().in_slices(slices).unwrap();
+        let mut books = Books::new(window, ms(20));
+        let at = |time| window.start() + ms(time);
+        // In the first cut, the first slice, the second cut and the third slice.
+        for time in [5, 95, 105, 250] {
+            books.enter_sent(at(time), at(time));
+        }
+        books.enter_sent(at(99), at(112)); // held up until the next slice
+        books.enter_skipped(at(190), 3); // 190, 210 and 230
+        for (sequence, time) in [(0, 20), (1, 120), (3, 330)] {
+            books.enter_received(sequence, at(time), None);
+        }
+        let outcomes = books.close();
+        let counts: Vec<_> =
+            outcomes.iter().map(|it| (it.sent, it.received, it.skipped, it.rtt.count())).collect();
+        assert_eq!(counts, [(1, 1, 0, 1), (0, 0, 1, 0), (1, 1, 2, 1)]);
+        let max = outcomes[0].rtt.max().unwrap();
+        assert!(max >= ms(25) && max < ms(26), "{max}");
+    }
+
+    fn window() -> Window {
+        Window::starting_after(Nanos::from_s(1), Nanos::ZERO, Nanos::from_s(10)).unwrap()
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use latput_trial::{Traffic, Workload};
-use latput_units::{CpuSet, Nanos};
+use latput_units::{Bytes, CpuSet, Nanos};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::Window;
@@ -17,16 +17,17 @@ use crate::hello::Hello;
 use crate::key::Key;
 use crate::limits;
 use crate::meter::Meter;
-use crate::outcome::ReceiverOutcome;
+use crate::outcome::{DatagramsReceived, ReceiverOutcome, merged};
 use crate::ping;
 use crate::progress::Progress;
 use crate::rpc;
-use crate::rr::{self, Tally};
+use crate::rr;
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
 use crate::supervise::{Link, Run, supervise};
+use crate::tally::Tally;
 use crate::udp;
 use crate::udp_rr;
 
@@ -93,8 +94,10 @@ impl Reflector {
         self.progress.clone()
     }
 
-    /// Takes part in the traffic until the generator ends it, and counts what came in `window`.
-    pub fn run(mut self, window: Window, stop: &Stop) -> Result<ReceiverOutcome, Error> {
+    /// Takes part in the traffic until the generator ends it, and counts what came in `window`: an
+    /// outcome for each slice, and one for a window without slices.
+    pub fn run(mut self, window: Window, stop: &Stop) -> Result<Vec<ReceiverOutcome>, Error> {
+        limits::check_window(&self.workload, window)?;
         self.door.wait_full(Nanos::ZERO)?;
         let (sockets, hellos, peer) = in_order(self.door.take_guests())?;
         let datagrams = match self.datagrams.take() {
@@ -112,23 +115,20 @@ impl Reflector {
             self.take_part(link, &hellos[link.places.clone()], flows)
         };
         let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
-        let mut parts = parts.into_iter();
-        let mut outcome = parts.next().expect("there is at least one thread");
-        parts.for_each(|part| outcome.merge(part));
+        let mut slices = merged(parts, ReceiverOutcome::merge);
         // Of datagrams, all may be lost, an open loop may have nothing due, and echo requests go to the
         // kernel; else it is no measurement.
         let may_be_silent = limits::may_be_silent(&self.workload.traffic);
-        if outcome.received_bytes + outcome.sent_bytes == 0 && !may_be_silent {
+        if slices.iter().all(|it| it.received_bytes + it.sent_bytes == 0) && !may_be_silent {
             return Err(Error::Stalled { peer });
         }
-        Ok(ReceiverOutcome {
-            window: run.window_length(),
-            retransmits: outcome
-                .retransmits
-                .filter(|_| limits::keeps_connections(&self.workload.traffic)),
-            wrong_keys: self.door.wrong_keys(),
-            ..outcome
-        })
+        let keeps_connections = limits::keeps_connections(&self.workload.traffic);
+        for slice in &mut slices {
+            slice.window = run.measured_length();
+            slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
+            slice.wrong_keys = self.door.wrong_keys();
+        }
+        Ok(slices)
     }
 
     /// One thread's share of the traffic; `hellos` are what its connections said first, `flows` its
@@ -138,9 +138,8 @@ impl Reflector {
         link: &Link<'_>,
         hellos: &[Hello],
         flows: &[udp::Flow<'_>],
-    ) -> Result<ReceiverOutcome, Error> {
-        let mut meter = Meter::following(link);
-        let mut outcome = ReceiverOutcome::default();
+    ) -> Result<Vec<ReceiverOutcome>, Error> {
+        let mut meter = Meter::following(link, flows);
         match self.workload.traffic {
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
                 let side = rr::Side {
@@ -150,14 +149,14 @@ impl Reflector {
                     separate: nodelay,
                     leads: false,
                 };
-                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
+                rr::run(link, &side, &mut meter)?;
             }
             Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
                 let exchange =
                     crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
                 let (listener, wrong_keys) = (self.door.listener(), self.door.wrong_keys_count());
                 let guard = crr::Guard { listener, key: &self.key, wrong_keys };
-                outcome = exchanged(&crr::serve(link, &exchange, guard, &mut meter)?);
+                crr::serve(link, &exchange, guard, &mut meter)?;
             }
             Traffic::Fetch { object_bytes, .. } => {
                 let side = rr::Side {
@@ -167,46 +166,51 @@ impl Reflector {
                     separate: true,
                     leads: false,
                 };
-                outcome = exchanged(&rr::run(link, &side, &mut meter)?);
+                rr::run(link, &side, &mut meter)?;
             }
             Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
                 let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
                 let seed = hellos.first().map_or(0, |hello| hello.tag.into());
-                outcome = exchanged(&rpc::serve(link, &reads, seed, &mut meter)?);
+                rpc::serve(link, &reads, seed, &mut meter)?;
             }
             Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
                 let message = limits::size(message_bytes);
                 let bulk = stream::Bulk { direction, message, rate, vectored };
-                let moved = stream::run(link, &bulk, &mut meter)?;
-                outcome.sent_bytes = moved.sent;
-                outcome.received_bytes = moved.received;
+                stream::run(link, &bulk, &mut meter)?;
             }
             Traffic::UdpStream { datagram_bytes, segmentation, .. } => {
                 let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
                 let received = udp::receive(link, flows, &stream, &mut meter)?;
-                outcome.received_bytes = received.received * datagram_bytes.get();
-                outcome.datagrams = Some(received);
+                let slices = meter.finish().into_iter().zip(received);
+                return Ok(slices.map(|it| of_datagrams(it, datagram_bytes)).collect());
             }
             Traffic::UdpRr { .. } => {
                 let share =
                     Share { thread: 0, connections: flows.len(), of: flows.len(), generator: None };
                 let exchange = udp_rr::Exchange::of(&self.workload.traffic, share)
                     .expect("this traffic is one");
-                outcome = udp_rr::answer(link, flows, &exchange, &mut meter)?;
+                udp_rr::answer(link, flows, &exchange, &mut meter)?;
             }
             Traffic::Ping { .. } => ping::wait(link, &mut meter)?,
         }
-        Ok(outcome.with_usage(meter.finish()))
+        let has_requests =
+            !matches!(self.workload.traffic, Traffic::TcpBulk { .. } | Traffic::Ping { .. });
+        let of_slice = |tally: Tally| ReceiverOutcome {
+            requests: has_requests.then_some(tally.messages),
+            ..tally.into()
+        };
+        Ok(meter.finish().into_iter().map(of_slice).collect())
     }
 }
 
-/// The figures of requests and responses.
-fn exchanged(tally: &Tally) -> ReceiverOutcome {
+/// The figures of one slice of a datagram stream: what the thread saw, and what came of the datagrams.
+fn of_datagrams((tally, received): (Tally, DatagramsReceived), size: Bytes) -> ReceiverOutcome {
+    let (dropped_by_kernel, foreign) = (tally.usage.dropped, tally.foreign);
     ReceiverOutcome {
-        sent_bytes: tally.sent_bytes,
-        received_bytes: tally.received_bytes,
-        requests: Some(tally.messages),
-        ..ReceiverOutcome::default()
+        received_bytes: received.received * size.get(),
+        datagrams: Some(DatagramsReceived { dropped_by_kernel, foreign, ..received }),
+        foreign: 0,
+        ..tally.into()
     }
 }
 

@@ -14,7 +14,7 @@ use latput_units::Nanos;
 use rustix::net::SendFlags;
 
 use crate::error::Error;
-use crate::meter::{Meter, Phase};
+use crate::meter::Meter;
 use crate::supervise::Link;
 
 /// Size of a request to `fetch` an object, about that of a small HTTP GET.
@@ -45,23 +45,12 @@ pub(crate) struct Side {
     pub(crate) leads: bool,
 }
 
-/// What went through one end in the window.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
-    /// Messages that came in whole.
-    pub(crate) messages: u64,
-    /// Round trips, at the end that leads.
-    pub(crate) latency: Option<Histogram>,
-}
-
 /// Exchanges messages until the meter says that it is over, or the other end closes.
-pub(crate) fn run(link: &Link<'_>, side: &Side, meter: &mut Meter<'_>) -> Result<Tally, Error> {
-    let tally = Tally { latency: side.leads.then(Histogram::new), ..Tally::default() };
+pub(crate) fn run(link: &Link<'_>, side: &Side, meter: &mut Meter<'_>) -> Result<(), Error> {
+    meter.tally.latency = side.leads.then(Histogram::new);
     match link.sockets {
-        [socket] if side.never_fills_buffers() => blocking::run(link, socket, side, meter, tally),
-        sockets => epoll::run(link, sockets, side, meter, tally),
+        [socket] if side.never_fills_buffers() => blocking::run(link, socket, side, meter),
+        sockets => epoll::run(link, sockets, side, meter),
     }
 }
 
@@ -111,16 +100,14 @@ impl InFlight {
         self.0.push_back((at, messages));
     }
 
-    /// Takes the oldest `messages` and counts their round trips.
-    fn answered(&mut self, now: Nanos, mut messages: u32, latency: Option<&mut Histogram>) {
-        let mut latency = latency;
+    /// Takes the oldest `messages` and counts their round trips, which ended at `now`.
+    #[inline]
+    fn answered(&mut self, now: Nanos, mut messages: u32, meter: &mut Meter<'_>) {
         while messages > 0 {
             // The peer may send more than was asked for; that is no round trip.
             let Some((at, waiting)) = self.0.front_mut() else { return };
             let answered = messages.min(*waiting);
-            if let Some(latency) = latency.as_deref_mut() {
-                latency.record_n(now.saturating_sub(*at), u64::from(answered));
-            }
+            meter.round_trips(*at, now, u64::from(answered));
             messages -= answered;
             *waiting -= answered;
             if *waiting == 0 {
@@ -130,37 +117,21 @@ impl InFlight {
     }
 }
 
-impl Tally {
-    /// Counts one read.
-    #[inline]
-    pub(crate) fn received(&mut self, phase: Phase, bytes: usize, messages: u32) {
-        if phase == Phase::Window {
-            self.received_bytes += bytes as u64;
-            self.messages += u64::from(messages);
-        }
-    }
-
-    /// Counts one or more sends.
-    #[inline]
-    pub(crate) fn sent(&mut self, phase: Phase, bytes: usize) {
-        if phase == Phase::Window {
-            self.sent_bytes += bytes as u64;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Window;
+    use crate::progress::Progress;
+    use crate::supervise::Run;
 
     #[test]
     fn responses_belong_to_the_oldest_requests() {
-        let mut in_flight = InFlight::default();
-        let mut latency = Histogram::new();
-        in_flight.sent(Nanos::from_ns(100), 3);
-        in_flight.sent(Nanos::from_ns(200), 1);
-        in_flight.answered(Nanos::from_ns(150), 2, Some(&mut latency));
-        in_flight.answered(Nanos::from_ns(300), 2, Some(&mut latency));
+        let latency = measured(|in_flight, meter, at| {
+            in_flight.sent(at(100), 3);
+            in_flight.sent(at(200), 1);
+            in_flight.answered(at(150), 2, meter);
+            in_flight.answered(at(300), 2, meter);
+        });
         let counts: Vec<(u64, u64)> =
             latency.buckets().map(|(value, count)| (value.as_ns(), count)).collect();
         assert_eq!(counts, [(50, 2), (100, 1), (200, 1)]);
@@ -168,11 +139,26 @@ mod tests {
 
     #[test]
     fn a_response_that_was_not_asked_for_is_no_round_trip() {
-        let mut in_flight = InFlight::default();
-        let mut latency = Histogram::new();
-        in_flight.sent(Nanos::from_ns(1), 1);
-        in_flight.answered(Nanos::from_ns(2), 1000, Some(&mut latency));
+        let latency = measured(|in_flight, meter, at| {
+            in_flight.sent(at(1), 1);
+            in_flight.answered(at(2), 1000, meter);
+        });
         assert_eq!(latency.count(), 1);
+    }
+
+    /// What a meter measures in its window, whose nanoseconds are told by number.
+    fn measured(
+        work: impl FnOnce(&mut InFlight, &mut Meter<'_>, &dyn Fn(u64) -> Nanos),
+    ) -> Histogram {
+        let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(1)).unwrap();
+        let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
+        let run = Run::new(&[], peer, window, true, progress);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        meter.tally.latency = Some(Histogram::new());
+        meter.phase(window.start());
+        work(&mut InFlight::default(), &mut meter, &|ns| window.start() + Nanos::from_ns(ns));
+        meter.finish().remove(0).latency.unwrap()
     }
 
     #[test]

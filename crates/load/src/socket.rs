@@ -193,7 +193,12 @@ fn read_words<const N: usize>(socket: RawFd, level: c_int, name: c_int, idx: usi
     (answer == 0).then(|| words.get(..filled)?.get(idx).copied().map(u64::from))?
 }
 
-fn write_option(socket: RawFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+pub(crate) fn write_option(
+    socket: RawFd,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
     let length = socklen_t::try_from(size_of_val(&value)).expect("an int has a few bytes");
     // SAFETY: the kernel reads `length` bytes, the size of `value`, which lives until the call returns.
     let answer =

@@ -43,20 +43,9 @@ pub(crate) struct Bulk {
     pub(crate) vectored: bool,
 }
 
-/// Payload that went through one thread in the window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Transferred {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
-}
-
 /// Moves bulk on this thread's connections until the meter says that it is over, or the other end
 /// closes. The first half of the connections of both directions leads to the system under test.
-pub(crate) fn run(
-    link: &Link<'_>,
-    bulk: &Bulk,
-    meter: &mut Meter<'_>,
-) -> Result<Transferred, Error> {
+pub(crate) fn run(link: &Link<'_>, bulk: &Bulk, meter: &mut Meter<'_>) -> Result<(), Error> {
     let half = link.run.sockets.len() / 2;
     let sends = |place: usize| match bulk.direction {
         Direction::ToSut => link.run.leads,
@@ -78,7 +67,6 @@ pub(crate) fn run(
         vector: if bulk.vectored { VECTOR } else { 1 },
         unit: bulk.message as u64,
         part_of_unit: 0,
-        moved: Transferred::default(),
     };
     let end = match (link.sockets, pace) {
         ([socket], None) => mover.without_pause(socket, senders == 1),
@@ -88,8 +76,8 @@ pub(crate) fn run(
         }
     };
     match end {
-        End::Over => Ok(mover.moved),
-        End::Closed(errno) => link.closed(errno).map(|()| mover.moved),
+        End::Over => Ok(()),
+        End::Closed(errno) => link.closed(errno),
     }
 }
 
@@ -104,7 +92,6 @@ struct Mover<'a, 'm> {
     /// Bytes of a unit that is counted, and those of the next one so far.
     unit: u64,
     part_of_unit: u64,
-    moved: Transferred,
 }
 
 /// Why the traffic ended.
@@ -262,12 +249,15 @@ impl Mover<'_, '_> {
         match self.meter.phase(now) {
             Phase::Over => return Err(End::Over),
             Phase::WarmUp | Phase::CoolDown => return Ok(()),
-            Phase::Window => {}
+            Phase::Cut | Phase::Window => {}
         }
-        let bytes = bytes as u64;
-        *(if sent { &mut self.moved.sent } else { &mut self.moved.received }) += bytes;
+        if sent {
+            self.meter.sent(bytes);
+        } else {
+            self.meter.received(bytes, 0);
+        }
         if self.link.run.leads {
-            self.part_of_unit += bytes;
+            self.part_of_unit += bytes as u64;
             self.meter.done(now, self.part_of_unit / self.unit);
             self.part_of_unit %= self.unit;
         }

@@ -67,6 +67,11 @@ impl<'a> Run<'a> {
         ended_at.saturating_sub(self.window.start())
     }
 
+    /// How much of it is measured, of each slice if it has slices.
+    pub(crate) fn measured_length(&self) -> Nanos {
+        self.window.slices().map_or_else(|| self.window_length(), |slices| slices.measured())
+    }
+
     /// Ends the traffic of every thread at `now`, for the goal is reached.
     pub(crate) fn reached_goal(&self, now: Nanos) {
         self.progress.end_early(now);
@@ -240,8 +245,9 @@ impl Drop for Leaving {
 
 fn start(run: &Run<'_>, cpus: &CpuSet) -> Result<(), Error> {
     bind_to(cpus)?;
-    let late_by = now().saturating_sub(run.window.start());
-    if late_by > LATE && late_by.as_ns() > run.window.length().as_ns() / LATE_SHARE {
+    let first = run.window.slice(0);
+    let late_by = now().saturating_sub(first.start());
+    if late_by > LATE && late_by.as_ns() > first.length().as_ns() / LATE_SHARE {
         return Err(Error::LateThread { late_by });
     }
     Ok(())
@@ -267,6 +273,7 @@ pub fn bind_to(cpus: &CpuSet) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Slices;
 
     #[test]
     fn connections_are_spread_over_the_threads_and_none_is_left_out() {
@@ -300,6 +307,16 @@ mod tests {
     fn a_thread_that_starts_late_is_an_error() {
         let start = now().saturating_sub(Nanos::from_s(1));
         let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(2)).unwrap();
+        let error = supervised(window, |_| Ok(())).unwrap_err();
+        assert!(matches!(error, Error::LateThread { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_thread_that_misses_the_first_slice_is_an_error_however_many_follow() {
+        let start = now().saturating_sub(Nanos::from_ms(200));
+        let window = Window::starting_after(start, Nanos::ZERO, Nanos::from_s(1)).unwrap();
+        let (length, cut) = (Nanos::from_ms(250), Nanos::from_ms(30));
+        let window = window.in_slices(Slices { length, cut, count: 400 }).unwrap();
         let error = supervised(window, |_| Ok(())).unwrap_err();
         assert!(matches!(error, Error::LateThread { .. }), "{error}");
     }

@@ -2,7 +2,7 @@
 //! the books.
 //!
 //! A flow is a pair of sockets, each connected to the other; a thread has some of them. Each datagram
-//! says whether it was sent in the sender's window, so that loss is exact whatever the clocks of the
+//! says in which slice of the sender's window it was sent, so that loss is exact whatever the clocks of the
 //! two ends. The TCP connection that showed the key for a flow stays open beside it: its end is the
 //! end of the run.
 
@@ -19,7 +19,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use self::arrivals::{Arrivals, Stamp};
+use self::arrivals::{Arrivals, Received, Stamp};
 use self::batch::{Incoming, Outgoing};
 use self::pace::{Due, LARGEST_GROUP, Pace};
 use crate::clock::{now, sleep_until, timespec};
@@ -28,7 +28,7 @@ use crate::limits;
 use crate::meter::{Meter, Phase};
 use crate::outcome::{DatagramsReceived, DatagramsSent};
 use crate::schedule::Share;
-use crate::socket::{dropped_datagrams, join_receipts, segment_sends};
+use crate::socket::{join_receipts, segment_sends};
 use crate::supervise::Link;
 
 /// Messages taken from the kernel at once.
@@ -45,8 +45,6 @@ const EVENTS: usize = 64;
 const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
 /// How long after the sender closed nothing may come before the receiver believes that nothing will.
 const QUIET: Nanos = Nanos::from_ms(200);
-/// The top bit of the 48-bit number says that a datagram was sent in the window.
-const IN_WINDOW: u64 = 1 << 47;
 
 /// One flow's socket at this end, connected to the other.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +71,7 @@ pub(crate) fn share_of(rate: BitsPerSecond, share: Share) -> BitsPerSecond {
 }
 
 /// Sends on `flows` in turn until the meter says that it is over.
+/// Returns what is the same in every slice.
 pub(crate) fn send(
     link: &Link<'_>,
     flows: &[Flow<'_>],
@@ -84,22 +83,10 @@ pub(crate) fn send(
         sharpen_sleep();
     }
     let mut sender = Sender::new(flows, stream);
-    let mut sent = 0;
-    let mut skipped_before = 0;
-    let mut skipped_after = None;
     let mut next_look = Nanos::ZERO;
     loop {
         let now = now();
-        let phase = meter.phase(now);
-        let skipped = pace.as_ref().map_or(0, Pace::skipped);
-        match phase {
-            Phase::WarmUp => skipped_before = skipped,
-            Phase::Window => {}
-            Phase::CoolDown | Phase::Over => {
-                skipped_after.get_or_insert(skipped);
-            }
-        }
-        if phase == Phase::Over {
+        if meter.phase(now) == Phase::Over {
             break;
         }
         let looks = now >= next_look;
@@ -110,7 +97,12 @@ pub(crate) fn send(
             link.closed(None)?;
             break;
         }
-        let count = match pace.as_mut().map(|pace| pace.due(now)) {
+        let skipped_before = pace.as_ref().map_or(0, Pace::skipped);
+        let due = pace.as_mut().map(|pace| pace.due(now));
+        if meter.counts() {
+            meter.tally.skipped += pace.as_ref().map_or(0, Pace::skipped) - skipped_before;
+        }
+        let count = match due {
             None => sender.burst,
             Some(Due::Send(count)) => usize::try_from(count).expect("at most a group"),
             Some(Due::Wait(until)) => {
@@ -118,8 +110,7 @@ pub(crate) fn send(
                 continue;
             }
         };
-        let in_window = phase == Phase::Window;
-        let taken = match sender.send(count, in_window, now) {
+        let taken = match sender.send(count, meter.slice(), now) {
             Ok(taken) => taken as u64,
             Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => 0,
             Err(Errno::MSGSIZE) => return Err(Error::DatagramTooBig { bytes: stream.datagram }),
@@ -131,17 +122,18 @@ pub(crate) fn send(
         if let Some(pace) = &mut pace {
             pace.sent(taken);
         }
-        sent += if in_window { taken } else { 0 };
+        if meter.counts() {
+            meter.tally.messages += taken;
+        }
         meter.done(now, taken);
     }
-    let skipped = skipped_after.unwrap_or(pace.as_ref().map_or(0, Pace::skipped));
     Ok(DatagramsSent {
-        sent,
+        sent: 0,
         bytes: stream.datagram,
         offered: stream.rate,
         group: pace.as_ref().map_or(sender.burst as u64, Pace::group),
         cut: sender.batch.per_message() as u64,
-        skipped: skipped.saturating_sub(skipped_before),
+        skipped: 0,
     })
 }
 
@@ -172,11 +164,11 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends `count` datagrams on the flow whose turn it is; returns how many the kernel took.
-    fn send(&mut self, count: usize, in_window: bool, sent_at: Nanos) -> Result<usize, Errno> {
+    fn send(&mut self, count: usize, slice: Option<u32>, sent_at: Nanos) -> Result<usize, Errno> {
         let Flow { socket, tag } = self.flows[self.turn];
         let first = self.next_sequences[self.turn];
         for (idx, sequence) in (first..).take(count).enumerate() {
-            encode(self.batch.slot_mut(idx), tag, Stamp { sequence, in_window, sent_at });
+            encode(self.batch.slot_mut(idx), tag, Stamp { sequence, slice, sent_at });
         }
         let taken = match self.batch.send(socket, count) {
             Err(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP)
@@ -198,19 +190,20 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Receives on `flows` until the sender closed and nothing more comes.
+/// Receives on `flows` until the sender closed and nothing more comes. Returns what came of the datagrams
+/// of each of the sender's slices.
 pub(crate) fn receive(
     link: &Link<'_>,
     flows: &[Flow<'_>],
     stream: &Stream,
     meter: &mut Meter<'_>,
-) -> Result<DatagramsReceived, Error> {
-    let mut receiver = Receiver::new(flows, stream)?;
+) -> Result<Vec<DatagramsReceived>, Error> {
+    let mut receiver = Receiver::new(flows, stream, link.window.slice_count())?;
     let mut events = Vec::with_capacity(EVENTS);
     let mut last_arrival = now();
     let mut next_look = Nanos::ZERO;
     loop {
-        let before = receiver.messages;
+        let before = (receiver.messages, receiver.foreign);
         match &receiver.poll {
             None => receiver.take(0, true)?,
             Some(poll) => {
@@ -226,10 +219,11 @@ pub(crate) fn receive(
             }
         }
         let now = now();
-        if meter.phase(now) != Phase::WarmUp {
-            receiver.mark();
+        meter.phase(now);
+        if meter.counts() {
+            meter.tally.foreign += receiver.foreign - before.1;
         }
-        let nothing = receiver.messages == before;
+        let nothing = receiver.messages == before.0;
         if !nothing {
             last_arrival = now;
         }
@@ -258,15 +252,14 @@ struct Receiver<'a> {
     size: usize,
     /// `None` for a single flow, which blocks.
     poll: Option<OwnedFd>,
-    /// Whether the window has begun, and what the kernel had dropped by then.
-    marked: bool,
-    dropped_before: Option<u64>,
+    /// What came of each of the sender's slices.
+    received: Vec<Received>,
     foreign: u64,
     messages: u64,
 }
 
 impl<'a> Receiver<'a> {
-    fn new(flows: &'a [Flow<'a>], stream: &Stream) -> Result<Self, Error> {
+    fn new(flows: &'a [Flow<'a>], stream: &Stream, slices: u32) -> Result<Self, Error> {
         let size = limits::size(stream.datagram);
         let joins = stream.segmentation && flows.iter().all(|flow| join_receipts(flow.socket));
         let poll = match flows {
@@ -294,8 +287,7 @@ impl<'a> Receiver<'a> {
             batch,
             size,
             poll,
-            marked: false,
-            dropped_before: None,
+            received: vec![Received::default(); slices as usize],
             foreign: 0,
             messages: 0,
         })
@@ -313,7 +305,7 @@ impl<'a> Receiver<'a> {
         let now = now();
         for datagram in (0..count).flat_map(|idx| self.batch.datagrams(idx)) {
             match decode(datagram, self.size, tag) {
-                Some(stamp) => self.books[idx].enter(stamp, now),
+                Some(stamp) => self.books[idx].enter(stamp, now, &mut self.received),
                 None => self.foreign += 1,
             }
         }
@@ -321,53 +313,30 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// What the kernel dropped before this instant is not of the window; nor is what came to the wrong
-    /// socket before all flows had theirs.
-    fn mark(&mut self) {
-        if !self.marked {
-            self.marked = true;
-            self.dropped_before = self.dropped();
-            self.foreign = 0;
+    fn close(mut self) -> Vec<DatagramsReceived> {
+        for books in &mut self.books {
+            books.close(&mut self.received);
         }
-    }
-
-    fn dropped(&self) -> Option<u64> {
-        self.flows.iter().map(|flow| dropped_datagrams(flow.socket)).sum()
-    }
-
-    fn close(self) -> DatagramsReceived {
-        let dropped = self.dropped().zip(self.dropped_before);
-        let mut received = DatagramsReceived {
-            dropped_by_kernel: dropped.map(|(after, before)| after.saturating_sub(before)),
-            foreign: self.foreign,
-            ..DatagramsReceived::default()
-        };
-        for books in &self.books {
-            received.add(&DatagramsReceived {
-                received: books.received,
-                duplicates: books.duplicates,
-                reordered: books.reordered,
-                jitter_ns: books.jitter_ns,
-                dropped_by_kernel: Some(0),
-                foreign: 0,
-            });
-        }
-        received
+        self.received.into_iter().map(Received::counts).collect()
     }
 }
 
 /// Reads anything as the datagrams of a flow, for the fuzz target.
 pub(crate) fn read_any(datagrams: &[(Nanos, &[u8])], size: usize) {
     let mut books = Arrivals::among(usize::MAX);
+    let mut received = [Received::default(); 2];
     for (at, datagram) in datagrams {
         // The tag that it names: nothing is turned away that could be ours.
         let tag = datagram.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
         if let Some(stamp) = decode(datagram, size, tag) {
-            books.enter(stamp, *at);
+            books.enter(stamp, *at, &mut received);
         }
     }
-    assert!(books.received + books.duplicates <= datagrams.len() as u64);
-    assert!(books.reordered <= books.received && books.jitter_ns >= 0.0);
+    books.close(&mut received);
+    for slice in received.map(Received::counts) {
+        assert!(slice.received + slice.duplicates <= datagrams.len() as u64);
+        assert!(slice.reordered <= slice.received && slice.jitter_ns >= 0.0);
+    }
 }
 
 /// Lets this thread's sleeps end when they should: the kernel may otherwise add 50 us to each to save
@@ -377,14 +346,14 @@ pub(crate) fn sharpen_sleep() {
     let _refused = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Tag (4 byte), window flag and number (6), time (8), big-endian: 18 byte, the payload of the smallest
-/// Ethernet frame that carries UDP on IPv4.
+/// Tag (4 byte), number (6), slice from 1 or 0 for none (2), time (6), big-endian: 18 byte, the payload of
+/// the smallest Ethernet frame that carries UDP on IPv4. Of number and time the low 48 bits are sent.
 fn encode(datagram: &mut [u8], tag: u32, stamp: Stamp) {
-    let flag = if stamp.in_window { IN_WINDOW } else { 0 };
-    let number = flag | (stamp.sequence % IN_WINDOW);
+    let slice = stamp.slice.and_then(|slice| u16::try_from(slice + 1).ok()).unwrap_or(0);
     datagram[..4].copy_from_slice(&tag.to_be_bytes());
-    datagram[4..10].copy_from_slice(&number.to_be_bytes()[2..]);
-    datagram[10..18].copy_from_slice(&stamp.sent_at.as_ns().to_be_bytes());
+    datagram[4..10].copy_from_slice(&stamp.sequence.to_be_bytes()[2..]);
+    datagram[10..12].copy_from_slice(&slice.to_be_bytes());
+    datagram[12..18].copy_from_slice(&stamp.sent_at.as_ns().to_be_bytes()[2..]);
 }
 
 /// `None` if the datagram is not of this run.
@@ -393,17 +362,18 @@ fn decode(datagram: &[u8], size: usize, tag: u32) -> Option<Stamp> {
         return None;
     }
     let (its_tag, rest) = datagram.split_first_chunk()?;
-    let (number, rest) = rest.split_first_chunk::<6>()?;
+    let (sequence, rest) = rest.split_first_chunk()?;
+    let (slice, rest) = rest.split_first_chunk()?;
     let (sent_at, _) = rest.split_first_chunk()?;
-    if u32::from_be_bytes(*its_tag) != tag {
-        return None;
-    }
-    let number = number.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte));
-    Some(Stamp {
-        sequence: number % IN_WINDOW,
-        in_window: number & IN_WINDOW != 0,
-        sent_at: Nanos::from_ns(u64::from_be_bytes(*sent_at)),
+    (u32::from_be_bytes(*its_tag) == tag).then(|| Stamp {
+        sequence: from_48_bits(*sequence),
+        slice: u32::from(u16::from_be_bytes(*slice)).checked_sub(1),
+        sent_at: Nanos::from_ns(from_48_bits(*sent_at)),
     })
+}
+
+fn from_48_bits(bytes: [u8; 6]) -> u64 {
+    bytes.into_iter().fold(0, |number, byte| (number << 8) | u64::from(byte))
 }
 
 #[cfg(test)]
@@ -412,8 +382,9 @@ mod tests {
 
     #[test]
     fn stamps_survive_the_smallest_datagram() {
-        for (sequence, in_window) in [(0, true), (1, false), (IN_WINDOW - 1, true)] {
-            let stamp = Stamp { sequence, in_window, sent_at: Nanos::from_ns(u64::MAX - 1) };
+        let last = (1 << 48) - 1;
+        for (sequence, slice) in [(0, Some(0)), (1, None), (last, Some(999))] {
+            let stamp = Stamp { sequence, slice, sent_at: Nanos::from_ns(last - 1) };
             let mut datagram = [0; 18];
             encode(&mut datagram, 0xdead_beef, stamp);
             assert_eq!(decode(&datagram, 18, 0xdead_beef), Some(stamp));
@@ -422,7 +393,7 @@ mod tests {
 
     #[test]
     fn datagrams_of_another_run_or_size_are_not_ours() {
-        let stamp = Stamp { sequence: 1, in_window: true, sent_at: Nanos::ZERO };
+        let stamp = Stamp { sequence: 1, slice: Some(0), sent_at: Nanos::ZERO };
         let mut datagram = [0; 20];
         encode(&mut datagram, 7, stamp);
         assert_eq!(decode(&datagram, 20, 8), None);

@@ -18,7 +18,7 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::limits;
 use crate::meter::{Meter, Phase};
-use crate::outcome::{DatagramsExchanged, ScheduleKept, SenderOutcome};
+use crate::outcome::DatagramsExchanged;
 use crate::poll;
 use crate::schedule::{Schedule, Share};
 use crate::supervise::Link;
@@ -64,37 +64,28 @@ impl Exchange {
     }
 }
 
-/// What the end that asks saw in the window.
-#[derive(Clone, Debug, Default)]
-struct Asked {
-    exchange: DatagramsExchanged,
-    /// Responses that came in time.
-    transactions: u64,
-    latency: Histogram,
-    /// Of an open loop.
-    latency_raw: Option<Histogram>,
-    schedule: Option<ScheduleKept>,
-}
-
 /// Asks on `flows` until the meter says that it is over.
 pub(crate) fn ask(
     link: &Link<'_>,
     flows: &[Flow<'_>],
     exchange: &Exchange,
     meter: &mut Meter<'_>,
-) -> Result<SenderOutcome, Error> {
+) -> Result<(), Error> {
     let mut client = Client::new(link, flows, exchange)?;
+    meter.tally.latency = Some(Histogram::new());
     if exchange.arrivals.is_some() {
         sharpen_sleep();
+        meter.measure_open_loop();
     }
+    meter.tally.exchange = Some(DatagramsExchanged::default());
     let started = now();
-    let phase = meter.phase(started);
+    meter.phase(started);
     let mut schedule =
         exchange.arrivals.map(|arrivals| Schedule::new(arrivals, exchange.share, started));
     if schedule.is_none() {
         client.owed.fill(exchange.in_flight);
         client.owes = true;
-        client.pay_all(phase)?;
+        client.pay_all(meter)?;
     }
     let mut next_look = Nanos::ZERO;
     loop {
@@ -104,8 +95,7 @@ pub(crate) fn ask(
             client.wait(schedule.as_ref(), meter)?;
         }
         let now = now();
-        let phase = meter.phase(now);
-        if phase == Phase::Over {
+        if meter.phase(now) == Phase::Over {
             break;
         }
         let looks = now >= next_look;
@@ -116,23 +106,18 @@ pub(crate) fn ask(
             link.closed(None)?;
             break;
         }
-        client.expire(now);
+        client.expire(now, meter);
         match &mut schedule {
-            None => client.pay_all(phase)?,
-            Some(schedule) => client.send_due(schedule, now, phase)?,
+            None => client.pay_all(meter)?,
+            Some(schedule) => client.send_due(schedule, now, meter)?,
         }
     }
-    let asked = client.close(schedule);
-    Ok(SenderOutcome {
-        sent_bytes: asked.exchange.sent * exchange.request as u64,
-        received_bytes: asked.transactions * exchange.response as u64,
-        transactions: Some(asked.transactions),
-        latency: Some(asked.latency),
-        latency_raw: asked.latency_raw,
-        schedule: asked.schedule,
-        exchange: Some(asked.exchange),
-        ..SenderOutcome::default()
-    })
+    // What was sent in the window and is not answered by now has waited for the whole cool-down.
+    client.expire(Nanos::from_ns(u64::MAX), meter);
+    if let Some(schedule) = schedule {
+        meter.close_schedule(schedule);
+    }
+    Ok(())
 }
 
 /// The asking end of one thread.
@@ -147,10 +132,12 @@ struct Client<'a> {
     turn: usize,
     outgoing: Outgoing,
     incoming: Incoming,
+    request: usize,
     response: usize,
     /// `None` for a closed loop on one flow, which blocks.
     waiter: Option<Waiter>,
-    asked: Asked,
+    /// Whether requests leave when they are due.
+    open: bool,
 }
 
 impl<'a> Client<'a> {
@@ -169,11 +156,6 @@ impl<'a> Client<'a> {
         let open = exchange.arrivals.is_some();
         let in_flight = if open { BATCH } else { exchange.in_flight as usize };
         let slots = in_flight.clamp(1, BATCH);
-        let asked = Asked {
-            latency_raw: open.then(Histogram::new),
-            schedule: open.then(ScheduleKept::default),
-            ..Asked::default()
-        };
         Ok(Self {
             link,
             flows,
@@ -183,9 +165,10 @@ impl<'a> Client<'a> {
             turn: 0,
             outgoing: Outgoing::new(slots, exchange.request),
             incoming: Incoming::new(slots, exchange.response + 1),
+            request: exchange.request,
             response: exchange.response,
             waiter,
-            asked,
+            open,
         })
     }
 
@@ -214,60 +197,67 @@ impl<'a> Client<'a> {
         };
         let now = now();
         let phase = meter.phase(now);
+        let mut foreign = 0;
         let mut answers: u32 = 0;
         for idx in 0..count {
             for response in self.incoming.datagrams(idx) {
                 let Some(number) = decode(response, self.response, tag) else {
-                    self.asked.exchange.foreign += 1;
+                    foreign += 1;
                     continue;
                 };
                 let id = u32::try_from(flow).expect("connections are counted in 32 bits");
                 let meaning = self.books.answered(number, id);
                 answers += u32::from(matches!(meaning, Meaning::Answer(_)));
-                self.asked.enter(meaning, now, phase);
+                enter(meaning, now, self.response, meter);
             }
         }
+        if let Some(exchange) = &mut meter.tally.exchange {
+            exchange.foreign += foreign;
+        }
         meter.done(now, answers.into());
-        if self.asked.schedule.is_none() && answers > 0 && phase != Phase::Over {
+        if !self.open && answers > 0 && phase != Phase::Over {
             self.owed[flow] += answers;
-            self.pay(flow, phase)?;
+            self.pay(flow, meter)?;
         }
         Ok(())
     }
 
     /// Sends what the flows owe.
-    fn pay_all(&mut self, phase: Phase) -> Result<(), Error> {
+    fn pay_all(&mut self, meter: &mut Meter<'_>) -> Result<(), Error> {
         if std::mem::take(&mut self.owes) {
             for flow in 0..self.flows.len() {
-                self.pay(flow, phase)?;
+                self.pay(flow, meter)?;
             }
         }
         Ok(())
     }
 
-    fn pay(&mut self, flow: usize, phase: Phase) -> Result<(), Error> {
+    fn pay(&mut self, flow: usize, meter: &mut Meter<'_>) -> Result<(), Error> {
         while self.owed[flow] > 0 {
             let group = self.owed[flow].min(u32::try_from(BATCH).expect("a small constant"));
             self.owed[flow] -= group;
             let now = now();
             let due = [now; BATCH];
-            self.send(flow, &due[..group as usize], now, phase)?;
+            self.send(flow, &due[..group as usize], now, meter)?;
         }
         Ok(())
     }
 
     /// Sends what is due by `now`; what takes long to send makes the next ones late, which shows.
-    fn send_due(&mut self, schedule: &mut Schedule, now: Nanos, phase: Phase) -> Result<(), Error> {
+    fn send_due(
+        &mut self,
+        schedule: &mut Schedule,
+        now: Nanos,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Error> {
         // A bound, so that responses are read meanwhile.
         for _ in 0..BATCH {
             let Some(due) = schedule.take_before(now) else { break };
             let flow = self.turn;
             self.turn = (self.turn + 1) % self.flows.len();
             let sent_at = crate::clock::now();
-            if let Some(kept) = &mut self.asked.schedule {
-                kept.enter(self.link.window, due, sent_at);
-            }
-            self.send(flow, &[due], sent_at, phase)?;
+            meter.enter_scheduled(due, sent_at);
+            self.send(flow, &[due], sent_at, meter)?;
         }
         Ok(())
     }
@@ -278,17 +268,20 @@ impl<'a> Client<'a> {
         flow: usize,
         due: &[Nanos],
         sent_at: Nanos,
-        phase: Phase,
+        meter: &mut Meter<'_>,
     ) -> Result<(), Error> {
         let Flow { socket, tag } = self.flows[flow];
-        let in_window = phase == Phase::Window;
+        let slice = meter.slice();
         let id = u32::try_from(flow).expect("connections are counted in 32 bits");
         for (slot, &due) in due.iter().enumerate() {
             encode(self.outgoing.slot_mut(slot), tag, self.books.next());
-            let forgotten = self.books.enter(Request { flow: id, in_window, due, sent_at });
-            self.lose(forgotten);
+            let forgotten = self.books.enter(Request { flow: id, slice, due, sent_at });
+            self.lose(forgotten, meter);
         }
-        self.asked.exchange.sent += if in_window { due.len() as u64 } else { 0 };
+        if let Some(exchange) = exchange_of(meter, slice) {
+            exchange.sent += due.len() as u64;
+        }
+        meter.sent(due.len() * self.request);
         match self.outgoing.send(socket, due.len()) {
             Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::CONNREFUSED) => Ok(()),
             Err(Errno::MSGSIZE) => {
@@ -300,67 +293,67 @@ impl<'a> Client<'a> {
     }
 
     /// Gives up what has waited too long.
-    fn expire(&mut self, now: Nanos) {
+    fn expire(&mut self, now: Nanos, meter: &mut Meter<'_>) {
         while let Some(request) = self.books.expire(now) {
-            self.lose(Some(request));
+            self.lose(Some(request), meter);
         }
     }
 
-    fn lose(&mut self, request: Option<Request>) {
+    fn lose(&mut self, request: Option<Request>, meter: &mut Meter<'_>) {
         let Some(request) = request else { return };
-        self.asked.exchange.lost += u64::from(request.in_window);
-        if self.asked.schedule.is_none() {
+        if let Some(exchange) = exchange_of(meter, request.slice) {
+            exchange.lost += 1;
+        }
+        if !self.open {
             self.owed[request.flow as usize] += 1;
             self.owes = true;
         }
     }
-
-    /// What was sent in the window and is not answered by now has waited for the whole cool-down.
-    fn close(mut self, schedule: Option<Schedule>) -> Asked {
-        while let Some(request) = self.books.expire(Nanos::from_ns(u64::MAX)) {
-            self.lose(Some(request));
-        }
-        if let (Some(kept), Some(schedule)) = (&mut self.asked.schedule, schedule) {
-            kept.close(self.link.window_so_far(), schedule);
-        }
-        self.asked
-    }
 }
 
-impl Asked {
-    fn enter(&mut self, meaning: Meaning, now: Nanos, phase: Phase) {
-        match meaning {
-            Meaning::Answer(request) => {
-                self.exchange.answered += u64::from(request.in_window);
-                if phase == Phase::Window {
-                    self.transactions += 1;
-                    self.latency.record(now.saturating_sub(request.due));
-                    if let Some(raw) = &mut self.latency_raw {
-                        raw.record(now.saturating_sub(request.sent_at));
-                    }
-                }
-            }
-            Meaning::Late(request) => self.exchange.late += u64::from(request.in_window),
-            Meaning::Duplicate(request) => self.exchange.duplicates += u64::from(request.in_window),
-            Meaning::Unknown => self.exchange.late += u64::from(phase == Phase::Window),
-        }
+/// The counts of the requests that were sent in `slice`.
+fn exchange_of<'m>(
+    meter: &'m mut Meter<'_>,
+    slice: Option<u32>,
+) -> Option<&'m mut DatagramsExchanged> {
+    meter.of_slice(slice)?.exchange.as_mut()
+}
+
+/// Enters a response of `bytes` that came at `now`: what became of a request counts where it was sent,
+/// its time and bytes where it was answered.
+fn enter(meaning: Meaning, now: Nanos, bytes: usize, meter: &mut Meter<'_>) {
+    let sent_in = match meaning {
+        Meaning::Answer(it) | Meaning::Late(it) | Meaning::Duplicate(it) => it.slice,
+        Meaning::Unknown => meter.slice(),
+    };
+    if let Some(exchange) = exchange_of(meter, sent_in) {
+        let count = match meaning {
+            Meaning::Answer(_) => &mut exchange.answered,
+            Meaning::Late(_) | Meaning::Unknown => &mut exchange.late,
+            Meaning::Duplicate(_) => &mut exchange.duplicates,
+        };
+        *count += 1;
+    }
+    if let Meaning::Answer(Request { due, sent_at, .. }) = meaning {
+        meter.received(bytes, 1);
+        meter.open_round_trip(due, sent_at, now);
     }
 }
 
 /// Reads anything as responses to requests of which some were sent, for the fuzz target.
 pub(crate) fn read_any(responses: &[(Nanos, &[u8])], size: usize) {
     let mut books = Books::new(Nanos::from_us(10));
-    let mut asked = Asked::default();
+    let mut answered = 0;
     for (at, response) in responses {
         let due = *at;
-        books.enter(Request { flow: 0, in_window: true, due, sent_at: due });
+        books.enter(Request { flow: 0, slice: Some(0), due, sent_at: due });
         let tag = response.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
         if let Some(number) = decode(response, size, tag) {
-            asked.enter(books.answered(number, 0), *at, Phase::Window);
+            answered += u32::from(matches!(books.answered(number, 0), Meaning::Answer(_)));
         }
         while books.expire(*at).is_some() {}
     }
-    assert!(asked.exchange.answered <= responses.len() as u64);
+    assert!(answered as usize <= responses.len());
 }
 
 fn encode(message: &mut [u8], tag: u32, number: u64) {
@@ -381,6 +374,9 @@ fn decode(message: &[u8], size: usize, tag: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Window;
+    use crate::progress::Progress;
+    use crate::supervise::Run;
 
     #[test]
     fn a_message_names_its_flow_and_number() {
@@ -395,16 +391,29 @@ mod tests {
 
     #[test]
     fn latency_is_from_the_due_time_and_raw_from_the_send() {
-        let mut asked = Asked { latency_raw: Some(Histogram::new()), ..Asked::default() };
-        let (due, sent_at) = (Nanos::from_us(100), Nanos::from_us(150));
-        let request = Request { flow: 0, in_window: true, due, sent_at };
-        asked.enter(Meaning::Answer(request), Nanos::from_us(160), Phase::Window);
-        asked.enter(Meaning::Answer(request), Nanos::from_us(160), Phase::CoolDown);
-        asked.enter(Meaning::Late(request), Nanos::from_us(900), Phase::Window);
-        let raw = asked.latency_raw.unwrap();
-        assert_eq!((asked.latency.count(), raw.count()), (1, 1));
-        assert!(asked.latency.max() >= Some(Nanos::from_us(60)));
+        let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
+        let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
+        let run = Run::new(&[], peer, window, true, progress);
+        let link = run.thread(0, 1);
+        let mut meter = Meter::leading(&link);
+        meter.measure_open_loop();
+        meter.tally.exchange = Some(DatagramsExchanged::default());
+        let at = |us| window.start() + Nanos::from_us(us);
+        let request = Request { flow: 0, slice: Some(0), due: at(100), sent_at: at(150) };
+        for (meaning, us) in [
+            (Meaning::Answer(request), 160),
+            (Meaning::Late(request), 900),
+            (Meaning::Answer(request), 1001), // the cool-down
+        ] {
+            meter.phase(at(us));
+            enter(meaning, at(us), 1, &mut meter);
+        }
+        let asked = meter.finish().remove(0);
+        let (latency, raw) = (asked.latency.unwrap(), asked.latency_raw.unwrap());
+        assert_eq!((latency.count(), raw.count(), asked.messages), (1, 1, 1));
+        assert!(latency.max() >= Some(Nanos::from_us(60)));
         assert!(raw.max() < Some(Nanos::from_us(11)));
-        assert_eq!((asked.exchange.answered, asked.exchange.late), (2, 1));
+        let exchange = asked.exchange.unwrap();
+        assert_eq!((exchange.answered, exchange.late), (2, 1));
     }
 }

@@ -241,5 +241,11 @@ fn finish(
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()));
     let sent = generator.run(window, &Stop::new());
     let received = receiver.join().unwrap();
-    (sent.unwrap(), received.unwrap())
+    (only(sent.unwrap()), only(received.unwrap()))
+}
+
+/// The outcome of a window without slices.
+fn only<T>(slices: Vec<T>) -> T {
+    let [one] = <[T; 1]>::try_from(slices).ok().unwrap();
+    one
 }

@@ -78,7 +78,7 @@ fn run(address: IpAddr, workload: &Workload) -> Option<(SenderOutcome, ReceiverO
     let window = Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(400)).unwrap();
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()));
     let sent = generator.run(window, &Stop::new()).unwrap();
-    Some((sent, receiver.join().unwrap().unwrap()))
+    Some((only(sent), only(receiver.join().unwrap().unwrap())))
 }
 
 #[track_caller]
@@ -94,4 +94,10 @@ fn check_probe(address: IpAddr) {
     assert_eq!(probe.unwrap().rtt, outcome.rtt);
     let check = checks.iter().find(|check| check.name == "probe-on-schedule").unwrap();
     assert_eq!(check.passed, outcome.skipped == 0);
+}
+
+/// The outcome of a window without slices.
+fn only<T>(slices: Vec<T>) -> T {
+    let [one] = <[T; 1]>::try_from(slices).ok().unwrap();
+    one
 }

@@ -76,7 +76,7 @@ fn check_datagram(bytes: u64, fits: bool) {
     let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(500)).unwrap();
     let result = generator.run(window, &Stop::new());
     if fits {
-        assert!(result.unwrap().sent_bytes > 0);
+        assert!(result.unwrap()[0].sent_bytes > 0);
     } else {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::DatagramTooBig { .. }), "{error}");

@@ -327,7 +327,7 @@ fn finish(
     reflector.wait_ready(now() + Nanos::from_s(5)).unwrap();
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()));
     let sent = generator.run(window, &Stop::new()).unwrap();
-    (sent, receiver.join().unwrap().unwrap())
+    (only(sent), only(receiver.join().unwrap().unwrap()))
 }
 
 /// Runs a request/response load and holds the books of both ends against each other.
@@ -360,4 +360,10 @@ fn check_exchange(address: IpAddr, traffic: Traffic) -> (SenderOutcome, Receiver
         assert_eq!(check.passed, is_sound, "{check:?}");
     }
     (sent, received)
+}
+
+/// The outcome of a window without slices.
+fn only<T>(slices: Vec<T>) -> T {
+    let [one] = <[T; 1]>::try_from(slices).ok().unwrap();
+    one
 }

@@ -176,7 +176,7 @@ fn finish(reflector: Reflector, generator: Generator) -> (SenderOutcome, Receive
     let window = window();
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()));
     let sent = generator.run(window, &Stop::new()).unwrap();
-    (sent, receiver.join().unwrap().unwrap())
+    (only(sent), only(receiver.join().unwrap().unwrap()))
 }
 
 #[track_caller]
@@ -200,4 +200,10 @@ fn check_flow(address: IpAddr, bytes: u64, bits_per_second: u64) {
     // Loopback loses nothing but what a full buffer drops.
     assert!(datagrams.lost <= theirs.dropped_by_kernel.unwrap(), "{datagrams:?}");
     assert_eq!(traffic.offered_bps, Some(bits_per_second as f64));
+}
+
+/// The outcome of a window without slices.
+fn only<T>(slices: Vec<T>) -> T {
+    let [one] = <[T; 1]>::try_from(slices).ok().unwrap();
+    one
 }

@@ -61,7 +61,7 @@ fn a_count_ends_the_window() {
     let window = Window::starting_in(Nanos::from_ms(50), Nanos::from_s(30)).unwrap();
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()));
     let begun = Instant::now();
-    let sent = generator.run(window, &Stop::new()).unwrap();
+    let sent = only(generator.run(window, &Stop::new()).unwrap());
     receiver.join().unwrap().unwrap();
     assert!(sent.transactions >= Some(500), "{:?}", sent.transactions);
     assert!(begun.elapsed() < Duration::from_secs(20));
@@ -134,7 +134,7 @@ fn finish(reflector: Reflector, generator: Generator) -> (SenderOutcome, Receive
     let window = Window::starting_in(Nanos::from_ms(50), Nanos::from_ms(300)).unwrap();
     let receiver = thread::spawn(move || reflector.run(window, &Stop::new()));
     let sent = generator.run(window, &Stop::new()).unwrap();
-    (sent, receiver.join().unwrap().unwrap())
+    (only(sent), only(receiver.join().unwrap().unwrap()))
 }
 
 #[track_caller]
@@ -170,4 +170,10 @@ fn check_open(traffic: Traffic, due: u64) {
     assert_eq!(observed.latency_raw, Some(raw));
     let check = checks.iter().find(|check| check.name == "offered-rate-kept").unwrap();
     assert!(check.detail.contains("were due"), "{check:?}");
+}
+
+/// The outcome of a window without slices.
+fn only<T>(slices: Vec<T>) -> T {
+    let [one] = <[T; 1]>::try_from(slices).ok().unwrap();
+    one
 }

@@ -2,8 +2,9 @@
 
 use latput_stats::Histogram;
 use latput_trial::observation::{
-    Check, CpuObservation, CpuTime, DatagramObservation, FlowObservation, HostObservation,
-    InterfaceCounters, NapiObservation, Observation, ProbeObservation, Role, TrafficObservation,
+    Check, CpuAccounting, CpuObservation, CpuSource, CpuTime, DatagramObservation, FlowObservation,
+    HostObservation, InterfaceCounters, NapiObservation, Observation, ProbeObservation, Role,
+    TrafficObservation,
 };
 use latput_units::{CpuId, Nanos};
 
@@ -247,6 +248,7 @@ impl Outcome {
             role: described.role,
             window: self.window,
             cpus: host.cores.iter().enumerate().map(cpu).collect(),
+            accounting: CpuAccounting { source: CpuSource::Simulated, ..CpuAccounting::default() },
             machine: host.cpu(),
             napi: Some(NapiObservation {
                 polls: nic.polls,

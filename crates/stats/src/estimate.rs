@@ -28,8 +28,6 @@ pub enum Method {
     StudentT,
     /// Order statistics of the median (distribution-free).
     OrderStatistic,
-    /// Bootstrap over runs.
-    Bootstrap,
     /// Student's t on the logarithms of paired ratios, for tails on their trimmed mean.
     PairedLogRatio,
     /// Welch's t on the logarithms of two groups of runs, for tails on their trimmed means.

@@ -1,5 +1,7 @@
 //! The latency histogram: every sample counted, mergeable, with a bounded relative error.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 
 use base64::Engine;
@@ -13,9 +15,28 @@ const HIGHEST_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Counts of durations in buckets of at most 0.1 % relative width, 1 ns to 1 h (the crate `hdrhistogram`).
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+///
+/// To be recorded in it has a counter for each bucket, some 260 KB. [`Histogram::pack`] makes it a few
+/// bytes for each bucket that is not empty; a packed one is unpacked by whatever needs the counters.
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Encoded", into = "Encoded")]
-pub struct Histogram(hdrhistogram::Histogram<u64>);
+pub struct Histogram(Form);
+
+#[derive(Clone)]
+enum Form {
+    Counters(Counters),
+    Packed(Packed),
+}
+
+type Counters = hdrhistogram::Histogram<u64>;
+
+/// The number of samples and, for each non-empty bucket, the distance from the last value and the count,
+/// both as LEB128 variable-length integers.
+#[derive(Clone, Default)]
+struct Packed {
+    count: u64,
+    buckets: Box<[u8]>,
+}
 
 impl Default for Histogram {
     fn default() -> Self {
@@ -24,79 +45,211 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// An empty histogram, which takes no memory until something is recorded.
     pub fn new() -> Self {
-        let counts = hdrhistogram::Histogram::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS);
-        Self(counts.expect("the bounds and digits are constants that hdrhistogram accepts"))
+        Self(Form::Packed(Packed::default()))
     }
 
     /// Counts one duration; beyond one hour it is counted as one hour.
+    #[inline]
     pub fn record(&mut self, value: Nanos) {
         self.record_n(value, 1);
     }
 
     /// Counts `count` equal durations.
+    #[inline]
     pub fn record_n(&mut self, value: Nanos, count: u64) {
         // hdrhistogram's last buckets reach a little beyond the bound and only what is beyond those is
         // put back to it: cut here, or 80 minutes would count as less than 70.
-        self.0.saturating_record_n(value.as_ns().min(HIGHEST_NS), count);
+        self.counters_mut().saturating_record_n(value.as_ns().min(HIGHEST_NS), count);
     }
 
     /// Adds every count of `other`: the same as if its samples had been recorded here.
     pub fn merge(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("every histogram here has the same bounds");
+        match (&mut self.0, &other.0) {
+            (Form::Packed(ours), Form::Packed(theirs)) => *ours = ours.merged(theirs),
+            (_, Form::Packed(theirs)) => theirs.record_in(self.counters_mut()),
+            (_, Form::Counters(theirs)) => {
+                let added = self.counters_mut().add(theirs);
+                added.expect("every histogram here has the same bounds");
+            }
+        }
+    }
+
+    /// Makes it small: a few bytes for each bucket that is not empty. No figure changes.
+    pub fn pack(&mut self) {
+        if let Form::Counters(counters) = &self.0 {
+            self.0 = Form::Packed(Packed::of(counters));
+        }
+    }
+
+    /// Takes out everything that was recorded, packed, and starts anew with the memory at hand.
+    pub fn take(&mut self) -> Self {
+        match &mut self.0 {
+            Form::Counters(counters) => {
+                let taken = Packed::of(counters);
+                counters.reset();
+                Self(Form::Packed(taken))
+            }
+            Form::Packed(packed) => Self(Form::Packed(std::mem::take(packed))),
+        }
     }
 
     /// How many samples.
     pub fn count(&self) -> u64 {
-        self.0.len()
+        match &self.0 {
+            Form::Counters(counters) => counters.len(),
+            Form::Packed(packed) => packed.count,
+        }
     }
 
     /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.count() == 0
     }
 
     /// The smallest value that at least `quantile` (0 to 1) of the samples do not exceed; `None`
     /// without samples.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
-        (!self.is_empty()).then(|| Nanos::from_ns(self.0.value_at_quantile(quantile)))
+        (!self.is_empty()).then(|| Nanos::from_ns(self.counters().value_at_quantile(quantile)))
     }
 
     /// The value of the `rank`-th smallest sample, counted from 1; `None` outside 1..=count.
     pub fn at_rank(&self, rank: u64) -> Option<Nanos> {
         let mut seen = 0;
-        self.0.iter_recorded().find_map(|bucket| {
-            seen += bucket.count_at_value();
-            (rank >= 1 && seen >= rank).then(|| Nanos::from_ns(bucket.value_iterated_to()))
+        self.buckets().find_map(|(value, count)| {
+            seen += count;
+            (rank >= 1 && seen >= rank).then_some(value)
         })
     }
 
     /// The smallest sample, to the bucket's width.
     pub fn min(&self) -> Option<Nanos> {
-        (!self.is_empty()).then(|| Nanos::from_ns(self.0.min()))
+        (!self.is_empty()).then(|| Nanos::from_ns(self.counters().min()))
     }
 
     /// The largest sample, to the bucket's width.
     pub fn max(&self) -> Option<Nanos> {
-        (!self.is_empty()).then(|| Nanos::from_ns(self.0.max()))
+        match &self.0 {
+            Form::Counters(counters) => {
+                (!counters.is_empty()).then(|| Nanos::from_ns(counters.max()))
+            }
+            Form::Packed(_) => self.buckets().last().map(|(value, _)| value),
+        }
     }
 
     /// The arithmetic mean in nanoseconds.
     pub fn mean_ns(&self) -> Option<f64> {
-        (!self.is_empty()).then(|| self.0.mean())
+        (!self.is_empty()).then(|| self.counters().mean())
     }
 
     /// The standard deviation in nanoseconds (of the samples themselves, as `ping` prints `mdev`).
     pub fn stdev_ns(&self) -> Option<f64> {
-        (!self.is_empty()).then(|| self.0.stdev())
+        (!self.is_empty()).then(|| self.counters().stdev())
     }
 
     /// The non-empty buckets in ascending order: highest equivalent value and count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
-        self.0
-            .iter_recorded()
-            .map(|bucket| (Nanos::from_ns(bucket.value_iterated_to()), bucket.count_at_value()))
+        let (counters, packed) = match &self.0 {
+            Form::Counters(counters) => (Some(counters), None),
+            Form::Packed(packed) => (None, Some(packed)),
+        };
+        let counters = counters.into_iter().flat_map(buckets_of);
+        counters
+            .chain(packed.into_iter().flat_map(Packed::iter))
+            .map(|(value_ns, count)| (Nanos::from_ns(value_ns), count))
+    }
+
+    fn counters(&self) -> Cow<'_, Counters> {
+        match &self.0 {
+            Form::Counters(counters) => Cow::Borrowed(counters),
+            Form::Packed(packed) => Cow::Owned(packed.unpacked()),
+        }
+    }
+
+    #[inline]
+    fn counters_mut(&mut self) -> &mut Counters {
+        if let Form::Packed(packed) = &self.0 {
+            self.0 = Form::Counters(packed.unpacked());
+        }
+        match &mut self.0 {
+            Form::Counters(counters) => counters,
+            Form::Packed(_) => unreachable!("it was unpacked just before"),
+        }
+    }
+}
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.count() == other.count() && self.buckets().eq(other.buckets())
+    }
+}
+
+fn counters() -> Counters {
+    let counters = Counters::new_with_bounds(1, HIGHEST_NS, SIGNIFICANT_DIGITS);
+    counters.expect("the bounds and digits are constants that hdrhistogram accepts")
+}
+
+/// The non-empty buckets in ascending order: highest equivalent value in nanoseconds and count.
+fn buckets_of(counters: &Counters) -> impl Iterator<Item = (u64, u64)> + '_ {
+    counters.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+}
+
+impl Packed {
+    fn of(counters: &Counters) -> Self {
+        if counters.is_empty() { Self::default() } else { Self::pack(buckets_of(counters)) }
+    }
+
+    /// Packs buckets that come in ascending order.
+    fn pack(buckets: impl Iterator<Item = (u64, u64)>) -> Self {
+        let (mut bytes, mut last, mut total) = (Vec::new(), 0, 0);
+        for (value_ns, count) in buckets {
+            write_varint(&mut bytes, value_ns - last);
+            write_varint(&mut bytes, count);
+            last = value_ns;
+            total += count;
+        }
+        Self { count: total, buckets: bytes.into_boxed_slice() }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let (mut rest, mut value_ns) = (&self.buckets[..], 0);
+        std::iter::from_fn(move || {
+            value_ns += read_varint(&mut rest)?;
+            Some((value_ns, read_varint(&mut rest)?))
+        })
+    }
+
+    fn merged(&self, other: &Self) -> Self {
+        let (mut ours, mut theirs) = (self.iter().peekable(), other.iter().peekable());
+        Self::pack(std::iter::from_fn(move || {
+            let (our_value, their_value) = match (ours.peek(), theirs.peek()) {
+                (Some((ours, _)), Some((theirs, _))) => (*ours, *theirs),
+                (None, _) => return theirs.next(),
+                (_, None) => return ours.next(),
+            };
+            match our_value.cmp(&their_value) {
+                Ordering::Less => ours.next(),
+                Ordering::Greater => theirs.next(),
+                Ordering::Equal => {
+                    let count = ours.next()?.1 + theirs.next()?.1;
+                    Some((our_value, count))
+                }
+            }
+        }))
+    }
+
+    fn record_in(&self, counters: &mut Counters) {
+        for (value_ns, count) in self.iter() {
+            counters.saturating_record_n(value_ns.min(HIGHEST_NS), count);
+        }
+    }
+
+    #[cold]
+    fn unpacked(&self) -> Counters {
+        let mut all = counters();
+        self.record_in(&mut all);
+        all
     }
 }
 
@@ -111,8 +264,7 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// The stored form: per non-empty bucket the distance from the last value and the count, both as
-/// LEB128 variable-length integers, in base64. A few bytes a bucket.
+/// The stored form: the packed one in base64.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Encoded {
@@ -122,19 +274,12 @@ struct Encoded {
 }
 
 impl From<Histogram> for Encoded {
-    fn from(histogram: Histogram) -> Self {
-        let mut bytes = Vec::new();
-        let mut last = 0;
-        for (value, count) in histogram.buckets() {
-            write_varint(&mut bytes, value.as_ns() - last);
-            write_varint(&mut bytes, count);
-            last = value.as_ns();
-        }
-        Self {
-            unit: "ns".to_owned(),
-            count: histogram.count(),
-            buckets_base64: STANDARD_NO_PAD.encode(bytes),
-        }
+    fn from(mut histogram: Histogram) -> Self {
+        let Packed { count, buckets } = match histogram.take().0 {
+            Form::Packed(packed) => packed,
+            Form::Counters(_) => unreachable!("what is taken is packed"),
+        };
+        Self { unit: "ns".to_owned(), count, buckets_base64: STANDARD_NO_PAD.encode(buckets) }
     }
 }
 
@@ -154,7 +299,7 @@ impl TryFrom<Encoded> for Histogram {
             .decode(&encoded.buckets_base64)
             .map_err(|_| DamagedHistogram("its buckets are not base64"))?;
         let mut rest = bytes.as_slice();
-        let mut histogram = Self::new();
+        let mut histogram = counters();
         let mut value = 0_u64;
         while !rest.is_empty() {
             let step = read_varint(&mut rest).ok_or(DamagedHistogram("a bucket is cut short"))?;
@@ -164,19 +309,20 @@ impl TryFrom<Encoded> for Histogram {
             if count == 0 || (step == 0 && !is_first) {
                 return Err(DamagedHistogram("a bucket is empty or comes twice"));
             }
-            if histogram.0.highest_equivalent(value.min(HIGHEST_NS)) != value {
+            if histogram.highest_equivalent(value.min(HIGHEST_NS)) != value {
                 return Err(DamagedHistogram("a value is not that of a bucket"));
             }
             histogram
-                .count()
+                .len()
                 .checked_add(count)
                 .ok_or(DamagedHistogram("the number of samples overflows"))?;
-            histogram.record_n(Nanos::from_ns(value), count);
+            histogram.saturating_record_n(value.min(HIGHEST_NS), count);
         }
-        if histogram.count() != encoded.count {
+        if histogram.len() != encoded.count {
             return Err(DamagedHistogram("its buckets do not add up to its count"));
         }
-        Ok(histogram)
+        // A results file may hold thousands.
+        Ok(Self(Form::Packed(Packed::of(&histogram))))
     }
 }
 
@@ -287,7 +433,39 @@ mod tests {
         refuse(&[(1, 5), (u64::MAX, 1)], 6, "value overflows");
     }
 
+    #[test]
+    fn a_histogram_that_was_taken_starts_anew() {
+        let mut histogram = of(&[1, 1000, 1_000_000]);
+        let taken = histogram.take();
+        assert_eq!((taken.count(), histogram.count()), (3, 0));
+        histogram.record(Nanos::from_ns(7));
+        assert_eq!((histogram.min(), histogram.max()), (of(&[7]).min(), of(&[7]).max()));
+        assert_eq!(Histogram::new().take(), Histogram::new());
+    }
+
     proptest! {
+        #[test]
+        fn packing_changes_no_figure(samples in samples(), more in samples(), q in 0.0..=1.0) {
+            let (plain, others) = (of(&samples), of(&more));
+            let mut packed = plain.clone();
+            packed.pack();
+            prop_assert_eq!(&packed, &plain);
+            let figures = |it: &Histogram| {
+                (it.min(), it.max(), it.quantile(q), it.at_rank(3), it.mean_ns(), it.stdev_ns())
+            };
+            prop_assert_eq!(figures(&packed), figures(&plain));
+            prop_assert_eq!(stored(&packed), stored(&plain));
+            let mut whole = plain;
+            whole.merge(&others);
+            let mut packed_others = others.clone();
+            packed_others.pack();
+            for others in [others, packed_others] {
+                let mut merged = packed.clone();
+                merged.merge(&others);
+                prop_assert_eq!(&merged, &whole);
+            }
+        }
+
         #[test]
         fn merging_parts_gives_the_whole(samples in samples(), cut in 0_usize..200) {
             let (left, right) = samples.split_at(cut.min(samples.len()));

@@ -1,8 +1,7 @@
 //! Statistics for measurements that have tails, outliers and few repetitions.
 //!
-//! Pure: no I/O, no clock, no threads; every random draw comes from a seed that the caller gives.
+//! Pure: no I/O, no clock, no threads, no random draws.
 
-pub mod bootstrap;
 pub mod estimate;
 pub mod histogram;
 pub mod linear;

@@ -205,6 +205,46 @@ mod tests {
     }
 
     #[test]
+    fn the_ranks_are_those_of_the_binomial_distribution() {
+        // scipy 1.17: the largest rank with `binom.cdf(rank - 1) <= tail`, the smallest with
+        // `binom.sf(rank - 1) <= tail`, and the difference of the two `cdf`.
+        check_ranks((100, 0.5, 0.95), (40, 61, 0.964_799_8));
+        check_ranks((1000, 0.9, 0.99), (875, 925, 0.991_708_1));
+    }
+
+    /// Of that many samples, each of its own: sample `i` lasts `i` ns, which the histogram keeps exact.
+    #[track_caller]
+    fn check_ranks(
+        (samples, quantile, confidence): (u64, f64, f64),
+        (low, high, reached): (u64, u64, f64),
+    ) {
+        let mut histogram = Histogram::new();
+        (1..=samples).for_each(|ns| histogram.record(Nanos::from_ns(ns)));
+        let found = quantile_within(&histogram, quantile, confidence).unwrap();
+        let value = quantile * samples as f64;
+        assert_eq!((found.low, found.value, found.high), (low as f64, value, high as f64));
+        assert!((found.confidence - reached).abs() < 1e-7, "{found:?}");
+    }
+
+    #[test]
+    fn a_quantile_of_sorted_values_is_that_of_numpy() {
+        // numpy.quantile(values, quantile), whose default is type 7.
+        let sorted = [1.0, 2.0, 4.0, 8.0, 16.0];
+        for (quantile, expected) in
+            [(0.0, 1.0), (0.1, 1.4), (0.3, 2.4), (0.5, 4.0), (0.9, 12.8), (1.0, 16.0)]
+        {
+            let found = quantile_of_sorted(&sorted, quantile).unwrap();
+            assert!((found - expected).abs() < 1e-12, "{quantile}: {found} and not {expected}");
+        }
+        for (quantile, expected) in [(0.1, 1.3), (0.5, 3.0), (0.95, 7.4)] {
+            let found = quantile_of_sorted(&sorted[..4], quantile).unwrap();
+            assert!((found - expected).abs() < 1e-12, "{quantile}: {found} and not {expected}");
+        }
+        assert_eq!(quantile_of_sorted(&[3.0], 0.7), Some(3.0));
+        assert_eq!(quantile_of_sorted(&[], 0.5), None);
+    }
+
+    #[test]
     fn the_quantile_lies_in_its_interval_for_any_number_of_samples() {
         let mut histogram = Histogram::new();
         for sample in 1..=300_u64 {

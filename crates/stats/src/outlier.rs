@@ -72,6 +72,17 @@ mod tests {
     }
 
     #[test]
+    fn five_deviations_and_a_tenth_are_the_limits() {
+        // The median is 100; the deviations 0, 10, 10, 20 and the last one's have the median 10.
+        check(&[80.0, 90.0, 100.0, 110.0, 131.0], &[]);
+        check(&[80.0, 90.0, 100.0, 110.0, 150.0], &[]);
+        check(&[80.0, 90.0, 100.0, 110.0, 151.0], &[4]);
+        check(&[48.0, 90.0, 100.0, 110.0, 120.0], &[0]);
+        check(&[100.0, 100.0, 100.0, 101.0, 110.0], &[]);
+        check(&[100.0, 100.0, 100.0, 101.0, 111.0], &[4]);
+    }
+
+    #[test]
     fn few_or_damaged_runs_have_none() {
         check(&[1.0, 1.0, 1.0, 99.0], &[]);
         check(&[], &[]);

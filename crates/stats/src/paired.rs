@@ -73,6 +73,35 @@ pub fn p_value(logs: &[f64], average: Average) -> Option<f64> {
     Some(if error == 0.0 { 0.0 } else { two_sided_p(log / error, degrees_of_freedom) })
 }
 
+/// How likely a center at least this far below zero is where the true one is not below it (one-sided
+/// paired t test); `None` with fewer than two values, or with one that is not finite. `values` are
+/// logarithms of ratios, or differences.
+///
+/// Below `level` exactly where the interval of [`ratio_of_logs`] at the confidence `1 - 2 * level` lies
+/// below 1.
+pub fn p_below(values: &[f64], average: Average) -> Option<f64> {
+    if values.len() < 2 || !values.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    let Center { log, error, degrees_of_freedom } = Center::of(values, average);
+    Some(match (error == 0.0, log < 0.0) {
+        // No scatter at all, as only a simulator gives it, is proof.
+        (true, is_below) => f64::from(u8::from(!is_below)),
+        (false, true) => two_sided_p(log / error, degrees_of_freedom) / 2.0,
+        (false, false) => 1.0 - two_sided_p(log / error, degrees_of_freedom) / 2.0,
+    })
+}
+
+/// The standard error of an average of logarithms of ratios, and its degrees of freedom: what the
+/// tests and intervals here rest on. `None` with fewer than two, or with one that is not finite.
+pub fn standard_error(logs: &[f64], average: Average) -> Option<(f64, usize)> {
+    if logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
+        return None;
+    }
+    let Center { error, degrees_of_freedom, .. } = Center::of(logs, average);
+    Some((error, degrees_of_freedom))
+}
+
 /// An average with its standard error.
 pub(crate) struct Center {
     pub(crate) log: f64,
@@ -186,11 +215,33 @@ mod tests {
         assert!((trimmed.value - value).abs() < 1e-9, "{trimmed:?}");
         assert!(((trimmed.high / value).ln() - 3.182_446 * error).abs() < 1e-6, "{trimmed:?}");
         assert!(!ratio_of_logs(&logs, Average::Plain, 0.95).unwrap().excludes(1.5));
+        let (found, degrees_of_freedom) = standard_error(&logs, Average::Trimmed).unwrap();
+        assert!((found - error).abs() < 1e-9 && degrees_of_freedom == 3, "{found}");
+        assert_eq!(standard_error(&logs[..1], Average::Plain), None);
         let five = &logs[1..];
         assert_eq!(
             ratio_of_logs(five, Average::Trimmed, 0.9),
             ratio_of_logs(five, Average::Plain, 0.9)
         );
+    }
+
+    #[test]
+    fn a_fifth_is_cut_at_each_end() {
+        // scipy 1.17: `trim_mean` and `mstats.winsorize` at 0.2, and `t.ppf` of the six and eight kept.
+        let ratios = [1.1, 1.2, 1.3, 1.15, 1.25, 0.6, 2.5, 1.18, 1.22, 3.0, 0.5, 1.17];
+        for (blocks, expected) in [
+            (8, [1.194_908_15, 1.099_287_22, 1.298_846_62]),
+            (12, [1.194_865_73, 1.116_231_25, 1.279_039_72]),
+        ] {
+            let logs: Vec<f64> = ratios[..blocks].iter().map(|ratio: &f64| ratio.ln()).collect();
+            let found = ratio_of_logs(&logs, Average::Trimmed, 0.95).unwrap();
+            for (found, expected) in [found.value, found.low, found.high].iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-7, "{blocks}: {found} and not {expected}");
+            }
+        }
+        let logs: Vec<f64> = ratios[..8].iter().map(|ratio: &f64| ratio.ln()).collect();
+        let p_value = p_value(&logs, Average::Trimmed).unwrap();
+        assert!((p_value - 0.002_741_171).abs() < 1e-8, "{p_value}");
     }
 
     #[test]

@@ -98,6 +98,21 @@ mod tests {
     }
 
     #[test]
+    fn degrees_of_freedom_between_two_whole_numbers_are_the_lower() {
+        // scipy 1.17: `ttest_ind(..., equal_var=False)` of the logarithms has 6.678 degrees of freedom;
+        // the interval and the p-value are those of `t` with 6.
+        let (base, other) =
+            ([10.0, 10.4, 9.7, 10.1, 9.9], [12.0, 14.5, 11.0, 13.0, 12.2, 15.0, 10.8]);
+        let found = ratio(&base, &other, Average::Plain, 0.95).unwrap();
+        let expected = [1.253_344_75, 1.110_831_25, 1.414_141_95];
+        for (found, expected) in [found.value, found.low, found.high].iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-7, "{found} and not {expected}");
+        }
+        let p_value = p_value(&base, &other, Average::Plain).unwrap();
+        assert!((p_value - 0.003_78).abs() < 1e-8, "{p_value}");
+    }
+
+    #[test]
     fn what_has_no_ratio_or_no_scatter_is_said_so() {
         assert_eq!(ratio(&[0.0, 1.0], &[1.0, 2.0], Average::Plain, 0.95), None);
         assert_eq!(ratio(&[], &[1.0], Average::Plain, 0.95), None);

@@ -51,6 +51,8 @@ impl Rng {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -70,5 +72,19 @@ mod tests {
         assert_ne!(items, (0..100).collect::<Vec<_>>());
         items.sort_unstable();
         assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_order_is_equally_likely_and_an_item_may_keep_its_place() {
+        let mut rng = Rng::from_seed(3);
+        let mut counts = BTreeMap::new();
+        for _ in 0..6_000 {
+            let mut items = [0, 1, 2];
+            rng.shuffle(&mut items);
+            *counts.entry(items).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6, "{counts:?}");
+        // Of each 1000 are expected, and 29 is a standard deviation.
+        assert!(counts.values().all(|count| (870..=1130).contains(count)), "{counts:?}");
     }
 }

@@ -32,6 +32,9 @@ pub struct Session<K: KernelWrite, S: CheckpointStore> {
     link_resets: LinkResets,
     /// Knobs that somebody else has taken over.
     given_up: BTreeSet<Knob>,
+    /// What the named knobs held before the first write after they were named: a write may move others,
+    /// and what they hold then is not what to go back to.
+    first: State,
     /// Knobs that an earlier setting has changed, so that they are known to be settable.
     proven: BTreeSet<Knob>,
 }
@@ -70,6 +73,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             holds_host: false,
             link_resets: context.link_resets,
             given_up: BTreeSet::new(),
+            first: State::default(),
             proven: BTreeSet::new(),
         })
     }
@@ -89,6 +93,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// again.
     pub fn give_up(&mut self, knob: Knob) -> Result<(), StoreError> {
         self.given_up.insert(knob);
+        self.first.0.retain(|(kept, _), _| *kept != knob);
         let mut reduced = self.checkpoint.clone();
         reduced.undo.0.retain(|(kept, _), _| *kept != knob);
         if reduced.undo != self.checkpoint.undo {
@@ -116,6 +121,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         let mut found = planned.readings;
         let allowed = self.link_resets;
         super::check_link_resets(&self.kernel, allowed, &interface, desired, &planned.changes)?;
+        for (place, value) in &planned.before.0 {
+            self.first.0.entry(*place).or_insert_with(|| value.clone());
+        }
         if !planned.changes.is_empty() {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
@@ -230,6 +238,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     fn remember(&mut self, values: &State) -> Result<(), StoreError> {
         let mut extended = self.checkpoint.clone();
         for (place, value) in &values.0 {
+            let value = self.first.0.get(place).unwrap_or(value);
             extended.undo.0.entry(*place).or_insert_with(|| value.clone());
         }
         if extended.undo != self.checkpoint.undo {

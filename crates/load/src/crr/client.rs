@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::hello::Hello;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::rr::Tally;
 use crate::socket;
 use crate::supervise::Link;
 
@@ -28,7 +27,8 @@ pub(crate) fn run(
     options: &SocketOptions,
     hello: &Hello,
     meter: &mut Meter<'_>,
-) -> Result<Tally, Error> {
+) -> Result<(), Error> {
+    meter.tally.latency = Some(Histogram::new());
     let poll = Poll::new()?;
     for socket in link.sockets {
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
@@ -43,15 +43,14 @@ pub(crate) fn run(
         request: [&hello.encode()[..], &vec![0; exchange.request]].concat(),
         buffer: vec![0; exchange.response.clamp(1, PIECE_BYTES)],
         calls: Vec::new(),
-        tally: Tally { latency: Some(Histogram::new()), ..Tally::default() },
     };
     for idx in 0..share(link.thread + 1) - share(link.thread) {
         let call = caller.connect(idx)?;
         caller.calls.push(call);
     }
     match caller.serve(meter)? {
-        End::Over => Ok(caller.tally),
-        End::Closed(errno) => link.closed(errno).map(|()| caller.tally),
+        End::Over => Ok(()),
+        End::Closed(errno) => link.closed(errno),
     }
 }
 
@@ -63,7 +62,6 @@ struct Caller<'a> {
     request: Vec<u8>,
     buffer: Vec<u8>,
     calls: Vec<Call>,
-    tally: Tally,
 }
 
 /// One transaction under way.
@@ -94,12 +92,13 @@ impl Caller<'_> {
                     Err(errno) => return Ok(End::Closed(errno)),
                 };
                 let now = now();
-                let phase = meter.phase(now);
-                if phase == Phase::Over {
+                if meter.phase(now) == Phase::Over {
                     return Ok(End::Over);
                 }
                 if is_done {
-                    self.enter(idx, now, phase);
+                    meter.received(self.exchange.response, 1);
+                    meter.sent(self.exchange.request);
+                    meter.round_trips(self.calls[idx].started, now, 1);
                     meter.done(now, 1);
                     self.calls[idx] = match self.connect(idx) {
                         // The listener goes before its word on the control connection comes.
@@ -150,15 +149,6 @@ impl Caller<'_> {
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(errno) => return Err(Some(errno)),
             }
-        }
-    }
-
-    fn enter(&mut self, idx: usize, now: Nanos, phase: Phase) {
-        self.tally.received(phase, self.exchange.response, 1);
-        self.tally.sent(phase, self.exchange.request);
-        let latency = self.tally.latency.as_mut().filter(|_| phase == Phase::Window);
-        if let Some(latency) = latency {
-            latency.record(now.saturating_sub(self.calls[idx].started));
         }
     }
 }

@@ -16,7 +16,6 @@ use crate::hello::Hello;
 use crate::key::Key;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::rr::Tally;
 use crate::supervise::Link;
 
 /// The listener among what is watched.
@@ -44,7 +43,7 @@ pub(crate) fn run(
     exchange: &Exchange,
     guard: Guard<'_>,
     meter: &mut Meter<'_>,
-) -> Result<Tally, Error> {
+) -> Result<(), Error> {
     let poll = Poll::new()?;
     for socket in link.sockets {
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
@@ -60,11 +59,10 @@ pub(crate) fn run(
         most: 2 * exchange.connections + SPARE,
         buffer: vec![0; PIECE_BYTES],
         response: vec![0; exchange.response.min(PIECE_BYTES)],
-        tally: Tally::default(),
     };
     match server.serve(meter)? {
-        End::Over => Ok(server.tally),
-        End::Closed => link.closed(None).map(|()| server.tally),
+        End::Over => Ok(()),
+        End::Closed => link.closed(None),
     }
 }
 
@@ -77,7 +75,6 @@ struct Server<'a> {
     most: usize,
     buffer: Vec<u8>,
     response: Vec<u8>,
-    tally: Tally,
 }
 
 /// A connection.
@@ -111,11 +108,10 @@ impl Server<'_> {
         loop {
             self.poll.wait(&mut events, Some(next_round))?;
             let now = now();
-            let phase = meter.phase(now);
-            if phase == Phase::Over {
+            if meter.phase(now) == Phase::Over {
                 return Ok(End::Over);
             }
-            if self.take(&events, now, phase)? {
+            if self.take(&events, now, meter)? {
                 return Ok(End::Closed);
             }
             if now >= next_round {
@@ -126,20 +122,20 @@ impl Server<'_> {
     }
 
     /// Whether the control connection ended.
-    fn take(&mut self, events: &[Event], now: Nanos, phase: Phase) -> Result<bool, Error> {
+    fn take(&mut self, events: &[Event], now: Nanos, meter: &mut Meter<'_>) -> Result<bool, Error> {
         for event in events {
             match poll::id(event) {
                 CONTROL => return Ok(true),
-                LISTENER => self.accept(now, phase)?,
+                LISTENER => self.accept(now, meter)?,
                 idx => {
-                    self.turn_is_over(idx, phase);
+                    self.turn_is_over(idx, meter);
                 }
             }
         }
         Ok(false)
     }
 
-    fn accept(&mut self, now: Nanos, phase: Phase) -> Result<(), Error> {
+    fn accept(&mut self, now: Nanos, meter: &mut Meter<'_>) -> Result<(), Error> {
         for _ in 0..ACCEPT {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let socket = match accept_with(self.guard.listener, flags) {
@@ -166,7 +162,7 @@ impl Server<'_> {
             });
             self.visits[idx] = Some(visit);
             // Under load the request is there already and nothing need be watched.
-            if !self.turn_is_over(idx, phase) {
+            if !self.turn_is_over(idx, meter) {
                 let visit = self.visits[idx].as_ref().expect("it was not over");
                 let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
                 self.poll.add(&visit.socket, idx, flags)?;
@@ -176,14 +172,14 @@ impl Server<'_> {
     }
 
     /// Does what can be done on visit `idx`, and closes it when that was all.
-    fn turn_is_over(&mut self, idx: usize, phase: Phase) -> bool {
+    fn turn_is_over(&mut self, idx: usize, meter: &mut Meter<'_>) -> bool {
         let Some(visit) = &mut self.visits[idx] else { return true };
         let turn = visit.go_on(self.exchange, self.guard.key, &mut self.buffer, &self.response);
         match turn {
             Turn::Wait => return false,
             Turn::Done => {
-                self.tally.received(phase, self.exchange.request, 1);
-                self.tally.sent(phase, self.exchange.response);
+                meter.received(self.exchange.request, 1);
+                meter.sent(self.exchange.response);
             }
             Turn::Gone => {}
             Turn::WrongKey => {

@@ -10,28 +10,22 @@ use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
-use crate::rr::Tally;
 use crate::supervise::Link;
 
 /// Reads until the meter says that it is over, or the server closes.
-pub(crate) fn run(link: &Link<'_>, reads: &Reads, meter: &mut Meter<'_>) -> Result<Tally, Error> {
-    let mut tally = Tally { latency: Some(Histogram::new()), ..Tally::default() };
+pub(crate) fn run(link: &Link<'_>, reads: &Reads, meter: &mut Meter<'_>) -> Result<(), Error> {
+    meter.tally.latency = Some(Histogram::new());
     // Clients and threads are as many: each has one connection.
     for socket in link.sockets {
-        if let Err(errno) = read_on(socket, reads, meter, &mut tally) {
+        if let Err(errno) = read_on(socket, reads, meter) {
             link.closed(errno)?;
         }
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// Reads on one connection; an error, or nothing at its end, says why it ended early.
-fn read_on(
-    socket: &TcpStream,
-    reads: &Reads,
-    meter: &mut Meter<'_>,
-    tally: &mut Tally,
-) -> Result<(), Option<Errno>> {
+fn read_on(socket: &TcpStream, reads: &Reads, meter: &mut Meter<'_>) -> Result<(), Option<Errno>> {
     let mut sent_at = vec![now(); reads.outstanding as usize];
     let mut calls = Vec::with_capacity(sent_at.len() * HEAD_BYTES);
     (0..reads.outstanding).for_each(|number| push_call(&mut calls, number));
@@ -46,8 +40,7 @@ fn read_on(
             Err(errno) => return Err(Some(errno)),
         };
         let now = now();
-        let phase = meter.phase(now);
-        if phase == Phase::Over {
+        if meter.phase(now) == Phase::Over {
             return Ok(());
         }
         calls.clear();
@@ -56,16 +49,13 @@ fn read_on(
             // A number that was not asked for is no read.
             let Some(sent_at) = sent_at.get_mut(number as usize) else { return };
             let started = std::mem::replace(sent_at, now);
-            let latency = tally.latency.as_mut().filter(|_| phase == Phase::Window);
-            if let Some(latency) = latency {
-                latency.record(now.saturating_sub(started));
-            }
+            meter.round_trips(started, now, 1);
             push_call(&mut calls, number);
             done += 1;
         });
         send_all(socket, &calls).map_err(Some)?;
-        tally.received(phase, bytes, done);
-        tally.sent(phase, calls.len());
+        meter.received(bytes, done);
+        meter.sent(calls.len());
         meter.done(now, u64::from(done));
     }
 }

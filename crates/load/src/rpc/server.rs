@@ -16,7 +16,6 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::rr::Tally;
 use crate::supervise::Link;
 use crate::udp::sharpen_sleep;
 
@@ -26,7 +25,7 @@ pub(crate) fn run(
     reads: &Reads,
     seed: u64,
     meter: &mut Meter<'_>,
-) -> Result<Tally, Error> {
+) -> Result<(), Error> {
     sharpen_sleep();
     let poll = Poll::new()?;
     for (idx, socket) in link.sockets.iter().enumerate() {
@@ -40,11 +39,10 @@ pub(crate) fn run(
         rng: Rng::split(seed, link.thread as u64),
         buffer: vec![0; RECEIVE_BYTES],
         reply: vec![0; reads.reply_bytes()],
-        tally: Tally::default(),
     };
     match server.serve(meter)? {
-        End::Over => Ok(server.tally),
-        End::Closed(errno) => link.closed(errno).map(|()| server.tally),
+        End::Over => Ok(()),
+        End::Closed(errno) => link.closed(errno),
     }
 }
 
@@ -57,7 +55,6 @@ struct Server<'a> {
     rng: Rng,
     buffer: Vec<u8>,
     reply: Vec<u8>,
-    tally: Tally,
 }
 
 struct Client<'a> {
@@ -83,12 +80,11 @@ impl Server<'_> {
             let until = self.thoughts.peek().map(|Reverse((due, ..))| *due);
             self.poll.wait(&mut events, until)?;
             let now = now();
-            let phase = meter.phase(now);
-            if phase == Phase::Over {
+            if meter.phase(now) == Phase::Over {
                 return Ok(End::Over);
             }
             for event in &events {
-                if let Err(end) = self.turn(poll::id(event), event.flags, now, phase) {
+                if let Err(end) = self.turn(poll::id(event), event.flags, now, meter) {
                     return Ok(end);
                 }
             }
@@ -97,22 +93,28 @@ impl Server<'_> {
             {
                 self.thoughts.pop();
                 self.clients[idx].ready.push_back(number);
-                if let Err(errno) = self.reply(idx, phase) {
+                if let Err(errno) = self.reply(idx, meter) {
                     return Ok(End::Closed(Some(errno)));
                 }
             }
         }
     }
 
-    fn turn(&mut self, idx: usize, flags: EventFlags, now: Nanos, phase: Phase) -> Result<(), End> {
+    fn turn(
+        &mut self,
+        idx: usize,
+        flags: EventFlags,
+        now: Nanos,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), End> {
         if flags != EventFlags::OUT {
-            self.read(idx, now, phase)?;
+            self.read(idx, now, meter)?;
         }
-        self.reply(idx, phase).map_err(|errno| End::Closed(Some(errno)))
+        self.reply(idx, meter).map_err(|errno| End::Closed(Some(errno)))
     }
 
     /// Takes the calls that are there.
-    fn read(&mut self, idx: usize, now: Nanos, phase: Phase) -> Result<(), End> {
+    fn read(&mut self, idx: usize, now: Nanos, meter: &mut Meter<'_>) -> Result<(), End> {
         let client = &mut self.clients[idx];
         let bytes = match recv(client.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Err(End::Closed(None)),
@@ -131,7 +133,7 @@ impl Server<'_> {
             }
         });
         client.open += calls;
-        self.tally.received(phase, bytes, calls);
+        meter.received(bytes, calls);
         if client.open > self.reads.outstanding {
             return Err(End::Closed(Some(Errno::CONNRESET))); // asks for more than was agreed
         }
@@ -139,14 +141,14 @@ impl Server<'_> {
     }
 
     /// Sends the replies that are ready, as far as the client's buffer takes them.
-    fn reply(&mut self, idx: usize, phase: Phase) -> Result<(), Errno> {
+    fn reply(&mut self, idx: usize, meter: &mut Meter<'_>) -> Result<(), Errno> {
         let client = &mut self.clients[idx];
         while let Some(number) = client.ready.front() {
             self.reply[..4].copy_from_slice(&number.to_be_bytes());
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             match send(client.socket, &self.reply[client.sent..], flags) {
                 Ok(sent) => {
-                    self.tally.sent(phase, sent);
+                    meter.sent(sent);
                     client.sent += sent;
                 }
                 Err(Errno::INTR) => {}

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmmsg};
 
-use super::{InFlight, SEND_BATCH, Side, Tally};
+use super::{InFlight, SEND_BATCH, Side};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
@@ -17,8 +17,7 @@ pub(super) fn run(
     socket: &TcpStream,
     side: &Side,
     meter: &mut Meter<'_>,
-    mut tally: Tally,
-) -> Result<Tally, Error> {
+) -> Result<(), Error> {
     let message = vec![0_u8; side.outgoing];
     let payload = [IoSlice::new(&message)];
     let mut controls: Vec<_> = (0..SEND_BATCH).map(|_| SendAncillaryBuffer::new(&mut [])).collect();
@@ -34,30 +33,28 @@ pub(super) fn run(
         in_flight.sent(now(), first);
     }
     if let Err(errno) = send_messages(socket, first, &message, &mut batch, flags) {
-        return link.closed(Some(errno)).map(|()| tally);
+        return link.closed(Some(errno));
     }
     loop {
         let bytes = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
-            Ok((0, _)) => return link.closed(None).map(|()| tally),
+            Ok((0, _)) => return link.closed(None),
             Ok((bytes, _)) => bytes,
             Err(Errno::INTR) => continue,
-            Err(errno) => return link.closed(Some(errno)).map(|()| tally),
+            Err(errno) => return link.closed(Some(errno)),
         };
         let now = now();
-        let phase = meter.phase(now);
-        if phase == Phase::Over {
-            return Ok(tally);
+        if meter.phase(now) == Phase::Over {
+            return Ok(());
         }
         let messages = side.completed(&mut partial, bytes);
         if let Err(errno) = send_messages(socket, messages, &message, &mut batch, flags) {
-            return link.closed(Some(errno)).map(|()| tally);
+            return link.closed(Some(errno));
         }
         // The books are kept while the peer works.
-        tally.received(phase, bytes, messages);
-        tally.sent(phase, messages as usize * side.outgoing);
+        meter.received(bytes, messages);
+        meter.sent(messages as usize * side.outgoing);
         if side.leads {
-            let latency = tally.latency.as_mut().filter(|_| phase == Phase::Window);
-            in_flight.answered(now, messages, latency);
+            in_flight.answered(now, messages, meter);
             in_flight.sent(now, messages);
         }
         meter.done(now, u64::from(messages));

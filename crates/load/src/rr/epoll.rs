@@ -7,7 +7,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmmsg};
 
-use super::{CHUNK_BYTES, InFlight, SEND_BATCH, Side, Tally};
+use super::{CHUNK_BYTES, InFlight, SEND_BATCH, Side};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
@@ -37,7 +37,6 @@ struct Exchange<'s, 'm, 'b> {
     batch: &'b mut [MMsgHdr<'m>],
     flags: SendFlags,
     buffer: Vec<u8>,
-    tally: Tally,
 }
 
 /// Why a connection's turn ended the traffic.
@@ -51,8 +50,7 @@ pub(super) fn run(
     sockets: &[TcpStream],
     side: &Side,
     meter: &mut Meter<'_>,
-    tally: Tally,
-) -> Result<Tally, Error> {
+) -> Result<(), Error> {
     let message = vec![0_u8; side.outgoing.min(CHUNK_BYTES)];
     let payload = [IoSlice::new(&message)];
     let mut controls: Vec<_> = (0..SEND_BATCH).map(|_| SendAncillaryBuffer::new(&mut [])).collect();
@@ -65,11 +63,10 @@ pub(super) fn run(
         batch: &mut batch,
         flags: side.send_flags() | SendFlags::DONTWAIT,
         buffer: side.read_buffer(),
-        tally,
     };
     match exchange.serve(sockets, meter)? {
-        End::Over => Ok(exchange.tally),
-        End::Closed(errno) => link.closed(errno).map(|()| exchange.tally),
+        End::Over => Ok(()),
+        End::Closed(errno) => link.closed(errno),
     }
 }
 
@@ -82,7 +79,7 @@ impl Exchange<'_, '_, '_> {
         }
         for connection in &mut connections {
             connection.owe(now(), self.side.first_messages());
-            if let Err(errno) = self.write(connection, Phase::WarmUp) {
+            if let Err(errno) = self.write(connection, meter) {
                 return Ok(End::Closed(Some(errno)));
             }
         }
@@ -115,23 +112,25 @@ impl Exchange<'_, '_, '_> {
             };
         }
         let now = now();
-        let phase = meter.phase(now);
-        if phase == Phase::Over {
+        if meter.phase(now) == Phase::Over {
             return Some(End::Over);
         }
         let messages = self.side.completed(&mut connection.partial_in, bytes);
-        self.tally.received(phase, bytes, messages);
+        meter.received(bytes, messages);
         if self.side.leads && messages > 0 {
-            let latency = self.tally.latency.as_mut().filter(|_| phase == Phase::Window);
-            connection.in_flight.answered(now, messages, latency);
+            connection.in_flight.answered(now, messages, meter);
         }
         meter.done(now, u64::from(messages));
         connection.owe(now, messages);
-        self.write(connection, phase).err().map(|errno| End::Closed(Some(errno)))
+        self.write(connection, meter).err().map(|errno| End::Closed(Some(errno)))
     }
 
     /// Sends what the connection owes, as far as its buffer takes it.
-    fn write(&mut self, connection: &mut Connection<'_>, phase: Phase) -> Result<(), Errno> {
+    fn write(
+        &mut self,
+        connection: &mut Connection<'_>,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Errno> {
         while connection.to_send > 0 {
             let sent = match self.send_some(connection) {
                 Ok(sent) => sent,
@@ -139,7 +138,7 @@ impl Exchange<'_, '_, '_> {
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(errno),
             };
-            self.tally.sent(phase, sent);
+            meter.sent(sent);
             connection.partial_out += sent;
             connection.to_send -= connection.partial_out / self.side.outgoing;
             connection.partial_out %= self.side.outgoing;

@@ -2,6 +2,8 @@
 
 use latput_units::Nanos;
 
+use crate::outcome::DatagramsReceived;
+
 /// Numbers that are remembered, over all flows of a thread and for each at least: a datagram that comes
 /// so many numbers after it was due is no longer told apart and counts as lost.
 const HISTORY: u64 = 1 << 20;
@@ -10,28 +12,40 @@ const SHORTEST_HISTORY: u64 = 1 << 12;
 /// What a datagram says of itself. None of it is trusted beyond counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Its place in the run, from 0; 47 bits.
+    /// Its place in the run, from 0; 48 bits.
     pub(super) sequence: u64,
-    /// Whether it was sent in the sender's window.
-    pub(super) in_window: bool,
-    /// When, by the sender's clock.
+    /// The slice of the sender's window in which it was sent, if it counts.
+    pub(super) slice: Option<u32>,
+    /// When, by the sender's clock, modulo 2^48 ns.
     pub(super) sent_at: Nanos,
 }
 
-/// The receiver's books. Datagrams that were sent outside the window move the expectations but are not
-/// counted.
+/// What came of the datagrams of one slice, over all flows of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    counts: DatagramsReceived,
+    /// Over the flows: the jitter at the slice's end for each of its datagrams.
+    jitter_sum_ns: f64,
+    with_jitter: u64,
+}
+
+impl Received {
+    /// With the mean jitter of the flows by their datagrams.
+    pub(super) fn counts(self) -> DatagramsReceived {
+        let jitter_ns = self.jitter_sum_ns / self.with_jitter.max(1) as f64;
+        DatagramsReceived { jitter_ns, ..self.counts }
+    }
+}
+
+/// The receiver's books of one flow. Datagrams that were sent outside the window or in a cut move the
+/// expectations and the jitter but are not counted.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
-    /// Different datagrams of the window.
-    pub(super) received: u64,
-    /// Datagrams of the window that had come before.
-    pub(super) duplicates: u64,
-    /// Datagrams of the window that came after a later one (RFC 4737, section 3.3: the number is
-    /// smaller than the next expected one).
-    pub(super) reordered: u64,
-    /// Interarrival jitter in nanoseconds (RFC 3550, section 6.4.1: J += (|D| - J) / 16), up to the last
-    /// datagram of the window.
-    pub(super) jitter_ns: f64,
+    /// The latest slice that a datagram came of, and how many different ones of it.
+    slice: Option<u32>,
+    in_slice: u64,
+    /// Interarrival jitter in nanoseconds (RFC 3550, section 6.4.1: J += (|D| - J) / 16).
+    jitter_ns: f64,
     next_expected: u64,
     /// One bit for each of the last `history` numbers.
     seen: Vec<u64>,
@@ -44,9 +58,8 @@ impl Arrivals {
     pub(super) fn among(flows: usize) -> Self {
         let history = (HISTORY / (flows as u64).max(1)).max(SHORTEST_HISTORY).next_power_of_two();
         Self {
-            received: 0,
-            duplicates: 0,
-            reordered: 0,
+            slice: None,
+            in_slice: 0,
             jitter_ns: 0.0,
             next_expected: 0,
             seen: vec![0; usize::try_from(history / 64).expect("at most HISTORY / 64")],
@@ -55,29 +68,46 @@ impl Arrivals {
         }
     }
 
-    /// Enters a datagram that came at `at`, by the receiver's clock.
-    pub(super) fn enter(&mut self, stamp: Stamp, at: Nanos) {
-        let Stamp { sequence, in_window, sent_at } = stamp;
+    /// Enters a datagram that came at `at`, by the receiver's clock, in the slice in which it was sent.
+    /// Those of a slice that came after a later one (RFC 4737, section 3.3: the number is smaller than
+    /// the next expected one) are reordered.
+    pub(super) fn enter(&mut self, stamp: Stamp, at: Nanos, slices: &mut [Received]) {
+        let Stamp { sequence, slice, sent_at } = stamp;
         let reordered = sequence < self.next_expected;
         if reordered && self.next_expected - sequence > self.history {
             return;
         }
         self.forget_up_to(sequence);
         let first_time = self.mark(sequence);
-        if in_window {
-            self.received += u64::from(first_time);
-            self.duplicates += u64::from(!first_time);
-            self.reordered += u64::from(first_time && reordered);
+        if slice != self.slice && !reordered {
+            self.close(slices);
+            self.slice = slice;
         }
-        if in_window || self.received == 0 {
-            self.enter_transit(at.as_ns().wrapping_sub(sent_at.as_ns()));
+        let counted = slice.and_then(|slice| slices.get_mut(slice as usize));
+        if let Some(Received { counts: counted, .. }) = counted {
+            counted.received += u64::from(first_time);
+            counted.duplicates += u64::from(!first_time);
+            counted.reordered += u64::from(first_time && reordered);
+        }
+        self.in_slice += u64::from(first_time && slice == self.slice);
+        self.enter_transit(at.as_ns().wrapping_sub(sent_at.as_ns()));
+    }
+
+    /// The jitter so far is that of the slice under way, which is over.
+    pub(super) fn close(&mut self, slices: &mut [Received]) {
+        let datagrams = std::mem::take(&mut self.in_slice);
+        if let Some(slice) = self.slice.and_then(|slice| slices.get_mut(slice as usize)) {
+            slice.jitter_sum_ns += self.jitter_ns * datagrams as f64;
+            slice.with_jitter += datagrams;
         }
     }
 
     /// The clocks of the two ends need not agree: only differences of transit times count.
     fn enter_transit(&mut self, transit_ns: u64) {
         if let Some(last) = self.last_transit_ns.replace(transit_ns) {
-            let difference = transit_ns.wrapping_sub(last).cast_signed().unsigned_abs();
+            // Of the time of sending there are 48 bits.
+            let difference = transit_ns.wrapping_sub(last) << 16;
+            let difference = (difference.cast_signed() >> 16).unsigned_abs();
             self.jitter_ns += (difference as f64 - self.jitter_ns) / 16.0;
         }
     }
@@ -156,11 +186,50 @@ mod tests {
 
     #[test]
     fn only_the_window_is_counted() {
+        let (no, yes) = (None, Some(0));
+        let counts = enter_all(&[(0, no), (2, yes), (1, no), (3, yes), (4, no)], 1);
+        assert_eq!((counts[0].received, counts[0].reordered, counts[0].duplicates), (2, 0, 0));
+    }
+
+    #[test]
+    fn datagrams_count_in_the_slice_in_which_they_were_sent_however_late_they_come() {
+        let (first, second) = (Some(0), Some(1));
+        let sent =
+            [(0, first), (1, first), (4, second), (2, first), (3, None), (5, second), (5, second)];
+        let counts = enter_all(&sent, 2);
+        let of = |idx: usize| (counts[idx].received, counts[idx].reordered, counts[idx].duplicates);
+        assert_eq!((of(0), of(1)), ((3, 1, 0), (2, 0, 1)));
+        // A slice that this end does not have is none.
+        assert_eq!(enter_all(&[(0, Some(7)), (1, first)], 1)[0].received, 1);
+    }
+
+    #[test]
+    fn each_slice_has_the_jitter_at_its_own_end() {
         let mut arrivals = Arrivals::among(1);
-        for (sequence, in_window) in [(0, false), (2, true), (1, false), (3, true), (4, false)] {
-            arrivals.enter(Stamp { sequence, in_window, sent_at: Nanos::ZERO }, Nanos::ZERO);
+        let mut slices = [Received::default(); 2];
+        // The first slice is even; in the cut one comes 1600 ns late, the second slice is even again.
+        for (number, slice, late_ns) in
+            [(0, Some(0), 0), (1, Some(0), 0), (2, None, 1600), (3, Some(1), 1600)]
+        {
+            let sent_at = Nanos::from_ns(100 * number);
+            let at = Nanos::from_ns(100 * number + late_ns);
+            arrivals.enter(Stamp { sequence: number, slice, sent_at }, at, &mut slices);
         }
-        assert_eq!((arrivals.received, arrivals.reordered, arrivals.duplicates), (2, 0, 0));
+        arrivals.close(&mut slices);
+        let [first, second] = slices.map(|slice| slice.counts().jitter_ns);
+        assert!(first.abs() < 1e-9 && (second - 100.0 * 15.0 / 16.0).abs() < 1e-9, "{second}");
+    }
+
+    /// What comes of datagrams, by number and slice.
+    fn enter_all(sent: &[(u64, Option<u32>)], count: usize) -> Vec<DatagramsReceived> {
+        let mut arrivals = Arrivals::among(1);
+        let mut slices = vec![Received::default(); count];
+        for &(sequence, slice) in sent {
+            let stamp = Stamp { sequence, slice, sent_at: Nanos::ZERO };
+            arrivals.enter(stamp, Nanos::ZERO, &mut slices);
+        }
+        arrivals.close(&mut slices);
+        slices.into_iter().map(Received::counts).collect()
     }
 
     #[test]
@@ -178,12 +247,10 @@ mod tests {
 
     #[track_caller]
     fn check(sequences: &[u64], received: u64, duplicates: u64, reordered: u64) {
-        let mut arrivals = Arrivals::among(1);
-        for &sequence in sequences {
-            arrivals.enter(Stamp { sequence, in_window: true, sent_at: Nanos::ZERO }, Nanos::ZERO);
-        }
+        let sent: Vec<_> = sequences.iter().map(|&sequence| (sequence, Some(0))).collect();
+        let counts = enter_all(&sent, 1)[0];
         assert_eq!(
-            (arrivals.received, arrivals.duplicates, arrivals.reordered),
+            (counts.received, counts.duplicates, counts.reordered),
             (received, duplicates, reordered)
         );
     }
@@ -191,10 +258,13 @@ mod tests {
     #[track_caller]
     fn check_jitter(sent_and_received_ns: &[(u64, u64)], jitter_ns: f64) {
         let mut arrivals = Arrivals::among(1);
+        let mut slices = [Received::default()];
         for (sequence, &(sent, received)) in (0..).zip(sent_and_received_ns) {
-            let sent_at = Nanos::from_ns(sent);
-            arrivals.enter(Stamp { sequence, in_window: true, sent_at }, Nanos::from_ns(received));
+            let stamp = Stamp { sequence, slice: Some(0), sent_at: Nanos::from_ns(sent) };
+            arrivals.enter(stamp, Nanos::from_ns(received), &mut slices);
         }
-        assert!((arrivals.jitter_ns - jitter_ns).abs() < 1e-9, "{}", arrivals.jitter_ns);
+        arrivals.close(&mut slices);
+        let found = slices[0].counts().jitter_ns;
+        assert!((found - jitter_ns).abs() < 1e-9, "{found}");
     }
 }

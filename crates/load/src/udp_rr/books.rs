@@ -11,8 +11,8 @@ const LONGEST_MEMORY: usize = 1 << 22;
 pub(super) struct Request {
     /// Which flow it went by.
     pub(super) flow: u32,
-    /// Whether it was sent in the window.
-    pub(super) in_window: bool,
+    /// The slice of the window in which it was sent, if it counts.
+    pub(super) slice: Option<u32>,
     /// When it should have been sent.
     pub(super) due: Nanos,
     /// When it was.
@@ -212,6 +212,6 @@ mod tests {
     /// Sent a microsecond after the one before.
     fn request(number: u64) -> Request {
         let at = Nanos::from_us(number);
-        Request { flow: 0, in_window: true, due: at, sent_at: at }
+        Request { flow: 0, slice: Some(0), due: at, sent_at: at }
     }
 }

@@ -7,7 +7,6 @@ use super::{BATCH, Exchange, HEADER, LONGEST_WAIT, decode, encode};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
-use crate::outcome::ReceiverOutcome;
 use crate::poll;
 use crate::supervise::Link;
 use crate::udp::Flow;
@@ -20,15 +19,14 @@ pub(crate) fn answer(
     flows: &[Flow<'_>],
     exchange: &Exchange,
     meter: &mut Meter<'_>,
-) -> Result<ReceiverOutcome, Error> {
+) -> Result<(), Error> {
     const _: () = assert!(HEADER <= 32, "the smallest message has room for it");
     let mut server = Server {
         flows,
         incoming: Incoming::new(BATCH, exchange.request + 1),
         outgoing: Outgoing::new(BATCH, exchange.response),
         request: exchange.request,
-        requests: 0,
-        foreign: 0,
+        response: exchange.response,
     };
     let mut waiter = match flows {
         [_] => None,
@@ -51,13 +49,7 @@ pub(crate) fn answer(
             next_look = now + LONGEST_WAIT;
             if link.is_ending() || link.peer_closed() {
                 link.closed(None)?;
-                return Ok(ReceiverOutcome {
-                    requests: Some(server.requests),
-                    received_bytes: server.requests * exchange.request as u64,
-                    sent_bytes: server.requests * exchange.response as u64,
-                    foreign: server.foreign,
-                    ..ReceiverOutcome::default()
-                });
+                return Ok(());
             }
         }
     }
@@ -68,9 +60,7 @@ struct Server<'a> {
     incoming: Incoming,
     outgoing: Outgoing,
     request: usize,
-    /// In the window.
-    requests: u64,
-    foreign: u64,
+    response: usize,
 }
 
 impl Server<'_> {
@@ -82,19 +72,19 @@ impl Server<'_> {
             Err(Errno::INTR | Errno::AGAIN | Errno::CONNREFUSED) => return Ok(()),
             Err(errno) => return Err(Error::io("receive requests", errno)),
         };
-        let mut answers = 0;
+        let mut answers: u32 = 0;
         let mut foreign = 0;
         for request in (0..count).flat_map(|idx| self.incoming.datagrams(idx)) {
             match decode(request, self.request, tag) {
                 Some(number) => {
-                    encode(self.outgoing.slot_mut(answers), tag, number);
+                    encode(self.outgoing.slot_mut(answers as usize), tag, number);
                     answers += 1;
                 }
                 None => foreign += 1,
             }
         }
         if answers > 0 {
-            match self.outgoing.send(socket, answers) {
+            match self.outgoing.send(socket, answers as usize) {
                 // What cannot be sent is lost; the other end counts it.
                 Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS | Errno::CONNREFUSED) => {}
                 Err(Errno::MSGSIZE) => {
@@ -105,9 +95,10 @@ impl Server<'_> {
             }
         }
         if meter.phase(now()) == Phase::Window {
-            self.foreign += foreign;
-            self.requests += answers as u64;
+            meter.tally.foreign += foreign;
         }
+        meter.received(answers as usize * self.request, answers);
+        meter.sent(answers as usize * self.response);
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What a fit is worth where it has not looked: cells left out, and whole settings left out.
+//! Errors of cells, and of whole settings, left out of the fit of costs. Mechanisms and `steal_after_ns` were chosen with
+//! these cells in view (`steal_after_ns` by these errors), so they are not errors of cells that nobody had seen.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ pub enum Split {
     Setting(String),
 }
 
-/// A figure that a fit has not seen.
+/// A figure that was left out of a fit of costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeftOut {
     /// Without which cells the fit was made.
@@ -43,7 +44,7 @@ impl LeftOut {
     }
 }
 
-/// Errors of the figures that fits have not seen: of cells left out, of each setting left out, and of all
+/// Errors of the figures left out of fits of costs: of cells left out, of each setting left out, and of all
 /// settings (the last); rates, then CPU time.
 pub fn errors_left_out(left_out: &[LeftOut]) -> Vec<(String, Errors)> {
     let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();

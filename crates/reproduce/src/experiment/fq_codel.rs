@@ -22,14 +22,15 @@ const CORES: u32 = 16;
 /// More CPUs than this for receive work count as spread.
 const NARROW: usize = 8;
 /// While receive work is spread: what one flow has in flight, and how late its acknowledgements are served,
-/// by whether the queue before the NIC is a FIFO and whether RPS spreads too. Taken from rows Q01, Q06, Q23.
+/// by whether the queue before the NIC is a FIFO and whether RPS spreads too. Set by hand from rows Q01, Q06, Q23, which are
+/// in sample therefore.
 const SPREAD_WINDOW: Bytes = Bytes::new(28_000);
 const SPREAD_FIFO: Nanos = Nanos::from_ms(180);
 const SPREAD_FIFO_RPS: Nanos = Nanos::from_ms(75);
 const SPREAD_FAIR: Nanos = Nanos::from_ms(90);
 
 /// While receive work is spread and the queue is fair: how late the server itself is, by whether RPS spreads too.
-/// Taken from rows Q06 and Q19.
+/// Set by hand from rows Q06 and Q19, which are in sample therefore.
 const SPREAD_SERVER: Nanos = Nanos::from_us(2_500);
 const SPREAD_SERVER_RPS: Nanos = Nanos::from_ms(12);
 

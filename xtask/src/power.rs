@@ -1,0 +1,24 @@
+//! `cargo xtask bench-power`: what chance a run of 200 s has to prove a known effect, and to claim one that
+//! is not there, on noise recorded from the lab. The exit code tells of a goal that is missed.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace::{Workspace, cargo};
+
+/// How thoroughly.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Resampled runs of each effect.
+    #[arg(long, default_value_t = 400)]
+    draws: u32,
+}
+
+/// Runs the example of the model that resamples the noise, and prints its table.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut command = cargo();
+    command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-model"]);
+    command.args(["--example", "bench_power", "--"]).arg(options.draws.to_string());
+    let status = command.status().context("cannot start cargo")?;
+    ensure!(status.success(), "the benchmark ended with {status}: a goal is missed");
+    Ok(())
+}
