@@ -63,12 +63,21 @@ struct MapCreate {
 }
 
 #[repr(C)]
-struct MapLookup {
+struct MapElement {
     map: u32,
     padding: u32,
     key: u64,
     value: u64,
     flags: u64,
+}
+
+impl MapElement {
+    /// The only element, whose value is at `value`.
+    fn new<T>(map: &OwnedFd, value: *const T) -> Self {
+        const KEY: &u32 = &0;
+        let key = std::ptr::from_ref(KEY) as u64;
+        Self { map: descriptor(map), padding: 0, key, value: value as u64, flags: 0 }
+    }
 }
 
 #[repr(C)]
@@ -113,28 +122,12 @@ fn open_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// `slots` must have one entry for each possible CPU: that is how much the kernel writes.
 fn read_map<const N: usize>(map: &OwnedFd, slots: &mut [[u64; N]]) -> io::Result<()> {
-    let key = 0_u32;
-    let attributes = MapLookup {
-        map: descriptor(map),
-        padding: 0,
-        key: &raw const key as u64,
-        value: slots.as_mut_ptr() as u64,
-        flags: 0,
-    };
-    bpf(MAP_LOOKUP_ELEM, &attributes).map(|_| ())
+    bpf(MAP_LOOKUP_ELEM, &MapElement::new(map, slots.as_mut_ptr())).map(|_| ())
 }
 
 /// `slots` must have one entry for each possible CPU: that is how much the kernel reads.
 fn write_map<const N: usize>(map: &OwnedFd, slots: &[[u64; N]]) -> io::Result<()> {
-    let key = 0_u32;
-    let attributes = MapLookup {
-        map: descriptor(map),
-        padding: 0,
-        key: &raw const key as u64,
-        value: slots.as_ptr() as u64,
-        flags: 0,
-    };
-    bpf(MAP_UPDATE_ELEM, &attributes).map(|_| ())
+    bpf(MAP_UPDATE_ELEM, &MapElement::new(map, slots.as_ptr())).map(|_| ())
 }
 
 fn descriptor(fd: &OwnedFd) -> u32 {

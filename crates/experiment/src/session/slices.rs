@@ -102,6 +102,10 @@ impl Session<'_> {
                 self.run_stint(runner, stint)?;
             }
             self.drop_losers(&mut dropped);
+            if dropped.len() + 1 == settings && settings > 1 {
+                self.remark("one setting is left: nothing more to compare".to_owned());
+                return Ok(());
+            }
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ pub(super) const JUMP: u8 = 0x05;
 pub(super) const JUMP_IF_EQUAL: u8 = 0x15;
 pub(super) const JUMP_IF_GREATER_SIGNED: u8 = 0x65;
 pub(super) const EXIT: u8 = 0x95;
+pub(super) const AND: u8 = 0x5f;
 pub(super) const AND_IMMEDIATE: u8 = 0x57;
 pub(super) const OR: u8 = 0x4f;
 pub(super) const OR_IMMEDIATE: u8 = 0x47;

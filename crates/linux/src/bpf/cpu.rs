@@ -1,11 +1,14 @@
 //! Where each CPU's time goes, to the nanosecond, by BPF programs on the tracepoints of the idle loop, the
-//! soft interrupts and the hard ones.
+//! soft interrupts and the hard ones, and on each switch of tasks.
 //!
 //! Each event closes the span before it and adds it to the counter of the state that the CPU was in:
 //! three bits, process (or idle), soft interrupt, hard interrupt. So an interrupt within a soft interrupt
-//! within a process is told apart, and every nanosecond is in one counter. A CPU is idle while it sleeps: what
-//! its idle loop does before and after that is kernel code and counts as process time, as in the kernel's own
-//! idle time (`tick_nohz_stop_idle`, kernel/time/tick-sched.c).
+//! within a process is told apart, and every nanosecond is in one counter.
+//!
+//! Idle is what the kernel's own idle time is (`tick_nohz_start_idle` and `tick_nohz_stop_idle`,
+//! kernel/time/tick-sched.c), so that traced times agree with `/proc/stat`, mpstat and sar: it begins when the
+//! idle task is switched to, covers the idle loop's work before the CPU sleeps (a virtual machine takes 9 us to
+//! stop its tick), and ends when the CPU wakes up to run a task: to start the tick again is busy time.
 //! Soft interrupts that `ksoftirqd` runs are soft interrupts; a NAPI thread is a process.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -14,7 +17,7 @@ use std::path::Path;
 use latput_units::{Clock, CpuSet, Nanos};
 
 use super::code::{
-    ADD, ADD_IMMEDIATE, AND_IMMEDIATE, ATOMIC, ATOMIC_ADD, ATOMIC_EXCHANGE, CALL, EXIT,
+    ADD, ADD_IMMEDIATE, AND, AND_IMMEDIATE, ATOMIC, ATOMIC_ADD, ATOMIC_EXCHANGE, CALL, EXIT,
     JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, KTIME_GET_NS, LOAD, LOAD_MAP, MAP_LOOKUP, MOVE,
     MOVE_IMMEDIATE, OR, OR_IMMEDIATE, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED,
     STORE_IMMEDIATE_32, SUBTRACT, instruction,
@@ -25,8 +28,8 @@ use super::{
 use crate::error::Error;
 use crate::process::{OsClock, bind_thread, possible_cpus};
 
-/// Words in one CPU's slot: `now << 3 | state`, one that is not used, nanoseconds in each of the states.
-const WORDS: usize = 2 + STATES;
+/// Words in one CPU's slot: `now << 3 | state`, nanoseconds in each of the states.
+const WORDS: usize = 1 + STATES;
 const STATES: usize = 8;
 /// Bits of the state.
 const PROCESS: i32 = 1;
@@ -170,7 +173,7 @@ impl KernelClock {
 /// last event.
 fn spans(slot: &[u64; WORDS], started: Nanos, now: Nanos) -> Option<CpuSpans> {
     let (state, last) = ((slot[0] & 7) as usize, slot[0] >> STATE_BITS);
-    let mut states: [u64; STATES] = std::array::from_fn(|idx| slot[2 + idx]);
+    let mut states: [u64; STATES] = std::array::from_fn(|idx| slot[1 + idx]);
     let counted = states.iter().fold(0_u64, |sum, part| sum.wrapping_add(*part));
     if started.as_ns().wrapping_add(counted) != last {
         return None;
@@ -194,10 +197,13 @@ fn attach_all(map: RawFd) -> Result<Vec<OwnedFd>, Error> {
         open_tracepoint(name, program)
             .map_err(|source| Error::system(format!("attach to the tracepoint {name}"), source))
     };
-    let [irq_entry, irq_exit] = [load(&flag(map, IRQ, true))?, load(&flag(map, IRQ, false))?];
+    // An interrupt ends a sleep: what follows it is busy time, until the CPU is asleep again.
+    let irq_entry = load(&flag(map, IRQ | PROCESS, true))?;
+    let irq_exit = load(&flag(map, IRQ, false))?;
     let softirq_entry = load(&flag(map, SOFTIRQ, true))?;
     let softirq_exit = load(&flag(map, SOFTIRQ, false))?;
     let idle = load(&idle(map))?;
+    let switch = load(&switch(map))?;
     let mut links = Vec::new();
     // Ends before beginnings: what begins before all is attached is ended all the same.
     for (idx, [entry, exit]) in IRQS.iter().enumerate() {
@@ -210,36 +216,50 @@ fn attach_all(map: RawFd) -> Result<Vec<OwnedFd>, Error> {
     }
     links.push(attach("softirq_exit", &softirq_exit)?);
     links.push(attach("softirq_entry", &softirq_entry)?);
+    links.push(attach("sched_switch", &switch)?);
     links.push(attach("cpu_idle", &idle)?);
-    links.extend([irq_entry, irq_exit, softirq_entry, softirq_exit, idle]);
+    links.extend([irq_entry, irq_exit, softirq_entry, softirq_exit, switch, idle]);
     Ok(links)
 }
 
-/// Sets or clears one bit of the state. In C:
+/// Sets or clears bits of the state. In C:
 ///
 /// ```c
 /// __u32 key = 0;
 /// struct slot *slot = bpf_map_lookup_elem(&map, &key);
 /// if (!slot || !slot->word) return 0;
 /// __u64 now = bpf_ktime_get_ns();
-/// __u64 old = xchg(&slot->word, now << 3 | (slot->word & 7 | bit));  // or & ~bit
+/// __u64 old = xchg(&slot->word, now << 3 | (slot->word & 7 | bits));  // or & ~bits
 /// atomic_add(&slot->ns[old & 7], now - (old >> 3));
 /// return 0;
 /// ```
 ///
 /// An interrupt may come between any two of these: it puts the state back, the exchange then gives its
 /// time, and what is added (below zero, then) makes the sum right.
-fn flag(map: RawFd, bit: i32, is_set: bool) -> Vec<u64> {
+fn flag(map: RawFd, bits: i32, is_set: bool) -> Vec<u64> {
     let change = if is_set {
-        instruction(OR_IMMEDIATE, 1, 0, 0, bit)
+        instruction(OR_IMMEDIATE, 1, 0, 0, bits)
     } else {
-        instruction(AND_IMMEDIATE, 1, 0, 0, !bit & 7)
+        instruction(AND_IMMEDIATE, 1, 0, 0, !bits & 7)
     };
     let body = [
         instruction(CALL, 0, 0, 0, KTIME_GET_NS),
         instruction(LOAD, 1, 7, 0, 0),
         instruction(AND_IMMEDIATE, 1, 0, 0, 7),
         change,
+        instruction(MOVE_IMMEDIATE, 3, 0, 0, 7),
+    ];
+    framed(map, &[body.to_vec(), exchange()].concat())
+}
+
+/// Another task: the state stays, its span is closed. So the span that a CPU's falling asleep closes is the
+/// idle loop's.
+fn switch(map: RawFd) -> Vec<u64> {
+    let body = [
+        instruction(CALL, 0, 0, 0, KTIME_GET_NS),
+        instruction(LOAD, 1, 7, 0, 0),
+        instruction(AND_IMMEDIATE, 1, 0, 0, 7),
+        instruction(MOVE_IMMEDIATE, 3, 0, 0, 7),
     ];
     framed(map, &[body.to_vec(), exchange()].concat())
 }
@@ -249,6 +269,8 @@ fn flag(map: RawFd, bit: i32, is_set: bool) -> Vec<u64> {
 /// ```c
 /// state = (int)ctx[0] == -1 ? PROCESS : 0;  // PWR_EVENT_EXIT, include/trace/events/power.h
 /// ```
+///
+/// Before a sleep, process time was the idle loop's: it counts as idle.
 fn idle(map: RawFd) -> Vec<u64> {
     let body = [
         instruction(CALL, 0, 0, 0, KTIME_GET_NS),
@@ -258,11 +280,13 @@ fn idle(map: RawFd) -> Vec<u64> {
         instruction(MOVE_IMMEDIATE, 1, 0, 0, 0),
         instruction(JUMP_IF_NOT_EQUAL, 2, 0, 1, -1),
         instruction(MOVE_IMMEDIATE, 1, 0, 0, PROCESS),
+        instruction(MOVE, 3, 1, 0, 0),
+        instruction(OR_IMMEDIATE, 3, 0, 0, 7 & !PROCESS),
     ];
     framed(map, &[body.to_vec(), exchange()].concat())
 }
 
-/// With the time in r0 and the new state in r1.
+/// With the time in r0, the new state in r1, and in r3 the bits of the old state that count for the span before.
 fn exchange() -> Vec<u64> {
     vec![
         instruction(MOVE, 2, 0, 0, 0),
@@ -272,10 +296,10 @@ fn exchange() -> Vec<u64> {
         instruction(MOVE, 2, 1, 0, 0),
         instruction(SHIFT_RIGHT, 2, 0, 0, STATE_BITS),
         instruction(SUBTRACT, 0, 2, 0, 0),
-        instruction(AND_IMMEDIATE, 1, 0, 0, 7),
+        instruction(AND, 1, 3, 0, 0),
         instruction(SHIFT_LEFT, 1, 0, 0, 3),
         instruction(ADD, 7, 1, 0, 0),
-        instruction(ATOMIC, 7, 0, 16, ATOMIC_ADD),
+        instruction(ATOMIC, 7, 0, 8, ATOMIC_ADD),
     ]
 }
 
@@ -337,8 +361,7 @@ mod tests {
     fn slot(last: u64, state: u64, states: [u64; STATES]) -> [u64; WORDS] {
         std::array::from_fn(|idx| match idx {
             0 => last << STATE_BITS | state,
-            1 => 0,
-            _ => states[idx - 2],
+            _ => states[idx - 1],
         })
     }
 }
