@@ -5,6 +5,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what a module offers to the others")]
 
 mod awake;
+mod busy;
 mod ci;
 mod hold;
 mod peers;
@@ -44,6 +45,8 @@ enum Task {
     BenchPolicies(policies::Options),
     /// Count how often the recommendation proves a known effect, on noise recorded from the lab.
     BenchPower(power::Options),
+    /// Compare busy time with bpftrace's for every kind of workload on the lab (by hand: needs root and an idle machine).
+    BenchCpu(busy::Options),
     /// Count how few trials the search needs on simulated hosts, beside random search and Optuna's TPE.
     BenchSearch(search_peers::Options),
     /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
             policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchPower(options) => power::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchCpu(options) => busy::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSearch(options) => {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench-twin`: how well a twin of the lab predicts the lab.
 //!
-//! The built-in plan runs live. A twin is calibrated on a quarter of its cells and predicts the others; then
+//! The built-in plan runs live, and a paced load beside it. A twin is calibrated on a quarter of its cells and predicts the others; then
 //! both stand side by side, with errors and ranks.
 
 use std::path::{Path, PathBuf};
@@ -93,7 +93,11 @@ fn fitted(options: &Options) -> [String; FITTED.len()] {
     FITTED.map(|cell| cell.replace('@', of_tcp.as_deref().unwrap_or("@")))
 }
 
-/// The built-in plan with as many and as long runs as are asked for.
+/// A load that the built-in plan has not: its rate is given, so its cells say how well CPU time is predicted.
+const PACED: &str =
+    "[[workload]]\nkind = \"udp_stream\"\ndatagram_bytes = 1470\nrate = \"200Mbps\"\n\n";
+
+/// The built-in plan and [`PACED`], with as many and as long runs as are asked for.
 fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
     let file = workspace.root.join("examples/built-in.toml");
     let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
@@ -106,7 +110,7 @@ fn plan(workspace: &Workspace, options: &Options) -> Result<String> {
         None => cells.to_owned(),
     };
     Ok(format!(
-        "{cells}[method]\ndesign = \"blocks\"\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
+        "{cells}{PACED}[method]\ndesign = \"blocks\"\nrepetitions = {{ min = {repetitions}, max = {repetitions} }}\n\
          warmup = \"100ms\"\nduration = \"{duration_ms}ms\"\nconfidence = 0.95\nhalf_width = 0.05\n"
     ))
 }
