@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use latput_knobs::transaction::{Change, ErrorKind, Session};
+use latput_knobs::transaction::{Change, ErrorKind, Restored, Session};
 use latput_knobs::{Knob, LinkResets, Setting, State};
 use latput_linux::route::Route;
 use latput_linux::{
@@ -301,12 +301,15 @@ impl Host {
     /// it has not been told.
     pub(crate) fn close(mut self) -> Result<Vec<String>, Failure> {
         self.leave_to_others()?;
-        let left = self.take_left();
+        let mut left = self.take_left();
         let Some(session) = self.session.take() else { return Ok(left) };
-        session
+        let restored = session
             .close()
-            .map(|_| left)
-            .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })
+            .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })?;
+        if let Restored::Done { others, .. } = restored {
+            left.extend(others.iter().map(|other| format!("{other}; it stays")));
+        }
+        Ok(left)
     }
 }
 

@@ -101,9 +101,12 @@ impl Hold {
             }
             (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
             (Ok(()), Ok(restored)) => {
-                if let Restored::Done { changes, .. } = restored {
+                if let Restored::Done { changes, others, .. } = restored {
                     for change in changes {
                         tracing::info!(interface, "put back: {change}");
+                    }
+                    for other in others {
+                        tracing::warn!(interface, "it stays: {other}");
                     }
                 }
                 Ok(status)

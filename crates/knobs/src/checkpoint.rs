@@ -36,6 +36,10 @@ pub struct Checkpoint {
     pub created_unix_ms: u64,
     /// The values to put back; the earliest ones when many changes were made in a row.
     pub undo: State,
+    /// What the change made of them, as read back: a value that is neither this nor the one to put back was
+    /// set by somebody else. Empty while a change is under way.
+    #[serde(default, skip_serializing_if = "State::is_empty")]
+    pub written: State,
     /// Where the change is whole and stands until somebody confirms it: the end of that time, since the
     /// boot (`CLOCK_BOOTTIME`, which goes on while the machine sleeps). `None` while it is being made.
     #[serde(default, rename = "confirm_by_ns", skip_serializing_if = "Option::is_none")]
@@ -53,6 +57,7 @@ impl Checkpoint {
             pid: context.pid,
             created_unix_ms: context.now_unix_ms,
             undo: State::default(),
+            written: State::default(),
             confirm_by: None,
         }
     }

@@ -11,7 +11,7 @@ mod steps;
 
 pub use confirm::{ConfirmError, await_confirmation, confirm};
 pub use outcome::{
-    Applied, ApplyError, Cause, Change, ErrorKind, Leftover, RestoreError, Restored,
+    Applied, ApplyError, Cause, Change, ErrorKind, Foreign, Leftover, RestoreError, Restored,
 };
 pub use session::Session;
 
@@ -101,7 +101,8 @@ fn release_host(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<()
     if undo.holds_host_knobs() { store.remove(undo.namespace, HOST) } else { Ok(()) }
 }
 
-/// Puts back what a checkpoint holds, verifies it and forgets the checkpoint.
+/// Puts back what a checkpoint holds, verifies it and forgets the checkpoint. What somebody else has set since
+/// stays, and is told.
 ///
 /// The values are those of the store, which may know more than `checkpoint` when that was listed
 /// while a change went on. Restoring twice, or again after a crash, is harmless.
@@ -140,7 +141,8 @@ pub fn plan_restore(
     checkpoint: &Checkpoint,
 ) -> Result<Vec<Change>, RestoreError> {
     check_origin(context, checkpoint)?;
-    Ok(steps::differences(kernel, &checkpoint.interface, &checkpoint.undo))
+    let (undo, _) = steps::leave_to_others(kernel, checkpoint);
+    Ok(steps::differences(kernel, &checkpoint.interface, &undo))
 }
 
 /// Puts a checkpoint back and forgets it if that worked.
@@ -150,8 +152,15 @@ fn finish(
     checkpoint: &Checkpoint,
 ) -> Result<Restored, RestoreError> {
     let interface = checkpoint.interface.clone();
-    let restored = match steps::put_back(kernel, &interface, &checkpoint.undo) {
-        PutBack::Done { changes, gone } => Restored::Done { changes, gone },
+    let (undo, others) = steps::leave_to_others(kernel, checkpoint);
+    if !checkpoint.written.is_empty() {
+        // From here on the values of now are ours: a restore that is cut short must not take them for another's.
+        // Where this cannot be kept, to go back matters more.
+        let written = State::default();
+        let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
+    }
+    let restored = match steps::put_back(kernel, &interface, &undo) {
+        PutBack::Done { changes, gone } => Restored::Done { changes, gone, others },
         PutBack::InterfaceGone { undo } => Restored::InterfaceGone { undo },
         PutBack::Left(left) => {
             let finish = how_to_finish(&left);

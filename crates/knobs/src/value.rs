@@ -138,6 +138,18 @@ pub type Setting = BTreeMap<Knob, Value>;
 #[serde(try_from = "Vec<Entry>", into = "Vec<Entry>")]
 pub struct State(pub BTreeMap<(Knob, Place), Value>);
 
+impl State {
+    /// Whether it holds no value.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Drops the values of one knob.
+    pub fn forget(&mut self, knob: Knob) {
+        self.0.retain(|(kept, _), _| *kept != knob);
+    }
+}
+
 /// One value in a stored state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

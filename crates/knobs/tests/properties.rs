@@ -182,12 +182,15 @@ impl World {
         if self.kernel.fuse().is_burnt() {
             return Ok(());
         }
-        let Ok(Restored::Done { gone, .. }) = restored else {
+        let Ok(Restored::Done { gone, others, .. }) = restored else {
             return Err(TestCaseError::fail(format!("{restored:?}")));
         };
         let now = self.kernel.state(NAME);
         for (key, old) in &checkpoint.undo.0 {
-            prop_assert!(now.0.get(key) == Some(old) || gone.contains(key), "{:?}", key);
+            let other = others.iter().find(|other| (other.knob, other.place) == *key);
+            let wanted = other.map_or(old, |other| &other.found);
+            prop_assert!(now.0.get(key) == Some(wanted) || gone.contains(key), "{:?}", key);
+            prop_assert!(other.is_none() || self.disturbed, "{:?}", other);
         }
         check_untouched(&before, &now, |key| !checkpoint.undo.0.contains_key(&key))?;
         if !self.disturbed {

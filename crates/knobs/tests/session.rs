@@ -21,8 +21,8 @@ fn close_goes_back_to_the_first_state() {
     session.apply(&setting("mtu=9000 gro=off")).unwrap();
     session.apply(&setting("mtu=1400 gro-flush-timeout=50us")).unwrap();
     let restored = session.close().unwrap();
-    let Restored::Done { changes, gone } = restored else { panic!("{restored:?}") };
-    assert!(gone.is_empty());
+    let Restored::Done { changes, gone, others } = restored else { panic!("{restored:?}") };
+    assert!(gone.is_empty() && others.is_empty());
     let mtu = changes.iter().find(|change| change.knob == Knob::Mtu).unwrap();
     assert_eq!(mtu.to_string(), "mtu (device): 1400 -> 1500");
     assert_eq!(kernel.state("eth0"), before);

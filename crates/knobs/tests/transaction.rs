@@ -105,7 +105,7 @@ fn the_changes_are_the_plan_and_the_checkpoint_undoes_them() {
     assert_eq!(world.kept(), Some(&undo));
     let planned = plan_restore(&world.kernel, &context(), &undo).unwrap();
     let restored = world.restore(&undo).unwrap();
-    assert_eq!(restored, Restored::Done { changes: planned, gone: vec![] });
+    assert_eq!(restored, Restored::Done { changes: planned, gone: vec![], others: vec![] });
     world.check_as_before();
 }
 
@@ -118,6 +118,37 @@ fn nothing_to_change_writes_and_keeps_nothing() {
     assert!(world.kernel.written().is_empty());
     assert_eq!(world.restore(&applied.undo), Ok(Restored::NothingToDo));
     world.check_as_before();
+}
+
+#[test]
+fn what_somebody_else_has_set_since_stays_and_is_told() {
+    let mut world = World::new(FakeInterface::nic(2));
+    let applied = world.apply("mtu=9000 txqueuelen=777").unwrap();
+    world.outside("mtu=1450", Place::Device);
+    let planned = plan_restore(&world.kernel, &context(), &applied.undo).unwrap();
+    let restored = world.restore(&applied.undo).unwrap();
+    let Restored::Done { changes, others, .. } = restored else { panic!("{restored:?}") };
+    assert_eq!(changes, planned);
+    assert_eq!(changes.len(), 1, "the queue length goes back");
+    assert_eq!(
+        others[0].to_string(),
+        "mtu (device) is 1450, set by somebody else: it was 1500, and latput set 9000"
+    );
+    assert_eq!(world.value(Knob::Mtu, Place::Device), Value::Count(1450));
+    assert_eq!(world.value(Knob::Txqueuelen, Place::Device), Value::Count(1000));
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn a_delay_that_adaptive_moderation_moved_goes_back() {
+    let mut world = World::new(FakeInterface::nic(1));
+    let before = world.value(Knob::RxUsecs, Place::Device);
+    let applied = world.apply("adaptive-rx=off rx-usecs=77").unwrap();
+    world.kernel.set_from_outside("eth0", Knob::AdaptiveRx, Place::Device, Value::Switch(true));
+    let moved = Value::Time(Nanos::from_us(33));
+    world.kernel.set_from_outside("eth0", Knob::RxUsecs, Place::Device, moved);
+    world.restore(&applied.undo).unwrap();
+    assert_eq!(world.value(Knob::RxUsecs, Place::Device), before);
 }
 
 #[test]
@@ -451,7 +482,9 @@ fn a_queue_that_is_gone_does_not_keep_the_others_from_going_back() {
     let applied = world.apply("rps-cpus=0 txqueuelen=777").unwrap();
     world.kernel.add("eth0", FakeInterface::nic(1));
     world.outside("txqueuelen=777", Place::Device);
-    let Restored::Done { changes, gone } = world.restore(&applied.undo).unwrap() else { panic!() };
+    let Restored::Done { changes, gone, .. } = world.restore(&applied.undo).unwrap() else {
+        panic!()
+    };
     assert_eq!(gone, [(Knob::RpsCpus, Place::RxQueue(1))]);
     assert_eq!(changes.len(), 1);
     assert_eq!(world.value(Knob::Txqueuelen, Place::Device), Value::Count(1000));

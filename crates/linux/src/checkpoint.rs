@@ -75,7 +75,7 @@ impl FileCheckpoints {
     }
 
     fn file(&self, namespace: u64, interface: &str, extension: &str) -> PathBuf {
-        self.folder.join(format!("{namespace}-{}.{extension}", encoded(interface)))
+        self.folder.join(format!("{}.{extension}", id(namespace, interface)))
     }
 
     fn read(&self, path: &Path) -> Result<Option<Checkpoint>, StoreError> {
@@ -247,6 +247,11 @@ pub fn context() -> Result<Context, Error> {
 
 /// An interface's name as a part of a file's name: what is not plainly harmless becomes `%` and two
 /// hexadecimal digits, so that no name reaches another file and no two names meet.
+/// What one checkpoint is called: the inode of its network namespace and the name of its interface.
+pub fn id(namespace: u64, interface: &str) -> String {
+    format!("{namespace}-{}", encoded(interface))
+}
+
 fn encoded(interface: &str) -> String {
     let mut text = String::new();
     for byte in interface.bytes() {

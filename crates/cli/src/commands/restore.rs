@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_knobs::transaction::{self, Change, Restored};
+use latput_knobs::transaction::{self, Change, Foreign, Restored};
 use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint};
 
@@ -20,8 +20,9 @@ Examples:
   latput restore
   latput restore eth0         this interface only
 
-Checkpoints of another boot are refused and kept; those of another network namespace are named and
-kept for a restore there.")]
+Checkpoints of another boot are refused and kept. Those of another network namespace are named and kept for a
+restore there; where that namespace is not seen from here, the exit code is 5. What somebody else has set
+since the change stays as it is.")]
 pub(crate) struct Args {
     /// Only this interface; otherwise every one.
     #[arg(value_name = "IFACE")]
@@ -29,6 +30,10 @@ pub(crate) struct Args {
     /// Print what would be put back and do nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Forget one checkpoint and put nothing back: for a namespace that is gone. Its ID is in what `latput restore`
+    /// prints.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
+    forget: Option<String>,
 }
 
 impl Args {
@@ -37,6 +42,9 @@ impl Args {
         let origin = checkpoint::context()?;
         let listed =
             store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        if let Some(id) = &self.forget {
+            return forget(context, &mut store, listed, id);
+        }
         let mut done: Vec<(String, Outcome)> = Vec::new();
         let mut worst: Option<Failure> = None;
         let is_wanted = |name: &String| self.interface.as_ref().is_none_or(|only| only == name);
@@ -65,7 +73,7 @@ impl Args {
 /// What became of a checkpoint.
 enum Outcome {
     WouldChange(Vec<Change>),
-    PutBack(Vec<Change>),
+    PutBack(Vec<Change>, Vec<Foreign>),
     Gone,
     /// It belongs to another network namespace, where another restore will find it.
     Elsewhere,
@@ -95,19 +103,47 @@ fn put_back(
         return Ok((interface, Outcome::Elsewhere));
     }
     if is_elsewhere(origin, kept) {
-        // Its interfaces, or the virtual ones at least, went with it; a physical one that came back
-        // to the first namespace was reset by that.
-        store
-            .remove(kept.namespace, &interface)
-            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
-        return Ok((interface, Outcome::Gone));
+        // Held by a descriptor or a mount that this process cannot see, a namespace may still be there.
+        let namespace = kept.namespace;
+        let id = checkpoint::id(namespace, &interface);
+        return Err(Failure::new(
+            Code::Stranded,
+            format!(
+                "{interface} of network namespace {namespace}, which is not seen from here: its checkpoint is kept. \
+                 In that namespace run `latput restore`; if it is gone, run `latput restore --forget {id}`"
+            ),
+        ));
     }
     let mut kernel = LinuxKernel::open()?;
     Ok(match transaction::restore(&mut kernel, store, origin, kept)? {
-        Restored::Done { changes, .. } => (interface, Outcome::PutBack(changes)),
+        Restored::Done { changes, others, .. } => (interface, Outcome::PutBack(changes, others)),
         Restored::InterfaceGone { .. } => (interface, Outcome::Gone),
-        Restored::NothingToDo => (interface, Outcome::PutBack(Vec::new())),
+        Restored::NothingToDo => (interface, Outcome::PutBack(Vec::new(), Vec::new())),
     })
+}
+
+/// Forgets one checkpoint, by the word of its owner.
+fn forget(
+    context: &Context,
+    store: &mut FileCheckpoints,
+    listed: Vec<Result<Checkpoint, knobs::StoreError>>,
+    id: &str,
+) -> Result<ExitCode, Failure> {
+    let kept = listed
+        .into_iter()
+        .flatten()
+        .find(|kept| checkpoint::id(kept.namespace, &kept.interface) == id)
+        .ok_or_else(|| Failure::usage(format!("there is no checkpoint `{id}`")))?;
+    store
+        .remove(kept.namespace, &kept.interface)
+        .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+    if context.json {
+        let forgotten = serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });
+        output::print_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }))?;
+    } else {
+        output::print(&format!("forgot {id}: {} stays as it is\n", kept.interface))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(), Failure> {
@@ -117,12 +153,19 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
             .map(|(interface, outcome)| {
                 let (state, changes) = match outcome {
                     Outcome::WouldChange(changes) => ("would-change", changes.as_slice()),
-                    Outcome::PutBack(changes) => ("put-back", changes.as_slice()),
+                    Outcome::PutBack(changes, _) => ("put-back", changes.as_slice()),
                     Outcome::Gone => ("gone", [].as_slice()),
                     Outcome::Elsewhere => ("elsewhere", [].as_slice()),
                 };
                 let changes = set::changes_json(interface, changes);
-                serde_json::json!({ "interface": interface, "state": state, "changes": changes })
+                let others: &[Foreign] = match outcome {
+                    Outcome::PutBack(_, others) => others,
+                    _ => &[],
+                };
+                let others: Vec<_> = others.iter().map(other_json).collect();
+                serde_json::json!({
+                    "interface": interface, "state": state, "changes": changes, "set_by_others": others,
+                })
             })
             .collect();
         return output::print_json(&serde_json::json!({ "schema": 1, "restored": done }));
@@ -135,7 +178,12 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
             Outcome::WouldChange(changes) => {
                 set::changes_text(interface, changes, "would put back")
             }
-            Outcome::PutBack(changes) => set::changes_text(interface, changes, "put back"),
+            Outcome::PutBack(changes, others) => {
+                for other in others {
+                    output::remark(&format!("latput: {interface}: {other}; it stays"));
+                }
+                set::changes_text(interface, changes, "put back")
+            }
             Outcome::Gone => format!("{interface} is gone: nothing is left to put back\n"),
             Outcome::Elsewhere => format!(
                 "{interface} of another network namespace: run `latput restore` in that namespace\n"
@@ -144,4 +192,14 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
         output::print(&text)?;
     }
     Ok(())
+}
+
+fn other_json(other: &Foreign) -> serde_json::Value {
+    serde_json::json!({
+        "knob": other.knob.name(),
+        "place": other.place.to_string(),
+        "before": other.before.to_string(),
+        "written": other.written.to_string(),
+        "found": other.found.to_string(),
+    })
 }

@@ -170,6 +170,10 @@ fn put_back(
     let _ = store.tell_late(&kept, &format!("{why}, and everything was put back"));
     let ending = match transaction::restore(kernel, &mut *store, origin, &kept) {
         Ok(Restored::InterfaceGone { .. }) => format!("{why}, and the interface is gone"),
+        Ok(Restored::Done { others, .. }) if !others.is_empty() => {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            format!("{why}, and everything was put back but what stays: {}", others.join("; "))
+        }
         Ok(_) => return true,
         Err(error) => {
             format!("{why}, and attempt {attempt} to put it back failed: {}", chain(&error))

@@ -157,7 +157,7 @@ fn a_lab_that_was_left_half_built_is_found_and_removed() {
 }
 
 #[test]
-fn a_checkpoint_of_a_namespace_that_is_gone_is_dropped_by_restore() {
+fn a_checkpoint_of_a_namespace_that_is_not_seen_is_kept_until_its_owner_says_so() {
     if needs_root() || needs_program("strace") || needs_program("unshare") {
         return;
     }
@@ -176,6 +176,50 @@ fn a_checkpoint_of_a_namespace_that_is_gone_is_dropped_by_restore() {
     ];
     let ran = Ran::from(place.wrapped(&before, &["set", "lo", "mtu=9000"]).output().unwrap());
     assert_ne!(ran.code, Some(0), "the kill did not hit: {ran:#?}");
-    place.run(&["restore"]).expect(0, &["lo is gone"]);
+    let told = place.run(&["restore"]).expect(5, &["lo of network namespace", "is kept"]);
+    let id = told.err.split("--forget ").nth(1).unwrap().trim_end().trim_end_matches('`');
+    place.run(&["restore", "--forget", "1-lo"]).expect(2, &["no checkpoint `1-lo`"]);
+    place.run(&["restore", "--forget", id]).expect(0, &["forgot", "lo stays as it is"]);
     place.run(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+/// `ethtool` and `ip` say what is there.
+#[test]
+fn a_value_that_somebody_else_set_since_a_change_stays() {
+    if needs_root() || needs_program("unshare") || needs_program("ethtool") {
+        return;
+    }
+    let place = Place::new();
+    let script = format!(
+        "ip link add v0 type veth peer name v1 && {latput} set v0 mtu=1400 txqueuelen=700 --confirm-within 60s && \
+         ip link set v0 mtu 1450 && {latput} restore; echo code $?; ip -o link show v0",
+        latput = env!("CARGO_BIN_EXE_latput")
+    );
+    let state = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
+    let ran = Ran::from(state);
+    assert!(ran.out.contains("code 0"), "{ran:#?}");
+    assert!(ran.out.contains("mtu 1450"), "{ran:#?}");
+    assert!(ran.out.contains("qlen 1000"), "{ran:#?}");
+    assert!(ran.err.contains("set by somebody else"), "{ran:#?}");
+}
+
+/// S1 of the audit: `sg=off` takes `gso` along, which the same change names and wants on.
+#[test]
+fn a_knob_that_another_write_moves_goes_back_to_its_first_value() {
+    if needs_root() || needs_program("unshare") || needs_program("ethtool") {
+        return;
+    }
+    let place = Place::new();
+    for assignments in ["sg=off gso=on", "gso=on sg=off", "tx-checksum=off tso=on gso=on"] {
+        let script = format!(
+            "ip link add v0 type veth peer name v1; ethtool -k v0 >before; \
+             {latput} set v0 {assignments} --confirm-within 60s; {latput} restore; echo code $?; \
+             ethtool -k v0 >after; diff before after && echo same; rm before after",
+            latput = env!("CARGO_BIN_EXE_latput")
+        );
+        let ran = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
+        let ran = Ran::from(ran);
+        assert!(ran.out.contains("code 0"), "{assignments}: {ran:#?}");
+        assert!(ran.out.contains("same"), "{assignments}: {ran:#?}");
+    }
 }

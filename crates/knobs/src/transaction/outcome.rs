@@ -54,6 +54,8 @@ pub enum Restored {
         changes: Vec<Change>,
         /// Places that the interface no longer has, such as the NAPI of a removed queue.
         gone: Vec<(Knob, Place)>,
+        /// Values that somebody else has set since: they stay.
+        others: Vec<Foreign>,
     },
     /// The interface no longer exists, so there is nothing to put back, and the checkpoint is
     /// forgotten. If the interface was only renamed or moved, these are its values.
@@ -97,6 +99,32 @@ impl Cause {
             Self::Checkpoint(error) => matches!(error, StoreError::Permission { .. }),
             Self::NotTaken { .. } => false,
         }
+    }
+}
+
+/// A value that is neither the one before a change nor what the change made of it: somebody else set it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// The knob.
+    pub knob: Knob,
+    /// Where.
+    pub place: Place,
+    /// What it was before the change.
+    pub before: Value,
+    /// What the change made of it.
+    pub written: Value,
+    /// What it is.
+    pub found: Value,
+}
+
+impl fmt::Display for Foreign {
+    /// `mtu (device) is 1450, set by somebody else: it was 1500, and latput set 1400`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { knob, place, before, written, found } = self;
+        write!(
+            f,
+            "{knob} ({place}) is {found}, set by somebody else: it was {before}, and latput set {written}"
+        )
     }
 }
 

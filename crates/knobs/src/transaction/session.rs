@@ -93,9 +93,10 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// again.
     pub fn give_up(&mut self, knob: Knob) -> Result<(), StoreError> {
         self.given_up.insert(knob);
-        self.first.0.retain(|(kept, _), _| *kept != knob);
+        self.first.forget(knob);
         let mut reduced = self.checkpoint.clone();
-        reduced.undo.0.retain(|(kept, _), _| *kept != knob);
+        reduced.undo.forget(knob);
+        reduced.written.forget(knob);
         if reduced.undo != self.checkpoint.undo {
             self.store.save(&reduced)?;
             self.checkpoint = reduced;
@@ -128,7 +129,10 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
             match self.write(desired, &planned.changes, found, &mut writes_done) {
-                Ok(verified) => (rounded, found) = verified,
+                Ok(verified) => {
+                    (rounded, found) = verified;
+                    self.note_written(&found);
+                }
                 Err(cause) => {
                     // Values that were first seen on the way go back to what they were then; those in
                     // `before` are newer than the checkpoint's when the session is not at its first change.
@@ -241,12 +245,26 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             let value = self.first.0.get(place).unwrap_or(value);
             extended.undo.0.entry(*place).or_insert_with(|| value.clone());
         }
-        if extended.undo != self.checkpoint.undo {
+        // A write may move what it does not name: until all is read back, whatever is there is ours.
+        extended.written = State::default();
+        if extended != self.checkpoint {
             self.store.save(&extended)?;
             self.checkpoint = extended;
             self.stage = Stage::Saved;
         }
         Ok(())
+    }
+
+    /// Keeps what the change made of the values to put back. Where that fails they go back whatever they are
+    /// then, as after a crash in the middle of a change.
+    fn note_written(&mut self, found: &Readings) {
+        let mut noted = self.checkpoint.clone();
+        let found: State = State(steps::values(found.clone()).collect());
+        noted.written.0.extend(found.0);
+        noted.written.0.retain(|place, _| noted.undo.0.contains_key(place));
+        if self.store.save(&noted).is_ok() {
+            self.checkpoint = noted;
+        }
     }
 
     /// Writes what differs and verifies all of it; stops at the first failure.

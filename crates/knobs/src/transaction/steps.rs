@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{ApplyError, Cause, Change, Leftover, PutBack};
+use super::outcome::{ApplyError, Cause, Change, Foreign, Leftover, PutBack};
 use crate::catalogue::Knob;
+use crate::checkpoint::Checkpoint;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
 use crate::spec::Tier;
 use crate::value::{Named, Place, Setting, State, Value};
@@ -287,19 +288,28 @@ fn check_sensible(
     if knob.spec().tier == Tier::Reload {
         return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
     }
-    let adaptive = match knob {
-        Knob::RxUsecs | Knob::RxFrames => Knob::AdaptiveRx,
-        Knob::TxUsecs | Knob::TxFrames => Knob::AdaptiveTx,
-        _ => return Ok(()),
-    };
+    let Some(adaptive) = adaptive_over(knob) else { return Ok(()) };
     if target.value(adaptive, Place::Device).is_some() {
         return Ok(()); // named, or known from an earlier change: as wanted
     }
-    let is_on = |(_, value): &(Place, Value)| *value == Value::Switch(true);
-    if read(kernel, interface, adaptive).is_ok_and(|current| current.iter().any(is_on)) {
+    if is_on(kernel, interface, adaptive) {
         return Err(ApplyError::Overruled { interface: interface.to_owned(), knob, adaptive });
     }
     Ok(())
+}
+
+/// The adaptive moderation that moves a knob by itself while it is on.
+fn adaptive_over(knob: Knob) -> Option<Knob> {
+    match knob {
+        Knob::RxUsecs | Knob::RxFrames => Some(Knob::AdaptiveRx),
+        Knob::TxUsecs | Knob::TxFrames => Some(Knob::AdaptiveTx),
+        _ => None,
+    }
+}
+
+fn is_on(kernel: &dyn KernelRead, interface: &str, switch: Knob) -> bool {
+    let is_on = |(_, value): &(Place, Value)| *value == Value::Switch(true);
+    read(kernel, interface, switch).is_ok_and(|current| current.iter().any(is_on))
 }
 
 fn resolve(
@@ -354,6 +364,38 @@ pub(super) fn verify(
         }
     }
     Ok((rounded, readings))
+}
+
+/// What to put back: the values of `undo`, but those of now where somebody else has set them since, which are
+/// given too. Values that moderation moves by itself are nobody's.
+pub(super) fn leave_to_others(
+    kernel: &dyn KernelRead,
+    checkpoint: &Checkpoint,
+) -> (State, Vec<Foreign>) {
+    let interface = &checkpoint.interface;
+    let mut undo = checkpoint.undo.clone();
+    let mut others = Vec::new();
+    for (knob, written) in by_knob(&checkpoint.written) {
+        let same = |one: &Value, other: &Value| knob.spec().same(one, other);
+        let adaptive = adaptive_over(knob);
+        if adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive)) {
+            continue;
+        }
+        let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());
+        for (place, written) in written {
+            let (Some(found), Some(before)) = (current.get(&place), undo.0.get_mut(&(knob, place)))
+            else {
+                continue;
+            };
+            if same(found, written) || same(found, before) {
+                continue;
+            }
+            let before = std::mem::replace(before, found.clone());
+            let (written, found) = (written.clone(), found.clone());
+            others.push(Foreign { knob, place, before, written, found });
+        }
+    }
+    (undo, others)
 }
 
 /// What differs from `undo` now; knobs that cannot be read are not listed.

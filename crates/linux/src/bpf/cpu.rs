@@ -5,10 +5,10 @@
 //! three bits, process (or idle), soft interrupt, hard interrupt. So an interrupt within a soft interrupt
 //! within a process is told apart, and every nanosecond is in one counter.
 //!
-//! Idle is what the kernel's own idle time is (`tick_nohz_start_idle` and `tick_nohz_stop_idle`,
-//! kernel/time/tick-sched.c), so that traced times agree with `/proc/stat`, mpstat and sar: it begins when the
-//! idle task is switched to, covers the idle loop's work before the CPU sleeps (a virtual machine takes 9 us to
-//! stop its tick), and ends when the CPU wakes up to run a task: to start the tick again is busy time.
+//! Idle is sleep and the idle task's way into it, nearly as in the kernel's own idle time
+//! (`tick_nohz_start_idle` and `tick_nohz_stop_idle`, kernel/time/tick-sched.c): a virtual machine takes 9 us to
+//! stop its tick, and that is no traffic's work. What follows a sleep, such as starting the tick again, is busy
+//! time. So is a switch to the idle task and back without a sleep; the kernel counts about half of that as idle.
 //! Soft interrupts that `ksoftirqd` runs are soft interrupts; a NAPI thread is a process.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
