@@ -171,7 +171,7 @@ impl Host {
                 lab::pin_napi_threads(interface, &self.cpus).map_err(broken)?;
             }
             let held = session.checkpoint().undo.0.keys().map(|(knob, _)| *knob);
-            let watched = held.filter(|knob| !is_negotiated(*knob)).chain(self.wanted.clone());
+            let watched = held.filter(|knob| !knob.is_negotiated()).chain(self.wanted.clone());
             self.watch.expect(&self.kernel, watched);
             found = applied.found;
         } else if !setting.is_empty() {
@@ -341,19 +341,6 @@ impl Drop for Host {
 fn is_linked(interface: &str) -> Result<bool, latput_linux::Error> {
     let link = Route::open()?.link(interface)?;
     Ok(link.is_up && link.has_carrier != Some(false))
-}
-
-/// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
-const fn is_negotiated(knob: Knob) -> bool {
-    matches!(
-        knob,
-        Knob::PauseAutoneg
-            | Knob::PauseRx
-            | Knob::PauseTx
-            | Knob::Eee
-            | Knob::EeeTxLpi
-            | Knob::EeeTxLpiTimer
-    )
 }
 
 const fn kind_of(kind: ErrorKind) -> FailureKind {

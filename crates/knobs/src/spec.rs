@@ -185,6 +185,19 @@ impl Rounding {
 }
 
 impl Knob {
+    /// Whether the two ends of a link agree on it, so that it moves by itself after the link was down.
+    pub const fn is_negotiated(self) -> bool {
+        matches!(
+            self,
+            Self::PauseAutoneg
+                | Self::PauseRx
+                | Self::PauseTx
+                | Self::Eee
+                | Self::EeeTxLpi
+                | Self::EeeTxLpiTimer
+        )
+    }
+
     /// What is known of this knob.
     pub fn spec(self) -> &'static KnobSpec {
         let mut idx = self as usize;

@@ -138,7 +138,8 @@ fn forget(
         .remove(kept.namespace, &kept.interface)
         .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
     if context.json {
-        let forgotten = serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });
+        let forgotten =
+            serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });
         output::print_json(&serde_json::json!({ "schema": 1, "restored": [forgotten] }))?;
     } else {
         output::print(&format!("forgot {id}: {} stays as it is\n", kept.interface))?;

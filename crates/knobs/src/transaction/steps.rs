@@ -367,7 +367,7 @@ pub(super) fn verify(
 }
 
 /// What to put back: the values of `undo`, but those of now where somebody else has set them since, which are
-/// given too. Values that moderation moves by itself are nobody's.
+/// given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
 pub(super) fn leave_to_others(
     kernel: &dyn KernelRead,
     checkpoint: &Checkpoint,
@@ -378,7 +378,8 @@ pub(super) fn leave_to_others(
     for (knob, written) in by_knob(&checkpoint.written) {
         let same = |one: &Value, other: &Value| knob.spec().same(one, other);
         let adaptive = adaptive_over(knob);
-        if adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive)) {
+        let is_moved = adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive));
+        if is_moved || knob.is_negotiated() {
             continue;
         }
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());

@@ -24,7 +24,8 @@ struct Connection<'a> {
     to_send: usize,
     /// Bytes of the message under way that are sent.
     partial_out: usize,
-    in_flight: InFlight,
+    /// When its messages went out; of the side that leads, which alone takes times.
+    in_flight: Option<InFlight>,
     waits_to_write: bool,
 }
 
@@ -75,7 +76,7 @@ impl Exchange<'_, '_, '_> {
         let mut connections = Vec::with_capacity(sockets.len());
         for (id, socket) in sockets.iter().enumerate() {
             self.poll.add(socket, id, EventFlags::IN)?;
-            connections.push(Connection::new(socket, id));
+            connections.push(Connection::new(socket, id, self.side.leads));
         }
         for connection in &mut connections {
             connection.owe(now(), self.side.first_messages());
@@ -117,8 +118,8 @@ impl Exchange<'_, '_, '_> {
         }
         let messages = self.side.completed(&mut connection.partial_in, bytes);
         meter.received(bytes, messages);
-        if self.side.leads && messages > 0 {
-            connection.in_flight.answered(now, messages, meter);
+        if let Some(in_flight) = connection.in_flight.as_mut().filter(|_| messages > 0) {
+            in_flight.answered(now, messages, meter);
         }
         meter.done(now, u64::from(messages));
         connection.owe(now, messages);
@@ -168,14 +169,14 @@ impl Exchange<'_, '_, '_> {
 }
 
 impl<'a> Connection<'a> {
-    fn new(socket: &'a TcpStream, id: usize) -> Self {
+    fn new(socket: &'a TcpStream, id: usize, leads: bool) -> Self {
         Self {
             socket,
             id,
             partial_in: 0,
             to_send: 0,
             partial_out: 0,
-            in_flight: InFlight::default(),
+            in_flight: leads.then(InFlight::default),
             waits_to_write: false,
         }
     }
@@ -183,6 +184,8 @@ impl<'a> Connection<'a> {
     /// From `now` on, `messages` more have to go out.
     fn owe(&mut self, now: latput_units::Nanos, messages: u32) {
         self.to_send += messages as usize;
-        self.in_flight.sent(now, messages);
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.sent(now, messages);
+        }
     }
 }
