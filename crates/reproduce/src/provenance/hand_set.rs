@@ -37,6 +37,22 @@ const FROM_COSTS: [&str; 13] = [
     "T104",
 ];
 
+/// The tables of bound processes.
+const B_TABLES: [&str; 12] = [
+    "B1_single",
+    "B2_single",
+    "B3_single",
+    "B1_agg",
+    "B2_agg",
+    "B3_agg",
+    "B1_bidir32k",
+    "B2_bidir32k",
+    "B3_bidir32k",
+    "B1_stream",
+    "B2_stream",
+    "B3_stream",
+];
+
 fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]) -> HandSet {
     HandSet {
         constant: constant.to_owned(),
@@ -142,7 +158,7 @@ fn of_shares(plan: &Plan) -> Vec<HandSet> {
         all.push(set("SENT_REMOTE_RATIO", SENT_REMOTE_RATIO, SHARES, &[]));
     }
     if is_free(Parameter::TxPacket) && !is_free(Parameter::Ack) {
-        all.push(set("ACK_SHARE", ACK_SHARE, SHARES, &[]));
+        all.push(set("ACK_SHARE", ACK_SHARE, SHARES, &B_TABLES));
     }
     all
 }
