@@ -1,3 +1,5 @@
+//! Labels of the published rows, and the documented tables.
+
 use std::collections::BTreeMap;
 
 use super::*;
