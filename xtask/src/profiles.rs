@@ -24,7 +24,7 @@ pub struct Options {
     /// Fit nothing; only ask whether the demands hold.
     #[arg(long)]
     accuracy: bool,
-    /// Also fit without parts of the cells, and hold the errors there: takes twice as long.
+    /// Also fit without parts of the cells, and hold the errors there: takes many times as long.
     #[arg(long, conflicts_with = "accuracy")]
     validate: bool,
 }
@@ -46,7 +46,7 @@ struct Plan {
 struct Demands {
     /// Names of targets, as `latput reproduce` prints them.
     holds: Vec<String>,
-    /// Errors of figures that a fit has not seen.
+    /// Errors of figures left out of a fit and of the choice of `steal_after_ns`.
     left_out: Vec<LeftOutDemand>,
 }
 
@@ -69,7 +69,7 @@ enum What {
     Settings,
 }
 
-/// A figure that a fit has not seen, as `latput calibrate --left-out` writes it.
+/// A figure that was left out of a fit, as `latput calibrate --left-out` writes it.
 #[derive(Deserialize)]
 struct LeftOut {
     split: serde_json::Value,
@@ -228,7 +228,7 @@ pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if fits predict figures that they have not seen worse than `data/accuracy.toml` demands.
+/// Fails if fits predict figures that were left out worse than `data/accuracy.toml` demands.
 fn check_left_out(workspace: &Workspace, figures: &[LeftOut]) -> Result<()> {
     let demands: Demands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let mut lost = Vec::new();

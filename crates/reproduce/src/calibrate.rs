@@ -20,7 +20,7 @@ pub use self::validate::{LeftOut, Split, errors_left_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
 use crate::kind::{Kind, Measured, Scale};
-use crate::published::scale_of;
+use crate::published::{scale_of, table_of};
 use crate::row::{Row, RowError, RowErrorKind};
 use crate::setting::Moderation;
 use crate::system::Systems;
@@ -34,6 +34,12 @@ const PRIOR_WEIGHT: f64 = 0.02;
 const RUN_APART: u64 = 1_000_000;
 /// Costs that no interval should be trusted beyond.
 const MOST_FREE: usize = 9;
+
+/// Why clocks of a profile differ.
+const CLOCKS: &str = "\
+# clock_ppm is set by hand: no crystal is so far off. Throttles at both ends slide through all phases in tens of
+# milliseconds, as real ones do in the minutes of a published run.
+";
 
 /// Why nothing could be fitted.
 #[derive(Debug, thiserror::Error)]
@@ -133,12 +139,11 @@ impl Cells {
                     this.anomalies += 1;
                     continue;
                 }
-                let group = ["table_id", "run_id", "test", "section", "row_id"]
-                    .into_iter()
-                    .map(|column| row.text(column))
-                    .find(|text| !text.is_empty())
-                    .unwrap_or(kind.name())
-                    .to_owned();
+                let group = match table_of(&row) {
+                    "" => kind.name(),
+                    table => table,
+                }
+                .to_owned();
                 let setting = setting_of(&row).map_err(at_row)?;
                 let table = this.tables.len();
                 this.cells.push(Cell { kind, table, row: idx, group, setting, published });
@@ -179,6 +184,16 @@ impl Cells {
     /// How many published figures there are.
     pub fn figures(&self) -> usize {
         self.cells.iter().map(|cell| cell.published.len()).sum()
+    }
+
+    /// Those that `plan` asks for.
+    pub(crate) fn asked_by(&self, plan: &Plan) -> Self {
+        self.select(|_, cell| plan.only.is_empty() || plan.only.contains(&cell.group))
+    }
+
+    /// The rows of their files that they are, from 1.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
+        self.cells.iter().map(|cell| cell.row + 1)
     }
 
     /// The tables, runs, tests, sections or rows that the cells are of.
@@ -302,6 +317,9 @@ impl Fit {
             let _ =
                 writeln!(text, "#   {:<11} {value:>9.2} {}", parameter.name(), parameter.unit());
         }
+        if self.profile.sut.machine.clock_ppm != 0 {
+            text.push_str(CLOCKS);
+        }
         Ok(text + &toml::to_string(&self.profile)?)
     }
 }
@@ -337,6 +355,7 @@ impl Errors {
 }
 
 /// A fit under way.
+#[derive(Clone, Copy)]
 struct Search<'a> {
     systems: &'a Systems,
     base: &'a Profile,
@@ -353,8 +372,7 @@ pub fn calibrate(
     run_all: RunAll<'_>,
     said: &mut dyn FnMut(String),
 ) -> Result<Fit, CalibrateError> {
-    let is_asked = |_: usize, cell: &Cell| plan.only.is_empty() || plan.only.contains(&cell.group);
-    let cells = &cells.select(is_asked);
+    let cells = &cells.asked_by(plan);
     let free = plan.free.len();
     if cells.figures() < 2 * free {
         let (profile, cells) = (plan.profile.clone(), cells.figures());

@@ -46,6 +46,8 @@ pub struct CellFile {
     pub kind: Kind,
     /// What each row measured, or why there is no prediction for it.
     pub rows: Vec<Result<Experiment, RowError>>,
+    /// The number of each row in the file that was read, from 1.
+    pub numbers: Vec<usize>,
 }
 
 /// The predictions of a row, one per measured column.
@@ -66,7 +68,8 @@ impl CellFile {
         if !impossible.is_empty() {
             return Err(CellsError::Impossible(impossible));
         }
-        Ok(Self { table, kind, rows })
+        let numbers = (1..=rows.len()).collect();
+        Ok(Self { table, kind, rows, numbers })
     }
 
     /// Only the rows of these tables (or runs, tests, sections).
@@ -82,6 +85,8 @@ impl CellFile {
         let keep: Vec<bool> = (0..self.rows.len()).map(is_named).collect();
         let mut kept = keep.iter();
         self.rows.retain(|_| *kept.next().expect("one for each row"));
+        let mut kept = keep.iter();
+        self.numbers.retain(|_| *kept.next().expect("one for each row"));
         let mut kept = keep.iter();
         self.table.rows.retain(|_| *kept.next().expect("one for each row"));
     }

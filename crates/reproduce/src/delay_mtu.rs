@@ -16,10 +16,13 @@ use latput_units::Nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub(crate) use self::scenario::NFS_SERVER;
+use crate::provenance::{Label, Provenance};
+
 /// The name of the published file.
 pub const FILE: &str = "coalescing_mtu";
 /// What is published; only its figures of claims are read, and only to be compared with.
-const TEXT: &str = include_str!("../../../data/published/coalescing_mtu.csv");
+pub(crate) const TEXT: &str = include_str!("../../../data/published/coalescing_mtu.csv");
 /// The profile of the measured host.
 pub const PROFILE: &str = "p4-e1000";
 
@@ -112,6 +115,8 @@ pub struct Claim {
     pub seen: String,
     /// Whether it holds.
     pub holds: bool,
+    /// Whether a constant was chosen to meet it.
+    pub label: Label,
 }
 
 /// Every run that the claims need.
@@ -148,8 +153,8 @@ impl Sweep {
     }
 
     /// Every claim with its verdict, in the order of the file.
-    pub fn claims(&self, profile: &Profile) -> Vec<Claim> {
-        claims::all(self, profile)
+    pub fn claims(&self, profile: &Profile, provenance: &Provenance) -> Vec<Claim> {
+        claims::all(self, profile, provenance)
     }
 
     /// One run.

@@ -1,7 +1,7 @@
 //! From a row to a run: which hosts, what flows between them, and which figures the published file
 //! would show.
 
-mod fq_codel;
+pub(crate) mod fq_codel;
 mod freebsd;
 mod rr;
 mod stream;

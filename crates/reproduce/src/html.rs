@@ -98,15 +98,26 @@ pub fn page(reproduction: &Reproduction) -> String {
          simulator</title><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><style>{STYLE}</style>\
          </head><body><h1>Published experiments in the simulator</h1><p>{} published figures and {} claims beside \
          predictions from profiles and simulation.</p><div class=\"wide\"><table class=\"words\"><tr><th>what</th>\
-         <th>wanted</th><th>seen</th><th></th></tr>",
+         <th>its rows are</th><th>wanted</th><th>seen</th><th></th></tr>",
         reproduction.figures.len(),
         reproduction.claims.len()
     );
     for target in &reproduction.targets {
         let [name, wanted, seen] =
             [&target.name, &target.wanted, &target.seen].map(|it| escaped(it));
-        let mark = verdict(target.holds);
-        let _ = write!(text, "<tr><td>{name}</td><td>{wanted}</td><td>{seen}</td>{mark}</tr>");
+        let (label, mark) = (target.label.name(), verdict(target.holds));
+        let _ = write!(
+            text,
+            "<tr><td>{name}</td><td>{label}</td><td>{wanted}</td><td>{seen}</td>{mark}</tr>"
+        );
+        if let Some(alone) = &target.predicted_alone {
+            let [wanted, seen] = [&alone.wanted, &alone.seen].map(|it| escaped(it));
+            let mark = verdict(alone.holds);
+            let _ = write!(
+                text,
+                "<tr><td></td><td>predicted rows alone</td><td>{wanted}</td><td>{seen}</td>{mark}</tr>"
+            );
+        }
     }
     text.push_str("</table></div>");
     for (file, _) in FILES {

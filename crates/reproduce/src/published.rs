@@ -8,6 +8,7 @@ use crate::calibrate::Errors;
 use crate::cells::{CellFile, CellsError, RowPrediction};
 use crate::delay_mtu::Claim;
 use crate::kind::{Kind, Scale};
+use crate::provenance::{Label, ProfileOrigin, Provenance, RowCounts};
 use crate::row::Row;
 use crate::system::Systems;
 
@@ -43,6 +44,8 @@ pub struct Reproduction {
     pub claims: Vec<Claim>,
     /// What is asked of the predictions, and whether it holds.
     pub targets: Vec<Target>,
+    /// Where the numbers of the profiles come from.
+    pub profiles: Vec<ProfileOrigin>,
 }
 
 impl Reproduction {
@@ -67,6 +70,10 @@ pub struct ReproducedFigure {
     pub what: String,
     /// The column.
     pub column: String,
+    /// The profile that predicts it.
+    pub profile: String,
+    /// What its row is: fitted, hand-set or predicted.
+    pub label: Label,
     /// As published.
     pub published: f64,
     /// As predicted.
@@ -106,6 +113,26 @@ pub struct TableErrors {
 pub struct Target {
     /// What.
     pub name: String,
+    /// What its rows are, together.
+    pub label: Label,
+    /// How many rows are of each sort.
+    pub rows: RowCounts,
+    /// At most.
+    pub wanted: String,
+    /// Seen.
+    pub seen: String,
+    /// Whether it holds.
+    pub holds: bool,
+    /// The same of the predicted rows alone, where there are others beside them.
+    pub predicted_alone: Option<Judged>,
+    /// The profiles behind it.
+    pub profiles: Vec<String>,
+}
+
+/// What a demand comes to.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Judged {
     /// At most.
     pub wanted: String,
     /// Seen.
@@ -141,13 +168,19 @@ const TELLING: [&str; 16] = [
 ];
 
 /// Puts published figures and predictions side by side.
-pub fn compare(files: &[(&str, &CellFile, &[Option<RowPrediction>])]) -> Reproduction {
+pub fn compare(
+    files: &[(&str, &CellFile, &[Option<RowPrediction>])],
+    systems: &Systems,
+    provenance: &Provenance,
+) -> Reproduction {
     let anomalies = Anomalies::shipped();
     let mut figures = Vec::new();
     for (name, file, predictions) in files {
         for (idx, predicted) in predictions.iter().enumerate() {
             let row = Row::new(&file.table, idx);
             let Some(predicted) = predicted else { continue };
+            let profile = systems.profile_of(file.kind, &row).unwrap_or_default();
+            let label = provenance.of_row(name, file.numbers[idx], table_of(&row));
             for (measured, prediction) in file.kind.measured().iter().zip(predicted) {
                 let published = row.figure(measured.column).ok().flatten();
                 let (Some(published), Some(prediction)) = (published, prediction) else { continue };
@@ -162,9 +195,11 @@ pub fn compare(files: &[(&str, &CellFile, &[Option<RowPrediction>])]) -> Reprodu
                 figures.push(ReproducedFigure {
                     file: (*name).to_owned(),
                     table: table_of(&row).to_owned(),
-                    row: idx + 1,
+                    row: file.numbers[idx],
                     what: words(&row),
                     column: measured.column.to_owned(),
+                    profile: profile.to_owned(),
+                    label,
                     published,
                     predicted: prediction.value,
                     predicted_lo: prediction.low,
@@ -177,7 +212,8 @@ pub fn compare(files: &[(&str, &CellFile, &[Option<RowPrediction>])]) -> Reprodu
     }
     let tables = tables(&figures);
     let targets = crate::target::all(&figures);
-    Reproduction { schema: 1, figures, tables, claims: Vec::new(), targets }
+    let profiles = provenance.profiles().to_vec();
+    Reproduction { schema: 1, figures, tables, claims: Vec::new(), targets, profiles }
 }
 
 /// Idle time is a share although its column holds times too.
@@ -185,7 +221,8 @@ pub(crate) fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
     if kind == Kind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
 }
 
-fn table_of<'a>(row: &Row<'a>) -> &'a str {
+/// The table, run, test or section that a row is of, or its own name; empty if it has none.
+pub(crate) fn table_of<'a>(row: &Row<'a>) -> &'a str {
     let columns = ["table_id", "run_id", "test", "section", "row_id"];
     columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
 }

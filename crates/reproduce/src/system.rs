@@ -102,6 +102,11 @@ impl Systems {
         self.profiles.keys().map(String::as_str)
     }
 
+    /// The machines.
+    pub fn machines(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.iter()
+    }
+
     /// The machine of a row and its profile.
     pub fn of(&self, row: &Row<'_>) -> Result<(&Machine, &Profile), RowError> {
         let [system, driver, version] = ["system", "driver", "driver_version"].map(|c| row.text(c));

@@ -1,86 +1,111 @@
 //! What is asked of the predictions of published figures, each demand with a name.
+//!
+//! A demand is judged on all of its rows, and once more on those alone that had no part in a number of their profile.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calibrate::Errors;
-use crate::delay_mtu::Claim;
-use crate::published::{ReproducedFigure, Target, scale_name};
+use crate::delay_mtu::{self, Claim};
+use crate::provenance::{Label, RowCounts};
+use crate::published::{Judged, ReproducedFigure, Target, scale_name};
+
+/// Figures that a demand is about, anomalies left out.
+type Figures<'a> = [&'a ReproducedFigure];
 
 /// Every demand that these figures can answer.
-#[expect(clippy::too_many_lines, reason = "a list of demands")]
 pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
+    let mut targets = of_rates_and_cpu(figures);
+    targets.extend(of_bsd(figures));
+    targets.extend(of_matrix(figures));
+    targets.into_iter().flatten().collect()
+}
+
+fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
     let rr = |figure: &ReproducedFigure| {
         figure.file.starts_with("tcp_rr_") || figure.file.starts_with("binding_rr_")
     };
     let is_bulk = |figure: &ReproducedFigure| figure.file.contains("tcp_stream");
     let is_large = |figure: &ReproducedFigure| figure.file.contains("32k_bidir");
     let scale = |figure: &ReproducedFigure, name: &str| scale_name(figure) == name;
-    let mut targets = Vec::new();
-    targets.extend(relative("request/response rates, in sample", figures, (0.04, 0.10), |it| {
-        rr(it) && !is_large(it) && scale(it, "rate")
-    }));
-    targets.extend(relative(
-        "CPU of request/response and bulk runs",
-        figures,
-        (0.08, 0.20),
-        |it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
-    ));
-    targets.extend(relative("bulk and 32 KB rates", figures, (0.02, 0.05), |it| {
-        (is_bulk(it) || is_large(it)) && scale(it, "rate")
-    }));
-    let ping: Vec<_> = figures.iter().filter(|it| it.what.contains("round trip time")).collect();
-    if !ping.is_empty() {
-        let inside = ping
-            .iter()
-            .filter(|it| {
-                // A pair of hosts without moderation has next to no spread: half a microsecond is as printed.
-                let slack = 0.02 * it.published;
-                (it.predicted_lo - slack..=it.predicted_hi + slack).contains(&it.published)
-            })
-            .count();
-        targets.push(Target {
-            name: String::from("ping by moderation frequency inside the 5-95 % band"),
-            wanted: format!("{} of {}", ping.len(), ping.len()),
-            seen: format!("{inside} of {}", ping.len()),
-            holds: inside == ping.len(),
-        });
-    }
-    targets.extend(within("idle CPU by moderation frequency", figures, 3.0, |it| {
-        it.what.contains("CPU idle")
-    }));
+    vec![
+        demand(
+            "request/response rates",
+            figures,
+            |it| rr(it) && !is_large(it) && scale(it, "rate"),
+            |picked| relative(picked, (0.04, 0.10)),
+        ),
+        demand(
+            "CPU of request/response and bulk runs",
+            figures,
+            |it| (rr(it) || is_bulk(it)) && scale(it, "cpu"),
+            |picked| relative(picked, (0.08, 0.20)),
+        ),
+        demand(
+            "bulk and 32 KB rates",
+            figures,
+            |it| (is_bulk(it) || is_large(it)) && scale(it, "rate"),
+            |picked| relative(picked, (0.02, 0.05)),
+        ),
+    ]
+}
+
+fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
     let polling = |it: &ReproducedFigure| it.file == "device_polling";
     let is_server = |it: &ReproducedFigure| it.what.contains("role server");
-    targets.extend(most("UDP delivered, polling on and off", figures, 0.10, |it| {
-        polling(it) && it.table == "udp_uni" && is_server(it) && it.column == "throughput_mbit_s"
-    }));
-    targets.extend(within("UDP loss, polling on and off", figures, 6.0, |it| {
-        polling(it) && is_server(it) && it.column == "loss_pct"
-    }));
-    targets.extend(most("TCP rates, polling on and off", figures, 0.20, |it| {
-        polling(it) && it.table != "udp_uni" && it.column == "throughput_mbit_s"
-    }));
-    targets.extend(within("interrupt share of the server's CPU", figures, 10.0, |it| {
-        polling(it) && is_server(it) && it.column == "cpu_interrupt_pct"
-    }));
-    targets.extend(classes(
-        "classes of the fq_codel matrix: rate",
-        figures,
-        "bw_kbytes_s",
-        |it| it * 1_024.0 * 8e-9,
-        [4.0, 5.0, 9.0, f64::MAX],
-    ));
-    targets.extend(classes(
-        "classes of the fq_codel matrix: mean ping",
-        figures,
-        "ping_avg_ms",
-        |it| it,
-        [3.0, 10.0, 40.0, 60.0],
-    ));
-    targets.extend(ranks("rank correlation of the fq_codel matrix: rate", figures, "bw_kbytes_s"));
-    targets.extend(ranks(
-        "rank correlation of the fq_codel matrix: mean ping",
-        figures,
-        "ping_avg_ms",
-    ));
-    targets
+    let is_rate = |it: &ReproducedFigure| it.column == "throughput_mbit_s";
+    vec![
+        demand(
+            "ping by moderation frequency inside the 5-95 % band",
+            figures,
+            |it| it.what.contains("round trip time"),
+            inside_bands,
+        ),
+        demand(
+            "idle CPU by moderation frequency",
+            figures,
+            |it| it.what.contains("CPU idle"),
+            |picked| within(picked, 3.0),
+        ),
+        demand(
+            "UDP delivered, polling on and off",
+            figures,
+            |it| polling(it) && it.table == "udp_uni" && is_server(it) && is_rate(it),
+            |picked| most(picked, 0.10),
+        ),
+        demand(
+            "UDP loss, polling on and off",
+            figures,
+            |it| polling(it) && is_server(it) && it.column == "loss_pct",
+            |picked| within(picked, 6.0),
+        ),
+        demand(
+            "TCP rates, polling on and off",
+            figures,
+            |it| polling(it) && it.table != "udp_uni" && is_rate(it),
+            |picked| most(picked, 0.20),
+        ),
+        demand(
+            "interrupt share of the server's CPU",
+            figures,
+            |it| polling(it) && is_server(it) && it.column == "cpu_interrupt_pct",
+            |picked| within(picked, 10.0),
+        ),
+    ]
+}
+
+fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
+    let rate = |it: &ReproducedFigure| it.column == "bw_kbytes_s";
+    let ping = |it: &ReproducedFigure| it.column == "ping_avg_ms";
+    // Gbit/s of thousands of bytes as `sar` counts them, and milliseconds.
+    let rates =
+        |picked: &Figures<'_>| classes(picked, |it| it * 1_024.0 * 8e-9, [4.0, 5.0, 9.0, f64::MAX]);
+    let pings = |picked: &Figures<'_>| classes(picked, |it| it, [3.0, 10.0, 40.0, 60.0]);
+    vec![
+        demand("classes of the fq_codel matrix: rate", figures, rate, rates),
+        demand("classes of the fq_codel matrix: mean ping", figures, ping, pings),
+        demand("rank correlation of the fq_codel matrix: rate", figures, rate, ranks),
+        demand("rank correlation of the fq_codel matrix: mean ping", figures, ping, ranks),
+    ]
 }
 
 /// What is asked of claims, by their kind.
@@ -91,112 +116,143 @@ pub fn of_claims(claims: &[Claim]) -> Vec<Target> {
         ("cost", "receive delay x MTU: cost model within 15 %"),
     ];
     let target = |(kind, name): (&str, &str)| {
-        let of_kind = || claims.iter().filter(|claim| claim.kind == kind);
-        let (all, held) = (of_kind().count(), of_kind().filter(|claim| claim.holds).count());
-        (all > 0).then(|| Target {
-            name: name.to_owned(),
-            wanted: format!("{all} of {all} claims"),
-            seen: format!("{held} of {all}"),
-            holds: held == all,
-        })
+        let of_kind: Vec<&Claim> = claims.iter().filter(|claim| claim.kind == kind).collect();
+        let rows = RowCounts::of(of_kind.iter().map(|claim| claim.label));
+        let profiles = vec![String::from(delay_mtu::PROFILE)];
+        labelled(
+            name,
+            &of_kind,
+            |claim| claim.label,
+            rows,
+            profiles,
+            |claims| {
+                let (all, held) = (claims.len(), claims.iter().filter(|claim| claim.holds).count());
+                (all > 0).then(|| Judged {
+                    wanted: format!("{all} of {all} claims"),
+                    seen: format!("{held} of {all}"),
+                    holds: held == all,
+                })
+            },
+        )
     };
     kinds.into_iter().filter_map(target).collect()
 }
 
-type Pick<'a> = &'a dyn Fn(&ReproducedFigure) -> bool;
-
-fn errors(figures: &[ReproducedFigure], pick: Pick<'_>) -> Option<(Errors, f64)> {
+/// A demand on the figures that `pick` takes, anomalies left out.
+fn demand(
+    name: &str,
+    figures: &[ReproducedFigure],
+    pick: impl Fn(&ReproducedFigure) -> bool,
+    judge: impl Fn(&Figures<'_>) -> Option<Judged>,
+) -> Option<Target> {
     let picked = figures.iter().filter(|it| it.anomaly.is_none() && pick(it));
-    let errors: Vec<f64> = picked.map(|it| it.error_ratio.abs()).collect();
+    let picked: Vec<&ReproducedFigure> = picked.collect();
+    let rows: BTreeMap<(&str, usize), Label> =
+        picked.iter().map(|it| ((it.file.as_str(), it.row), it.label)).collect();
+    let profiles: BTreeSet<&str> = picked.iter().map(|it| it.profile.as_str()).collect();
+    let profiles = profiles.into_iter().map(str::to_owned).collect();
+    labelled(name, &picked, |it| it.label, RowCounts::of(rows.into_values()), profiles, judge)
+}
+
+/// A demand on `items`, whose rows are counted in `rows`; `None` if there is nothing to judge.
+fn labelled<'a, T>(
+    name: &str,
+    items: &[&'a T],
+    label: impl Fn(&T) -> Label,
+    rows: RowCounts,
+    profiles: Vec<String>,
+    judge: impl Fn(&[&'a T]) -> Option<Judged>,
+) -> Option<Target> {
+    let Judged { wanted, seen, holds } = judge(items)?;
+    let predicted: Vec<&T> =
+        items.iter().copied().filter(|item| label(item) == Label::Predicted).collect();
+    let is_mixed = !predicted.is_empty() && predicted.len() < items.len();
+    Some(Target {
+        name: name.to_owned(),
+        label: rows.label(),
+        rows,
+        wanted,
+        seen,
+        holds,
+        predicted_alone: if is_mixed { judge(&predicted) } else { None },
+        profiles,
+    })
+}
+
+fn errors(figures: &Figures<'_>) -> Option<(Errors, f64)> {
+    let errors: Vec<f64> = figures.iter().map(|it| it.error_ratio.abs()).collect();
     let largest = errors.iter().copied().fold(0.0, f64::max);
     Some((Errors::of(errors)?, largest))
 }
 
-fn relative(
-    name: &str,
-    figures: &[ReproducedFigure],
-    (median, p90): (f64, f64),
-    pick: impl Fn(&ReproducedFigure) -> bool,
-) -> Option<Target> {
-    let (seen, _) = errors(figures, &pick)?;
-    Some(Target {
-        name: name.to_owned(),
+fn relative(figures: &Figures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {
+    let (seen, _) = errors(figures)?;
+    Some(Judged {
         wanted: format!("{:.0} % / {:.0} %", 100.0 * median, 100.0 * p90),
         seen: format!("{:.1} % / {:.1} % of {}", 100.0 * seen.median, 100.0 * seen.p90, seen.count),
         holds: seen.median <= median && seen.p90 <= p90,
     })
 }
 
-fn most(
-    name: &str,
-    figures: &[ReproducedFigure],
-    limit: f64,
-    pick: impl Fn(&ReproducedFigure) -> bool,
-) -> Option<Target> {
-    let (_, largest) = errors(figures, &pick)?;
-    Some(Target {
-        name: name.to_owned(),
+fn most(figures: &Figures<'_>, limit: f64) -> Option<Judged> {
+    let (_, largest) = errors(figures)?;
+    Some(Judged {
         wanted: format!("within {:.0} %", 100.0 * limit),
         seen: format!("largest error {:.1} %", 100.0 * largest),
         holds: largest <= limit,
     })
 }
 
-fn within(
-    name: &str,
-    figures: &[ReproducedFigure],
-    points: f64,
-    pick: impl Fn(&ReproducedFigure) -> bool,
-) -> Option<Target> {
-    let (_, largest) = errors(figures, &pick)?;
-    Some(Target {
-        name: name.to_owned(),
+fn within(figures: &Figures<'_>, points: f64) -> Option<Judged> {
+    let (_, largest) = errors(figures)?;
+    Some(Judged {
         wanted: format!("within {points:.0} points"),
         seen: format!("largest difference {:.1} points", 100.0 * largest),
         holds: 100.0 * largest <= points,
     })
 }
 
+fn inside_bands(figures: &Figures<'_>) -> Option<Judged> {
+    let is_inside = |it: &&&ReproducedFigure| {
+        // A pair of hosts without moderation has next to no spread: half a microsecond is as printed.
+        let slack = 0.02 * it.published;
+        (it.predicted_lo - slack..=it.predicted_hi + slack).contains(&it.published)
+    };
+    let (all, inside) = (figures.len(), figures.iter().filter(is_inside).count());
+    (all > 0).then(|| Judged {
+        wanted: format!("{all} of {all}"),
+        seen: format!("{inside} of {all}"),
+        holds: inside == all,
+    })
+}
+
 /// Three classes with gaps between them, by the ends of each: below the first, from the second to the third, above
 /// the last. A published figure in a gap has that gap for its class.
-fn classes(
-    name: &str,
-    figures: &[ReproducedFigure],
-    column: &str,
-    scale: impl Fn(f64) -> f64,
-    ends: [f64; 4],
-) -> Option<Target> {
-    let rows: Vec<_> =
-        figures.iter().filter(|it| it.column == column && it.anomaly.is_none()).collect();
+fn classes(figures: &Figures<'_>, scale: impl Fn(f64) -> f64, ends: [f64; 4]) -> Option<Judged> {
     let class = |value: f64| ends.iter().filter(|end| scale(value) >= **end).count();
-    let is_right = |it: &&&ReproducedFigure| class(it.published) == class(it.predicted);
-    let right = rows.iter().filter(is_right).count();
-    let wrong: Vec<&str> =
-        rows.iter().filter(|it| !is_right(it)).map(|it| it.table.as_str()).collect();
-    let wrong =
+    let is_wrong = |it: &&&ReproducedFigure| class(it.published) != class(it.predicted);
+    let wrong: Vec<&str> = figures.iter().filter(is_wrong).map(|it| it.table.as_str()).collect();
+    let (all, right) = (figures.len(), figures.len() - wrong.len());
+    let named =
         if wrong.is_empty() { String::new() } else { format!(", not {}", wrong.join(", ")) };
-    (!rows.is_empty()).then(|| Target {
-        name: name.to_owned(),
-        wanted: format!("{} of {}", rows.len(), rows.len()),
-        seen: format!("{right} of {}{wrong}", rows.len()),
-        holds: right == rows.len(),
+    (all > 0).then(|| Judged {
+        wanted: format!("{all} of {all}"),
+        seen: format!("{right} of {all}{named}"),
+        holds: right == all,
     })
 }
 
 /// Spearman's rank correlation of predicted and published; ties share their mean rank.
-fn ranks(name: &str, figures: &[ReproducedFigure], column: &str) -> Option<Target> {
-    let rows: Vec<_> =
-        figures.iter().filter(|it| it.column == column && it.anomaly.is_none()).collect();
-    if rows.len() < 3 {
+fn ranks(figures: &Figures<'_>) -> Option<Judged> {
+    if figures.len() < 3 {
         return None;
     }
-    let published = ranked(rows.iter().map(|it| it.published));
-    let predicted = ranked(rows.iter().map(|it| it.predicted));
+    let published = ranked(figures.iter().map(|it| it.published));
+    let predicted = ranked(figures.iter().map(|it| it.predicted));
     let seen = correlation(&published, &predicted);
-    Some(Target {
-        name: name.to_owned(),
+    Some(Judged {
         wanted: String::from("at least 0.8"),
-        seen: format!("{seen:.2} of {}", rows.len()),
+        seen: format!("{seen:.2} of {}", figures.len()),
         holds: seen >= 0.8,
     })
 }

@@ -5,7 +5,7 @@
 use latput_reproduce::calibrate::Errors;
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::predict;
-use latput_reproduce::{Systems, published};
+use latput_reproduce::{Provenance, Systems, published};
 
 const CELL: &str = "system,driver,driver_version,first_burst,concurrent,itr_hz,rx_usecs,rx_frames,tx_usecs,tx_frames\n";
 
@@ -40,7 +40,8 @@ fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
     let systems = Systems::shipped();
     let file = published::file(name, &systems).unwrap().unwrap();
     let predicted = predicted(&file);
-    let compared = published::compare(&[(name, &file, &predicted)]);
+    let compared =
+        published::compare(&[(name, &file, &predicted)], &systems, &Provenance::shipped(&systems));
     let figures = compared.figures.iter().filter(|it| it.column == column && it.anomaly.is_none());
     let errors = Errors::of(figures.map(|it| it.error_ratio)).unwrap();
     assert!(errors.median <= median && errors.p90 <= p90, "{name}: {errors:?}");

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use latput_reproduce::delay_mtu::{self, Cell, Claim, Flow, Moderation, Sweep};
-use latput_reproduce::{Systems, Table};
+use latput_reproduce::provenance::Label;
+use latput_reproduce::{Provenance, Systems, Table, target};
 use latput_sim::bus::Bus;
 use latput_sim::machine::Costs;
 use latput_units::{Bytes, Nanos};
@@ -27,6 +28,19 @@ fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
     }
     for claim in &claims {
         assert_eq!(claim.holds, !MISSED.contains(&claim.id.as_str()), "{claim:#?}");
+    }
+    // The predicted claims are judged by themselves too.
+    let targets = target::of_claims(&claims);
+    for (kind, (target, predicted)) in
+        ["order", "onset", "cost"].iter().zip(targets.iter().zip([18, 10, 1]))
+    {
+        assert_eq!(target.label, Label::InSample, "{kind}");
+        assert_eq!(target.rows.predicted, predicted, "{kind}");
+        let of_kind = claims.iter().filter(|claim| claim.kind == *kind);
+        let alone = of_kind.filter(|claim| claim.label == Label::Predicted);
+        let wanted = format!("{predicted} of {predicted} claims");
+        assert_eq!(alone.count(), predicted, "{kind}");
+        assert_eq!(target.predicted_alone.as_ref().unwrap().wanted, wanted);
     }
 }
 
@@ -104,5 +118,5 @@ fn claims() -> Vec<Claim> {
         let second = run(second);
         first.join().unwrap().into_iter().chain(second).collect()
     });
-    Sweep::of(seen).claims(profile)
+    Sweep::of(seen).claims(profile, &Provenance::shipped(&systems))
 }

@@ -125,6 +125,11 @@ pub struct Machine {
     #[serde(rename = "steal_after_ns", skip_serializing_if = "Option::is_none")]
     pub steal_after: Option<Nanos>,
     /// The NIC's clock against true time, parts per million.
+    ///
+    /// Two free-running throttles meet in a phase that slides as their clocks differ. Crystals are tens of parts per million
+    /// apart, so a run of minutes sees every phase, and a simulated one of a fraction of a second sees one. Clocks that are
+    /// thousands apart stand for the length of the real run: every phase of two periods of 477 us that are 8000 apart
+    /// takes 60 ms.
     pub clock_ppm: i32,
 }
 

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::summarise;
-use latput_reproduce::published::{self, FILES, Reproduction};
+use latput_reproduce::published::{self, FILES, Reproduction, Target};
 use latput_reproduce::row::RowErrorKind;
-use latput_reproduce::{Experiment, Systems, delay_mtu, html};
+use latput_reproduce::{Experiment, Provenance, Systems, delay_mtu, html};
 use latput_sim::{Invalid, Profile};
 
 use crate::commands::report::write_file;
@@ -132,9 +132,10 @@ impl Args {
             .zip(&predictions)
             .map(|((name, file), predicted)| (*name, file, predicted.as_slice()))
             .collect();
-        let mut reproduction = published::compare(&compared);
+        let provenance = Provenance::shipped(systems);
+        let mut reproduction = published::compare(&compared, systems, &provenance);
         if has_claims {
-            reproduction.add_claims(claims(systems, context)?);
+            reproduction.add_claims(claims(systems, &provenance, context)?);
         }
         if let Some(path) = &self.report {
             write_file(path, &html::page(&reproduction))?;
@@ -149,11 +150,15 @@ impl Args {
 }
 
 /// The claims on receive delay and MTU, on simulated runs.
-fn claims(systems: &Systems, context: &Context) -> Result<Vec<delay_mtu::Claim>, Failure> {
+fn claims(
+    systems: &Systems,
+    provenance: &Provenance,
+    context: &Context,
+) -> Result<Vec<delay_mtu::Claim>, Failure> {
     let profile = systems.named(delay_mtu::PROFILE);
     let cells = delay_mtu::cells();
     let seen = simulated(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
-    Ok(delay_mtu::Sweep::of(seen).claims(profile))
+    Ok(delay_mtu::Sweep::of(seen).claims(profile, provenance))
 }
 
 /// What each job gives, in parallel, with a bar.
@@ -277,9 +282,35 @@ fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
     }
     text.push('\n');
     for target in &reproduction.targets {
-        let mark = if target.holds { "holds " } else { "MISSED" };
-        let _ =
-            writeln!(text, "{mark}  {}: {} (wanted: {})", target.name, target.seen, target.wanted);
+        demand(&mut text, target, reproduction);
     }
     text
+}
+
+/// A demand with its label, the rows and profiles behind it, and what its predicted rows alone come to.
+fn demand(text: &mut String, target: &Target, reproduction: &Reproduction) {
+    let Target { name, label, rows, wanted, seen, holds, predicted_alone, profiles } = target;
+    let mark = |holds: bool| if holds { "holds " } else { "MISSED" };
+    let label = label.name();
+    let _ = writeln!(text, "{}  {label:<9}  {name}: {seen} (wanted: {wanted})", mark(*holds));
+    if let Some(alone) = predicted_alone {
+        let (seen, wanted, mark) = (&alone.seen, &alone.wanted, mark(alone.holds));
+        let _ =
+            writeln!(text, "{mark}             predicted rows alone: {seen} (wanted: {wanted})");
+    }
+    let _ = writeln!(
+        text,
+        "                   rows: {} fitted, {} hand-set, {} predicted",
+        rows.fitted, rows.hand_set, rows.predicted
+    );
+    for profile in reproduction.profiles.iter().filter(|it| profiles.contains(&it.profile)) {
+        let _ = writeln!(
+            text,
+            "                   {}: {} free costs fitted to {} rows, {} constants by hand",
+            profile.profile,
+            profile.free_costs.len(),
+            profile.fitted_rows,
+            profile.hand_set.len()
+        );
+    }
 }

@@ -67,3 +67,15 @@ fn calibration_names_the_key_of_a_plan_that_means_nothing() {
     place.run(&args).expect(2, &["1 published figures", "need at least"]);
     assert!(!place.path("p.toml").exists());
 }
+
+#[test]
+fn a_demand_has_a_label_and_is_judged_on_its_predicted_rows_alone() {
+    let place = Place::new();
+    let said = [
+        "holds   in sample  classes of the fq_codel matrix: rate: 2 of 2",
+        "predicted rows alone: 1 of 1",
+        "rows: 0 fitted, 1 hand-set, 1 predicted",
+        "hs22-ixgbe: 3 free costs fitted to 4 rows, 9 constants by hand",
+    ];
+    place.run(&["reproduce", "Q05", "Q19", "--seeds", "2"]).expect(0, &said);
+}

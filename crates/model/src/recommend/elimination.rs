@@ -18,15 +18,16 @@ pub struct Eliminated {
     pub why: String,
 }
 
-/// Of `results` so far, the settings that can be left out of later blocks: each is proven short of a limit of
-/// `goal`, or proven worse in its objective than the first setting or than the leader (the best of those
-/// that are proven to keep every limit). Never the first setting. The level is that of the results'
-/// confidence at every look, corrected over all settings that began, by Holm; a setting that has been
-/// left out is named again. The error says why the goal cannot be judged.
+/// Of `results` so far, the settings that can be left out of later blocks; never the first one.
 ///
-/// Leaving out losers does not raise the chance of a false change at the end: the final test of each
-/// setting is on its own pairs with the first one, corrected over all settings that began, and one that
-/// is behind the first when it is dropped stays behind it. What a wrong elimination costs is power.
+/// Each is proven short of a limit of `goal`, or proven worse in its objective than the first setting or than the
+/// leader. The leader is the best of those that are proven to keep every limit. The level is that of the results'
+/// confidence at every look. Holm's rule corrects it over all settings that began. A setting that has been left out is
+/// named again. The error says why the goal cannot be judged.
+///
+/// Leaving out losers does not raise the chance of a false change at the end. The final test of each setting is on
+/// its own pairs with the first one, and is corrected over all settings that began. A setting that is behind the
+/// first one when it is dropped stays behind it. What a wrong elimination costs is power.
 pub fn eliminated(results: &Results, goal: &Goal) -> Result<Vec<Eliminated>, String> {
     let runs = Runs::of_goal(results, goal);
     let judge = Judge::of(results, &runs, goal)?;

@@ -126,10 +126,9 @@ impl Engine<'_> {
     }
 
     fn value(&self, at: &[f64], residuals: &[Weighed]) -> f64 {
-        let fit: f64 = residuals.iter().map(|it| it.weight * huber(it.log)).sum();
         let weights: f64 = residuals.iter().map(|it| it.weight).sum();
         let prior: f64 = self.off_start(at).map(|off| (off / PRIOR).powi(2)).sum();
-        fit / weights + self.prior_weight * prior / weights
+        misfit(residuals) + self.prior_weight * prior / weights
     }
 
     /// How far each cost is from where searches begin.
@@ -289,6 +288,12 @@ impl Engine<'_> {
         };
         ((0..n).map(cost).collect(), combinations.collect())
     }
+}
+
+/// The weighted mean of the residuals under Huber's rule; not a number if there are none.
+pub(crate) fn misfit(residuals: &[Weighed]) -> f64 {
+    let weights: f64 = residuals.iter().map(|it| it.weight).sum();
+    residuals.iter().map(|it| it.weight * huber(it.log)).sum::<f64>() / weights
 }
 
 fn huber(residual: f64) -> f64 {

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 const COMPLETION_SHARE: f64 = 0.25;
 /// What a received packet costs that ends in the protocol, an acknowledgement without data, as a share of one that
 /// goes to a socket.
-const BARE_SHARE: f64 = 0.5;
+pub(crate) const BARE_SHARE: f64 = 0.5;
 /// What a packet for a process elsewhere costs the interrupts' core, a message sent from elsewhere costs it twice.
-const SENT_REMOTE_RATIO: f64 = 2.0;
+pub(crate) const SENT_REMOTE_RATIO: f64 = 2.0;
 /// An acknowledgement without data costs this share of a sent packet.
-const ACK_SHARE: f64 = 0.7;
+pub(crate) const ACK_SHARE: f64 = 0.7;
 
 /// One free parameter of a fit, in nanoseconds unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,14 +1,23 @@
-//! Errors of cells, and of whole settings, left out of the fit of costs. Mechanisms and `steal_after_ns` were chosen with
-//! these cells in view (`steal_after_ns` by these errors), so they are not errors of cells that nobody had seen.
+//! Errors of cells, and of whole settings, left out of the fit of costs and of the choice of `steal_after_ns`.
+//!
+//! The validation is nested (Stone 1974; Varma and Simon 2006, "Bias in error estimation when using cross-validation for
+//! model selection"): for each part that is left out, the value is chosen on inner folds of the other cells alone, the
+//! costs are fitted to all of those, and then the part is predicted. Structure is not nested: the other mechanisms were chosen
+//! with all cells in view, and searches begin, with a weak prior, where a fit to all cells ended.
 
+use latput_sim::Profile;
+use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{Cells, Effort, Errors, OTHER_SEED, Residual, Search};
+use super::engine::misfit;
+use super::{Cells, Effort, Errors, OTHER_SEED, Residual, Search, Weighed};
 use crate::kind::Scale;
 use crate::row::Row;
 
 /// Every second cell is left out, then the others.
 const FOLDS: usize = 2;
+/// The values of `steal_after_ns` among which the shipped one was chosen, in microseconds; the first is at once.
+const STEAL_AFTER_US: [u64; 6] = [0, 5, 10, 20, 100, 500];
 
 /// Which cells a fit was made without.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,6 +44,8 @@ pub struct LeftOut {
     pub published: f64,
     /// As predicted.
     pub predicted: f64,
+    /// What the cells that were not left out chose for `steal_after_ns`; `null` where the profile has none.
+    pub steal_after_ns: Option<u64>,
 }
 
 impl LeftOut {
@@ -105,9 +116,11 @@ impl Search<'_> {
         split: &Split,
         said: &mut dyn FnMut(String),
     ) -> Vec<LeftOut> {
-        let found = self.best(train, Some(at), Effort::PART, said);
-        let profile = self.with_engine(train, |engine| engine.profile(&found.at));
-        let residuals = self.residuals(&profile, test, OTHER_SEED, 1.0);
+        let (base, steal_after_ns) = self.chosen(train, at, said);
+        let search = Search { base: &base, ..*self };
+        let found = search.best(train, Some(at), Effort::PART, said);
+        let profile = search.with_engine(train, |engine| engine.profile(&found.at));
+        let residuals = search.residuals(&profile, test, OTHER_SEED, 1.0);
         let mut left_out = Vec::new();
         for (cell, residuals) in test.cells.iter().zip(residuals) {
             let row = Row::new(&test.tables[cell.table], cell.row);
@@ -120,8 +133,52 @@ impl Search<'_> {
                 is_cpu: residual.scale == Scale::Cpu,
                 published: residual.published,
                 predicted: residual.predicted,
+                steal_after_ns,
             }));
         }
         left_out
     }
+
+    /// The profile with the `steal_after_ns` with which fits to one half of `train` predict the other half best, and that
+    /// value; the profile as it is where it has none.
+    fn chosen(
+        &self,
+        train: &Cells,
+        at: &[f64],
+        said: &mut dyn FnMut(String),
+    ) -> (Profile, Option<u64>) {
+        if self.base.sut.machine.steal_after.is_none() {
+            return (self.base.clone(), None);
+        }
+        let tried = STEAL_AFTER_US.map(|us| with_steal_after(self.base, Nanos::from_us(us)));
+        let misfits = tried.each_ref().map(|base| {
+            let search = Search { base, ..*self };
+            let residuals = (0..FOLDS).flat_map(|fold| {
+                let inner = train.select(|idx, _| idx % FOLDS != fold);
+                let found = search.best(&inner, Some(at), Effort::PART, &mut |_| ());
+                let profile = search.with_engine(&inner, |engine| engine.profile(&found.at));
+                let rest = train.select(|idx, _| idx % FOLDS == fold);
+                search.residuals(&profile, &rest, OTHER_SEED, 1.0)
+            });
+            let weighed: Vec<Weighed> = residuals.flatten().map(|it| it.weighed).collect();
+            misfit(&weighed)
+        });
+        let best = (0..tried.len()).min_by(|a, b| misfits[*a].total_cmp(&misfits[*b]));
+        let best = best.expect("there are values");
+        let told = STEAL_AFTER_US.iter().zip(&misfits).map(|(us, it)| format!("{us}us {it:.5}"));
+        let told = told.collect::<Vec<_>>().join(", ");
+        said(format!("chose steal_after_ns {}us of {told}", STEAL_AFTER_US[best]));
+        (tried[best].clone(), Some(1_000 * STEAL_AFTER_US[best]))
+    }
+}
+
+/// Processes wait so long at both ends; with nothing they do not wait.
+fn with_steal_after(base: &Profile, wait: Nanos) -> Profile {
+    let wait = (wait > Nanos::ZERO).then_some(wait);
+    let mut profile = base.clone();
+    profile.sut.machine.steal_after = wait;
+    if let Some(generator) = &mut profile.generator {
+        generator.machine.steal_after = wait;
+    }
+    profile
 }

@@ -15,6 +15,7 @@ use latput_sim::Profile;
 
 use self::curve::Curve;
 use super::{Claim, FILE, Flow, Moderation, Seen, Sweep, TEXT};
+use crate::provenance::Provenance;
 use crate::row::Row;
 use crate::table::Table;
 
@@ -69,7 +70,7 @@ impl Published {
     }
 }
 
-pub(super) fn all(sweep: &Sweep, profile: &Profile) -> Vec<Claim> {
+pub(super) fn all(sweep: &Sweep, profile: &Profile, provenance: &Provenance) -> Vec<Claim> {
     let published = Published::read();
     let ends = Ends { sweep, published: &published };
     let mut verdicts = Vec::new();
@@ -96,6 +97,7 @@ pub(super) fn all(sweep: &Sweep, profile: &Profile) -> Vec<Claim> {
         wanted,
         seen,
         holds,
+        label: provenance.of_claim(id),
     };
     verdicts.into_iter().map(claim).collect()
 }

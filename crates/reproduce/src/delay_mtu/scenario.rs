@@ -27,9 +27,8 @@ const NFS_REQUEST: Bytes = Bytes::new(150);
 /// Reads under way for each process, beside the one it waits for: the client reads ahead.
 const NFS_AHEAD: u32 = 1;
 /// How long a server's disk and file system take for one. Disks are part of the result (T055) and not described. Set by
-/// hand: with this the three servers just fill the client's link, and its loss begins near the published delay (T072),
-/// which is in sample therefore.
-const NFS_SERVER: Nanos = Nanos::from_us(100);
+/// hand: with this the three servers just fill the client's link, and its loss begins near the published delay (T072).
+pub(crate) const NFS_SERVER: Nanos = Nanos::from_us(100);
 
 pub(super) fn run(cell: &Cell, profile: &Profile, seed: u64) -> Result<Seen, Invalid> {
     let scenario = scenario(cell, profile, seed);

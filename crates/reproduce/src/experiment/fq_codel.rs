@@ -2,7 +2,8 @@
 //!
 //! What is simulated: the transmit queues in use, their queue discipline and BQL, completions that come with
 //! the moderated interrupt, windows, and the observer. What is not: why service breaks down when receive work
-//! is spread over all CPUs. There a delay taken from the spread rows stands for it.
+//! is spread over all CPUs. There a delay taken from the spread rows stands for it. The table of
+//! `crate::provenance` says which row each of the constants was chosen to meet.
 
 use latput_sim::Outcome;
 use latput_sim::machine::{Bql, Qdisc};
@@ -22,22 +23,19 @@ const CORES: u32 = 16;
 /// More CPUs than this for receive work count as spread.
 const NARROW: usize = 8;
 /// While receive work is spread: what one flow has in flight, and how late its acknowledgements are served,
-/// by whether the queue before the NIC is a FIFO and whether RPS spreads too. Set by hand from rows Q01, Q06, Q23, which are
-/// in sample therefore.
-const SPREAD_WINDOW: Bytes = Bytes::new(28_000);
-const SPREAD_FIFO: Nanos = Nanos::from_ms(180);
-const SPREAD_FIFO_RPS: Nanos = Nanos::from_ms(75);
-const SPREAD_FAIR: Nanos = Nanos::from_ms(90);
-
+/// by whether the queue before the NIC is a FIFO and whether RPS spreads too.
+pub(crate) const SPREAD_WINDOW: Bytes = Bytes::new(28_000);
+pub(crate) const SPREAD_FIFO: Nanos = Nanos::from_ms(180);
+pub(crate) const SPREAD_FIFO_RPS: Nanos = Nanos::from_ms(75);
+pub(crate) const SPREAD_FAIR: Nanos = Nanos::from_ms(90);
 /// While receive work is spread and the queue is fair: how late the server itself is, by whether RPS spreads too.
-/// Set by hand from rows Q06 and Q19, which are in sample therefore.
-const SPREAD_SERVER: Nanos = Nanos::from_us(2_500);
-const SPREAD_SERVER_RPS: Nanos = Nanos::from_ms(12);
+pub(crate) const SPREAD_SERVER: Nanos = Nanos::from_us(2_500);
+pub(crate) const SPREAD_SERVER_RPS: Nanos = Nanos::from_ms(12);
 
 /// The FIFO in bytes, and behind a limit of BQL. The real one holds 1000 packets, one chunk of each flow; published rate times ping says that
 /// chunks are 37 kB at the line rate (Q02), and 17 kB behind BQL (Q04; claim F11). Simulated flows send chunks of other sizes.
-const FIFO: Qdisc = Qdisc::Bfifo { limit_bytes: Bytes::new(34_000_000) };
-const FIFO_BEHIND_BQL: Qdisc = Qdisc::Bfifo { limit_bytes: Bytes::new(17_000_000) };
+pub(crate) const FIFO_BYTES: Bytes = Bytes::new(34_000_000);
+pub(crate) const FIFO_BEHIND_BQL_BYTES: Bytes = Bytes::new(17_000_000);
 /// BQL's `limit_max` as the kernel sets it.
 const BQL_MAX: Bytes = Bytes::new(1_879_048_192);
 
@@ -101,8 +99,8 @@ pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
     server.nic.irq_cores = (0..server.nic.queues).collect();
     server.stack.qdisc = match (is_fair, limit) {
         (true, _) => Qdisc::FQ_CODEL,
-        (false, None) => FIFO,
-        (false, Some(_)) => FIFO_BEHIND_BQL,
+        (false, None) => Qdisc::Bfifo { limit_bytes: FIFO_BYTES },
+        (false, Some(_)) => Qdisc::Bfifo { limit_bytes: FIFO_BEHIND_BQL_BYTES },
     };
     // Late completions would make the dynamic limit the only queue; where they stand for something else, it is left
     // out.

@@ -1,0 +1,172 @@
+//! What a published row is to its prediction: fitted, hand-set or predicted, from the plans of the fits and the table of
+//! constants set by hand.
+//!
+//! A label speaks of numbers, not of mechanisms: those were chosen with all published rows in view, also with those that are
+//! called predicted.
+
+mod hand_set;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use self::hand_set::HandSet;
+use crate::calibrate::{Cells, Plan};
+use crate::published;
+use crate::system::Systems;
+use crate::table::Table;
+
+/// What rows are to their predictions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// Costs were fitted to them.
+    Fitted,
+    /// A constant was chosen by hand to meet them.
+    HandSet,
+    /// Of several rows: not all are predicted, and not all are of one of the other sorts.
+    InSample,
+    /// No number was fitted to them or chosen by them.
+    Predicted,
+}
+
+impl Label {
+    /// As people read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fitted => "fitted",
+            Self::HandSet => "hand-set",
+            Self::InSample => "in sample",
+            Self::Predicted => "predicted",
+        }
+    }
+}
+
+/// How many rows are of each sort. A row that was fitted and gave a constant too counts as fitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RowCounts {
+    /// Costs were fitted to these.
+    pub fitted: usize,
+    /// A constant was chosen by hand to meet these.
+    pub hand_set: usize,
+    /// Neither.
+    pub predicted: usize,
+}
+
+impl RowCounts {
+    /// Of the labels of single rows.
+    pub fn of(labels: impl IntoIterator<Item = Label>) -> Self {
+        let mut counts = Self::default();
+        for label in labels {
+            match label {
+                Label::Fitted => counts.fitted += 1,
+                Label::HandSet | Label::InSample => counts.hand_set += 1,
+                Label::Predicted => counts.predicted += 1,
+            }
+        }
+        counts
+    }
+
+    /// What all of them together are.
+    pub const fn label(self) -> Label {
+        match (self.fitted, self.hand_set, self.predicted) {
+            (0, 0, _) => Label::Predicted,
+            (_, 0, 0) => Label::Fitted,
+            (0, _, 0) => Label::HandSet,
+            _ => Label::InSample,
+        }
+    }
+}
+
+/// Where the numbers of a profile come from.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileOrigin {
+    /// The profile.
+    pub profile: String,
+    /// The costs that its fit searched for; empty where there was no fit.
+    pub free_costs: Vec<String>,
+    /// How many published rows that fit saw.
+    pub fitted_rows: usize,
+    /// The constants that were set by hand.
+    pub hand_set: Vec<HandSet>,
+}
+
+/// Which published rows had a part in which numbers.
+#[derive(Clone, Debug)]
+pub struct Provenance {
+    profiles: Vec<ProfileOrigin>,
+    /// Files and their rows, from 1.
+    fitted: BTreeSet<(String, usize)>,
+}
+
+impl Provenance {
+    /// Of the shipped profiles and plans.
+    pub fn shipped(systems: &Systems) -> Self {
+        Self::of(&Plan::all().expect("the plans are shipped and tested"), systems)
+    }
+
+    /// Of profiles that these plans fit; one without a plan has no free cost.
+    pub fn of(plans: &[Plan], systems: &Systems) -> Self {
+        let mut this = Self { profiles: Vec::new(), fitted: BTreeSet::new() };
+        for name in systems.names() {
+            let plan = plans.iter().find(|plan| plan.profile == name);
+            let before = this.fitted.len();
+            this.fitted.extend(plan.into_iter().flat_map(|plan| fitted_rows(plan, systems)));
+            let free = plan.iter().flat_map(|plan| &plan.free);
+            this.profiles.push(ProfileOrigin {
+                profile: name.to_owned(),
+                free_costs: free.map(|free| free.parameter.name().to_owned()).collect(),
+                fitted_rows: this.fitted.len() - before,
+                hand_set: hand_set::of(systems.named(name), plan, systems),
+            });
+        }
+        this
+    }
+
+    /// The profiles, by name.
+    pub fn profiles(&self) -> &[ProfileOrigin] {
+        &self.profiles
+    }
+
+    /// What a row (from 1) of a published file is. `id` is its table, run, section or own name, as constants name it.
+    pub fn of_row(&self, file: &str, row: usize, id: &str) -> Label {
+        if self.fitted.contains(&(file.to_owned(), row)) { Label::Fitted } else { self.of_id(id) }
+    }
+
+    /// What a claim of the slides on receive delay and MTU is, to which nothing is fitted.
+    pub fn of_claim(&self, id: &str) -> Label {
+        self.of_id(id)
+    }
+
+    fn of_id(&self, id: &str) -> Label {
+        let mut constants = self.profiles.iter().flat_map(|profile| &profile.hand_set);
+        if constants.any(|constant| constant.meets.contains(&id)) {
+            Label::HandSet
+        } else {
+            Label::Predicted
+        }
+    }
+}
+
+/// The files and rows that a plan's fit sees.
+fn fitted_rows(plan: &Plan, systems: &Systems) -> Vec<(String, usize)> {
+    let of_file = |name: &String| {
+        let file = name.trim_end_matches(".csv");
+        let (_, text) = published::FILES
+            .iter()
+            .find(|(published, _)| *published == file)
+            .expect("plans name published files; a test sees to it");
+        let table = Table::parse(text).expect("the file is shipped and tested");
+        let cells = Cells::of(vec![(name.clone(), table)], &plan.profile, systems)
+            .expect("the file is shipped and tested")
+            .asked_by(plan);
+        cells.rows().map(|row| (file.to_owned(), row)).collect::<Vec<_>>()
+    };
+    plan.cells.iter().flat_map(of_file).collect()
+}
+
+#[cfg(test)]
+mod tests;

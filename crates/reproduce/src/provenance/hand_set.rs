@@ -1,0 +1,164 @@
+//! The table of constants that were set by hand with published figures in view. Those that a text prints or a driver's
+//! source has, and round figures that no row moves, are not in it.
+
+use latput_sim::Profile;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
+use crate::calibrate::{Fixed, Parameter, Plan};
+use crate::delay_mtu::{self, NFS_SERVER};
+use crate::experiment::fq_codel as matrix;
+use crate::system::Systems;
+
+/// A constant that was chosen by hand to meet published rows.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HandSet {
+    /// Its name in the code, or its key.
+    pub constant: String,
+    /// Its value with the unit.
+    pub value: String,
+    /// The file that has it.
+    pub place: String,
+    /// The tables, runs, rows or claims that it was chosen to meet; empty for all that the profile is fitted to.
+    pub meets: Vec<&'static str>,
+}
+
+const PLANS: &str = "data/calibration.toml";
+const MACHINES: &str = "data/machines.toml";
+const MATRIX: &str = "crates/reproduce/src/experiment/fq_codel.rs";
+const SHARES: &str = "crates/reproduce/src/calibrate/parameter.rs";
+const SLIDES: &str = "crates/reproduce/src/delay_mtu/scenario.rs";
+
+/// What follows from the three coefficients of the slides' cost model alone.
+const FROM_COSTS: [&str; 13] = [
+    "T088", "T093", "T094", "T095", "T096", "T097", "T098", "T099", "T100", "T101", "T102", "T103",
+    "T104",
+];
+
+/// The tables of bound processes.
+const B_TABLES: [&str; 12] = [
+    "B1_single",
+    "B2_single",
+    "B3_single",
+    "B1_agg",
+    "B2_agg",
+    "B3_agg",
+    "B1_bidir32k",
+    "B2_bidir32k",
+    "B3_bidir32k",
+    "B1_stream",
+    "B2_stream",
+    "B3_stream",
+];
+
+fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]) -> HandSet {
+    HandSet {
+        constant: constant.to_owned(),
+        value: value.to_string(),
+        place: place.to_owned(),
+        meets: meets.to_vec(),
+    }
+}
+
+/// Those of a profile: the costs that its plan gives, what its own file has, and what the code has for it.
+pub(super) fn of(profile: &Profile, plan: Option<&Plan>, systems: &Systems) -> Vec<HandSet> {
+    let file = format!("data/systems/{}.toml", profile.name);
+    let given = plan.into_iter().flat_map(|plan| &plan.fixed);
+    let given = given.map(|Fixed { parameter, value }| {
+        let value = format!("{value} {}", parameter.unit());
+        set(parameter.name(), value, PLANS, &[])
+    });
+    let mut all: Vec<HandSet> = given.collect();
+    all.extend(of_file(profile, &file));
+    all.extend(match profile.name.as_str() {
+        "hs22-ixgbe" => of_matrix(),
+        delay_mtu::PROFILE => vec![set("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
+        _ => Vec::new(),
+    });
+    let frames = systems.machines().filter(|machine| machine.profile == profile.name);
+    let frames = frames.filter_map(|machine| machine.others_rx_frames);
+    all.extend(frames.map(|frames| set("others_rx_frames", frames, MACHINES, &["S07"])));
+    all.extend(plan.into_iter().flat_map(of_shares));
+    all
+}
+
+/// Of the profile's file.
+fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
+    let machine = &profile.sut.machine;
+    let (nic, stack) = (&profile.sut.nic, &profile.sut.stack);
+    let mut all = Vec::new();
+    if let Some(wait) = machine.steal_after {
+        all.push(set("steal_after_ns", wait, file, &[]));
+    }
+    let clock = || format!("{} ppm, the others' the opposite", machine.clock_ppm);
+    match profile.name.as_str() {
+        "bl25p-tg3" => all.push(set("receive_buffer_bytes", stack.receive_buffer, file, &["S07"])),
+        "dragonfly-em" => all.push(set("network.rate_bps", profile.network.rate, file, &["idle"])),
+        "freebsd-em" => all.push(set("generator.machine.costs", "the client's", file, &[])),
+        "rx1600-e1000" => {
+            let interval = nic.coalescing.throttle.interval();
+            all.push(set("clock_ppm", clock(), file, &["A01", "R01"]));
+            all.push(set("throttle.interval_ns", interval, file, &["A01", "R01"]));
+        }
+        "rx1620-e1000-7" => {
+            let single = ["B1_single", "B2_single", "B3_single"];
+            all.push(set("clock_ppm", clock(), file, &single));
+        }
+        "rx1600-tg3-2.6.12" => {
+            let delay = format!("{}, {} frames", nic.coalescing.rx.delay, nic.coalescing.rx.frames);
+            all.push(set("coalescing.rx", delay, file, &["A09"]));
+        }
+        delay_mtu::PROFILE => {
+            let costs = &machine.costs;
+            let packet = costs.backlog_packet + costs.rx_merged;
+            let of_coefficient = |claim| [&[claim], &FROM_COSTS[..]].concat();
+            all.push(set("copy_ns_per_kib", costs.copy_per_kib, file, &of_coefficient("T083")));
+            all.push(set(
+                "backlog_packet_ns + rx_merged_ns",
+                packet,
+                file,
+                &of_coefficient("T084"),
+            ));
+            all.push(set("interrupt_ns", costs.interrupt, file, &of_coefficient("T085")));
+            all.push(set("ack_ns", costs.ack, file, &["T106"]));
+            let window = stack.receive_buffer;
+            all.push(set("receive_buffer_bytes", window, file, &["T077", "T078", "T080"]));
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Of the matrix: the queue before the NIC, and what stands for the breakdown while receive work is spread.
+fn of_matrix() -> Vec<HandSet> {
+    let code =
+        |constant, value: &dyn ToString, meets| set(constant, value.to_string(), MATRIX, meets);
+    vec![
+        code("FIFO_BYTES", &matrix::FIFO_BYTES, &["Q02"]),
+        code("FIFO_BEHIND_BQL_BYTES", &matrix::FIFO_BEHIND_BQL_BYTES, &["Q04"]),
+        code("SPREAD_WINDOW", &matrix::SPREAD_WINDOW, &["Q01", "Q06", "Q23"]),
+        code("SPREAD_FIFO", &matrix::SPREAD_FIFO, &["Q01"]),
+        code("SPREAD_FIFO_RPS", &matrix::SPREAD_FIFO_RPS, &["Q23"]),
+        code("SPREAD_FAIR", &matrix::SPREAD_FAIR, &["Q06"]),
+        code("SPREAD_SERVER", &matrix::SPREAD_SERVER, &["Q06"]),
+        code("SPREAD_SERVER_RPS", &matrix::SPREAD_SERVER_RPS, &["Q19"]),
+    ]
+}
+
+/// What a free cost says of another that is not free.
+fn of_shares(plan: &Plan) -> Vec<HandSet> {
+    let is_free = |wanted| plan.free.iter().any(|free| free.parameter == wanted);
+    let mut all = Vec::new();
+    if is_free(Parameter::RxPacket) {
+        all.push(set("BARE_SHARE", BARE_SHARE, SHARES, &["S03"]));
+    }
+    if is_free(Parameter::Remote) {
+        all.push(set("SENT_REMOTE_RATIO", SENT_REMOTE_RATIO, SHARES, &[]));
+    }
+    if is_free(Parameter::TxPacket) && !is_free(Parameter::Ack) {
+        all.push(set("ACK_SHARE", ACK_SHARE, SHARES, &B_TABLES));
+    }
+    all
+}
