@@ -29,6 +29,12 @@ use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use smallest::SmallestEffect;
 
+/// Judges every setting by `goal`, as [`crate::Summary`] does, and reads nothing but what the goal speaks
+/// of. The error says why that cannot be done.
+pub fn recommendation(results: &Results, goal: &Goal) -> Result<Recommendation, String> {
+    recommend(results, &Runs::of_goal(results, goal), goal)
+}
+
 /// Judges every setting by `goal`; the error says why that cannot be done.
 pub(crate) fn recommend(
     results: &Results,
