@@ -119,5 +119,6 @@ fn round_trips(p99_us: f64) -> Histogram {
     let mut rtt = Histogram::new();
     rtt.record_n(Nanos::from_secs_f64(p99_us / 2e6), 98);
     rtt.record_n(Nanos::from_secs_f64(p99_us / 1e6), 2);
+    rtt.pack();
     rtt
 }

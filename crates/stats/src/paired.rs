@@ -48,7 +48,7 @@ pub fn ratio_of_logs(logs: &[f64], average: Average, confidence: f64) -> Option<
     if let [only] = logs {
         return Some(Estimate::single(only.exp()));
     }
-    Some(Center::of(logs, average)?.ratio(confidence))
+    Center::of(logs, average)?.ratio(confidence)
 }
 
 /// [`Center::p_value`] of logarithms of ratios, one for each block.
@@ -141,17 +141,21 @@ impl Center {
         })
     }
 
-    /// The ratio that this is the logarithm of, with its interval.
-    pub fn ratio(&self, confidence: f64) -> Estimate {
+    /// The ratio that this is the logarithm of, with its interval; `None` where the confidence is not
+    /// between 0 and 1.
+    pub fn ratio(&self, confidence: f64) -> Option<Estimate> {
+        if !are_usable(&[self.log, self.error], confidence) {
+            return None;
+        }
         let half_width = critical_t(confidence, self.degrees_of_freedom) * self.error;
-        Estimate {
+        Some(Estimate {
             value: self.log.exp(),
             low: (self.log - half_width).exp(),
             high: (self.log + half_width).exp(),
             confidence,
             method: Method::PairedLogRatio,
             runs: self.runs,
-        }
+        })
     }
 
     /// How likely an average at least this far from zero is where there is no difference (two-sided
@@ -377,6 +381,7 @@ mod tests {
         assert_eq!(of(&[part(40, 0.1), part(6, 1e-9)]).degrees_of_freedom, 23);
         assert_eq!(Center::of_sum(&[part(12, 0.1), part(1, 0.1)], Average::Trimmed), None);
         assert_eq!(Center::of_sum(&[], Average::Trimmed), None);
+        assert_eq!([0.0, 1.0, 99.0].map(|confidence| once.ratio(confidence)), [None, None, None]);
     }
 
     #[test]
@@ -394,7 +399,7 @@ mod tests {
                         (0..blocks).map(|block| (block, log(block))).collect()
                     };
                     let parts = blocks.map(&mut part);
-                    Some(Center::of_sum(&parts, Average::Trimmed)?.ratio(0.95))
+                    Center::of_sum(&parts, Average::Trimmed)?.ratio(0.95)
                 });
             }
         }

@@ -40,6 +40,7 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) ->
     let mut rounds = vec![0_u32; noise.len()];
     let mut elapsed_s = 0.0;
     loop {
+        let before = rounds.clone();
         let wide = too_wide(&results);
         let wants = |&workload: &usize| {
             let done = rounds[workload];
@@ -74,7 +75,9 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) ->
                 rounds[workload] += 1;
             }
         }
-        let losers = eliminated(&results, goal).expect("every workload has runs");
+        let seen = |rounds: &[u32]| rounds.iter().copied().max().unwrap_or(0).min(MOST_ROUNDS);
+        let share = f64::from(seen(&rounds) - seen(&before)) / f64::from(MOST_ROUNDS);
+        let losers = eliminated(&results, goal, share).expect("every workload has runs");
         dropped.extend(losers.into_iter().map(|loser| loser.setting));
         if wanted.is_empty() || dropped.len() + 1 == SETTINGS.len() {
             return judge(&results, goal, dropped);

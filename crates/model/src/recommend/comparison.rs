@@ -54,7 +54,7 @@ impl Logs {
     /// Without an interval where a workload has only one block.
     pub(super) fn ratio(&self, confidence: f64) -> Option<Estimate> {
         if let Some(center) = self.center() {
-            return Some(center.ratio(confidence));
+            return center.ratio(confidence);
         }
         let mean = |part: &BTreeMap<u32, f64>| {
             (!part.is_empty()).then(|| part.values().sum::<f64>() / part.len() as f64)

@@ -184,7 +184,7 @@ impl Judge<'_> {
                 logs.center().is_some().then_some(((workload, metric), Some(logs)))
             })
             .unzip();
-        let compared = corrected(logs, Claim::Differs, self.results.confidence);
+        let compared = corrected(logs, Claim::Differs, self.confidence);
         let loss = |((workload, metric), comparison): (&(usize, Metric), Comparison)| {
             let ratio = comparison.ratio?;
             let log = ratio.value.ln();

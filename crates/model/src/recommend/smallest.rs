@@ -47,10 +47,8 @@ impl Judge<'_> {
     }
 
     fn smallest_objective(&self) -> Option<SmallestEffect> {
-        let centers: Vec<Center> = self
-            .others()
-            .filter_map(|other| self.objective_logs(0, other)?.center())
-            .collect();
+        let centers: Vec<Center> =
+            self.others().filter_map(|other| self.objective_logs(0, other)?.center()).collect();
         let level = (1.0 - self.objective_confidence()) / centers.len().max(1) as f64;
         let figures = self.objective.iter().flatten().copied().collect();
         smallest(&centers, level, self.better_objective(), figures, None)
@@ -85,7 +83,7 @@ impl Judge<'_> {
             }
             _ => 1,
         };
-        let level = (1.0 - self.results.confidence) / (made.max(1) * bases.max(1)) as f64;
+        let level = (1.0 - self.confidence) / (made.max(1) * bases.max(1)) as f64;
         let claim = match condition.bound {
             Bound::AtLeast => Claim::Less,
             Bound::AtMost => Claim::More,
