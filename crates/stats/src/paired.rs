@@ -85,7 +85,7 @@ impl Center {
     /// in one workload says nothing of the others; blocks that only some parts have count there. `None` without
     /// parts, where one has fewer than two blocks, or with a logarithm that is not finite.
     ///
-    /// The trimmed mean's error comes from the winsorized sum of squares (Tukey and McLaughlin, "Less
+    /// The trimmed mean's error comes from the winsorized sum of squares ("Less
     /// vulnerable confidence and significance procedures for location based on a single sample", Sankhya A
     /// 25, 1963); without trimming the formula is the plain mean's. Of several parts the winsorized
     /// values of a block are added before they are squared, so what parts have in common in their blocks is in it.

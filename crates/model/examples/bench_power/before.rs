@@ -48,16 +48,6 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, aim: &Aim, rng: &mut Rng) -> O
     };
     let average = if aim.figure == 1 { Average::Trimmed } else { Average::Plain };
     let direction = if aim.figure == 0 { 1.0 } else { -1.0 };
-    // Of each comparison whether it is proven, and how much better it is.
-    let proven = |all: &[Vec<f64>], average, direction: f64| -> Vec<bool> {
-        let p_values: Vec<_> = all.iter().map(|logs| paired::p_value(logs, average)).collect();
-        let holm = paired::holm(&p_values, CONFIDENCE);
-        let center = |logs: &Vec<f64>| {
-            let ratio = paired::ratio_of_logs(logs, average, CONFIDENCE).expect("eight blocks");
-            direction * ratio.value.ln()
-        };
-        holm.iter().zip(all).map(|(one, logs)| one.proven && center(logs) > 0.0).collect()
-    };
     let objective: Vec<Vec<f64>> = (1..SETTINGS.len())
         .map(|setting| {
             let each: Vec<Vec<f64>> =
@@ -96,4 +86,15 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, aim: &Aim, rng: &mut Rng) -> O
     keeping
         .into_iter()
         .find(|setting| (0..broken.len()).all(|idx| proven[idx * others + setting - 1]))
+}
+
+/// Of each comparison whether it is proven to be better.
+fn proven(all: &[Vec<f64>], average: Average, direction: f64) -> Vec<bool> {
+    let p_values: Vec<_> = all.iter().map(|logs| paired::p_value(logs, average)).collect();
+    let holm = paired::holm(&p_values, CONFIDENCE);
+    let center = |logs: &Vec<f64>| {
+        let ratio = paired::ratio_of_logs(logs, average, CONFIDENCE).expect("eight blocks");
+        direction * ratio.value.ln()
+    };
+    holm.iter().zip(all).map(|(one, logs)| one.proven && center(logs) > 0.0).collect()
 }

@@ -1,5 +1,7 @@
 //! How often intervals of a ratio hold the truth, by estimator, number of rounds and recording.
 
+#![expect(clippy::cast_possible_truncation, reason = "counts of rounds")]
+
 use latput_stats::mean;
 use latput_stats::paired::{Average, Center, ratio_of_logs};
 use latput_units::Rng;

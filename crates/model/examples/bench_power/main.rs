@@ -83,7 +83,7 @@ const CASES: [Case; 9] = [
 impl Case {
     /// Whether no setting is better than the first.
     fn is_null(&self) -> bool {
-        self.truth[CHANGED] == [1.0; 3]
+        is_same(&self.truth[CHANGED], &[1.0; 3])
     }
 
     /// Whether a change to `setting` is what should be proven, or where nothing should be, any change.
@@ -93,8 +93,12 @@ impl Case {
 
     /// The settings that are as good as the best, but for the first, which is never dropped.
     fn best(&self) -> impl Iterator<Item = usize> {
-        (1..SETTINGS.len()).filter(|&setting| self.truth[setting] == self.truth[CHANGED])
+        (1..SETTINGS.len()).filter(|&one| is_same(&self.truth[one], &self.truth[CHANGED]))
     }
+}
+
+fn is_same(a: &[f64; 3], b: &[f64; 3]) -> bool {
+    a.iter().zip(b).all(|(a, b)| a.total_cmp(b).is_eq())
 }
 
 fn main() -> ExitCode {
@@ -162,16 +166,17 @@ fn main() -> ExitCode {
 
 /// How many of `draws` have each of two properties.
 fn count(draws: u64, draw: impl Fn(&mut Rng) -> [bool; 2] + Sync) -> [u64; 2] {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let part = |first: u64| {
-        (first..draws).step_by(threads as usize).fold([0, 0], |sum: [u64; 2], index| {
+        (first..draws).step_by(threads).fold([0, 0], |sum: [u64; 2], index| {
             let found = draw(&mut Rng::split(SEED, index));
             [sum[0] + u64::from(found[0]), sum[1] + u64::from(found[1])]
         })
     };
     let part = &part;
     std::thread::scope(|scope| {
-        let parts: Vec<_> = (0..threads).map(|first| scope.spawn(move || part(first))).collect();
+        let parts: Vec<_> =
+            (0..threads as u64).map(|first| scope.spawn(move || part(first))).collect();
         parts.into_iter().fold([0, 0], |sum, part| {
             let found = part.join().expect("no draw panics");
             [sum[0] + found[0], sum[1] + found[1]]

@@ -14,7 +14,7 @@ use crate::synthetic::{self, Figures, observation};
 /// Of the built-in plan, in seconds: the time for stints, without some 5 s in which carry-over is measured.
 const BUDGET_S: f64 = 195.0;
 const SLICE_S: f64 = 0.25;
-const STINT_S: f64 = 10.0;
+const STINT_SLICES: usize = 40;
 /// Warming up, connecting, and what else a stint costs.
 const OVERHEAD_S: f64 = 0.35;
 /// Rounds that have the measured time of the plan's 5 to 30 trials of 1 s.
@@ -51,7 +51,7 @@ pub(crate) fn run(noise: &[Noise], truth: &Truth, goal: &Goal, rng: &mut Rng) ->
         for &workload in &wanted {
             let alive: Vec<usize> =
                 (0..SETTINGS.len()).filter(|setting| !dropped.contains(setting)).collect();
-            let count = (STINT_S / SLICE_S) as usize / alive.len();
+            let count = STINT_SLICES / alive.len();
             elapsed_s += (count * alive.len()) as f64 * SLICE_S + OVERHEAD_S;
             if elapsed_s > BUDGET_S {
                 return judge(&results, goal, dropped);

@@ -14,6 +14,9 @@ pub(super) struct Logs {
     parts: Vec<BTreeMap<u32, f64>>,
 }
 
+/// By block how many logarithms there are, and their sum.
+type Sums = BTreeMap<u32, (usize, f64)>;
+
 /// What a comparison is to prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
@@ -77,7 +80,7 @@ impl Judge<'_> {
     /// The logarithms of the objective's ratio `other / base`: in each workload of the blocks in which both have
     /// all of it that the workload has.
     pub(super) fn objective_logs(&self, base: usize, other: usize) -> Option<Logs> {
-        let mut workloads: BTreeMap<usize, (usize, BTreeMap<u32, (usize, f64)>)> = BTreeMap::new();
+        let mut workloads: BTreeMap<usize, (usize, Sums)> = BTreeMap::new();
         for of_figure in &self.objective {
             for &(workload, metric) in of_figure {
                 let (figures, sums) = workloads.entry(workload).or_default();
@@ -89,7 +92,7 @@ impl Judge<'_> {
                 }
             }
         }
-        let part = |(figures, sums): (usize, BTreeMap<u32, (usize, f64)>)| {
+        let part = |(figures, sums): (usize, Sums)| {
             let whole = sums.into_iter().filter(|(_, (count, _))| *count == figures);
             whole.map(|(block, (_, log))| (block, log)).collect()
         };
