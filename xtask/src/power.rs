@@ -1,5 +1,6 @@
 //! `cargo xtask bench-power`: what chance a run of 200 s has to prove a known effect, and to claim one that
-//! is not there, on noise recorded from the lab. The exit code tells of a goal that is missed.
+//! is not there, on noise recorded from the lab. The exit code tells of a goal that is missed. With `--intervals`,
+//! how often the intervals of estimators hold the truth.
 
 use anyhow::{Context, Result, ensure};
 
@@ -8,9 +9,12 @@ use crate::workspace::{Workspace, cargo};
 /// How thoroughly.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Resampled runs of each effect.
+    /// Resampled runs of each effect; five times as many where there is none.
     #[arg(long, default_value_t = 400)]
     draws: u32,
+    /// Compare estimators by how often their intervals hold the truth, and what they prove.
+    #[arg(long)]
+    intervals: bool,
 }
 
 /// Runs the example of the model that resamples the noise, and prints its table.
@@ -18,6 +22,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut command = cargo();
     command.current_dir(&workspace.root).args(["run", "--release", "-q", "-p", "latput-model"]);
     command.args(["--example", "bench_power", "--"]).arg(options.draws.to_string());
+    command.args(options.intervals.then_some("intervals"));
     let status = command.status().context("cannot start cargo")?;
     ensure!(status.success(), "the benchmark ended with {status}: a goal is missed");
     Ok(())

@@ -24,6 +24,6 @@ pub use fit::{CostModel, Term, fit};
 pub use goal::{Goal, GoalError};
 pub use labels::ShortLabels;
 pub use predicted::{Prediction, predicted};
-pub use recommend::{Eliminated, SmallestEffect, eliminated};
+pub use recommend::{Eliminated, SmallestEffect, eliminated, recommendation};
 pub use search::Search;
 pub use summary::{Cell, ProvenBy, Recommendation, Summary, too_wide};

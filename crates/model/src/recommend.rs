@@ -29,6 +29,12 @@ use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use smallest::SmallestEffect;
 
+/// Judges every setting by `goal`, as [`crate::Summary`] does, and reads nothing but what the goal speaks
+/// of. The error says why that cannot be done.
+pub fn recommendation(results: &Results, goal: &Goal) -> Result<Recommendation, String> {
+    recommend(results, &Runs::of_goal(results, goal), goal)
+}
+
 /// Judges every setting by `goal`; the error says why that cannot be done.
 pub(crate) fn recommend(
     results: &Results,
@@ -64,6 +70,8 @@ struct Judge<'a> {
     goal: &'a Goal,
     objective: Objective,
     labels: Vec<String>,
+    /// One less the chance of error of each kind of claim.
+    confidence: f64,
 }
 
 /// What was found.
@@ -99,7 +107,7 @@ impl<'a> Judge<'a> {
     fn of(results: &'a Results, runs: &'a Runs<'a>, goal: &'a Goal) -> Result<Self, String> {
         let objective = objective(results, runs, goal)?;
         let labels = ShortLabels::of(results).labels;
-        Ok(Self { results, runs, goal, objective, labels })
+        Ok(Self { results, runs, goal, objective, labels, confidence: results.confidence })
     }
 
     fn settings(&self) -> std::ops::Range<usize> {
@@ -120,7 +128,7 @@ impl<'a> Judge<'a> {
 
     /// Half of the chance of error is for the limits, if the first setting can break one.
     fn objective_confidence(&self) -> f64 {
-        let confidence = self.results.confidence;
+        let confidence = self.confidence;
         let is_shared = self.goal.conditions.iter().any(crate::goal::Condition::first_can_break);
         if is_shared { f64::midpoint(1.0, confidence) } else { confidence }
     }
@@ -171,7 +179,7 @@ impl<'a> Judge<'a> {
     ) -> Vec<(&'k Kept<'k>, BTreeMap<usize, Comparison>)> {
         let breakable: Vec<&Kept> =
             kept[&0].iter().filter(|kept| kept.condition.first_can_break()).collect();
-        let confidence = f64::midpoint(1.0, self.results.confidence);
+        let confidence = f64::midpoint(1.0, self.confidence);
         let mut found = Vec::new();
         // Each limit has an equal share of the chance of error; Holm divides it among the settings.
         let share = 1.0 - (1.0 - confidence) / breakable.len().max(1) as f64;
@@ -188,7 +196,7 @@ impl<'a> Judge<'a> {
     }
 
     fn estimate(&self, setting: usize, workload: usize, metric: Metric) -> Option<Estimate> {
-        self.runs.estimate(setting, workload, metric, self.results.confidence)
+        self.runs.estimate(setting, workload, metric, self.confidence)
     }
 }
 

@@ -177,8 +177,8 @@ pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
 }
 
 /// The mean over blocks that compares any metric. Tails have odd runs, and on a machine with other work so
-/// have rates: of rates 11 % apart in 80 rounds of recorded noise the trimmed mean proves 90 %, the
-/// plain one 33 % (`cargo xtask bench-power`).
+/// have rates: of rates 11 % apart in 80 rounds of recorded noise the trimmed mean of one workload's sums proves
+/// 86 %, the plain one 33 % (`cargo xtask bench-power --intervals`).
 pub(crate) const AVERAGE: Average = Average::Trimmed;
 
 #[cfg(test)]

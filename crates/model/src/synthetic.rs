@@ -82,7 +82,7 @@ pub(crate) fn noise(rng: &mut Rng, sd: f64) -> f64 {
 }
 
 /// An observation over one second that has `figures`.
-fn observation(workload: &Workload, figures: Figures) -> Observation {
+pub(crate) fn observation(workload: &Workload, figures: Figures) -> Observation {
     let second = Nanos::from_s(1);
     let is_rr = workload.traffic.is_transactional();
     let count = Nanos::from_secs_f64(figures.rate / 1e9).as_ns();
@@ -119,5 +119,6 @@ fn round_trips(p99_us: f64) -> Histogram {
     let mut rtt = Histogram::new();
     rtt.record_n(Nanos::from_secs_f64(p99_us / 2e6), 98);
     rtt.record_n(Nanos::from_secs_f64(p99_us / 1e6), 2);
+    rtt.pack();
     rtt
 }

@@ -111,7 +111,20 @@ impl Histogram {
     /// The smallest value that at least `quantile` (0 to 1) of the samples do not exceed; `None`
     /// without samples.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
-        (!self.is_empty()).then(|| Nanos::from_ns(self.counters().value_at_quantile(quantile)))
+        match &self.0 {
+            // Without unpacking: a results file has thousands.
+            Form::Packed(packed) if quantile > 0.0 => {
+                let rank = (quantile.min(1.0) * packed.count as f64).ceil();
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "between 0 and the number of samples"
+                )]
+                self.at_rank((rank as u64).max(1))
+            }
+            _ if self.is_empty() => None,
+            _ => Some(Nanos::from_ns(self.counters().value_at_quantile(quantile))),
+        }
     }
 
     /// The value of the `rank`-th smallest sample, counted from 1; `None` outside 1..=count.
@@ -357,6 +370,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_packed_one_has_the_same_quantiles() {
+        let mut rng = latput_units::Rng::from_seed(41);
+        for samples in [0, 1, 2, 99, 100, 101, 5_000] {
+            let mut open = Histogram::new();
+            (0..samples).for_each(|_| open.record(Nanos::from_ns(1 + rng.next_u64() % 10_000_000)));
+            let mut packed = open.clone();
+            packed.pack();
+            for quantile in [0.0, 1e-9, 0.01, 0.29, 0.5, 0.57, 0.9, 0.99, 0.999, 1.0, 1.5] {
+                let found = packed.quantile(quantile);
+                assert_eq!(found, open.quantile(quantile), "{quantile} of {samples}");
+            }
+        }
+    }
 
     #[test]
     fn a_value_is_off_by_at_most_one_percent_from_100_ns_to_60_s() {

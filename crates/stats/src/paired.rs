@@ -3,6 +3,8 @@
 //! Runs of one block share the state of the machine, so their ratio is steadier than either figure;
 //! on a logarithmic scale half and double are equally far, and several workloads can be averaged.
 
+use std::collections::BTreeMap;
+
 use crate::estimate::{Estimate, Method};
 use crate::mean::{are_usable, critical_t, two_sided_p};
 
@@ -46,91 +48,144 @@ pub fn ratio_of_logs(logs: &[f64], average: Average, confidence: f64) -> Option<
     if let [only] = logs {
         return Some(Estimate::single(only.exp()));
     }
-    let center = Center::of(logs, average);
-    let half_width = critical_t(confidence, center.degrees_of_freedom) * center.error;
-    Some(Estimate {
-        value: center.log.exp(),
-        low: (center.log - half_width).exp(),
-        high: (center.log + half_width).exp(),
-        confidence,
-        method: Method::PairedLogRatio,
-        runs: logs.len(),
-    })
+    Center::of(logs, average)?.ratio(confidence)
 }
 
-/// How likely logarithms of ratios at least this far from zero are where there is no difference
-/// (two-sided paired t test); `None` with fewer than two. Below `1 - confidence` exactly where the
-/// interval of [`ratio_of_logs`] excludes 1.
+/// [`Center::p_value`] of logarithms of ratios, one for each block.
 pub fn p_value(logs: &[f64], average: Average) -> Option<f64> {
-    if logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
-        return None;
-    }
-    let Center { log, error, degrees_of_freedom } = Center::of(logs, average);
-    if log == 0.0 {
-        return Some(1.0);
-    }
-    // No scatter at all, as only a simulator gives it, is proof.
-    Some(if error == 0.0 { 0.0 } else { two_sided_p(log / error, degrees_of_freedom) })
+    Center::of(logs, average).map(|center| center.p_value())
 }
 
-/// How likely a center at least this far below zero is where the true one is not below it (one-sided
-/// paired t test); `None` with fewer than two values, or with one that is not finite. `values` are
-/// logarithms of ratios, or differences.
-///
-/// Below `level` exactly where the interval of [`ratio_of_logs`] at the confidence `1 - 2 * level` lies
-/// below 1.
+/// [`Center::p_below`] of logarithms of ratios, one for each block, or of differences.
 pub fn p_below(values: &[f64], average: Average) -> Option<f64> {
-    if values.len() < 2 || !values.iter().all(|value| value.is_finite()) {
-        return None;
-    }
-    let Center { log, error, degrees_of_freedom } = Center::of(values, average);
-    Some(match (error == 0.0, log < 0.0) {
-        // No scatter at all, as only a simulator gives it, is proof.
-        (true, is_below) => f64::from(u8::from(!is_below)),
-        (false, true) => two_sided_p(log / error, degrees_of_freedom) / 2.0,
-        (false, false) => 1.0 - two_sided_p(log / error, degrees_of_freedom) / 2.0,
-    })
+    Center::of(values, average).map(|center| center.p_below())
 }
 
-/// The standard error of an average of logarithms of ratios, and its degrees of freedom: what the
-/// tests and intervals here rest on. `None` with fewer than two, or with one that is not finite.
-pub fn standard_error(logs: &[f64], average: Average) -> Option<(f64, usize)> {
-    if logs.len() < 2 || !logs.iter().all(|log| log.is_finite()) {
-        return None;
-    }
-    let Center { error, degrees_of_freedom, .. } = Center::of(logs, average);
-    Some((error, degrees_of_freedom))
-}
-
-/// An average with its standard error.
-pub(crate) struct Center {
-    pub(crate) log: f64,
-    pub(crate) error: f64,
-    pub(crate) degrees_of_freedom: usize,
+/// An average of logarithms of ratios, or a sum of such averages, with its standard error: what the
+/// tests and intervals here rest on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Center {
+    /// The average.
+    pub log: f64,
+    /// Its standard error.
+    pub error: f64,
+    /// Of Student's t.
+    pub degrees_of_freedom: usize,
+    /// Blocks.
+    pub runs: usize,
 }
 
 impl Center {
-    /// Of at least two logarithms. The trimmed mean's error comes from the winsorized sum of squares
-    /// ("Less vulnerable confidence and significance procedures for location based on a single
-    /// sample", Sankhya A 25, 1963); without trimming the formula is the plain mean's.
-    pub(crate) fn of(logs: &[f64], average: Average) -> Self {
-        let cut = match average {
-            Average::Trimmed if logs.len() >= FEWEST_TRIMMED => logs.len() / BLOCKS_PER_CUT,
-            _ => 0,
-        };
-        let mut sorted = logs.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let end = sorted.len() - cut;
-        let kept = (end - cut) as f64;
-        let log = sorted[cut..end].iter().sum::<f64>() / kept;
-        let (lowest, highest) = (sorted[cut], sorted[end - 1]);
-        for log in &mut sorted {
-            *log = log.clamp(lowest, highest);
+    /// `None` with fewer than two logarithms, or with one that is not finite.
+    pub fn of(logs: &[f64], average: Average) -> Option<Self> {
+        Self::of_sum(&[(0..).zip(logs.iter().copied()).collect()], average)
+    }
+
+    /// The sum of the averages of `parts`, each by block. Each part is trimmed by itself, since an odd run
+    /// in one workload says nothing of the others; blocks that only some parts have count there. `None` without
+    /// parts, where one has fewer than two blocks, or with a logarithm that is not finite.
+    ///
+    /// The trimmed mean's error comes from the winsorized sum of squares ("Less
+    /// vulnerable confidence and significance procedures for location based on a single sample", Sankhya A
+    /// 25, 1963); without trimming the formula is the plain mean's. Of several parts the winsorized
+    /// values of a block are added before they are squared, so what parts have in common in their blocks is in it.
+    /// The degrees of freedom are Satterthwaite's where the parts' variances err together, which is the
+    /// fewest that they can be.
+    pub fn of_sum(parts: &[BTreeMap<u32, f64>], average: Average) -> Option<Self> {
+        let mut of_blocks: BTreeMap<u32, f64> = BTreeMap::new();
+        let (mut log, mut variances, mut by_freedom) = (0.0, 0.0, 0.0);
+        let (mut fewest, mut most) = (usize::MAX, 0);
+        for part in parts {
+            if part.len() < 2 || !part.values().all(|log| log.is_finite()) {
+                return None;
+            }
+            let cut = match average {
+                Average::Trimmed if part.len() >= FEWEST_TRIMMED => part.len() / BLOCKS_PER_CUT,
+                _ => 0,
+            };
+            let mut sorted: Vec<f64> = part.values().copied().collect();
+            sorted.sort_by(f64::total_cmp);
+            let kept = &sorted[cut..sorted.len() - cut];
+            let freedom = kept.len() - 1;
+            log += kept.iter().sum::<f64>() / kept.len() as f64;
+            let winsorized = |log: &f64| log.clamp(kept[0], kept[freedom]);
+            let middle = part.values().map(winsorized).sum::<f64>() / part.len() as f64;
+            let scale = ((kept.len() * freedom) as f64).sqrt();
+            let mut variance = 0.0;
+            for (block, log) in part {
+                let off = (winsorized(log) - middle) / scale;
+                variance += off * off;
+                *of_blocks.entry(*block).or_default() += off;
+            }
+            variances += variance;
+            by_freedom += variance / (freedom as f64).sqrt();
+            (fewest, most) = (fewest.min(freedom), most.max(freedom));
         }
-        let center = sorted.iter().sum::<f64>() / sorted.len() as f64;
-        let squares: f64 = sorted.iter().map(|log| (log - center).powi(2)).sum();
-        let error = (squares / kept / (kept - 1.0)).sqrt();
-        Self { log, error, degrees_of_freedom: end - cut - 1 }
+        let freedom = (variances / by_freedom).powi(2);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 1 and the number of blocks"
+        )]
+        let degrees_of_freedom = if freedom.is_finite() {
+            ((freedom + 1e-6) as usize).clamp(fewest, most)
+        } else {
+            fewest
+        };
+        let error = of_blocks.values().map(|off| off * off).sum::<f64>().sqrt();
+        (!parts.is_empty()).then_some(Self {
+            log,
+            error,
+            degrees_of_freedom,
+            runs: of_blocks.len(),
+        })
+    }
+
+    /// The ratio that this is the logarithm of, with its interval; `None` where the confidence is not
+    /// between 0 and 1.
+    pub fn ratio(&self, confidence: f64) -> Option<Estimate> {
+        if !are_usable(&[self.log, self.error], confidence) {
+            return None;
+        }
+        let half_width = critical_t(confidence, self.degrees_of_freedom) * self.error;
+        Some(Estimate {
+            value: self.log.exp(),
+            low: (self.log - half_width).exp(),
+            high: (self.log + half_width).exp(),
+            confidence,
+            method: Method::PairedLogRatio,
+            runs: self.runs,
+        })
+    }
+
+    /// How likely an average at least this far from zero is where there is no difference (two-sided
+    /// paired t test). Below `1 - confidence` exactly where the interval of [`Self::ratio`] excludes 1.
+    pub fn p_value(&self) -> f64 {
+        match (self.log == 0.0, self.error == 0.0) {
+            (true, _) => 1.0,
+            // No scatter at all, as only a simulator gives it, is proof.
+            (false, true) => 0.0,
+            (false, false) => two_sided_p(self.log / self.error, self.degrees_of_freedom),
+        }
+    }
+
+    /// How likely an average at least this far below zero is where the true one is not below it
+    /// (one-sided paired t test). Below `level` exactly where the interval of [`Self::ratio`] at the
+    /// confidence `1 - 2 * level` lies below 1.
+    pub fn p_below(&self) -> f64 {
+        match (self.error == 0.0, self.log < 0.0) {
+            // No scatter at all, as only a simulator gives it, is proof.
+            (true, is_below) => f64::from(u8::from(!is_below)),
+            (false, true) => two_sided_p(self.log / self.error, self.degrees_of_freedom) / 2.0,
+            (false, false) => {
+                1.0 - two_sided_p(self.log / self.error, self.degrees_of_freedom) / 2.0
+            }
+        }
+    }
+
+    /// The same above zero.
+    pub fn p_above(&self) -> f64 {
+        Self { log: -self.log, ..*self }.p_below()
     }
 }
 
@@ -215,9 +270,9 @@ mod tests {
         assert!((trimmed.value - value).abs() < 1e-9, "{trimmed:?}");
         assert!(((trimmed.high / value).ln() - 3.182_446 * error).abs() < 1e-6, "{trimmed:?}");
         assert!(!ratio_of_logs(&logs, Average::Plain, 0.95).unwrap().excludes(1.5));
-        let (found, degrees_of_freedom) = standard_error(&logs, Average::Trimmed).unwrap();
-        assert!((found - error).abs() < 1e-9 && degrees_of_freedom == 3, "{found}");
-        assert_eq!(standard_error(&logs[..1], Average::Plain), None);
+        let found = Center::of(&logs, Average::Trimmed).unwrap();
+        assert!((found.error - error).abs() < 1e-9 && found.degrees_of_freedom == 3, "{found:?}");
+        assert_eq!(Center::of(&logs[..1], Average::Plain), None);
         let five = &logs[1..];
         assert_eq!(
             ratio_of_logs(five, Average::Trimmed, 0.9),
@@ -302,6 +357,78 @@ mod tests {
                 ratio_of_logs(&logs, Average::Trimmed, 0.95)
             });
         }
+    }
+
+    #[test]
+    fn a_sum_of_parts_adds_what_they_have_in_common_and_has_the_fewest_degrees_of_freedom() {
+        let part = |blocks: u32, by: f64| -> BTreeMap<u32, f64> {
+            let log = |block: u32| by * f64::from(block * 7 % 11);
+            (0..blocks).map(|block| (block, log(block))).collect()
+        };
+        let of = |parts: &[BTreeMap<u32, f64>]| Center::of_sum(parts, Average::Trimmed).unwrap();
+        // Equal parts are one with twice the size; opposite ones leave nothing.
+        let (once, twice) = (of(&[part(12, 0.1)]), of(&[part(12, 0.2)]));
+        let both = of(&[part(12, 0.1), part(12, 0.1)]);
+        assert!((both.log - twice.log).abs() < 1e-12 && (both.error - twice.error).abs() < 1e-12);
+        assert_eq!(both.degrees_of_freedom, once.degrees_of_freedom);
+        assert!(of(&[part(12, 0.1), part(12, -0.1)]).error < 1e-12);
+        // Blocks apart from each other: the squares of the errors add up.
+        let later = part(12, 0.1).into_iter().map(|(block, log)| (block + 12, log)).collect();
+        let apart = of(&[part(12, 0.1), later]);
+        assert!((apart.error / once.error - 2.0_f64.sqrt()).abs() < 1e-12, "{apart:?}");
+        assert_eq!((apart.runs, apart.degrees_of_freedom), (24, 7));
+        // What hardly scatters hardly counts for the degrees of freedom either: 40 blocks keep 24.
+        assert_eq!(of(&[part(40, 0.1), part(6, 1e-9)]).degrees_of_freedom, 23);
+        assert_eq!(Center::of_sum(&[part(12, 0.1), part(1, 0.1)], Average::Trimmed), None);
+        assert_eq!(Center::of_sum(&[], Average::Trimmed), None);
+        assert_eq!([0.0, 1.0, 99.0].map(|confidence| once.ratio(confidence)), [None, None, None]);
+    }
+
+    #[test]
+    fn a_95_percent_interval_of_a_sum_holds_it_whether_parts_go_together_or_not() {
+        for in_common in [0.0, 1.0] {
+            for blocks in [[8, 8], [10, 40]] {
+                assert_coverage(0.95, 1.3, |rng| {
+                    let shared: Vec<f64> = (0..40).map(|_| in_common * normal(rng)).collect();
+                    let mut part = |blocks: u32| {
+                        let mut log = |block: u32| {
+                            let is_odd = rng.uniform() < 1.0 / 15.0;
+                            let own = normal(rng) * if is_odd { 10.0 } else { 1.0 };
+                            1.3_f64.ln() / 2.0 + 0.02 * (own + shared[block as usize])
+                        };
+                        (0..blocks).map(|block| (block, log(block))).collect()
+                    };
+                    let parts = blocks.map(&mut part);
+                    Center::of_sum(&parts, Average::Trimmed)?.ratio(0.95)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn odd_runs_in_one_part_do_not_hide_a_difference_in_the_sum() {
+        let mut rng = latput_units::Rng::from_seed(3);
+        let mut proven = [0, 0];
+        for _ in 0..200 {
+            let mut part = || -> BTreeMap<u32, f64> {
+                let mut log = || {
+                    let odd = if rng.uniform() < 0.15 { 3.0 * normal(&mut rng) } else { 0.0 };
+                    -0.02 + 0.02 * normal(&mut rng) + odd
+                };
+                (0..40).map(|block| (block, log())).collect()
+            };
+            let parts = [part(), part(), part()];
+            let sums: Vec<f64> =
+                (0..40).map(|block| parts.iter().map(|part| part[&block]).sum()).collect();
+            let centers = [
+                Center::of_sum(&parts, Average::Trimmed).unwrap(),
+                Center::of(&sums, Average::Trimmed).unwrap(),
+            ];
+            for (count, center) in proven.iter_mut().zip(centers) {
+                *count += u32::from(center.p_below() < 0.0025);
+            }
+        }
+        assert!(proven[0] > 190 && proven[1] < 100, "{proven:?} of 200");
     }
 
     #[track_caller]

@@ -57,10 +57,7 @@ struct Gap {
 
 impl Gap {
     fn of(base: &[f64], other: &[f64], average: Average) -> Option<Self> {
-        if base.len() < 2 || other.len() < 2 {
-            return None;
-        }
-        let (base, other) = (Center::of(base, average), Center::of(other, average));
+        let (base, other) = (Center::of(base, average)?, Center::of(other, average)?);
         let square = |center: &Center| center.error * center.error;
         let together = square(&base) + square(&other);
         // Welch and Satterthwaite: between the smaller group's freedom and the sum of both. Rounded

@@ -101,7 +101,10 @@ impl Session<'_> {
                 }
                 self.run_stint(runner, stint)?;
             }
-            self.drop_losers(&mut dropped);
+            // The looks of a run share its chance of error by the rounds before them.
+            let seen = |rounds: Vec<u32>| rounds.into_iter().max().unwrap_or(0).min(most);
+            let share = f64::from(seen(self.rounds()) - seen(rounds)) / f64::from(most.max(1));
+            self.drop_losers(&mut dropped, share);
             if dropped.len() + 1 == settings && settings > 1 {
                 self.remark("one setting is left: nothing more to compare".to_owned());
                 return Ok(());
@@ -129,10 +132,11 @@ impl Session<'_> {
     }
 
     /// Settings that are proven to lose have no further slices: their time goes to the rest.
-    fn drop_losers(&mut self, dropped: &mut BTreeSet<usize>) {
+    fn drop_losers(&mut self, dropped: &mut BTreeSet<usize>, share: f64) {
         let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse) else { return };
         // Early on a goal may not be judged yet: then nobody has lost.
-        for Eliminated { setting, why } in eliminated(&self.results, &goal).unwrap_or_default() {
+        let losers = eliminated(&self.results, &goal, share).unwrap_or_default();
+        for Eliminated { setting, why } in losers {
             if dropped.insert(setting) {
                 let label = &self.results.settings[setting].label;
                 self.remark(format!("`{label}` has no further slices: {why}"));

@@ -1,38 +1,44 @@
 //! What chance the recommendation has to prove a known effect, and to claim one that is not there, on
 //! noise recorded from the lab: `cargo xtask bench-power`.
 //!
-//! Settings are equal in the recordings; a known factor is multiplied into one of five. Every judgement
-//! is made by the library itself, from rows as a run would have them.
+//! Settings are equal in the recordings; known factors are multiplied into them. Whole runs are made of
+//! stretches of a recording, and every judgement in them is made by the library itself.
 
 #![expect(clippy::print_stdout, reason = "a benchmark talks to whoever runs it")]
 
+mod before;
+mod coverage;
 mod noise;
+mod run;
 #[path = "../../src/synthetic.rs"]
 #[expect(dead_code, reason = "shared with the tests of the library")]
 mod synthetic;
 
 use std::process::ExitCode;
 
-use latput_model::Summary;
-use latput_trial::{Results, Workload};
+use before::Aim;
+use latput_model::Goal;
 use latput_units::Rng;
-use noise::{Blocks, read, resample};
-use synthetic::{Figures, results, rr, stream};
+use noise::Noise;
+use run::Truth;
 
 const SETTINGS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// The setting that differs.
 const CHANGED: usize = 2;
 const SEED: u64 = 0x90e5;
-/// Rounds of slices that fit into 200 s: two workloads of five settings and 250 ms.
-const ROUNDS: usize = 80;
+/// The most that may be claimed where nothing differs, and of the best settings that may be dropped.
+const MOST_FALSE: f64 = 0.01;
+/// So many times the draws where nothing is to be found: rare errors need many.
+const DRAWS_OF_NULL: u64 = 5;
 
 /// One row of the table.
 struct Case {
     name: &'static str,
     goal: &'static str,
-    /// What is multiplied into the changed setting's rate, tail and demand; `None`: nothing differs.
-    factors: Option<[f64; 3]>,
-    /// The wanted share of runs that prove it.
+    /// Of the rule before.
+    aim: Aim,
+    truth: Truth,
+    /// The wanted share of runs that prove it; of a case without a better setting, nothing.
     at_least: Option<f64>,
 }
 
@@ -40,109 +46,154 @@ const P99: &str = "minimize latency_ns_p99 where throughput_bps >= 0.95 today";
 const RATE: &str = "maximize rate where rate >= 0.95 today";
 const DEMAND: &str = "minimize sut_service_demand_us where rate >= 0.95 today";
 
-const CASES: [Case; 10] = [
-    Case { name: "p99 -10 %", goal: P99, factors: Some([1.0, 0.9, 1.0]), at_least: None },
-    Case { name: "p99 -20 %", goal: P99, factors: Some([1.0, 0.8, 1.0]), at_least: Some(0.7) },
-    Case { name: "p99 -30 %", goal: P99, factors: Some([1.0, 0.7, 1.0]), at_least: Some(0.95) },
-    Case {
-        name: "rate +11 %",
-        goal: RATE,
-        factors: Some([1.0 / 0.9, 1.0, 1.0]),
-        at_least: Some(0.9),
-    },
-    Case { name: "rate +25 %", goal: RATE, factors: Some([1.25, 1.0, 1.0]), at_least: None },
-    Case {
-        name: "demand -10 %",
-        goal: DEMAND,
-        factors: Some([1.0, 1.0, 0.9]),
-        at_least: Some(0.8),
-    },
-    Case { name: "demand -20 %", goal: DEMAND, factors: Some([1.0, 1.0, 0.8]), at_least: None },
-    Case { name: "none, p99", goal: P99, factors: None, at_least: None },
-    Case { name: "none, rate", goal: RATE, factors: None, at_least: None },
-    Case { name: "none, demand", goal: DEMAND, factors: None, at_least: None },
+const fn case(
+    name: &'static str,
+    goal: &'static str,
+    figure: usize,
+    factors: [f64; 5],
+    at_least: Option<f64>,
+) -> Case {
+    let mut truth = [[1.0; 3]; 5];
+    let mut setting = 0;
+    while setting < 5 {
+        truth[setting][figure] = factors[setting];
+        setting += 1;
+    }
+    Case { name, goal, aim: Aim { figure, limits_bulk_only: figure == 1 }, truth, at_least }
+}
+
+const fn one(factor: f64) -> [f64; 5] {
+    let mut factors = [1.0; 5];
+    factors[CHANGED] = factor;
+    factors
+}
+
+const CASES: [Case; 9] = [
+    case("p99 -10 %", P99, 1, one(0.9), None),
+    case("p99 -20 %", P99, 1, one(0.8), Some(0.7)),
+    case("p99 -30 %", P99, 1, one(0.7), Some(0.95)),
+    case("rate +11 %", RATE, 0, one(1.0 / 0.9), Some(0.9)),
+    case("demand -10 %", DEMAND, 2, one(0.9), Some(0.8)),
+    case("none, p99", P99, 1, one(1.0), None),
+    case("none, rate", RATE, 0, one(1.0), None),
+    case("none, demand", DEMAND, 2, one(1.0), None),
+    case("p99: two +50 %", P99, 1, [1.0, 1.0, 1.0, 1.5, 1.5], None),
 ];
 
-/// The most that may be claimed where nothing differs.
-const MOST_FALSE: f64 = 0.01;
+impl Case {
+    /// Whether no setting is better than the first.
+    fn is_null(&self) -> bool {
+        is_same(&self.truth[CHANGED], &[1.0; 3])
+    }
+
+    /// Whether a change to `setting` is what should be proven, or where nothing should be, any change.
+    fn counts(&self, setting: usize) -> bool {
+        self.is_null() || setting == CHANGED
+    }
+
+    /// The settings that are as good as the best, but for the first, which is never dropped.
+    fn best(&self) -> impl Iterator<Item = usize> {
+        (1..SETTINGS.len()).filter(|&one| is_same(&self.truth[one], &self.truth[CHANGED]))
+    }
+}
+
+fn is_same(a: &[f64; 3], b: &[f64; 3]) -> bool {
+    a.iter().zip(b).all(|(a, b)| a.total_cmp(b).is_eq())
+}
 
 fn main() -> ExitCode {
-    let draws: u64 = std::env::args().nth(1).map_or(400, |text| text.parse().expect("draws"));
-    let slices = include_str!("../../../../data/noise/slices.csv");
-    let blocks = include_str!("../../../../data/noise/blocks.csv");
-    let noise = |csv| [read(csv, "tcp_rr"), read(csv, "tcp_stream")];
-    println!("seed {SEED}, {draws} resampled runs of each; 95 % intervals in brackets (Wilson)");
-    println!("{:14} {:8} {:>22} {:>22}", "true effect", "goal", "8 blocks of 1 s", "slices");
-    let designs = [(noise(blocks), 8), (noise(slices), ROUNDS)];
+    let mut args = std::env::args().skip(1);
+    let draws: u64 = args.next().map_or(400, |text| text.parse().expect("draws"));
+    let is_of_intervals = args.next().is_some_and(|text| text == "intervals");
+    let csv = |name| match name {
+        "blocks" => include_str!("../../../../data/noise/blocks.csv"),
+        "trials" => include_str!("../../../../data/noise/trials.csv"),
+        _ => include_str!("../../../../data/noise/slices.csv"),
+    };
+    let [blocks, trials, slices] =
+        ["blocks", "trials", "slices"].map(|name| noise::read(csv(name)));
+    if is_of_intervals {
+        coverage::print(&[("disturbed", &trials), ("quiet", &slices)], draws);
+        return ExitCode::SUCCESS;
+    }
+    println!(
+        "seed {SEED}, {draws} runs of each ({} where nothing is better); 95 % intervals (Wilson)\n",
+        draws * DRAWS_OF_NULL
+    );
+    println!(
+        "{:15} {:8} {:>20} {:>20} {:>20}   best dropped: disturbed, quiet",
+        "true effect", "goal", "before, disturbed", "now, disturbed", "now, quiet"
+    );
     let mut is_met = true;
     for case in &CASES {
-        let shares = designs.each_ref().map(|(noise, count)| share(case, noise, *count, draws));
-        let is_null = case.factors.is_none();
+        let draws = if case.is_null() { draws * DRAWS_OF_NULL } else { draws };
+        let before = count(draws, |rng| {
+            let change = before::run(&blocks, &case.truth, &case.aim, rng);
+            [change.is_some_and(|setting| case.counts(setting)), false]
+        });
+        let goal = Goal::parse(case.goal).expect("a goal");
+        let [disturbed, quiet] = [&trials, &slices].map(|noise: &Vec<Noise>| {
+            count(draws, |rng| {
+                let outcome = run::run(noise, &case.truth, &goal, rng);
+                let is_dropped = case.best().any(|best| outcome.dropped.contains(&best));
+                [outcome.change.is_some_and(|setting| case.counts(setting)), is_dropped]
+            })
+        });
         let wanted = match case.at_least {
             Some(least) => format!(">= {:.0} %", least * 100.0),
-            None if is_null => format!("<= {:.0} %", MOST_FALSE * 100.0),
+            None if case.is_null() => format!("<= {:.0} %", MOST_FALSE * 100.0),
             None => String::new(),
         };
         println!(
-            "{:14} {wanted:8} {:>22} {:>22}",
+            "{:15} {wanted:8} {:>20} {:>20} {:>20}   {}, {}",
             case.name,
-            words(shares[0], draws),
-            words(shares[1], draws)
+            words(before[0], draws),
+            words(disturbed[0], draws),
+            words(quiet[0], draws),
+            words(disturbed[1], draws),
+            words(quiet[1], draws)
         );
-        is_met &= case.at_least.is_none_or(|least| shares[1] >= least);
-        // A share is too large only where its interval says so.
-        is_met &= !is_null || shares.iter().all(|&one| wilson(one, draws).0 <= MOST_FALSE);
+        // What should be proven is held to real slices; the other recording has CPU time in ticks.
+        is_met &= case.at_least.is_none_or(|least| quiet[0] as f64 >= least * draws as f64);
+        for [found, dropped] in [disturbed, quiet] {
+            // A share is too large only where its interval says so.
+            let is_rare = |count| wilson(count, draws).0 <= MOST_FALSE;
+            is_met &= is_rare(dropped) && (!case.is_null() || is_rare(found));
+        }
     }
     if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How often the changed setting is proven, or of the null any.
-fn share(case: &Case, noise: &[Blocks; 2], count: usize, draws: u64) -> f64 {
-    let is_null = case.factors.is_none();
-    let hits = (0..draws).filter(|&draw| {
-        let mut rng = Rng::split(SEED, draw);
-        let drawn = noise.each_ref().map(|blocks| resample(blocks, count, &mut rng));
-        let advice =
-            Summary::of(&made(case, &drawn)).recommendation.expect("a goal that can be judged");
-        advice.is_proven() && (is_null || advice.setting == CHANGED)
-    });
-    hits.count() as f64 / draws as f64
+/// How many of `draws` have each of two properties.
+fn count(draws: u64, draw: impl Fn(&mut Rng) -> [bool; 2] + Sync) -> [u64; 2] {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let part = |first: u64| {
+        (first..draws).step_by(threads).fold([0, 0], |sum: [u64; 2], index| {
+            let found = draw(&mut Rng::split(SEED, index));
+            [sum[0] + u64::from(found[0]), sum[1] + u64::from(found[1])]
+        })
+    };
+    let part = &part;
+    std::thread::scope(|scope| {
+        let parts: Vec<_> =
+            (0..threads as u64).map(|first| scope.spawn(move || part(first))).collect();
+        parts.into_iter().fold([0, 0], |sum, part| {
+            let found = part.join().expect("no draw panics");
+            [sum[0] + found[0], sum[1] + found[1]]
+        })
+    })
 }
 
-/// A results file with these runs.
-fn made(case: &Case, drawn: &[Blocks; 2]) -> Results {
-    let workloads: [Workload; 2] = [rr("tcp_rr"), stream("tcp_stream")];
-    let [rate, tail, demand] = case.factors.unwrap_or([1.0; 3]);
-    let blocks = u32::try_from(drawn[0].len()).expect("some hundred rounds");
-    let mut calls = 0;
-    let mut made = results(&SETTINGS, &workloads, blocks, |setting, workload| {
-        // Blocks are the outer loop, then settings, then workloads.
-        let block = calls / (SETTINGS.len() * workloads.len());
-        calls += 1;
-        let run = &drawn[workload][block][setting];
-        let of = |name: &str| *run.get(name).expect("recorded");
-        let by = |factor: f64| if setting == CHANGED { factor } else { 1.0 };
-        let (rate_name, tail_name) =
-            [("transactions_per_s", "latency_ns_p99"), ("throughput_bps", "probe_ns_p99")]
-                [workload];
-        Figures {
-            rate: of(rate_name) * by(rate),
-            p99_us: Some(of(tail_name) / 1e3 * by(tail)),
-            service_demand_us: of("sut_service_demand_us") * by(demand),
-        }
-    });
-    made.goal = Some(case.goal.to_owned());
-    made
-}
-
-fn words(share: f64, draws: u64) -> String {
-    let (low, high) = wilson(share, draws);
+fn words(count: u64, draws: u64) -> String {
+    let (low, high) = wilson(count, draws);
+    let share = count as f64 / draws as f64;
     format!("{:.1} % [{:.1}, {:.1}]", share * 100.0, low * 100.0, high * 100.0)
 }
 
 /// Wilson's interval of a share at 95 % (J. Am. Stat. Assoc. 22, 1927).
-fn wilson(share: f64, draws: u64) -> (f64, f64) {
+fn wilson(count: u64, draws: u64) -> (f64, f64) {
     let (n, z) = (draws as f64, 1.959_964_f64);
+    let share = count as f64 / n;
     let center = (share + z * z / (2.0 * n)) / (1.0 + z * z / n);
     let half = z / (1.0 + z * z / n) * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
     ((center - half).max(0.0), (center + half).min(1.0))

@@ -1,47 +1,83 @@
-//! Recorded noise: runs of equal settings, by workload, block and position in it.
+//! Recorded noise: slices or trials of equal settings, by workload, in the order of time.
 
 use std::collections::BTreeMap;
 
+use latput_trial::{Traffic, Workload};
 use latput_units::Rng;
 
-/// How many consecutive blocks are drawn together, so that slow drift and slow runs stay in.
-const STRETCH: usize = 8;
+use crate::synthetic::{rr, stream};
 
-/// The figures of one run by metric name.
-pub(crate) type Run = BTreeMap<String, f64>;
+/// How many consecutive rounds are drawn together, so that slow drift and slow runs stay in: with five
+/// settings of 250 ms, a stint of 10 s.
+pub(crate) const STRETCH: usize = 8;
 
-/// The runs of one workload, block by block in the order of time.
-pub(crate) type Blocks = Vec<Vec<Run>>;
+/// Rate, p99 (of round trips, or of the probe beside bulk) in nanoseconds, service demand.
+pub(crate) type Figures = [f64; 3];
 
-/// Reads `design,time_s,workload,block,position,metric,value`; the workload's whole blocks.
-pub(crate) fn read(csv: &str, workload: &str) -> Blocks {
-    let mut blocks: BTreeMap<u32, BTreeMap<u32, Run>> = BTreeMap::new();
-    for line in csv.lines().skip(1) {
-        let [_, _, name, block, position, metric, value] =
-            <[&str; 7]>::try_from(line.split(',').collect::<Vec<_>>()).expect("seven columns");
-        if name == workload {
-            let number = |text: &str| text.parse().expect("a number");
-            let run = blocks.entry(number(block)).or_default().entry(number(position)).or_default();
-            run.insert(metric.to_owned(), value.parse().expect("a number"));
-        }
-    }
-    let blocks = blocks.into_values().map(|runs| runs.into_values().collect::<Vec<Run>>());
-    let blocks: Blocks = blocks.collect();
-    let most = blocks.iter().map(Vec::len).max().unwrap_or(0);
-    blocks.into_iter().filter(|block| block.len() == most).collect()
+/// One workload's recording: whole rounds, each with its figures in the order of time.
+pub(crate) struct Noise {
+    pub(crate) workload: Workload,
+    rounds: Vec<Vec<Figures>>,
 }
 
-/// `count` blocks in contiguous stretches from random places (a moving-block bootstrap), each block's runs
-/// in a random order: the one at index `s` becomes setting `s`.
-pub(crate) fn resample(blocks: &Blocks, count: usize, rng: &mut Rng) -> Blocks {
-    let mut drawn = Vec::with_capacity(count);
-    while drawn.len() < count {
-        let start = rng.below(blocks.len());
-        let stretch = STRETCH.min(count - drawn.len());
-        drawn.extend((start..start + stretch).map(|idx| blocks[idx % blocks.len()].clone()));
+/// Reads `design,time_s,workload,block,position,metric,value`: every workload that has round trips.
+pub(crate) fn read(csv: &str) -> Vec<Noise> {
+    let burst = Workload::plain("tcp_rr burst=16", Traffic::tcp_rr(16));
+    let known = [rr("tcp_rr"), burst, stream("tcp_stream")];
+    let noise = known.into_iter().map(|workload| {
+        let names = if workload.traffic.is_transactional() {
+            ["transactions_per_s", "latency_ns_p99", "sut_service_demand_us"]
+        } else {
+            ["throughput_bps", "probe_ns_p99", "sut_service_demand_us"]
+        };
+        let mut rounds: BTreeMap<u32, BTreeMap<u32, Figures>> = BTreeMap::new();
+        for line in csv.lines().skip(1) {
+            let [_, _, name, block, position, metric, value] =
+                <[&str; 7]>::try_from(line.split(',').collect::<Vec<_>>()).expect("seven columns");
+            let place = names.iter().position(|one| *one == metric);
+            if let Some(place) = place.filter(|_| name == workload.name) {
+                let number = |text: &str| text.parse().expect("a number");
+                let round = rounds.entry(number(block)).or_default();
+                round.entry(number(position)).or_insert([f64::NAN; 3])[place] =
+                    value.parse().expect("a number");
+            }
+        }
+        let rounds = rounds.into_values().map(|round| round.into_values().collect::<Vec<_>>());
+        let rounds: Vec<Vec<Figures>> = rounds.collect();
+        let most = rounds.iter().map(Vec::len).max().unwrap_or(0);
+        Noise { workload, rounds: rounds.into_iter().filter(|round| round.len() == most).collect() }
+    });
+    noise.filter(|noise| !noise.rounds.is_empty()).collect()
+}
+
+impl Noise {
+    /// Rounds of `settings` runs that were adjacent in time, from one stretch at a random place, each in a
+    /// random order: the run at index `s` becomes setting `s`. With fewer settings a stretch has more
+    /// rounds.
+    fn stretch(&self, settings: usize, rng: &mut Rng) -> Vec<Vec<Figures>> {
+        let start = rng.below(self.rounds.len());
+        let rounds = (start..start + STRETCH).map(|idx| &self.rounds[idx % self.rounds.len()]);
+        let runs: Vec<Figures> = rounds.flatten().copied().collect();
+        let mut rounds: Vec<Vec<Figures>> =
+            runs.chunks_exact(settings).map(<[Figures]>::to_vec).collect();
+        for round in &mut rounds {
+            rng.shuffle(round);
+        }
+        rounds
     }
-    for block in &mut drawn {
-        rng.shuffle(block);
+
+    /// `count` rounds in stretches from random places (a moving-block bootstrap).
+    pub(crate) fn resample(
+        &self,
+        settings: usize,
+        count: usize,
+        rng: &mut Rng,
+    ) -> Vec<Vec<Figures>> {
+        let mut drawn = Vec::with_capacity(count + STRETCH);
+        while drawn.len() < count {
+            drawn.extend(self.stretch(settings, rng));
+        }
+        drawn.truncate(count);
+        drawn
     }
-    drawn
 }

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use latput_stats::paired::Center;
 use latput_stats::{Estimate, paired};
 use latput_trial::Metric;
 
 use super::Judge;
 use crate::runs::AVERAGE;
 
-/// Logarithms of ratios to another setting, one for each block.
+/// Logarithms of ratios to another setting: of each workload by block. Their averages are added.
 pub(super) struct Logs {
-    pub(super) of_blocks: Vec<f64>,
+    parts: Vec<BTreeMap<u32, f64>>,
 }
+
+/// By block how many logarithms there are, and their sum.
+type Sums = BTreeMap<u32, (usize, f64)>;
 
 /// What a comparison is to prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +40,30 @@ pub(super) struct Comparison {
 }
 
 impl Logs {
-    pub(super) fn p_value(&self, claim: Claim) -> Option<f64> {
-        let negated = || self.of_blocks.iter().map(|log| -log).collect::<Vec<f64>>();
-        match claim {
-            Claim::Less => paired::p_below(&self.of_blocks, AVERAGE),
-            Claim::More => paired::p_below(&negated(), AVERAGE),
-            Claim::Differs => paired::p_value(&self.of_blocks, AVERAGE),
-        }
+    /// `None` where a workload has no two blocks.
+    pub(super) fn center(&self) -> Option<Center> {
+        Center::of_sum(&self.parts, AVERAGE)
     }
 
+    pub(super) fn p_value(&self, claim: Claim) -> Option<f64> {
+        let center = self.center()?;
+        Some(match claim {
+            Claim::Less => center.p_below(),
+            Claim::More => center.p_above(),
+            Claim::Differs => center.p_value(),
+        })
+    }
+
+    /// Without an interval where a workload has only one block.
     pub(super) fn ratio(&self, confidence: f64) -> Option<Estimate> {
-        paired::ratio_of_logs(&self.of_blocks, AVERAGE, confidence)
+        if let Some(center) = self.center() {
+            return center.ratio(confidence);
+        }
+        let mean = |part: &BTreeMap<u32, f64>| {
+            (!part.is_empty()).then(|| part.values().sum::<f64>() / part.len() as f64)
+        };
+        let means: Option<Vec<f64>> = self.parts.iter().map(mean).collect();
+        Some(Estimate::single(means?.iter().sum::<f64>().exp()))
     }
 }
 
@@ -60,12 +77,14 @@ impl Judge<'_> {
         others.into_iter().zip(compared).collect()
     }
 
-    /// The logarithms of the objective's ratio `other / base`, in the blocks that have all of it.
+    /// The logarithms of the objective's ratio `other / base`: in each workload of the blocks in which both have
+    /// all of it that the workload has.
     pub(super) fn objective_logs(&self, base: usize, other: usize) -> Option<Logs> {
-        let cells = || self.objective.iter().flatten();
-        let mut sums: BTreeMap<u32, (usize, f64)> = BTreeMap::new();
+        let mut workloads: BTreeMap<usize, (usize, Sums)> = BTreeMap::new();
         for of_figure in &self.objective {
             for &(workload, metric) in of_figure {
+                let (figures, sums) = workloads.entry(workload).or_default();
+                *figures += 1;
                 for (block, log) in self.runs.log_ratios(base, other, workload, metric)? {
                     let sum = sums.entry(block).or_default();
                     sum.0 += 1;
@@ -73,14 +92,16 @@ impl Judge<'_> {
                 }
             }
         }
-        let whole = sums.into_values().filter(|(count, _)| *count == cells().count());
-        Some(Logs { of_blocks: whole.map(|(_, log)| log).collect() })
+        let part = |(figures, sums): (usize, Sums)| {
+            let whole = sums.into_iter().filter(|(_, (count, _))| *count == figures);
+            whole.map(|(block, (_, log))| (block, log)).collect()
+        };
+        Some(Logs { parts: workloads.into_values().map(part).collect() })
     }
 
     /// One figure's ratios of a setting to the first.
     pub(super) fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
-        let logs = self.runs.log_ratios(0, setting, workload, metric)?;
-        Some(Logs { of_blocks: logs.into_values().collect() })
+        Some(Logs { parts: vec![self.runs.log_ratios(0, setting, workload, metric)?] })
     }
 }
 

@@ -112,7 +112,7 @@ impl<'a> Judge<'a> {
         let (drafts, p_values) = self.drafts()?;
         let mut kept: BTreeMap<usize, Vec<Kept>> =
             self.settings().map(|setting| (setting, Vec::new())).collect();
-        let corrected = paired::holm(&p_values, self.results.confidence);
+        let corrected = paired::holm(&p_values, self.confidence);
         for ((setting, draft), short) in drafts.into_iter().zip(corrected) {
             let broken = draft.broken || short.proven;
             kept.entry(setting).or_default().push(Kept { broken, ..draft });
@@ -238,7 +238,7 @@ impl<'a> Judge<'a> {
             None => Some(condition.number),
             Some(_) => reference.and_then(estimate).map(|base| base.value * condition.number),
         };
-        let confidence = self.results.confidence;
+        let confidence = self.confidence;
         let interval = match reference {
             Some(base) if base == setting => None,
             Some(base) => self.runs.ratio((base, setting), workload, metric, confidence),

@@ -181,10 +181,10 @@ impl Judge<'_> {
             })
             .filter_map(|(workload, metric)| {
                 let logs = self.logs(to, workload, metric)?;
-                (logs.of_blocks.len() > 1).then_some(((workload, metric), Some(logs)))
+                logs.center().is_some().then_some(((workload, metric), Some(logs)))
             })
             .unzip();
-        let compared = corrected(logs, Claim::Differs, self.results.confidence);
+        let compared = corrected(logs, Claim::Differs, self.confidence);
         let loss = |((workload, metric), comparison): (&(usize, Metric), Comparison)| {
             let ratio = comparison.ratio?;
             let log = ratio.value.ln();

@@ -1,5 +1,6 @@
 //! The smallest effects that a run could have proven, of all that its goal reads.
 
+use latput_stats::paired::Center;
 use latput_stats::{mean, order, paired};
 use latput_trial::Metric;
 use latput_trial::metric::Better;
@@ -46,14 +47,11 @@ impl Judge<'_> {
     }
 
     fn smallest_objective(&self) -> Option<SmallestEffect> {
-        let logs: Vec<Vec<f64>> = self
-            .others()
-            .filter_map(|other| Some(self.objective_logs(0, other)?.of_blocks))
-            .collect();
-        let made = logs.iter().filter(|logs| logs.len() > 1).count();
-        let level = (1.0 - self.objective_confidence()) / made.max(1) as f64;
+        let centers: Vec<Center> =
+            self.others().filter_map(|other| self.objective_logs(0, other)?.center()).collect();
+        let level = (1.0 - self.objective_confidence()) / centers.len().max(1) as f64;
         let figures = self.objective.iter().flatten().copied().collect();
-        smallest(&logs, level, self.better_objective(), figures, None)
+        smallest(&centers, level, self.better_objective(), figures, None)
     }
 
     /// Of a figure past its limit, where `made` comparisons with limits are corrected for each other.
@@ -64,14 +62,16 @@ impl Judge<'_> {
         made: usize,
     ) -> Option<SmallestEffect> {
         let (workload, metric) = cell;
-        let logs_of = |setting: usize| {
+        let center_of = |setting: usize| {
             if condition.reference.is_some() {
-                return Some(self.logs(setting, workload, metric)?.of_blocks);
+                return self.logs(setting, workload, metric)?.center();
             }
             let own = self.runs.figures(setting, workload, metric).into_iter();
-            own.map(|(_, value)| paired::log_ratio(1.0, value)).collect()
+            let logs: Option<Vec<f64>> =
+                own.map(|(_, value)| paired::log_ratio(1.0, value)).collect();
+            Center::of(&logs?, AVERAGE)
         };
-        let logs: Vec<Vec<f64>> = self.others().filter_map(logs_of).collect();
+        let centers: Vec<Center> = self.others().filter_map(center_of).collect();
         let is_worse_if_short =
             (condition.bound == Bound::AtLeast) == (metric.better() == Better::Higher);
         // Short of the best is short of any one setting, which is corrected for their number.
@@ -83,18 +83,18 @@ impl Judge<'_> {
             }
             _ => 1,
         };
-        let level = (1.0 - self.results.confidence) / (made.max(1) * bases.max(1)) as f64;
+        let level = (1.0 - self.confidence) / (made.max(1) * bases.max(1)) as f64;
         let claim = match condition.bound {
             Bound::AtLeast => Claim::Less,
             Bound::AtMost => Claim::More,
         };
-        smallest(&logs, level, claim, vec![cell], Some(condition.to_string()))
+        smallest(&centers, level, claim, vec![cell], Some(condition.to_string()))
     }
 }
 
-/// From the logarithms of ratios of each setting; `None` where no setting has two, or `level` is none.
+/// From each setting's ratio; `None` without any, or where `level` is none.
 fn smallest(
-    logs: &[Vec<f64>],
+    centers: &[Center],
     level: f64,
     claim: Claim,
     figures: Vec<(usize, Metric)>,
@@ -104,14 +104,13 @@ fn smallest(
         return None;
     }
     let sign = if claim == Claim::Less { -1.0 } else { 1.0 };
-    let errors: Vec<(f64, usize)> =
-        logs.iter().filter_map(|logs| paired::standard_error(logs, AVERAGE)).collect();
     let ratio = |times: usize| {
-        let of_setting = |&(error, freedom): &(f64, usize)| {
-            let error = error / usual_share(freedom) / (times as f64).sqrt();
+        let of_setting = |center: &Center| {
+            let freedom = center.degrees_of_freedom;
+            let error = center.error / usual_share(freedom) / (times as f64).sqrt();
             provable(error, freedom * times, level)
         };
-        let effects: Vec<f64> = errors.iter().map(of_setting).collect();
+        let effects: Vec<f64> = centers.iter().map(of_setting).collect();
         Some((sign * order::median(&effects, 0.5)?.value).exp())
     };
     Some(SmallestEffect { ratio: ratio(1)?, ratio_in_four_times: ratio(TIMES)?, figures, limit })
