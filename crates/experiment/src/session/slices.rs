@@ -85,6 +85,7 @@ impl Session<'_> {
             let mut workloads: Vec<usize> =
                 (0..self.results.workloads.len()).filter(wants).collect();
             if workloads.is_empty() {
+                self.ended_by_its_rules();
                 return Ok(());
             }
             Rng::split(self.results.seed, cycle).shuffle(&mut workloads);
@@ -107,10 +108,16 @@ impl Session<'_> {
             self.drop_losers(&mut dropped, share);
             if dropped.len() + 1 == settings && settings > 1 {
                 self.remark("one setting is left: nothing more to compare".to_owned());
+                self.ended_by_its_rules();
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// No trial is missing, though settings that were dropped have fewer than was planned.
+    fn ended_by_its_rules(&mut self) {
+        self.results.planned_trials = self.results.rows.len() as u64;
     }
 
     /// The next round of each workload.
