@@ -53,7 +53,11 @@ pub const STEPS: &[Step] = &[
 
 /// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
 pub const SLOW: &[Step] = &[
-    Step { name: "power", about: "the chance to prove a known effect on recorded noise", run: power },
+    Step {
+        name: "power",
+        about: "the chance to prove a known effect on recorded noise",
+        run: power,
+    },
     Step { name: "profiles", about: "each calibrated profile, made again", run: profiles },
     Step { name: "mutants", about: "breaks of the code that no test sees", run: mutants },
 ];
