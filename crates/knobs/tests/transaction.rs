@@ -32,13 +32,18 @@ fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
 }
 
 #[test]
-fn whoever_may_not_confirm_is_told_of_the_privilege() {
-    let failed = |source| ConfirmError::Store { interface: "eth0".to_owned(), source }.kind();
+fn whoever_may_not_confirm_or_restore_is_told_of_the_privilege() {
     let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());
     let refused = StoreError::Permission { path, operation: "remove", reason };
-    assert_eq!(failed(refused), ErrorKind::Permission);
     let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: 77 };
-    assert_eq!(failed(locked), ErrorKind::Unchanged);
+    for (source, kind) in [(refused, ErrorKind::Permission), (locked, ErrorKind::Unchanged)] {
+        let (interface, again) = ("eth0".to_owned(), source.clone());
+        assert_eq!(ConfirmError::Store { interface, source: again }.kind(), kind);
+        let (interface, again) = ("eth0".to_owned(), source.clone());
+        assert_eq!(RestoreError::Store { interface, source: again }.kind(), kind);
+        let interface = "eth0".to_owned();
+        assert_eq!(RestoreError::Forget { interface, source }.kind(), kind);
+    }
 }
 
 #[test]
