@@ -234,6 +234,9 @@ mod tests {
         let (found, degrees_of_freedom) = standard_error(&logs, Average::Trimmed).unwrap();
         assert!((found - error).abs() < 1e-9 && degrees_of_freedom == 3, "{found}");
         assert_eq!(standard_error(&logs[..1], Average::Plain), None);
+        // Two are enough: sd is sqrt(1/2), divided by sqrt(2).
+        let (found, degrees_of_freedom) = standard_error(&[0.0, 1.0], Average::Plain).unwrap();
+        assert!((found - 0.5).abs() < 1e-12 && degrees_of_freedom == 1, "{found}");
         let five = &logs[1..];
         assert_eq!(
             ratio_of_logs(five, Average::Trimmed, 0.9),
