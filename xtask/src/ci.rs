@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use crate::workspace::Workspace;
-use steps::{STEPS, Step};
+use steps::{SLOW, STEPS, Step};
 pub use tally::Tally;
 
 /// What to run, and when to stop.
@@ -22,6 +22,9 @@ pub struct Options {
     /// Run this step only; may be given more than once.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
+    /// Also the steps that take hours.
+    #[arg(long)]
+    full: bool,
     /// Name the steps and stop.
     #[arg(long)]
     list: bool,
@@ -29,7 +32,7 @@ pub struct Options {
 
 /// Runs the chosen steps; the last line counts the tests.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
-    let chosen = choose(&options.only)?;
+    let chosen = choose(&options.only, options.full)?;
     if options.list {
         for step in chosen {
             println!("{:<9} {}", step.name, step.about);
@@ -73,14 +76,19 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     Ok(if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn choose(only: &[String]) -> Result<Vec<&'static Step>> {
+/// A slow step runs where it is named, or with `full`.
+fn choose(only: &[String], full: bool) -> Result<Vec<&'static Step>> {
+    let all = || STEPS.iter().chain(SLOW);
     for name in only {
-        let known = STEPS.iter().any(|step| step.name == name);
-        let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        let known = all().any(|step| step.name == name);
+        let names: Vec<&str> = all().map(|step| step.name).collect();
         ensure!(known, "no step is called `{name}`; the steps are {}", names.join(", "));
     }
-    let wanted = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
-    Ok(STEPS.iter().filter(wanted).collect())
+    if only.is_empty() {
+        let slow = if full { SLOW } else { &[] };
+        return Ok(STEPS.iter().chain(slow).collect());
+    }
+    Ok(all().filter(|step| only.iter().any(|name| name == step.name)).collect())
 }
 
 /// A step that fails without a failed test counts as one failure; so does, if `strict`, every arm
@@ -106,10 +114,19 @@ mod tests {
 
     #[test]
     fn a_step_that_nobody_knows_is_refused_with_those_that_are() {
-        let error = choose(&["tests".into()]).unwrap_err().to_string();
+        let error = choose(&["tests".into()], false).unwrap_err().to_string();
         assert!(error.contains("`tests`") && error.contains("fmt, tidy"), "{error}");
-        assert_eq!(choose(&["tidy".into(), "fmt".into()]).unwrap().len(), 2);
-        assert_eq!(choose(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(choose(&["tidy".into(), "fmt".into()], true).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn slow_steps_are_run_when_they_are_asked_for() {
+        assert_eq!(choose(&[], false).unwrap().len(), STEPS.len());
+        let names = |chosen: Vec<&Step>| chosen.iter().map(|step| step.name).collect::<Vec<_>>();
+        let full = names(choose(&[], true).unwrap());
+        assert_eq!(full[..STEPS.len()], names(STEPS.iter().collect()));
+        assert!(full[STEPS.len()..].contains(&"mutants"), "{full:?}");
+        assert_eq!(names(choose(&["mutants".into()], false).unwrap()), ["mutants"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod awake;
 mod busy;
 mod ci;
 mod hold;
+mod mutants;
 mod peers;
 mod policies;
 mod power;
@@ -52,6 +53,8 @@ enum Task {
     /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
     /// (by hand: needs root and an idle machine).
     BenchTwin(twin::Options),
+    /// Break the code in one place at a time, and count the breaks that no test sees (hours).
+    Mutants(mutants::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
     Vm,
 }
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchTwin(options) => twin::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::Mutants(options) => mutants::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match done {

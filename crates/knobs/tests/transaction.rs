@@ -1,10 +1,10 @@
 //! The transaction against a kernel that rounds, refuses, forgets and vanishes: each ending by name.
 
 use latput_knobs::{
-    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, Context, ErrorKind, KernelErrorKind,
-    KernelWrite, Knob, LinkResets, Place, RestoreError, Restored, Setting, State, StoreError,
-    Value, apply, await_confirmation, commit, confirm, parse_assignment, plan, plan_restore,
-    restore,
+    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, ConfirmError, Context, ErrorKind,
+    KernelErrorKind, KernelWrite, Knob, LinkResets, Place, RestoreError, Restored, Setting, State,
+    StoreError, Value, apply, await_confirmation, commit, confirm, parse_assignment, plan,
+    plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::Nanos;
@@ -29,6 +29,21 @@ fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
     assert!(world.store.is_clear());
     assert_eq!(world.kernel.state("eth0"), changed);
     assert_ne!(changed, before);
+}
+
+#[test]
+fn whoever_may_not_confirm_or_restore_is_told_of_the_privilege() {
+    let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());
+    let refused = StoreError::Permission { path, operation: "remove", reason };
+    let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: 77 };
+    for (source, kind) in [(refused, ErrorKind::Permission), (locked, ErrorKind::Unchanged)] {
+        let (interface, again) = ("eth0".to_owned(), source.clone());
+        assert_eq!(ConfirmError::Store { interface, source: again }.kind(), kind);
+        let (interface, again) = ("eth0".to_owned(), source.clone());
+        assert_eq!(RestoreError::Store { interface, source: again }.kind(), kind);
+        let interface = "eth0".to_owned();
+        assert_eq!(RestoreError::Forget { interface, source }.kind(), kind);
+    }
 }
 
 #[test]
@@ -606,6 +621,10 @@ fn check_confirm(world: &mut World, now_s: u64, expected: &str) {
     let now = Nanos::from_s(now_s);
     let error = confirm(&mut world.store, &context(), "eth0", now).expect_err(expected);
     assert!(full(&error).contains(expected), "{error}");
+    // What should be back by then is not.
+    let is_late = expected.starts_with("too late");
+    let kind = if is_late { ErrorKind::Stranded } else { ErrorKind::Unchanged };
+    assert_eq!(error.kind(), kind, "{error}");
     world.store.next_process();
 }
 

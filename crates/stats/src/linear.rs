@@ -99,5 +99,54 @@ mod tests {
             assert!((value - wanted).abs() < 1e-12, "{values:?}");
         }
         assert!((vectors[1][0] - vectors[1][1]).abs() < 1e-9, "{vectors:?}");
+        // By hand: 2 +- 1 with equal entries, and one that nothing is tied to.
+        check_eigen(&[[2.0, 0.0, 1.0], [0.0, 2.0, 0.0], [1.0, 0.0, 2.0]], &[3.0, 2.0, 1.0]);
+        check_eigen(&[[1.0, 0.0], [0.0, 4.0]], &[4.0, 1.0]);
+    }
+
+    #[test]
+    fn any_matrix_has_the_eigenvalues_of_numpy() {
+        // numpy 2.4: `linalg.eigvalsh`.
+        check_eigen(
+            &[
+                [4.0, 1.0, -2.0, 0.5],
+                [1.0, 3.0, 0.25, -1.0],
+                [-2.0, 0.25, 1.0, 2.0],
+                [0.5, -1.0, 2.0, 6.0],
+            ],
+            &[
+                6.955_646_410_899_128,
+                5.043_766_795_450_065,
+                2.844_639_589_951_365,
+                -0.844_052_796_300_557_8,
+            ],
+        );
+    }
+
+    /// And each vector has the length 1 and is only stretched, by its value.
+    #[track_caller]
+    fn check_eigen<const N: usize>(matrix: &[[f64; N]; N], expected: &[f64; N]) {
+        let rows: Vec<Vec<f64>> = matrix.iter().map(|row| row.to_vec()).collect();
+        let (values, vectors) = eigen(&rows);
+        for ((value, vector), expected) in values.iter().zip(&vectors).zip(expected) {
+            assert!((value - expected).abs() < 1e-9, "{values:?}");
+            let length: f64 = vector.iter().map(|x| x * x).sum();
+            assert!((length - 1.0).abs() < 1e-9, "{vector:?}");
+            for (row, x) in matrix.iter().zip(vector) {
+                let image: f64 = row.iter().zip(vector).map(|(a, x)| a * x).sum();
+                assert!((image - value * x).abs() < 1e-8, "{vector:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn three_equations_have_the_solution_of_numpy() {
+        // numpy 2.4: `linalg.solve`.
+        let matrix = [vec![4.0, 1.0, -0.5], vec![1.0, 3.0, 0.25], vec![-0.5, 0.25, 2.0]];
+        let found = solve(&matrix, &[1.0, -2.0, 3.0]).unwrap();
+        let expected = [0.743_975_903_614_457_8, -1.066_265_060_240_963_8, 1.819_277_108_433_734_7];
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-12, "{found} and not {expected}");
+        }
     }
 }

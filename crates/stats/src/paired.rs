@@ -260,6 +260,22 @@ mod tests {
     }
 
     #[test]
+    fn the_one_sided_p_value_is_that_of_scipy() {
+        // scipy 1.17: `ttest_1samp(values, 0, alternative="less")`, of the values and of their negatives.
+        let values = [-0.12, -0.05, 0.03, -0.2, -0.08];
+        for (sign, expected) in [(1.0, 0.045_864_248_731_334), (-1.0, 0.954_135_751_268_666)] {
+            let found = p_below(&values.map(|value| sign * value), Average::Plain).unwrap();
+            assert!((found - expected).abs() < 1e-9, "{found} and not {expected}");
+        }
+        // Without scatter the sign is all there is.
+        assert_eq!(p_below(&[-0.5; 3], Average::Plain), Some(0.0));
+        assert_eq!(p_below(&[0.5; 3], Average::Plain), Some(1.0));
+        assert_eq!(p_below(&[0.0; 3], Average::Plain), Some(1.0));
+        assert_eq!(p_below(&[-0.1], Average::Plain), None);
+        assert_eq!(p_below(&[-0.1, f64::NAN], Average::Plain), None);
+    }
+
+    #[test]
     fn a_trimmed_mean_is_not_moved_by_one_odd_block() {
         let logs = [2.0_f64, 2.1, 1.9, 2.0, 10.0, 2.0].map(f64::ln);
         let trimmed = ratio_of_logs(&logs, Average::Trimmed, 0.95).unwrap();
@@ -273,6 +289,9 @@ mod tests {
         let found = Center::of(&logs, Average::Trimmed).unwrap();
         assert!((found.error - error).abs() < 1e-9 && found.degrees_of_freedom == 3, "{found:?}");
         assert_eq!(Center::of(&logs[..1], Average::Plain), None);
+        // Two are enough: sd is sqrt(1/2), divided by sqrt(2).
+        let found = Center::of(&[0.0, 1.0], Average::Plain).unwrap();
+        assert!((found.error - 0.5).abs() < 1e-12 && found.degrees_of_freedom == 1, "{found:?}");
         let five = &logs[1..];
         assert_eq!(
             ratio_of_logs(five, Average::Trimmed, 0.9),

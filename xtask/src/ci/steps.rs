@@ -25,7 +25,7 @@ pub struct Step {
     pub run: Run,
 }
 
-/// Every step.
+/// What CI runs.
 pub const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the layout of Rust files", run: fmt },
     Step { name: "tidy", about: "rules that no compiler checks", run: tidy },
@@ -49,6 +49,17 @@ pub const STEPS: &[Step] = &[
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
+];
+
+/// What takes too long for CI: `cargo xtask ci --full` runs it after all others.
+pub const SLOW: &[Step] = &[
+    Step {
+        name: "power",
+        about: "the chance to prove a known effect on recorded noise",
+        run: power,
+    },
+    Step { name: "profiles", about: "each calibrated profile, made again", run: profiles },
+    Step { name: "mutants", about: "breaks of the code that no test sees", run: mutants },
 ];
 
 fn fmt(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
@@ -177,6 +188,18 @@ fn browser(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.passed += 1;
     println!("its pictures are in {}", folder.display());
     Ok(())
+}
+
+fn power(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    tally.run(&mut cargo_line(workspace, "xtask bench-power"))
+}
+
+fn profiles(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    tally.run(&mut cargo_line(workspace, "xtask profiles --check"))
+}
+
+fn mutants(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    tally.run(&mut cargo_line(workspace, "xtask mutants"))
 }
 
 /// Cargo at the root of the repository, with the words of `line`.

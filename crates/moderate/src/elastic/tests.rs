@@ -111,6 +111,39 @@ fn samples_of_fifty_milliseconds_are_enough() {
     }
 }
 
+#[test]
+fn one_odd_sample_is_unrest_and_one_far_off_or_two_alike_are_another_load() {
+    // A steady rate, then samples with that many times it. `false`: the delay that was found is kept.
+    for (factors, forgets) in [
+        (&[1.3][..], false),
+        (&[1.0 / 1.3][..], false),
+        (&[1.3, 1.0, 1.0, 1.3], false),
+        (&[1.3, 1.0 / 1.3], false),
+        (&[1.3, 1.39], true),
+        (&[2.0], true),
+        (&[0.5], true),
+    ] {
+        let mut policy = policy();
+        let mut now = Nanos::ZERO;
+        let mut sample = |policy: &mut Elastic, packets: f64| {
+            now = now + Nanos::from_ms(50);
+            let packets = u32::try_from(Nanos::from_secs_f64(packets / 1e9).as_ns()).unwrap();
+            policy.step(&Observation {
+                now,
+                rx: Counts { packets, bytes: packets * 100 },
+                interrupts: 500,
+                ..Observation::default()
+            });
+            policy.current().delay
+        };
+        let found = (0..100).map(|_| sample(&mut policy, 2_500.0)).last();
+        assert_eq!(found, Some(Nanos::from_us(100)));
+        let forgot =
+            factors.iter().any(|factor| sample(&mut policy, 2_500.0 * factor) == Nanos::ZERO);
+        assert_eq!(forgot, forgets, "{factors:?}");
+    }
+}
+
 /// What comes of half a second under samples of 50 ms, and of 10 ms where a delay is on trial: packets/s under a delay,
 /// with noise; the time under any delay.
 fn with_parts(

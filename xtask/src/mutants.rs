@@ -1,0 +1,132 @@
+//! `cargo xtask mutants`: breaks the code in one place at a time (cargo-mutants, <https://mutants.rs>), runs
+//! the tests of its crate, and counts the breaks that no test sees.
+//!
+//! `.cargo/mutants.toml` says what is broken, `xtask/mutants.toml` which survivors are accepted and why.
+
+mod judge;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::workspace::{Workspace, cargo, output};
+use judge::{Accepted, Outcome, Verdict};
+
+/// Draws of each property test, and where they begin: a survivor of one run is one of the next.
+const PROPERTY_TESTS: [(&str, &str); 2] = [("PROPTEST_CASES", "64"), ("PROPTEST_RNG_SEED", "1")];
+
+/// Which of them.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask mutants                               all of them: hours
+  cargo xtask mutants --package latput-stats
+  cargo xtask mutants --package latput-model --shard 0/20
+
+Logs and diffs of each mutant are in target/mutants/<package>/mutants.out.")]
+pub struct Options {
+    /// Part K of N of each package, K from 0: neighbours in the code stay together.
+    #[arg(long, value_name = "K/N")]
+    shard: Option<String>,
+    /// This package only; may be given more than once.
+    #[arg(long, value_name = "PACKAGE")]
+    package: Vec<String>,
+}
+
+/// One break of the code, as cargo-mutants lists it.
+#[derive(Clone, Debug, Deserialize)]
+struct Mutant {
+    name: String,
+    package: String,
+}
+
+/// Runs the chosen ones; an error where too many survive, or a line of the accepted is out of date.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    install()?;
+    let text = std::fs::read_to_string(workspace.root.join("xtask/mutants.toml"))
+        .context("cannot read xtask/mutants.toml")?;
+    let accepted = Accepted::parse(&text)?;
+    let listed = list(workspace)?;
+    accepted.check(&listed)?;
+    let mut packages: Vec<&String> = listed.keys().collect();
+    for name in &options.package {
+        ensure!(
+            listed.contains_key(name),
+            "no mutants of `{name}` are in scope; the packages are {packages:?}"
+        );
+    }
+    packages.retain(|name| options.package.is_empty() || options.package.contains(name));
+    let mut verdicts = Vec::new();
+    for package in packages {
+        let started = Instant::now();
+        let outcomes = test(workspace, package, options.shard.as_deref())?;
+        let verdict = Verdict::of(package, &outcomes, &listed[package], &accepted);
+        println!("{verdict}  {:.0} s", started.elapsed().as_secs_f64());
+        verdicts.push(verdict);
+    }
+    println!("\n{}", judge::HEADER);
+    for verdict in &verdicts {
+        println!("{verdict}");
+    }
+    let mut is_good = true;
+    for verdict in &verdicts {
+        for line in verdict.complaints() {
+            println!("{line}");
+        }
+        is_good &= verdict.is_good();
+    }
+    ensure!(is_good, "mutants survive that are not accepted, or accepted ones do not");
+    Ok(())
+}
+
+/// A debug build takes half as long, and most of the time goes to the compiler and the tests.
+fn install() -> Result<()> {
+    let there = cargo().args(["mutants", "--version"]).output();
+    if there.is_ok_and(|it| it.status.success()) {
+        return Ok(());
+    }
+    let status = cargo().args(["install", "--locked", "--debug", "cargo-mutants"]).status();
+    ensure!(status.is_ok_and(|it| it.success()), "cannot install cargo-mutants");
+    Ok(())
+}
+
+/// The names of all mutants in scope, without their places, by package.
+fn list(workspace: &Workspace) -> Result<BTreeMap<String, Vec<String>>> {
+    let line = ["mutants", "--list", "--json", "--workspace"];
+    let text = output(cargo().args(line).current_dir(&workspace.root))?;
+    let mutants: Vec<Mutant> = serde_json::from_str(&text).context("cannot read the list")?;
+    let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for mutant in mutants {
+        listed.entry(mutant.package).or_default().push(judge::without_place(&mutant.name));
+    }
+    Ok(listed)
+}
+
+/// What became of a package's mutants. One at a time: tests that measure time share the machine with nothing.
+fn test(workspace: &Workspace, package: &str, shard: Option<&str>) -> Result<Vec<Outcome>> {
+    let folder = workspace.target.join("mutants");
+    let out = folder.join(package);
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let mut command = cargo();
+    command.args(["mutants", "--jobs", "1", "--package", package, "--output"]).arg(&out);
+    command.args(shard.map(|shard| format!("--shard={shard}")));
+    // What others need is built once, and not for each copy of the tree.
+    command.env("CARGO_TARGET_DIR", folder.join("build")).envs(PROPERTY_TESTS);
+    let status =
+        command.current_dir(&workspace.root).status().context("cannot start cargo-mutants")?;
+    match status.code() {
+        // All are seen; some survive; some time out.
+        Some(0 | 2 | 3) => read(&out.join("mutants.out/outcomes.json")),
+        Some(4) => bail!("the tests of {package} fail without a mutant"),
+        _ => bail!("cargo-mutants ended with {status}"),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Outcome>> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Outcome::parse(&text).with_context(|| format!("cannot read {}", path.display()))
+}
