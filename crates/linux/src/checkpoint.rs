@@ -169,6 +169,7 @@ impl CheckpointStore for FileCheckpoints {
         assert!(self.locks.contains_key(&key), "saved a checkpoint of {key:?} without a claim");
         let path = self.file(checkpoint.namespace, &checkpoint.interface, "json");
         let temporary = self.file(checkpoint.namespace, &checkpoint.interface, "new");
+        let begins = !path.exists();
         let bytes =
             serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
         let written = OpenOptions::new()
@@ -186,7 +187,10 @@ impl CheckpointStore for FileCheckpoints {
             let _ = fs::remove_file(&temporary); // half a file is of no use, and gives no space back
             return Err(store_error(&path, "write", &error));
         }
-        let _ = fs::remove_file(self.file(checkpoint.namespace, &checkpoint.interface, "late"));
+        if begins {
+            // What became of an earlier change is old news.
+            let _ = fs::remove_file(self.file(checkpoint.namespace, &checkpoint.interface, "late"));
+        }
         self.sync_folder()
     }
 
