@@ -382,7 +382,13 @@ mod tests {
         assert_eq!(store.told_late(&context("b", 77)), []);
         fs::write(folder.path().join("7-eth1.late"), [0xff; 10]).unwrap();
         assert_eq!(store.told_late(&context("b", 7)), told);
+        // As a restore does, which keeps what it goes by.
         store.save(&change).unwrap();
+        assert_eq!(store.told_late(&context("b", 7)), told);
+        store.remove(7, "eth0").unwrap();
+        assert_eq!(store.told_late(&context("b", 7)), told);
+        store.claim(7, "eth0").unwrap();
+        store.save(&sample("eth0", 9000)).unwrap();
         assert_eq!(store.told_late(&context("b", 7)), []);
     }
 
