@@ -120,6 +120,19 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
     checks
 }
 
+/// Whether every knob stayed as it was set; `drift` says of each that did not.
+pub(crate) fn knob_drift(drift: &[String]) -> Check {
+    Check {
+        name: "knob-drift".to_owned(),
+        passed: drift.is_empty(),
+        detail: if drift.is_empty() {
+            "no knob changed during the trial".to_owned()
+        } else {
+            drift.join("; ")
+        },
+    }
+}
+
 /// User, system, interrupts, steal and idle together are the window of each CPU. Ticks can miss a part of it, by
 /// an amount that depends on the setting.
 fn cpu_covers_window(host: &HostObservation) -> Option<Check> {

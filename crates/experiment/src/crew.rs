@@ -357,16 +357,7 @@ impl Joined<'_> {
             .collect();
         let measured = self.slices.map_or(self.duration, |slices| slices.measured());
         let together = combine::started_together(&starts, measured);
-        let no_drift = Check {
-            name: "knob-drift".to_owned(),
-            passed: drift.is_empty(),
-            detail: if drift.is_empty() {
-                "no knob changed during the trial".to_owned()
-            } else {
-                drift.join("; ")
-            },
-        };
-        together.into_iter().chain([no_drift]).collect()
+        together.into_iter().chain([checks::knob_drift(&drift)]).collect()
     }
 
     /// One slice, or the whole window.

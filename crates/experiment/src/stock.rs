@@ -11,7 +11,7 @@ use latput_peers::{Outcome, Peer, Session};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
-use latput_trial::{Check, Observation, Plan, Workload};
+use latput_trial::{Observation, Plan, Workload};
 use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
@@ -131,15 +131,7 @@ fn observation(
     let hosts = vec![host];
     let part = HostPart { boot_id, traffic_cpu: traffic.sender_cpu };
     checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &[part]));
-    checks.push(Check {
-        name: "knob-drift".to_owned(),
-        passed: drift.is_empty(),
-        detail: if drift.is_empty() {
-            "no knob changed during the trial".to_owned()
-        } else {
-            drift.join("; ")
-        },
-    });
+    checks.push(checks::knob_drift(drift));
     Observation { traffic, hosts, checks, given, programs, ..Observation::default() }
 }
 

@@ -152,17 +152,13 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
         let done: Vec<_> = done
             .iter()
             .map(|(interface, outcome)| {
-                let (state, changes) = match outcome {
-                    Outcome::WouldChange(changes) => ("would-change", changes.as_slice()),
-                    Outcome::PutBack(changes, _) => ("put-back", changes.as_slice()),
-                    Outcome::Gone => ("gone", [].as_slice()),
-                    Outcome::Elsewhere => ("elsewhere", [].as_slice()),
+                let (state, changes, others): (_, &[Change], &[Foreign]) = match outcome {
+                    Outcome::WouldChange(changes) => ("would-change", changes, &[]),
+                    Outcome::PutBack(changes, others) => ("put-back", changes, others),
+                    Outcome::Gone => ("gone", &[], &[]),
+                    Outcome::Elsewhere => ("elsewhere", &[], &[]),
                 };
                 let changes = set::changes_json(interface, changes);
-                let others: &[Foreign] = match outcome {
-                    Outcome::PutBack(_, others) => others,
-                    _ => &[],
-                };
                 let others: Vec<_> = others.iter().map(other_json).collect();
                 serde_json::json!({
                     "interface": interface, "state": state, "changes": changes, "set_by_others": others,

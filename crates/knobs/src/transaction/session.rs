@@ -129,10 +129,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
             self.remember(&planned.touched).map_err(ApplyError::Checkpoint)?;
             let mut writes_done = 0;
             match self.write(desired, &planned.changes, found, &mut writes_done) {
-                Ok(verified) => {
-                    (rounded, found) = verified;
-                    self.note_written(&found);
-                }
+                Ok(verified) => (rounded, found) = verified,
                 Err(cause) => {
                     // Values that were first seen on the way go back to what they were then; those in
                     // `before` are newer than the checkpoint's when the session is not at its first change.
@@ -146,6 +143,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         }
         self.proven.extend(planned.changes.iter().map(|change| change.knob));
         let found = State(steps::values(found).collect());
+        if !planned.changes.is_empty() {
+            self.note_written(&found);
+        }
         Ok(Applied { changes: planned.changes, rounded, found, undo: self.checkpoint.clone() })
     }
 
@@ -257,10 +257,9 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
 
     /// Keeps what the change made of the values to put back. Where that fails they go back whatever they are
     /// then, as after a crash in the middle of a change.
-    fn note_written(&mut self, found: &Readings) {
+    fn note_written(&mut self, found: &State) {
         let mut noted = self.checkpoint.clone();
-        let found: State = State(steps::values(found.clone()).collect());
-        noted.written.0.extend(found.0);
+        noted.written = found.clone();
         noted.written.0.retain(|place, _| noted.undo.0.contains_key(place));
         if self.store.save(&noted).is_ok() {
             self.checkpoint = noted;

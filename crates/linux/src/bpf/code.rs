@@ -1,9 +1,11 @@
 //! The instructions that the programs here are made of, by name (Documentation/bpf/standardization/instruction-set.rst).
 
+use std::os::fd::RawFd;
+
 pub(super) const LOAD: u8 = 0x79; // target = *(u64 *)(source + offset)
 pub(super) const STORE: u8 = 0x7b; // *(u64 *)(target + offset) = source
-pub(super) const STORE_IMMEDIATE_32: u8 = 0x62;
-pub(super) const LOAD_MAP: u8 = 0x18; // two slots, source 1: the immediate is a map's descriptor
+const STORE_IMMEDIATE_32: u8 = 0x62;
+const LOAD_MAP: u8 = 0x18; // two slots, source 1: the immediate is a map's descriptor
 pub(super) const MOVE: u8 = 0xbf;
 pub(super) const MOVE_IMMEDIATE: u8 = 0xb7;
 pub(super) const ADD: u8 = 0x0f;
@@ -29,7 +31,7 @@ pub(super) const ATOMIC_ADD: i32 = 0x00;
 pub(super) const ATOMIC_EXCHANGE: i32 = 0xe1;
 
 // Helper functions, include/uapi/linux/bpf.h.
-pub(super) const MAP_LOOKUP: i32 = 1;
+const MAP_LOOKUP: i32 = 1;
 pub(super) const KTIME_GET_NS: i32 = 5;
 
 /// One instruction: `struct bpf_insn`, little endian.
@@ -45,4 +47,17 @@ pub(super) const fn instruction(
         | (source as u64) << 12
         | ((offset as u16) as u64) << 16
         | ((immediate as u32) as u64) << 32
+}
+
+/// Leaves in r0 the address of this CPU's slot of `map`, zero where there is none:
+/// `__u32 key = 0; r0 = bpf_map_lookup_elem(&map, &key);`. Registers 1 to 5 are lost.
+pub(super) const fn look_up(map: RawFd) -> [u64; 6] {
+    [
+        instruction(STORE_IMMEDIATE_32, 10, 0, -4, 0), // key = 0, on the stack
+        instruction(MOVE, 2, 10, 0, 0),
+        instruction(ADD_IMMEDIATE, 2, 0, 0, -4),
+        instruction(LOAD_MAP, 1, 1, 0, map),
+        instruction(0, 0, 0, 0, 0),
+        instruction(CALL, 0, 0, 0, MAP_LOOKUP),
+    ]
 }

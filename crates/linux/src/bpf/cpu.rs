@@ -17,10 +17,9 @@ use std::path::Path;
 use latput_units::{Clock, CpuSet, Nanos};
 
 use super::code::{
-    ADD, ADD_IMMEDIATE, AND, AND_IMMEDIATE, ATOMIC, ATOMIC_ADD, ATOMIC_EXCHANGE, CALL, EXIT,
-    JUMP_IF_EQUAL, JUMP_IF_NOT_EQUAL, KTIME_GET_NS, LOAD, LOAD_MAP, MAP_LOOKUP, MOVE,
-    MOVE_IMMEDIATE, OR, OR_IMMEDIATE, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED,
-    STORE_IMMEDIATE_32, SUBTRACT, instruction,
+    ADD, AND, AND_IMMEDIATE, ATOMIC, ATOMIC_ADD, ATOMIC_EXCHANGE, CALL, EXIT, JUMP_IF_EQUAL,
+    JUMP_IF_NOT_EQUAL, KTIME_GET_NS, LOAD, MOVE, MOVE_IMMEDIATE, OR, OR_IMMEDIATE, SHIFT_LEFT,
+    SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, SUBTRACT, instruction, look_up,
 };
 use super::{
     btf, check_layout, create_map, load_program, open_tracepoint, read_map, require, write_map,
@@ -306,21 +305,14 @@ fn exchange() -> Vec<u64> {
 /// `body` with the context in r6 and the slot in r7, where the CPU is one of those that are counted.
 fn framed(map: RawFd, body: &[u64]) -> Vec<u64> {
     let skip = i16::try_from(body.len()).expect("a short program");
-    let head = [
-        instruction(MOVE, 6, 1, 0, 0),
-        instruction(STORE_IMMEDIATE_32, 10, 0, -4, 0), // key = 0, on the stack
-        instruction(MOVE, 2, 10, 0, 0),
-        instruction(ADD_IMMEDIATE, 2, 0, 0, -4),
-        instruction(LOAD_MAP, 1, 1, 0, map),
-        instruction(0, 0, 0, 0, 0),
-        instruction(CALL, 0, 0, 0, MAP_LOOKUP),
+    let found = [
         instruction(JUMP_IF_EQUAL, 0, 0, skip + 3, 0),
         instruction(MOVE, 7, 0, 0, 0),
         instruction(LOAD, 1, 7, 0, 0),
         instruction(JUMP_IF_EQUAL, 1, 0, skip, 0),
     ];
     let tail = [instruction(MOVE_IMMEDIATE, 0, 0, 0, 0), instruction(EXIT, 0, 0, 0, 0)];
-    [&head, body, &tail].concat()
+    [&[instruction(MOVE, 6, 1, 0, 0)][..], &look_up(map), &found, body, &tail].concat()
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use latput_trial::observation::NapiObservation;
 use latput_units::{CpuId, CpuSet};
 
 use super::code::{
-    ADD, ADD_IMMEDIATE, CALL, EXIT, JUMP, JUMP_IF_EQUAL, JUMP_IF_GREATER_SIGNED, LOAD, LOAD_MAP,
-    MOVE, MOVE_IMMEDIATE, SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, STORE_IMMEDIATE_32, instruction,
+    ADD, ADD_IMMEDIATE, EXIT, JUMP, JUMP_IF_EQUAL, JUMP_IF_GREATER_SIGNED, LOAD, MOVE_IMMEDIATE,
+    SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, instruction, look_up,
 };
 use super::{btf, check_layout, create_map, load_program, open_tracepoint, read_map, require};
 use crate::error::Error;
@@ -92,16 +92,12 @@ impl NapiTracer {
 /// return 0;
 /// ```
 fn assemble(map: RawFd) -> Vec<u64> {
-    vec![
+    let work = [
         instruction(LOAD, 6, 1, 8, 0), // r6 = ctx[1], of which the lower half is `work`
         instruction(SHIFT_LEFT, 6, 0, 0, 32),
         instruction(SHIFT_RIGHT_SIGNED, 6, 0, 0, 32),
-        instruction(STORE_IMMEDIATE_32, 10, 0, -4, 0), // key = 0, on the stack
-        instruction(MOVE, 2, 10, 0, 0),
-        instruction(ADD_IMMEDIATE, 2, 0, 0, -4),
-        instruction(LOAD_MAP, 1, 1, 0, map),
-        instruction(0, 0, 0, 0, 0),
-        instruction(CALL, 0, 0, 0, 1), // bpf_map_lookup_elem
+    ];
+    let count = [
         instruction(JUMP_IF_EQUAL, 0, 0, 11, 0),
         instruction(LOAD, 1, 0, 0, 0), // polls
         instruction(ADD_IMMEDIATE, 1, 0, 0, 1),
@@ -116,5 +112,6 @@ fn assemble(map: RawFd) -> Vec<u64> {
         instruction(STORE, 0, 1, 8, 0),
         instruction(MOVE_IMMEDIATE, 0, 0, 0, 0),
         instruction(EXIT, 0, 0, 0, 0),
-    ]
+    ];
+    [&work[..], &look_up(map), &count].concat()
 }

@@ -24,9 +24,9 @@ pub struct Eliminated {
 /// leader. The leader is the best of those that are proven to keep every limit. A setting that has been left out is
 /// named again. The error says why the goal cannot be judged.
 ///
-/// A run looks several times. `share` is this look's part of the results' chance of error. Where the shares of all
-/// looks add up to one, a setting that is as good as any is left out by chance in at most so many runs (Bonferroni,
-/// so whatever the looks have in common). Half of it is for limits, half for the objective. Each half is corrected
+/// A run looks several times. `share` is this look's part of the results' chance of error. The shares of all looks
+/// add up to one at most. Then chance leaves out a setting that is as good as any in at most so many runs. This holds
+/// however the looks depend on each other (Bonferroni). Half of it is for limits, half for the objective. Each half is corrected
 /// after Holm: over all settings and limits, and over all pairs of settings, since any could have been the leader.
 ///
 /// Leaving out losers does not raise the chance of a false change at the end. The final test of each setting is on
