@@ -1,9 +1,9 @@
 //! Errors of cells, and of whole settings, left out of the fit of costs and of the choice of `steal_after_ns`.
 //!
 //! The validation is nested (Stone 1974; Varma and Simon 2006, "Bias in error estimation when using cross-validation for
-//! model selection"): for each part that is left out, the value is chosen on inner folds of the other cells alone, the
-//! costs are fitted to all of those, and then the part is predicted. Structure is not nested: the other mechanisms were chosen
-//! with all cells in view, and searches begin, with a weak prior, where a fit to all cells ended.
+//! model selection"). One part is left out at a time. Inner folds of the other cells choose the value. The costs are
+//! fitted to all of those cells. Then the part is predicted. Structure is not nested: the other mechanisms were chosen
+//! with all cells in view. Searches begin where a fit to all cells ended, with a weak prior.
 
 use latput_sim::Profile;
 use latput_units::Nanos;
