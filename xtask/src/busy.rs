@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::peers::lab::Lab;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 const SCRIPT: &str = include_str!("busy/busy.bt");
 /// How far the two may be apart, of bpftrace's.
@@ -57,14 +57,12 @@ pub struct Options {
 
 /// Measures by both, prints the table, fails where a goal is missed.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let mut build = cargo();
-    build.args(["build", "--quiet", "--release", "-p", "latput"]).current_dir(&workspace.root);
-    ensure!(build.status().context("cannot start cargo")?.success(), "latput cannot be built");
+    let latput = workspace.build_latput()?;
     let folder = workspace.target.join("bench-cpu");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
     let plan = folder.join("plan.toml");
     std::fs::write(&plan, plan_text(options.repetitions)).context("cannot write the plan")?;
-    let lab = Lab::up(&workspace.target.join("release/latput"), &folder)?;
+    let lab = Lab::up(&latput, &folder)?;
     let cpus = [&lab.client_cpus, &lab.server_cpus].map(|list| list.parse::<usize>());
     let [Ok(client), Ok(server)] = cpus else { bail!("each host of the lab needs one CPU") };
     let record = Record::start([client, server])?;

@@ -7,7 +7,9 @@
 mod awake;
 mod busy;
 mod ci;
+mod fuzz;
 mod hold;
+mod kills;
 mod mutants;
 mod peers;
 mod policies;
@@ -53,6 +55,10 @@ enum Task {
     /// Measure the lab, calibrate a twin on a quarter of the cells and hold its predictions beside the others
     /// (by hand: needs root and an idle machine).
     BenchTwin(twin::Options),
+    /// Kill -9 whoever makes, watches or undoes a change, and compare by foreign tools what is left (needs root).
+    BenchKills(kills::Options),
+    /// Feed whatever reads strangers' bytes with what libFuzzer makes up.
+    Fuzz(fuzz::Options),
     /// Break the code in one place at a time, and count the breaks that no test sees (hours).
     Mutants(mutants::Options),
     /// Make what the guest of the `vm` testbed needs: a static latput and an unpacked kernel package.
@@ -77,6 +83,8 @@ fn main() -> ExitCode {
             search_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }
         Task::BenchTwin(options) => twin::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchKills(options) => kills::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::Fuzz(options) => fuzz::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Mutants(options) => mutants::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Vm => vm::run(&workspace).map(|()| ExitCode::SUCCESS),
     });

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::awake::stay_awake;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 /// Five of the twenty cells: a request alone and bulk, held back and not, and many requests at once.
 const FITTED: [&str; 5] =
@@ -54,7 +54,7 @@ pub struct Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let latput = match &options.latput {
         Some(path) => path.clone(),
-        None => build(workspace)?,
+        None => workspace.build_latput()?,
     };
     let folder = workspace.target.join("bench-twin");
     std::fs::create_dir_all(&folder).context("cannot make the folder of the results")?;
@@ -78,13 +78,6 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     report.args(["report", "live.db", "--predicted", "simulated.db"]);
     report.args(fitted.iter().flat_map(|cell| ["--fitted", cell]));
     succeed(report.current_dir(&folder))
-}
-
-fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let mut cargo = cargo();
-    cargo.args(["build", "--quiet", "--release", "-p", "latput"]);
-    succeed(cargo.current_dir(&workspace.root))?;
-    Ok(workspace.target.join("release/latput"))
 }
 
 /// The names of the fitted cells, whose congestion control is part of them.

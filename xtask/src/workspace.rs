@@ -63,6 +63,14 @@ impl Workspace {
         })
     }
 
+    /// The released binary, built anew where a source has changed.
+    pub fn build_latput(&self) -> Result<PathBuf> {
+        let mut build = cargo();
+        build.args(["build", "--quiet", "--release", "-p", "latput"]).current_dir(&self.root);
+        ensure!(build.status().context("cannot start cargo")?.success(), "latput cannot be built");
+        Ok(self.target.join("release/latput"))
+    }
+
     /// Of every file in `sources` (files and folders) but those in `without`: another when one of them changes.
     pub fn fingerprint(&self, sources: &[&str], without: &[&str]) -> Result<u64> {
         let without: Vec<PathBuf> = without.iter().map(|path| self.root.join(path)).collect();

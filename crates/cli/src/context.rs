@@ -1,11 +1,10 @@
 //! What every command is given: the form of output that is wanted, and whether it was told to stop.
 
-use std::io;
-
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::Failure;
+use crate::output;
 
 /// What is logged unless `LATPUT_LOG` says otherwise: errors, and each change that a daemon makes.
 const LOG: &str = "error,latput_hold=info";
@@ -27,13 +26,16 @@ impl Context {
                 tracing_subscriber::EnvFilter::try_from_env("LATPUT_LOG")
                     .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOG)),
             )
-            .with_writer(io::stderr)
+            .with_writer(|| output::Stderr)
             .init();
         let stop = Stop::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // However often it comes it only asks: ending at once would leave settings behind.
-            signal_hook::flag::register(signal, stop.flag()).map_err(Failure::from)?;
+        // The first only asks: ending at once would leave settings behind. The second one ends the wait for hosts
+        // that do not answer.
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, stop.on_signal()).map_err(Failure::from)?;
         }
+        // The kernel and the shell may each send one when a terminal closes.
+        signal_hook::flag::register(SIGHUP, stop.flag()).map_err(Failure::from)?;
         Ok(Self { json, stop })
     }
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use latput_experiment::ErrorKind;
 use latput_knobs::transaction;
 
+use crate::output;
+
 /// The table as `--help` shows it.
 pub(crate) const TABLE: &str = "\
 Exit codes:
@@ -44,10 +46,15 @@ impl Failure {
     }
 
     /// Prints the error with its causes and gives the exit code.
-    #[expect(clippy::print_stderr, reason = "the one place that tells people of an error")]
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("latput: error: {:#}", self.error);
-        ExitCode::from(self.code as u8)
+        output::remark(&format!("latput: error: {:#}", self.error));
+        self.code.into()
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
     }
 }
 
@@ -59,6 +66,16 @@ impl From<latput_experiment::Error> for Failure {
             ErrorKind::Permission => Code::Permission,
             ErrorKind::RolledBack => Code::RolledBack,
             ErrorKind::Stranded => Code::Stranded,
+        };
+        Self { code, error: error.into() }
+    }
+}
+
+impl From<latput_experiment::agent::Error> for Failure {
+    fn from(error: latput_experiment::agent::Error) -> Self {
+        let code = match error {
+            latput_experiment::agent::Error::Line(_) => Code::Failed,
+            latput_experiment::agent::Error::Host(_) => Code::Stranded,
         };
         Self { code, error: error.into() }
     }
@@ -99,6 +116,12 @@ impl From<latput_linux::Error> for Failure {
     fn from(error: latput_linux::Error) -> Self {
         let code = if error.is_permission() { Code::Permission } else { Code::Failed };
         Self { code, error: error.into() }
+    }
+}
+
+impl From<latput_linux::files::FileError> for Failure {
+    fn from(error: latput_linux::files::FileError) -> Self {
+        Self { code: Code::Failed, error: error.into() }
     }
 }
 

@@ -15,6 +15,7 @@ mod progress;
 use std::process::ExitCode;
 
 use clap::Parser;
+use latput_report::printable_lines;
 
 use crate::commands::Command;
 use crate::context::Context;
@@ -32,7 +33,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return not_understood(&error),
+    };
     let context = match Context::new(cli.json) {
         Ok(context) => context,
         Err(failure) => return failure.report(),
@@ -41,4 +45,14 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
+}
+
+/// Prints what clap says, help included. It repeats arguments, which a script may have from elsewhere.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    let plain = error.render().to_string();
+    if printable_lines(&plain, false) == plain {
+        error.exit(); // in colours on a terminal
+    }
+    output::remark(plain.trim_end());
+    exit::Code::Usage.into()
 }

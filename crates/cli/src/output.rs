@@ -1,8 +1,11 @@
-//! Everything that is printed: results to stdout, remarks and errors to stderr.
+//! Everything that is printed: results to stdout or to a file, remarks and errors to stderr. What a terminal
+//! would obey is shown instead, whoever said it.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
-use latput_report::Screen;
+use latput_linux::files;
+use latput_report::{Screen, printable_lines};
 use serde::Serialize;
 
 use crate::exit::{Code, Failure};
@@ -13,6 +16,7 @@ pub(crate) const PLAIN: Screen = Screen { columns: 160, is_terminal: false };
 /// Prints a command's result.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    let text = printable_lines(text, out.is_terminal());
     let written = out
         .write_all(text.as_bytes())
         .and_then(|()| if text.ends_with('\n') { out.flush() } else { out.write_all(b"\n") });
@@ -20,6 +24,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()), // `| head`
         other => other.map_err(Failure::from),
     }
+}
+
+/// Writes a command's result to a file, which is replaced whole or not at all.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    Ok(files::replace(path, printable_lines(text, false).as_bytes())?)
 }
 
 /// Prints a command's result as JSON.
@@ -30,9 +39,28 @@ pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), Failure> {
 }
 
 /// A remark beside the result, to stderr.
-#[expect(clippy::print_stderr, reason = "the one place for remarks beside a result")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place for remarks beside a result, and for errors"
+)]
 pub(crate) fn remark(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", printable_lines(text, false));
+}
+
+/// Stderr, for whatever writes whole lines there by itself.
+#[derive(Debug)]
+pub(crate) struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        io::stderr().write_all(printable_lines(&text, false).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Where results are printed to.

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_experiment::interval::Interval;
 use latput_experiment::session::{Progress, TrialDone};
+use latput_report::printable;
 use latput_units::Nanos;
 
 use crate::exit::Failure;
+use crate::output;
 
 /// Plain lines come at most this often, so that a log stays readable.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -56,11 +58,10 @@ impl Shown {
 }
 
 impl Progress for Shown {
-    #[expect(clippy::print_stderr, reason = "progress belongs on stderr")]
     fn remark(&mut self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| output::remark(text)),
+            None => output::remark(text),
         }
     }
 
@@ -68,18 +69,18 @@ impl Progress for Shown {
         self.remark(&interval_line(interval));
     }
 
-    #[expect(clippy::print_stderr, reason = "progress belongs on stderr")]
     fn trial(&mut self, done: &TrialDone<'_>) {
         let left = minutes_and_seconds(done.time_left.as_duration());
         if let Some(bar) = &self.bar {
             bar.set_length(done.planned);
             bar.set_position(done.finished);
-            bar.set_message(format!("{left} left  {}", done.what));
+            bar.set_message(format!("{left} left  {}", printable(done.what)));
             return;
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
         if is_due || done.finished == done.planned {
-            eprintln!("{}/{} trials, {left} left: {}", done.finished, done.planned, done.what);
+            let (finished, planned, what) = (done.finished, done.planned, printable(done.what));
+            output::remark(&format!("{finished}/{planned} trials, {left} left: {what}"));
             self.last_line = Some(Instant::now());
         }
     }

@@ -1,14 +1,14 @@
 //! The far end: `latput agent --stdio`. One host's hands and eyes, led over stdin and stdout.
 //!
-//! Whatever ends it - the controller's word, a closed line, a signal, its own panic - its traffic
-//! stops and every knob it touched goes back first. Only kill -9 skips that, and then the checkpoint
-//! on disk lets `latput restore` do it.
+//! Before it ends, its traffic stops and every knob it touched goes back. That holds when the controller says so,
+//! when the line is closed or silent, on a signal and on a panic. Only kill -9 skips it. Then the checkpoint is
+//! still on disk, and `latput restore` puts the host back.
 
-use std::io::{BufReader, Read, Write};
+mod line;
+
+use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
 use latput_linux::Glance;
 use latput_load::{
@@ -21,19 +21,30 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, Host, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
-    self, Answer, Failure, FailureKind, Finished, HostSlice, LineError, Open, Part, Request,
-    SCHEMA, Turns,
+    Answer, Failure, FailureKind, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA,
+    Turns,
 };
 
-/// How often a wait looks at the stop flag.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use self::line::{ControllerLine, LineEnd};
 
-/// Serves one controller until it closes the line, asks to end, or `stop` is raised.
-pub fn serve<R>(input: R, mut output: impl Write, stop: &Stop) -> Result<(), LineError>
+/// Why an agent ended that was not told to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The control line is of no more use. The host is as it was.
+    #[error("the controller sent {}; the host is as it was", chain(.0))]
+    Line(LineError),
+    /// The host could not be put back.
+    #[error("{}", .0.message)]
+    Host(Failure),
+}
+
+/// Serves one controller until it closes the line, is silent for the lease, asks to end, or `stop` is raised.
+pub fn serve<R, W>(input: R, output: W, stop: &Stop) -> Result<(), Error>
 where
     R: Read + Send + 'static,
+    W: Write + Send + 'static,
 {
-    let requests = read_requests(input, stop.clone());
+    let mut line = ControllerLine::open(input, output, stop);
     let other_version = |version: &str, schema: u32| {
         failed(format!(
             "the controller is latput {version} and speaks schema {schema}, this agent is latput {} \
@@ -41,73 +52,50 @@ where
             env!("CARGO_PKG_VERSION")
         ))
     };
-    let opened = match next(&requests, stop) {
-        Ok(None) => return Ok(()),
-        Ok(Some(Request::Open(open))) if open.schema == SCHEMA => Host::open(open),
-        Ok(Some(Request::Open(Open { version, schema, .. })))
-        | Err(LineError::OtherVersion { version, schema }) => Err(other_version(&version, schema)),
-        Ok(Some(_)) => Err(failed("the first request must be `open`")),
-        Err(error) => return Err(error),
+    let opened = match line.next() {
+        Ok(Request::Open(open)) if open.schema == SCHEMA => {
+            line.set_lease(open.lease);
+            Host::open(open)
+        }
+        Ok(Request::Open(Open { version, schema, .. }))
+        | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
+            Err(other_version(&version, schema))
+        }
+        Ok(_) => Err(failed("the first request must be `open`")),
+        Err(LineEnd::Line(error)) => return Err(Error::Line(error)),
+        Err(LineEnd::Closed | LineEnd::Told) => return Ok(()),
     };
     let mut service = match opened {
         Ok((host, opened)) => {
-            protocol::write_line(&mut output, &Answer::Opened(Box::new(opened)))?;
+            line.send(&Answer::Opened(Box::new(opened)));
             Service { host, stop, prepared: Prepared::default() }
         }
-        Err(failure) => return protocol::write_line(&mut output, &Answer::Failed(failure)),
+        Err(failure) => {
+            line.end(&Answer::Failed(failure));
+            return Ok(());
+        }
     };
-    while let Some(request) = next(&requests, stop)? {
-        if matches!(request, Request::Close) {
-            let closed = service.host.close();
-            let answer = closed.map_or_else(Answer::Failed, |left| Answer::Closed { left });
-            return protocol::write_line(&mut output, &answer);
+    let ended = loop {
+        match line.next() {
+            Ok(Request::Close) => break LineEnd::Closed,
+            Ok(request) => {
+                let mut tell = |interval| line.send(&Answer::Progress(interval));
+                let answer = service.answer(request, &mut tell).unwrap_or_else(Answer::Failed);
+                line.send(&answer);
+            }
+            Err(ended) => break ended,
         }
-        let mut tell = |interval| {
-            // A controller that is gone is noticed by the thread that reads.
-            let _gone = protocol::write_line(&mut output, &Answer::Progress(interval));
-        };
-        let answer = service.answer(request, &mut tell).unwrap_or_else(Answer::Failed);
-        protocol::write_line(&mut output, &answer)?;
+    };
+    match service.host.close() {
+        Ok(left) => line.end(&Answer::Closed { why: ended.to_string(), left }),
+        Err(failure) => {
+            line.end(&Answer::Failed(failure.clone()));
+            return Err(Error::Host(failure));
+        }
     }
-    Ok(()) // dropping the host puts it back
-}
-
-/// Reads requests in a thread of its own, so that a lost controller is noticed in the middle of
-/// traffic.
-fn read_requests<R>(input: R, stop: Stop) -> Receiver<Result<Request, LineError>>
-where
-    R: Read + Send + 'static,
-{
-    let (to, requests) = mpsc::channel();
-    thread::spawn(move || {
-        let mut input = BufReader::new(input);
-        loop {
-            let request = protocol::read_line::<Request>(&mut input);
-            let is_last = request.is_err() || matches!(request, Ok(Request::Close));
-            if request.is_err() {
-                stop.raise();
-            }
-            if to.send(request).is_err() || is_last {
-                break;
-            }
-        }
-    });
-    requests
-}
-
-/// The next request; `None` when there will be none.
-fn next(
-    requests: &Receiver<Result<Request, LineError>>,
-    stop: &Stop,
-) -> Result<Option<Request>, LineError> {
-    loop {
-        match requests.recv_timeout(LOOK_EVERY) {
-            Ok(Ok(request)) => return Ok(Some(request)),
-            Ok(Err(LineError::Closed)) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
-            Ok(Err(error)) => return Err(error),
-            Err(RecvTimeoutError::Timeout) if stop.is_raised() => return Ok(None),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
+    match ended {
+        LineEnd::Line(error) => Err(Error::Line(error)),
+        LineEnd::Closed | LineEnd::Told => Ok(()),
     }
 }
 
@@ -177,7 +165,9 @@ impl Service<'_> {
                 self.prepared = Prepared::default();
                 Ok(Answer::Aborted)
             }
-            Request::Open(_) | Request::Close => Err(failed("`open` comes once, and first")),
+            Request::Open(_) | Request::Ping | Request::Close => {
+                Err(failed("`open` comes once, and first"))
+            }
         }
     }
 

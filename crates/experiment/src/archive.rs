@@ -3,12 +3,13 @@
 //! Write-ahead log with `synchronous = FULL`: a trial that [`Archive::append`] returned from survives
 //! a kill -9 and a power cut. Others may read the file while a run goes on.
 
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use latput_linux::files::{self, FileError, FileLock};
 use latput_trial::{Metric, Results, Row};
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::error::Error;
@@ -45,13 +46,22 @@ const TABLES: &str = "
     ) WITHOUT ROWID;
 ";
 
+/// Most bytes of one header or observation.
+const LONGEST: i32 = 64 << 20;
+/// How long the queries of a file that others may have made may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Steps of SQLite's machine between two looks at the clock.
+const STEPS: i32 = 10_000;
+/// How the name of the file ends that a writer locks.
+const LOCK: &str = "-lock";
+
 /// An open results file.
 #[derive(Debug)]
 pub struct Archive {
     path: PathBuf,
     db: Connection,
     /// Held while this process may write; gone with the process, whatever ends it.
-    writer: Option<UnixListener>,
+    writer: Option<FileLock>,
 }
 
 /// One run of a file, in brief.
@@ -71,16 +81,34 @@ pub struct RunSummary {
 
 impl Archive {
     /// Opens a results file for appending, making it if there is none. Only one process may have it
-    /// open so.
+    /// open so. Refused: a name that is a symbolic link or no regular file.
     pub fn create(path: &Path) -> Result<Self, Error> {
+        let refused = |error: FileError| {
+            let place = if error.path == path {
+                String::new()
+            } else {
+                error.path.display().to_string() + ": "
+            };
+            Error::Archive { path: path.to_owned(), problem: place + &error.problem }
+        };
+        let real = files::ensure(path).map_err(refused)?;
+        let mut name = path.as_os_str().to_owned();
+        name.push(LOCK);
+        let busy =
+            "another latput is writing to this file: wait for it, or name another file with -o";
+        let lock = FileLock::take(Path::new(&name))
+            .map_err(refused)?
+            .map_err(|_| Error::Archive { path: path.to_owned(), problem: busy.to_owned() })?;
         let is_new = std::fs::metadata(path).map_or(true, |meta| meta.len() == 0);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-        let mut archive = Self::connect(path, flags)?;
-        archive.writer = Some(archive.lock()?);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+        let mut archive = Self::connect(path, &real, flags, PATIENCE)?;
+        archive.writer = Some(lock);
         if is_new {
             archive.make_tables()?;
         }
         archive.verify()?;
+        let no_bound = archive.db.progress_handler(0, None::<fn() -> bool>);
+        archive.sql(no_bound)?;
         Ok(archive)
     }
 
@@ -95,19 +123,50 @@ impl Archive {
 
     /// Opens a results file for reading.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        if let Err(error) = std::fs::metadata(path) {
-            let problem = format!("{error}: name a file that `latput run` or `latput tune` wrote");
-            return Err(Error::Archive { path: path.to_owned(), problem });
+        let refused = |problem: &str| {
+            let problem =
+                format!("{problem}: name a file that `latput run` or `latput tune` wrote");
+            Error::Archive { path: path.to_owned(), problem }
+        };
+        let real = path.canonicalize().map_err(|error| refused(&error.to_string()))?;
+        if !real.is_file() {
+            return Err(refused("not a regular file"));
         }
-        let archive = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
-            .or_else(|_| Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
+        let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
+        let archive = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
+            .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
         archive.verify()?;
         Ok(archive)
     }
 
-    fn connect(path: &Path, flags: OpenFlags) -> Result<Self, Error> {
-        let db = Connection::open_with_flags(path, flags).map_err(|e| sql_error(path, &e))?;
-        db.busy_timeout(std::time::Duration::from_secs(5)).map_err(|e| sql_error(path, &e))?;
+    /// Opens the database with what keeps a hostile file from doing more than failing. `real` is its name
+    /// without links.
+    fn connect(
+        path: &Path,
+        real: &Path,
+        flags: OpenFlags,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let failed = |error| sql_error(path, &error);
+        let flags = flags | OpenFlags::SQLITE_OPEN_NOFOLLOW | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut db = Connection::open_with_flags(real, flags).map_err(failed)?;
+        db.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(failed)?;
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false).map_err(failed)?;
+        for (limit, most) in [
+            (Limit::SQLITE_LIMIT_LENGTH, LONGEST),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, 100_000),
+            (Limit::SQLITE_LIMIT_COLUMN, 100),
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 50),
+            (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 5),
+            (Limit::SQLITE_LIMIT_ATTACHED, 0),
+            (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100),
+            (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+        ] {
+            db.set_limit(limit, most).map_err(failed)?;
+        }
+        let until = Instant::now() + patience;
+        db.progress_handler(STEPS, Some(move || Instant::now() >= until)).map_err(failed)?;
         Ok(Self { path: path.to_owned(), db, writer: None })
     }
 
@@ -137,6 +196,7 @@ impl Archive {
                  wrote it, or name another file"
             )));
         }
+        self.check_tables()?;
         let check: String =
             self.sql(self.db.query_row("PRAGMA quick_check", [], |row| row.get(0)))?;
         if check != "ok" {
@@ -149,17 +209,23 @@ impl Archive {
         Ok(())
     }
 
-    /// The lock is a name in the kernel and not a file, so that nothing is left behind.
-    fn lock(&self) -> Result<UnixListener, Error> {
-        let meta = std::fs::metadata(&self.path).map_err(|e| self.error(e.to_string()))?;
-        let name = format!("latput-results-{}-{}", meta.dev(), meta.ino());
-        let address = SocketAddr::from_abstract_name(name).expect("the name is short");
-        UnixListener::bind_addr(&address).map_err(|_| {
-            self.error(
-                "another latput is writing to this file: wait for it, or name another file with -o"
+    /// Refuses tables that are not the ones above: a view in the place of one may never end, and a trigger or a
+    /// computed column may do anything.
+    fn check_tables(&self) -> Result<(), Error> {
+        let foreign: i64 = self.sql(self.db.query_row(
+            "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' \
+             OR (type IN ('table', 'view') AND name IN ('run', 'trial', 'figure') \
+                 AND (type <> 'table' OR rootpage = 0 OR instr(?1, sql) = 0))",
+            [TABLES],
+            |row| row.get(0),
+        ))?;
+        if foreign > 0 {
+            return Err(self.error(
+                "its tables are not those that latput makes: name a file that latput wrote"
                     .to_owned(),
-            )
-        })
+            ));
+        }
+        Ok(())
     }
 
     /// The newest unfinished run of exactly this plan on exactly these machines since their last boot,
@@ -287,36 +353,25 @@ impl Archive {
             return Err(self.error(format!("it has no run {run}: leave out --run for the newest")));
         };
         let mut results: Results = self.read_json("header", &header)?;
-        let rows: Vec<(u32, u32, u32, i64, String)> = self.sql(
-            self.db
-                .prepare(
-                    "SELECT block, setting, workload, started_unix_ms, observation FROM trial \
-                     WHERE run = ?1 ORDER BY id",
-                )
-                .and_then(|mut statement| {
-                    statement
-                        .query_map([run], |row| {
-                            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-                        })?
-                        .collect()
-                }),
-        )?;
-        results.rows = rows
-            .into_iter()
-            .map(|(block, setting, workload, started, observation)| {
-                let (setting, workload) = (setting as usize, workload as usize);
-                if setting >= results.settings.len() || workload >= results.workloads.len() {
-                    return Err(self.error("a trial names a setting that is not there".to_owned()));
-                }
-                Ok(Row {
-                    block,
-                    setting,
-                    workload,
-                    started_unix_ms: started.cast_unsigned(),
-                    observation: self.read_json("trial", &observation)?,
-                })
-            })
-            .collect::<Result<_, _>>()?;
+        results.rows.clear();
+        let mut statement = self.sql(self.db.prepare(
+            "SELECT block, setting, workload, started_unix_ms, observation FROM trial \
+             WHERE run = ?1 ORDER BY id",
+        ))?;
+        let mut rows = self.sql(statement.query([run]))?;
+        while let Some(row) = self.sql(rows.next())? {
+            let numbers = || Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+            let (block, setting, workload, started): (u32, u32, u32, i64) = self.sql(numbers())?;
+            let (setting, workload) = (setting as usize, workload as usize);
+            if setting >= results.settings.len() || workload >= results.workloads.len() {
+                return Err(self.error("a trial names a setting that is not there".to_owned()));
+            }
+            // Each is taken apart before the next is read: the text is many times what it says.
+            let observation = self.sql(row.get_ref(4))?.as_str().unwrap_or_default();
+            let observation = self.read_json("trial", observation)?;
+            let started_unix_ms = started.cast_unsigned();
+            results.rows.push(Row { block, setting, workload, started_unix_ms, observation });
+        }
         Ok(results)
     }
 
@@ -373,6 +428,13 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
              next trial"
                 .to_owned()
         }
+        Some(ErrorCode::OperationInterrupted) => {
+            "reading it took more than 5 minutes, which no results of latput do: name another file"
+                .to_owned()
+        }
+        Some(ErrorCode::TooBig) => {
+            format!("a header or a trial in it is longer than {LONGEST} bytes: name another file")
+        }
         Some(ErrorCode::CannotOpen) => {
             "cannot open or make it: check that the folder exists and may be written to".to_owned()
         }
@@ -385,122 +447,4 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::io::Write;
-
-    use latput_trial::{Observation, Plan, plan};
-
-    use super::*;
-
-    #[test]
-    fn what_is_appended_is_read_back_by_another_reader_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.db");
-        let header = header();
-        let mut archive = Archive::create(&path).unwrap();
-        let run = archive.begin("plan", "boot", 1, &header).unwrap();
-        let row = row(0, 1, 0);
-        archive.append(run, &header, &row).unwrap();
-        let reader = Archive::open(&path).unwrap();
-        assert_eq!(reader.load(reader.newest().unwrap()).unwrap().rows, [row]);
-    }
-
-    #[test]
-    fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
-        let folder = tempfile::tempdir().unwrap();
-        let archive = Archive::create(&folder.path().join("results.db")).unwrap();
-        let header = header();
-        let run = archive.begin("plan", "boot", 1, &header).unwrap();
-        assert_eq!(archive.resumable("plan", "boot").unwrap().unwrap().0, run);
-        assert!(archive.resumable("other plan", "boot").unwrap().is_none());
-        assert!(archive.resumable("plan", "other boot").unwrap().is_none());
-        archive.finish(run, &header).unwrap();
-        assert!(archive.resumable("plan", "boot").unwrap().is_none());
-    }
-
-    #[test]
-    fn a_second_writer_is_refused_and_a_reader_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.db");
-        let _first = Archive::create(&path).unwrap();
-        let second = Archive::create(&path).unwrap_err().to_string();
-        assert!(second.contains("another latput is writing"), "{second}");
-        Archive::open(&path).unwrap();
-    }
-
-    #[test]
-    fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
-        check(|path| fs::write(path, "name,value\n").unwrap(), "not a results file");
-        check(
-            |path| Connection::open(path).unwrap().execute_batch("CREATE TABLE t (x);").unwrap(),
-            "not latput's results",
-        );
-        check(
-            |path| {
-                drop(Archive::create(path).unwrap());
-                let db = Connection::open(path).unwrap();
-                db.pragma_update(None, "user_version", 99).unwrap();
-            },
-            "its schema is 99",
-        );
-        check(
-            |path| {
-                let mut archive = Archive::create(path).unwrap();
-                let header = header();
-                let run = archive.begin("plan", "boot", 1, &header).unwrap();
-                for block in 0..200 {
-                    archive.append(run, &header, &row(block, 0, 0)).unwrap();
-                }
-                drop(archive);
-                let length = fs::metadata(path).unwrap().len();
-                fs::File::options().write(true).open(path).unwrap().set_len(length / 2).unwrap();
-            },
-            "damaged",
-        );
-        check(
-            |path| {
-                drop(Archive::create(path).unwrap());
-                let mut file = fs::File::options().write(true).open(path).unwrap();
-                file.write_all(&[0xff; 64]).unwrap();
-            },
-            "not a results file",
-        );
-    }
-
-    #[track_caller]
-    fn check(make: impl FnOnce(&Path), expected: &str) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.db");
-        make(&path);
-        for refused in [Archive::open(&path), Archive::create(&path)] {
-            let text = refused.unwrap_err().to_string();
-            assert!(text.contains(expected) && text.contains("results.db"), "{text}");
-        }
-    }
-
-    fn header() -> Results {
-        let plan = Plan::parse("built-in", plan::BUILT_IN).unwrap();
-        Results {
-            name: plan.name.clone(),
-            goal: plan.goal.clone(),
-            confidence: 0.99,
-            half_width: 0.025,
-            testbed: "lab".to_owned(),
-            latput_version: "0".to_owned(),
-            seed: 1,
-            hosts: Vec::new(),
-            settings: plan.settings(),
-            workloads: plan.workloads,
-            rows: Vec::new(),
-            planned_trials: 100,
-            notes: Vec::new(),
-            confirmed_from: None,
-        }
-    }
-
-    fn row(block: u32, setting: usize, workload: usize) -> Row {
-        let observation = Observation::default();
-        Row { block, setting, workload, started_unix_ms: 5, observation }
-    }
-}
+mod tests;

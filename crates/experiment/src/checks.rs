@@ -282,7 +282,9 @@ fn steady(host: &HostObservation) -> Option<Check> {
     if first.len() < STEADY_INTERVALS {
         return None;
     }
-    let mean = |counts: &[u64]| counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    let mean = |counts: &[u64]| {
+        counts.iter().map(|&count| count as f64).sum::<f64>() / counts.len() as f64
+    };
     let change = mean(second) / mean(first).max(1.0) - 1.0;
     Some(Check {
         name: "steady".to_owned(),
@@ -345,16 +347,21 @@ fn retransmits(
     hosts: &[HostObservation],
 ) -> Option<Check> {
     let retransmits = match traffic {
-        Traffic::TcpCrr { .. } => hosts.iter().map(|host| host.tcp_retransmitted).sum(),
+        Traffic::TcpCrr { .. } => total(hosts, |host| host.tcp_retransmitted),
         _ => flow.retransmits?,
     };
-    let packets: u64 = hosts.iter().map(|host| host.interface.tx_packets).sum();
+    let packets = total(hosts, |host| host.interface.tx_packets);
     let share = retransmits as f64 / (packets.max(1)) as f64;
     Some(Check {
         name: "retransmissions".to_owned(),
         passed: share <= RETRANSMIT_LIMIT,
         detail: format!("{retransmits} segments sent again, {:.3} % of packets", share * 100.0),
     })
+}
+
+/// Saturates: a host may answer any number.
+fn total(hosts: &[HostObservation], count: fn(&HostObservation) -> u64) -> u64 {
+    hosts.iter().map(count).fold(0, u64::saturating_add)
 }
 
 fn share(part: Nanos, whole: Nanos) -> f64 {

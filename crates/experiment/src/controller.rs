@@ -1,12 +1,11 @@
 //! The controller's end of the control line: starts the agents, speaks to them, and sees to it that
 //! they end.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+mod ending;
+mod line;
+mod process;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,22 +17,18 @@ use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, rough, signed};
 use crate::error::Error;
 use crate::host;
 use crate::interval::HostInterval;
-use crate::protocol::{
-    self, Answer, FailureKind, Finished, LineError, Open, Opened, Request, SCHEMA,
-};
+use crate::protocol::{Answer, Finished, Open, Opened, Request, SCHEMA};
 use crate::testbed::HostSpec;
+
+use self::line::AgentLine;
 
 /// How often a wait looks at the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For requests that do not run traffic.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// After its stdin is closed an agent has this long to put its host back.
-const END_WITHIN: Duration = Duration::from_secs(10);
 /// An agent's death explains the failures that it causes at other hosts, and may be seen after them by
 /// so much.
 const DEATHS_WITHIN: Duration = Duration::from_millis(300);
-/// The last lines of an agent's stderr that an error shows.
-const STDERR_LINES: usize = 8;
 
 /// The agents of a testbed, in its order. Dropping it ends them all; each puts its host back.
 #[derive(Debug)]
@@ -48,16 +43,27 @@ pub struct Crew {
 impl Crew {
     /// Starts an agent on every host; knobs will be set on those of the roles `to_set`.
     pub fn start(hosts: &[HostSpec], to_set: &BTreeSet<Role>, stop: &Stop) -> Result<Self, Error> {
-        let agents = hosts
-            .iter()
-            .map(|host| Agent::start(host, to_set.contains(&host.role), stop))
-            .collect::<Result<_, _>>()?;
-        let mut crew = Self { agents, clock_notes: Vec::new(), interval: None };
-        let clocks = crew.clocks(stop)?;
+        let mut crew = Self { agents: Vec::new(), clock_notes: Vec::new(), interval: None };
+        match crew.begin(hosts, to_set, stop) {
+            Ok(()) => Ok(crew),
+            Err(error) => Err(crew.abandon(error, stop, &mut |_| {})),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        hosts: &[HostSpec],
+        to_set: &BTreeSet<Role>,
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        for host in hosts {
+            self.agents.push(Agent::start(host, to_set.contains(&host.role), stop)?);
+        }
+        let clocks = self.clocks(stop)?;
         let is_other = |(_, clock): &(&Agent, &ClockOffset)| **clock != ClockOffset::default();
-        let others = crew.agents.iter().zip(&clocks).filter(is_other);
-        crew.clock_notes = others.map(|(agent, clock)| clock_note(&agent.spec, clock)).collect();
-        Ok(crew)
+        let others = self.agents.iter().zip(&clocks).filter(is_other);
+        self.clock_notes = others.map(|(agent, clock)| clock_note(&agent.spec, clock)).collect();
+        Ok(())
     }
 
     /// What each agent said of itself, in the testbed's order.
@@ -66,8 +72,9 @@ impl Crew {
     }
 
     /// With word from the agents of every so much of a trial while it runs.
-    pub fn telling_every(self, interval: Option<Nanos>) -> Self {
-        Self { interval, ..self }
+    pub fn telling_every(mut self, interval: Option<Nanos>) -> Self {
+        self.interval = interval;
+        self
     }
 
     /// How often the agents tell of a trial that runs.
@@ -137,9 +144,14 @@ impl Crew {
                 }
                 let agent = &mut self.agents[idx];
                 let wait = if idx == first { LOOK_EVERY } else { Duration::ZERO };
-                match agent.line.poll(wait) {
-                    Ok(None) if Instant::now() < deadline => {}
-                    Ok(None) => return Err(agent.line.too_late(within)),
+                let answer = match agent.line.poll(wait) {
+                    Ok(None) if Instant::now() >= deadline => {
+                        agent.line.last_look(within).map(Some)
+                    }
+                    answer => answer,
+                };
+                match answer {
+                    Ok(None) => {}
                     Ok(Some(Answer::Finished(answer))) => *place = Some(Ok(*answer)),
                     Ok(Some(Answer::Progress(line))) if Instant::now() < deadline => {
                         heard(idx, line);
@@ -169,36 +181,31 @@ impl Crew {
         }
     }
 
-    /// Ends every agent without waiting for an answer to what it is doing: a closed line makes it put
-    /// its host back. Where an agent did not end in order, `latput restore` is run in its place.
-    pub fn abandon(self) -> Result<(), Error> {
-        let mut worst = Ok(());
-        for agent in self.agents {
-            let Agent { spec, line, .. } = agent;
-            let ended_in_order = line.end();
-            if !ended_in_order && worst.is_ok() {
-                worst = restore(&spec);
-            }
+    /// Ends every agent whatever it is doing; each puts its host back. Where one does not, `latput restore` is
+    /// run in its place. Gives `cause`, with the hosts that may still be changed. `tell` hears what a person
+    /// should know. A `stop` that is raised again ends the wait.
+    pub fn abandon(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
+        if hosts.is_empty() {
+            return cause;
         }
-        worst
+        Error::Changed { hosts, cause: Some(Box::new(cause)) }
     }
 
-    /// Puts every host back and ends every agent; gives what was left to somebody else. All are closed
-    /// even if one fails; the first error is returned.
-    pub fn close(self, stop: &Stop) -> Result<Vec<String>, Error> {
-        let mut told = Ok(Vec::new());
-        for mut agent in self.agents {
-            let closed = agent.call(&Request::Close, ANSWER_WITHIN, stop);
-            match (&mut told, closed) {
-                (Ok(remarks), Ok(Answer::Closed { left })) => {
-                    let host = &agent.spec.name;
-                    remarks.extend(left.iter().map(|left| format!("latput: {host}: {left}")));
-                }
-                (Ok(_), Err(error)) => told = Err(error),
-                _ => {}
-            }
+    /// The same after the last trial.
+    pub fn close(mut self, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        for agent in &mut self.agents {
+            let _gone = agent.send(&Request::Close);
         }
-        told
+        let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
+        if hosts.is_empty() { Ok(()) } else { Err(Error::Changed { hosts, cause: None }) }
+    }
+}
+
+impl Drop for Crew {
+    /// Whatever ended it: the agents have their time to put their hosts back.
+    fn drop(&mut self) {
+        let _hurried = ending::close(&mut self.agents, &Stop::new(), &mut |_| {});
     }
 }
 
@@ -208,12 +215,19 @@ pub struct Agent {
     /// Its host.
     pub spec: HostSpec,
     opened: Opened,
-    line: Line,
+    line: AgentLine,
+    /// Knobs were to be set.
+    is_changed: bool,
 }
 
 impl Agent {
+    /// Whether nothing is left to be put back.
+    const fn is_settled(&self) -> bool {
+        self.line.is_put_back() || !self.is_changed
+    }
+
     fn start(spec: &HostSpec, will_set: bool, stop: &Stop) -> Result<Self, Error> {
-        let mut line = Line::start(spec)?;
+        let mut line = AgentLine::start(spec)?;
         let open = Request::Open(Open {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -225,10 +239,13 @@ impl Agent {
             binds_napi_threads: spec.binds_napi_threads,
             will_set,
             link_reset: spec.link_reset,
+            lease: spec.lease,
         });
         line.send(&open)?;
         match line.receive(ANSWER_WITHIN, stop)? {
-            Answer::Opened(opened) => Ok(Self { spec: spec.clone(), opened: *opened, line }),
+            Answer::Opened(opened) => {
+                Ok(Self { spec: spec.clone(), opened: *opened, line, is_changed: false })
+            }
             other => Err(line.unexpected(other)),
         }
     }
@@ -254,6 +271,7 @@ impl Agent {
 
     /// Sends a request without waiting.
     pub fn send(&mut self, request: &Request) -> Result<(), Error> {
+        self.is_changed |= request.changes_knobs();
         self.line.send(request)
     }
 
@@ -269,7 +287,7 @@ impl Agent {
         within: Duration,
         stop: &Stop,
     ) -> Result<Answer, Error> {
-        self.line.send(request)?;
+        self.send(request)?;
         self.line.receive(within, stop)
     }
 
@@ -284,169 +302,6 @@ impl Agent {
     }
 }
 
-/// The process at the other end, and the line to it.
-#[derive(Debug)]
-struct Line {
-    host: String,
-    command: String,
-    child: Child,
-    to: Option<ChildStdin>,
-    answers: Receiver<Result<Answer, LineError>>,
-    stderr: Arc<Mutex<VecDeque<String>>>,
-}
-
-impl Line {
-    fn start(spec: &HostSpec) -> Result<Self, Error> {
-        let mut words: Vec<&str> = spec.via.iter().map(String::as_str).collect();
-        words.extend([spec.program.as_str(), "agent", "--stdio"]);
-        let command = words.join(" ");
-        let mut child = Command::new(words[0])
-            .args(&words[1..])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0) // Ctrl-C is for the controller, which ends its agents in order
-            .spawn()
-            .map_err(|error| Error::Agent {
-                host: spec.name.clone(),
-                problem: format!("cannot start `{command}`: {error}"),
-            })?;
-        let to = child.stdin.take();
-        let mut from = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let (answer_to, answers) = mpsc::channel();
-        thread::spawn(move || {
-            loop {
-                let answer = protocol::read_line::<Answer>(&mut from);
-                let is_last = answer.is_err();
-                if answer_to.send(answer).is_err() || is_last {
-                    break;
-                }
-            }
-        });
-        let stderr = Arc::new(Mutex::new(VecDeque::new()));
-        let errors = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let kept = Arc::clone(&stderr);
-        thread::spawn(move || keep_last_lines(errors, &kept));
-        Ok(Self { host: spec.name.clone(), command, child, to, answers, stderr })
-    }
-
-    fn send(&mut self, request: &Request) -> Result<(), Error> {
-        let Some(to) = self.to.as_mut() else {
-            return Err(self.error("its control line is closed".to_owned()));
-        };
-        protocol::write_line(to, request).map_err(|error| self.line_error(&error))
-    }
-
-    fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
-        let deadline = Instant::now() + within;
-        loop {
-            if stop.is_raised() {
-                return Err(Error::Interrupted);
-            }
-            match self.poll(LOOK_EVERY)? {
-                Some(answer) => return Ok(answer),
-                None if Instant::now() < deadline => {}
-                None => return Err(self.too_late(within)),
-            }
-        }
-    }
-
-    /// The next answer, if it comes within `wait`.
-    fn poll(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
-        match self.answers.recv_timeout(wait) {
-            Ok(Ok(Answer::Failed(failure))) => Err(Error::Host {
-                host: self.host.clone(),
-                message: failure.message,
-                kind: failure.kind,
-            }),
-            Ok(Ok(answer)) => Ok(Some(answer)),
-            Ok(Err(error)) => Err(self.line_error(&error)),
-            Err(RecvTimeoutError::Disconnected) => Err(self.line_error(&LineError::Closed)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-        }
-    }
-
-    fn too_late(&self, within: Duration) -> Error {
-        self.error(format!("its agent did not answer within {} s", within.as_secs()))
-    }
-
-    /// Why the line broke, with how the process ended and what it last said.
-    fn line_error(&mut self, error: &LineError) -> Error {
-        if let LineError::OtherVersion { .. } = error {
-            let command = &self.command;
-            let mend = "install the same version on both";
-            return self.error(format!("its agent (`{command}`) sent {error}: {mend}"));
-        }
-        if !matches!(error, LineError::Closed) {
-            return self.error(format!("its agent (`{}`) sent {error}", self.command));
-        }
-        let ended = match self.wait(Duration::from_secs(1)) {
-            Some(status) => format!("its agent ended ({status})"),
-            None => "its agent closed the control line".to_owned(),
-        };
-        // What it said last may still be on its way through the pipe.
-        let deadline = Instant::now() + DEATHS_WITHIN;
-        let mut lines = Vec::new();
-        while lines.is_empty() && Instant::now() < deadline {
-            lines = self.stderr.lock().map(|lines| Vec::from(lines.clone())).unwrap_or_default();
-            thread::sleep(Duration::from_millis(5));
-        }
-        let said = if lines.is_empty() {
-            String::new()
-        } else {
-            format!("; it said: {}", lines.join(" | "))
-        };
-        self.error(format!("{ended}; it was started by `{}`{said}", self.command))
-    }
-
-    fn error(&self, problem: String) -> Error {
-        Error::Agent { host: self.host.clone(), problem }
-    }
-
-    fn unexpected(&self, answer: Answer) -> Error {
-        let name = format!("{answer:?}");
-        let name = name.split([' ', '(', '{']).next().unwrap_or_default();
-        self.error(format!("its agent answered `{name}` out of turn"))
-    }
-
-    /// Waits for the process; `None` if it is still there after `within`.
-    fn wait(&mut self, within: Duration) -> Option<std::process::ExitStatus> {
-        let deadline = Instant::now() + within;
-        loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Some(status);
-            }
-            if Instant::now() >= deadline {
-                return None;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Line {
-    /// Ends the agent, and says whether it ended in order, its host put back.
-    fn end(mut self) -> bool {
-        self.close().is_some_and(|status| status.success())
-    }
-
-    /// A closed stdin tells the agent to stop its traffic, put its host back and end.
-    fn close(&mut self) -> Option<std::process::ExitStatus> {
-        self.to = None;
-        self.wait(END_WITHIN).or_else(|| {
-            // Killing loses nothing that is not in its checkpoint: `latput restore` finishes it.
-            let _ = self.child.kill();
-            self.child.wait().ok()
-        })
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
 fn clock_note(spec: &HostSpec, clock: &ClockOffset) -> String {
     format!(
         "{}: its clock is {} ± {} against the controller's (quickest of {ROUND_TRIPS} round trips: \
@@ -456,39 +311,4 @@ fn clock_note(spec: &HostSpec, clock: &ClockOffset) -> String {
         rough(clock.uncertainty),
         rough(clock.round_trip)
     )
-}
-
-/// Finishes on a host what an agent there can no longer do.
-fn restore(spec: &HostSpec) -> Result<(), Error> {
-    let mut words: Vec<&str> = spec.via.iter().map(String::as_str).collect();
-    words.extend([spec.program.as_str(), "restore"]);
-    let stranded = |why: String| Error::Host {
-        host: spec.name.clone(),
-        message: format!(
-            "its agent ended without putting the knobs back, and so did `{}`: {why}: run \
-             `latput restore` on that host",
-            words.join(" ")
-        ),
-        kind: FailureKind::Stranded,
-    };
-    let ran = Command::new(words[0])
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| stranded(error.to_string()))?;
-    if ran.status.success() {
-        return Ok(());
-    }
-    Err(stranded(String::from_utf8_lossy(&ran.stderr).trim().to_owned()))
-}
-
-fn keep_last_lines(from: impl BufRead, kept: &Mutex<VecDeque<String>>) {
-    for line in from.lines().map_while(Result::ok) {
-        if let Ok(mut lines) = kept.lock() {
-            lines.push_back(line.chars().take(300).collect());
-            if lines.len() > STDERR_LINES {
-                lines.pop_front();
-            }
-        }
-    }
 }

@@ -1,5 +1,8 @@
 //! Trials on real hosts: the agents set the knobs, let the traffic flow and tell what they saw.
 
+#[cfg(test)]
+mod mutated;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -104,12 +107,12 @@ impl TrialRunner for Crew {
         Ok(None)
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
-        Self::close(*self, stop)
+    fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        Self::close(*self, stop, tell)
     }
 
-    fn abandon(self: Box<Self>) -> Result<(), Error> {
-        Self::abandon(*self)
+    fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
+        Self::abandon(*self, cause, stop, tell)
     }
 }
 

@@ -90,6 +90,14 @@ pub enum Error {
         /// What it means for the host.
         kind: FailureKind,
     },
+    /// Some hosts may still be changed.
+    #[error("{}", changed(hosts, cause.as_deref()))]
+    Changed {
+        /// The hosts.
+        hosts: Vec<LeftChanged>,
+        /// What ended the run before.
+        cause: Option<Box<Error>>,
+    },
     /// The results file cannot be used.
     #[error("{}: {problem}", path.display())]
     Archive {
@@ -120,6 +128,24 @@ pub enum Error {
     /// Ctrl-C or a termination signal.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// A host that nobody could put back in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftChanged {
+    /// Its name in the testbed.
+    pub host: String,
+    /// Why it may still be changed.
+    pub why: String,
+    /// What puts it back.
+    pub command: String,
+}
+
+fn changed(hosts: &[LeftChanged], cause: Option<&Error>) -> String {
+    let hosts = hosts.iter().map(|LeftChanged { host, why, command }| {
+        format!("host `{host}` may still be changed ({why}): run `{command}`")
+    });
+    cause.map(ToString::to_string).into_iter().chain(hosts).collect::<Vec<_>>().join("; ")
 }
 
 /// What an [`Error`] means for the exit code.
@@ -162,6 +188,7 @@ impl Error {
                 _ => ErrorKind::Failed,
             },
             Self::Lab { permission: true, .. } => ErrorKind::Permission,
+            Self::Changed { .. } => ErrorKind::Stranded,
             Self::Host { kind, .. } => match kind {
                 FailureKind::Failed | FailureKind::Lost => ErrorKind::Failed,
                 FailureKind::Permission => ErrorKind::Permission,

@@ -163,11 +163,11 @@ mod tests {
         ) -> Result<(), Error> {
             Ok(())
         }
-        fn close(self: Box<Self>, _: &Stop) -> Result<Vec<String>, Error> {
-            Ok(Vec::new())
-        }
-        fn abandon(self: Box<Self>) -> Result<(), Error> {
+        fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
             Ok(())
+        }
+        fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+            cause
         }
     }
 }

@@ -13,6 +13,7 @@ mod combine;
 pub mod controller;
 mod crew;
 pub mod error;
+pub mod fuzzing;
 pub mod host;
 pub mod interval;
 mod lacking;

@@ -16,10 +16,16 @@ use serde::{Deserialize, Serialize};
 use crate::interval::HostInterval;
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 5;
-/// A longer line is refused; the largest honest one is a stint of slices, each with its
-/// histogram: some 10 KB a slice.
-pub const MAX_LINE_BYTES: u64 = 16 << 20;
+pub const SCHEMA: u32 = 6;
+/// A longer request is refused, and a longer answer to [`Request::Go`]; the largest honest one is a stint of
+/// slices, each with its histogram: some 10 KB a slice.
+pub const MAX_LINE_BYTES: usize = 16 << 20;
+/// A longer answer to any other request is refused. The largest honest one says why values of thousands of
+/// queues could not be put back.
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// An agent that hears nothing from its controller for so long puts its host back and ends, unless the testbed
+/// says another time.
+pub const LEASE: Nanos = Nanos::from_s(10);
 
 /// Controller to agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,8 +81,32 @@ pub enum Request {
     },
     /// Forget the traffic that was prepared.
     Abort,
+    /// The controller lives; sent three times in each lease. An agent answers [`Answer::Alive`] at once,
+    /// whatever it is doing.
+    Ping,
     /// Put every knob back and end.
     Close,
+}
+
+impl Request {
+    /// Whether knobs may be changed by it.
+    pub fn changes_knobs(&self) -> bool {
+        match self {
+            Self::Set { setting } => !setting.is_empty(),
+            Self::Go { turns, .. } => {
+                turns.iter().flat_map(|turns| &turns.settings).any(|setting| !setting.is_empty())
+            }
+            _ => false,
+        }
+    }
+
+    /// The longest line that may come before the next request, in bytes.
+    pub const fn max_answer_bytes(&self) -> usize {
+        match self {
+            Self::Go { .. } => MAX_LINE_BYTES,
+            _ => MAX_ANSWER_BYTES,
+        }
+    }
 }
 
 /// Settings that take turns while traffic flows, one in each slice of the window.
@@ -134,6 +164,8 @@ pub struct Open {
     pub will_set: bool,
     /// Whether settings may take the interface's link down and up.
     pub link_reset: LinkReset,
+    /// The agent puts its host back and ends when it hears nothing for so long.
+    pub lease: Nanos,
 }
 
 /// Whether settings may take a link down and up.
@@ -179,8 +211,13 @@ pub enum Answer {
     Finished(Box<Finished>),
     /// To [`Request::Abort`].
     Aborted,
-    /// To [`Request::Close`]: everything is as it was, or as somebody else wants it.
+    /// To [`Request::Ping`].
+    Alive,
+    /// To [`Request::Close`], and before the agent ends for any other reason: everything is as it was, or as
+    /// somebody else wants it.
     Closed {
+        /// Why, in words that follow "it ended because".
+        why: String,
         /// Knobs that were left to somebody else since this was last told, in sentences.
         #[serde(default)]
         left: Vec<String>,
@@ -273,9 +310,15 @@ pub enum LineError {
     /// The other end is gone.
     #[error("the other end closed the line")]
     Closed,
-    /// More than [`MAX_LINE_BYTES`] without an end.
-    #[error("a line of more than {MAX_LINE_BYTES} bytes")]
-    TooLong,
+    /// More than the limit without an end.
+    #[error("a line of more than {limit} bytes, which is more than any honest message has")]
+    TooLong {
+        /// The most that is read.
+        limit: usize,
+    },
+    /// The other end, or the way to it, is stopped.
+    #[error("nothing for {0}")]
+    Silent(Nanos),
     /// A message of another latput.
     #[error(
         "a message of latput {version}, which speaks schema {schema}, and this one speaks {SCHEMA}"
@@ -299,33 +342,62 @@ pub enum LineError {
     Io(#[source] io::Error),
 }
 
+/// One message as the bytes of a line.
+pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("no message has a part that JSON has not");
+    line.push(b'\n');
+    line
+}
+
 /// Writes one message and flushes it.
 pub fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), LineError> {
-    let mut line = serde_json::to_vec(message)
-        .map_err(|error| LineError::Io(io::Error::other(error.to_string())))?;
-    line.push(b'\n');
-    to.write_all(&line).and_then(|()| to.flush()).map_err(|error| match error.kind() {
+    to.write_all(&line(message)).and_then(|()| to.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => LineError::Closed,
         _ => LineError::Io(error),
     })
 }
 
-/// Reads one message.
+/// Reads one message of [`MAX_LINE_BYTES`] at most.
 pub fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, LineError> {
+    read_line_within(from, || MAX_LINE_BYTES)
+}
+
+/// Reads one message. `limit` is how many bytes it may have by what is known when they come.
+pub fn read_line_within<T: DeserializeOwned>(
+    from: &mut impl BufRead,
+    limit: impl Fn() -> usize,
+) -> Result<T, LineError> {
     let mut line = Vec::new();
-    let mut bounded = io::Read::take(&mut *from, MAX_LINE_BYTES);
-    bounded.read_until(b'\n', &mut line).map_err(LineError::Io)?;
-    if line.last() != Some(&b'\n') {
-        // A line that is cut in the middle is as good as none: the other end is gone.
-        let is_too_long = line.len() as u64 >= MAX_LINE_BYTES;
-        return Err(if is_too_long { LineError::TooLong } else { LineError::Closed });
+    while line.last() != Some(&b'\n') {
+        let available = match from.fill_buf() {
+            Ok(available) => available,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(LineError::Io(error)),
+        };
+        if available.is_empty() {
+            // A line that is cut in the middle is as good as none: the other end is gone.
+            return Err(LineError::Closed);
+        }
+        let end = available.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+        let taken = end.unwrap_or(available.len());
+        let limit = limit();
+        if line.len() + taken > limit {
+            return Err(LineError::TooLong { limit });
+        }
+        line.extend_from_slice(&available[..taken]);
+        from.consume(taken);
     }
     serde_json::from_slice(&line).map_err(|error| {
         other_version(&line).unwrap_or_else(|| LineError::Malformed {
             problem: error.to_string(),
-            start: String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end().to_owned(),
+            start: printable(String::from_utf8_lossy(&line[..line.len().min(80)]).trim_end()),
         })
     })
+}
+
+/// What another host says, without what a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// The first message of each end says which schema it speaks, and will in any later version: what else
@@ -337,7 +409,7 @@ fn other_version(line: &[u8]) -> Option<LineError> {
         version: String,
     }
     let First { schema, version } = serde_json::from_slice(line).ok()?;
-    let version = version.chars().filter(|c| !c.is_control()).take(40).collect();
+    let version = printable(&version).chars().take(40).collect();
     (schema != SCHEMA).then_some(LineError::OtherVersion { schema, version })
 }
 
@@ -378,7 +450,15 @@ mod tests {
     #[test]
     fn a_line_without_end_is_refused_at_the_limit() {
         let mut endless = io::BufReader::new(io::repeat(b'x'));
-        assert!(matches!(read_line::<Request>(&mut endless), Err(LineError::TooLong)));
+        let too_long = |error: &LineError, most| matches!(error, LineError::TooLong { limit } if *limit == most);
+        let error = read_line::<Request>(&mut endless).unwrap_err();
+        assert!(too_long(&error, MAX_LINE_BYTES), "{error}");
+        let error = read_line_within::<Request>(&mut endless, || 1000).unwrap_err();
+        assert!(too_long(&error, 1000) && error.to_string().contains("1000 bytes"), "{error}");
+        let whole = line(&Request::Abort);
+        assert!(read_line_within::<Request>(&mut whole.as_slice(), || whole.len()).is_ok());
+        let short = read_line_within::<Request>(&mut whole.as_slice(), || whole.len() - 1);
+        assert!(too_long(&short.unwrap_err(), whole.len() - 1));
     }
 
     #[track_caller]

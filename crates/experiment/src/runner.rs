@@ -55,11 +55,12 @@ pub(crate) trait TrialRunner {
         stop: &Stop,
     ) -> Result<Option<String>, Error>;
 
-    /// Puts everything back after the last trial; gives what a person should know of that.
-    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error>;
+    /// Puts everything back after the last trial. `tell` hears what a person should know of that; a `stop` that
+    /// is raised again ends the wait.
+    fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error>;
 
-    /// Puts everything back whatever state the trials are in.
-    fn abandon(self: Box<Self>) -> Result<(), Error>;
+    /// Puts everything back whatever state the trials are in. Gives `cause`, or what is worse.
+    fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error;
 }
 
 /// Runs settings that take turns while the traffic of one workload flows.

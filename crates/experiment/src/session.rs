@@ -94,9 +94,9 @@ pub fn run(
     if plan.method.lacking == Lacking::LeaveOut {
         (plan, left_out) = match lacking::without_lacking(run.plan, &mut *runner, run.stop) {
             Ok(found) => found,
-            Err(cause) => return Err(runner.abandon().err().unwrap_or(cause)),
+            Err(cause) => return Err(abandon(runner, cause, run.stop, progress)),
         };
-        runner.close(run.stop)?; // puts back what was tried
+        runner.close(run.stop, &mut |text| progress.remark(text))?; // puts back what was tried
         for note in &left_out {
             progress.remark(note);
         }
@@ -105,11 +105,11 @@ pub fn run(
     let run = &Run { plan: &plan, ..*run };
     let design = match design(run.plan, &mut *runner) {
         Ok(design) => design,
-        Err(error) => return Err(runner.abandon().err().unwrap_or(error)),
+        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
     let refused = match refusals(run.plan, &runner.receive_sides()) {
         Ok(refused) => refused,
-        Err(error) => return Err(runner.abandon().err().unwrap_or(error)),
+        Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
@@ -438,18 +438,12 @@ impl Session<'_> {
     fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
         let cause = match cause {
-            None => match runner.close(self.run.stop) {
-                Ok(remarks) => {
-                    for remark in &remarks {
-                        self.progress.remark(remark);
-                    }
-                    self.lost.map(|(trials, why)| Error::TrialsLost { trials, why })
-                }
+            None => match runner.close(self.run.stop, &mut |text| self.progress.remark(text)) {
+                Ok(()) => self.lost.map(|(trials, why)| Error::TrialsLost { trials, why }),
                 Err(error) => Some(error),
             },
-            // Some agent may be busy or gone. One that could not put its host back is worse than
-            // what ended the run.
-            Some(cause) => Some(runner.abandon().err().unwrap_or(cause)),
+            // Some agent may be busy or gone.
+            Some(cause) => Some(abandon(runner, cause, self.run.stop, self.progress)),
         };
         if cause.is_none() {
             self.archive.finish(self.id, &self.results)?;
@@ -459,6 +453,15 @@ impl Session<'_> {
             cause => Ok(Ended { results: self.results, run: self.id, cause }),
         }
     }
+}
+
+fn abandon(
+    runner: Box<dyn TrialRunner>,
+    cause: Error,
+    stop: &Stop,
+    progress: &mut dyn Progress,
+) -> Error {
+    runner.abandon(cause, stop, &mut |text| progress.remark(text))
 }
 
 fn count(trials: usize) -> u32 {

@@ -220,12 +220,12 @@ impl TrialRunner for Simulator {
         }
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
-        Ok(Vec::new())
+    fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        Ok(())
     }
 
-    fn abandon(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
+    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+        cause
     }
 }
 

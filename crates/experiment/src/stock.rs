@@ -18,7 +18,7 @@ use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::host::{Host, chain};
 use crate::lacking::Wanted;
-use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA};
+use crate::protocol::{Failure, LEASE, LinkReset, Open, Opened, SCHEMA};
 use crate::runner::{News, Trial, TrialRunner, run_trial};
 
 /// The traffic's threads and the counters are ready before the window, also without a warm-up.
@@ -56,6 +56,7 @@ impl Stock {
             binds_napi_threads: false,
             will_set: false,
             link_reset: LinkReset::Refused,
+            lease: LEASE,
         };
         let (host, opened) = Host::open(open).map_err(|failure: Failure| here(&failure.message))?;
         // The traffic stays on the CPUs that this process was given, by `taskset` for example.
@@ -177,11 +178,11 @@ impl TrialRunner for Stock {
         Ok(None)
     }
 
-    fn close(self: Box<Self>, _stop: &Stop) -> Result<Vec<String>, Error> {
-        Ok(Vec::new())
+    fn close(self: Box<Self>, _: &Stop, _: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        Ok(())
     }
 
-    fn abandon(self: Box<Self>) -> Result<(), Error> {
-        Ok(())
+    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
+        cause
     }
 }

@@ -2,11 +2,12 @@
 //! simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use latput_linux::files::{self, FileError, FileLock};
 use latput_linux::lab::{self, Lab, LabOptions};
 use latput_linux::process::{self, Capability};
 use latput_load::Stop;
@@ -16,13 +17,12 @@ use latput_trial::observation::Role;
 use latput_trial::plan::Lacking;
 use latput_units::{CpuSet, Nanos};
 use latput_vm::GuestSpec;
-use rustix::fs::FlockOperation;
 use serde::Deserialize;
 
 use crate::controller::Crew;
 use crate::error::Error;
 use crate::host::{chain, state_dir};
-use crate::protocol::LinkReset;
+use crate::protocol::{LEASE, LinkReset};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
 use crate::stock::{self, Stock};
@@ -83,9 +83,25 @@ pub struct HostSpec {
     /// Whether its owner has named the interface twice: where a plan allows link resets, they are allowed
     /// here even if the control connection goes through it.
     pub is_named_twice: bool,
+    /// Its agent puts it back and ends when it hears nothing from the controller for so long.
+    pub lease: Nanos,
 }
 
 impl HostSpec {
+    /// What runs its latput with these arguments.
+    pub(crate) fn words(&self, args: &[&str]) -> Vec<String> {
+        let program = std::iter::once(&self.program).cloned();
+        self.via.iter().cloned().chain(program).chain(args.iter().map(|&arg| arg.into())).collect()
+    }
+
+    /// The same, to be started.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let words = self.words(args);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
+    }
+
     /// This host under a plan, which may allow what the testbed does not.
     fn under(&self, plan: &Plan) -> Self {
         let link_reset = match self.link_reset {
@@ -196,6 +212,7 @@ impl Testbed {
                 binds_napi_threads: true,
                 link_reset: LinkReset::AllowedOnControl,
                 is_named_twice: false,
+                lease: LEASE,
             })
             .collect();
         let shared =
@@ -229,6 +246,7 @@ impl Testbed {
             binds_napi_threads: false,
             link_reset: LinkReset::Refused,
             is_named_twice: false,
+            lease: LEASE,
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
@@ -238,23 +256,32 @@ impl Testbed {
     /// The hosts that a testbed file names.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|error| Error::TestbedFile {
+        let read = files::read_text(path, files::TEXT_BYTES_MOST);
+        let text = read.map_err(|FileError { problem, .. }| Error::TestbedFile {
             file: file.clone(),
-            problem: format!("{error}: name `lab`, `loopback`, `sim:SYSTEM` or a testbed file"),
+            problem: format!("{problem}: name `lab`, `loopback`, `sim:SYSTEM` or a testbed file"),
         })?;
         Self::parse(&file, &text)
     }
 
-    fn parse(file: &str, text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, Error> {
         let error = |problem: String| Error::TestbedFile { file: file.to_owned(), problem };
         let parsed: TestbedFile = toml::from_str(text).map_err(|e| error(e.to_string()))?;
         if parsed.schema != 1 {
             return Err(error(format!("schema must be 1, not {}", parsed.schema)));
         }
+        let lease = match &parsed.lease {
+            None => LEASE,
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|lease| LEASES.contains(lease))
+                .ok_or_else(|| error(format!("lease must be 1s to 10min, not `{text}`")))?,
+        };
         let hosts: Vec<HostSpec> = parsed
             .host
             .into_iter()
-            .map(|(name, host)| host.spec(name))
+            .map(|(name, host)| host.spec(name, lease))
             .collect::<Result<_, _>>()
             .map_err(&error)?;
         check_roles(&hosts).map_err(&error)?;
@@ -264,6 +291,9 @@ impl Testbed {
         Ok(Self { name: file.to_owned(), kind: Kind::Hosts(hosts), notes: Vec::new(), _lab: None })
     }
 }
+
+/// The times that an agent may be made to wait for a controller that is silent.
+const LEASES: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(600);
 
 /// More than these of a testbed are a mistake: each is an agent with its own control line.
 const MOST_GENERATORS: usize = 64;
@@ -295,7 +325,7 @@ fn check_roles(hosts: &[HostSpec]) -> Result<(), String> {
 /// Held while a lab is in use: two at a time would measure each other.
 #[derive(Debug)]
 pub struct LabLock {
-    _file: std::fs::File,
+    _file: FileLock,
     state_dir: PathBuf,
 }
 
@@ -303,29 +333,17 @@ impl LabLock {
     /// Takes it, or says who has it.
     pub fn take() -> Result<Self, Error> {
         let folder = state_dir();
-        let failed = |problem: String, permission| Error::Lab { problem, permission };
-        let path = folder.join("lab.lock");
-        let open = || {
-            std::fs::create_dir_all(&folder)?;
-            File::options().create(true).truncate(false).read(true).write(true).open(&path)
+        let failed = |error: FileError| {
+            let mend = if error.permission { ": the lab needs root" } else { "" };
+            Error::Lab { problem: format!("{error}{mend}"), permission: error.permission }
         };
-        let mut file = open().map_err(|error| {
-            let permission = error.kind() == std::io::ErrorKind::PermissionDenied;
-            let mend = if permission { ": the lab needs root" } else { "" };
-            failed(format!("cannot open {}: {error}{mend}", path.display()), permission)
+        files::private_folder(&folder).map_err(failed)?;
+        let file = FileLock::take(&folder.join("lab.lock")).map_err(failed)?;
+        let file = file.map_err(|pid| {
+            let problem =
+                format!("another latput (pid {pid}) is using the lab: wait until it has ended");
+            Error::Lab { problem, permission: false }
         })?;
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut pid = String::new();
-            let _ = file.read_to_string(&mut pid);
-            let pid = pid.trim();
-            return Err(failed(
-                format!("another latput (pid {pid}) is using the lab: wait until it has ended"),
-                false,
-            ));
-        }
-        let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        write
-            .map_err(|error| failed(format!("cannot write {}: {error}", path.display()), false))?;
         let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
         // What an earlier lab left is about namespaces that are gone.
         lock.forget_state();
@@ -347,6 +365,7 @@ impl Drop for LabLock {
 #[serde(deny_unknown_fields)]
 struct TestbedFile {
     schema: u32,
+    lease: Option<String>,
     #[serde(default)]
     host: BTreeMap<String, HostFile>,
 }
@@ -365,7 +384,7 @@ struct HostFile {
 }
 
 impl HostFile {
-    fn spec(self, name: String) -> Result<HostSpec, String> {
+    fn spec(self, name: String, lease: Nanos) -> Result<HostSpec, String> {
         if self.allow_link_reset.as_ref().is_some_and(|named| *named != self.interface) {
             return Err(format!(
                 "host `{name}`: `allow_link_reset` must repeat `interface`, which is \"{}\"",
@@ -387,6 +406,7 @@ impl HostFile {
             binds_napi_threads: false,
             link_reset: LinkReset::Refused,
             is_named_twice: self.allow_link_reset.is_some(),
+            lease,
         })
     }
 }
@@ -447,6 +467,12 @@ mod tests {
         assert_eq!((sut.name.as_str(), sut.program.as_str()), ("sut", "latput"));
         assert_eq!(sut.via, ["ssh", "root@sut"]);
         assert_eq!(sut.cpus.as_ref().unwrap().len(), 4);
+        assert_eq!(sut.lease, LEASE);
+        assert_eq!(sut.words(&["restore"]), ["ssh", "root@sut", "latput", "restore"]);
+        let lease = GOOD.replace("schema = 1", "schema = 1\nlease = \"30s\"");
+        let testbed = Testbed::parse("rack.toml", &lease).unwrap();
+        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        assert!(hosts.iter().all(|host| host.lease == Nanos::from_s(30)));
     }
 
     #[test]
@@ -502,6 +528,8 @@ mod tests {
         check(&GOOD.replace("0-3", "none"), "names no CPU");
         let twice = |name: &str| format!("eth2\"\nallow_link_reset = \"{name}");
         check(&GOOD.replace("eth2", &twice("eth1")), "must repeat `interface`, which is \"eth2\"");
+        check(&GOOD.replace("schema = 1", "schema = 1\nlease = \"500ms\""), "lease must be 1s to");
+        check(&GOOD.replace("schema = 1", "schema = 1\nlease = \"10\""), "lease must be 1s to");
         check("", "schema");
     }
 

@@ -85,7 +85,7 @@ impl Emulated {
             return Err(Error::Guest { testbed, problem });
         }
         if let Some(crew) = self.crew.take() {
-            crew.close(stop)?;
+            crew.close(stop, &mut |_| {})?;
         }
         tracing::info!(parameters = wanted.join(" "), "reloading the guest's driver");
         self.guest
@@ -129,6 +129,8 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
             binds_napi_threads: false,
             link_reset: LinkReset::AllowedOnControl,
             is_named_twice: false,
+            // The guest ends with the controller; on a busy machine its agents may be slow to hear it.
+            lease: Nanos::from_s(60),
         }
     });
     hosts.collect()
@@ -220,15 +222,15 @@ impl TrialRunner for Emulated {
         crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
-    fn close(self: Box<Self>, stop: &Stop) -> Result<Vec<String>, Error> {
-        self.crew.map_or(Ok(Vec::new()), |crew| crew.close(stop))
+    fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.crew.map_or(Ok(()), |crew| crew.close(stop, tell))
     }
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.
-    fn abandon(self: Box<Self>) -> Result<(), Error> {
+    fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
         let Self { crew, mut guest, .. } = *self;
         guest.end();
         drop(crew);
-        Ok(())
+        cause
     }
 }

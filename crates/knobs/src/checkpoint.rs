@@ -1,23 +1,45 @@
 //! Checkpoints: what an interface's knobs were before latput changed them, kept where a crash of
 //! latput cannot lose it.
 
+use std::fmt;
+
 use latput_units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use crate::device::Device;
 use crate::spec::Scope;
 use crate::value::State;
 
 /// The version of the stored form of [`Checkpoint`].
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
-/// Under this name the store keeps the lock of the knobs that belong to the host; no interface can
-/// have it.
-pub const HOST: &str = "host:";
+/// What a checkpoint and its lock are kept under: a network namespace and an interface of it, by number,
+/// because names change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// As in [`Checkpoint::namespace`].
+    pub namespace: u64,
+    /// As in [`Device::index`]; 0, which no interface has, for the lock of the host's own knobs.
+    pub index: u32,
+}
+
+impl Slot {
+    /// Where the lock of the knobs that belong to the host is kept.
+    pub const fn host(namespace: u64) -> Self {
+        Self { namespace, index: 0 }
+    }
+}
+
+impl fmt::Display for Slot {
+    /// `4026531840-7`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.namespace, self.index)
+    }
+}
 
 /// How to put one interface back.
 ///
-/// The interface is named and not numbered, because an index does not survive the driver being loaded
-/// again; the boot and the namespace say which interface of that name is meant.
+/// The boot, the namespace and the device say which interface is meant; its name is for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
@@ -28,8 +50,13 @@ pub struct Checkpoint {
     pub boot_id: String,
     /// The network namespace, by the inode number of `/proc/self/ns/net`.
     pub namespace: u64,
-    /// The interface's name.
+    /// What tells it from a later namespace with the same inode number (`SO_NETNS_COOKIE`, Linux 5.14).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_cookie: Option<u64>,
+    /// The interface's name, the last one known.
     pub interface: String,
+    /// Which interface it is.
+    pub device: Device,
     /// The process that made the checkpoint.
     pub pid: u32,
     /// When it was made, in milliseconds since 1970 (UTC).
@@ -47,13 +74,15 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// A checkpoint of `interface` that holds no value yet.
-    pub fn new(context: &Context, interface: &str) -> Self {
+    /// A checkpoint of `interface`, which is `device`, that holds no value yet.
+    pub fn new(context: &Context, interface: &str, device: Device) -> Self {
         Self {
             schema: SCHEMA,
             boot_id: context.boot_id.clone(),
             namespace: context.namespace,
+            namespace_cookie: context.namespace_cookie,
             interface: interface.to_owned(),
+            device,
             pid: context.pid,
             created_unix_ms: context.now_unix_ms,
             undo: State::default(),
@@ -62,13 +91,26 @@ impl Checkpoint {
         }
     }
 
+    /// What it is kept under.
+    pub const fn slot(&self) -> Slot {
+        Slot { namespace: self.namespace, index: self.device.index }
+    }
+
     /// Whether both are of one and the same change, however far it had come.
     pub fn is_of_the_change(&self, other: &Self) -> bool {
         let maker = |checkpoint: &Self| (checkpoint.pid, checkpoint.created_unix_ms);
-        let place = |checkpoint: &Self| (checkpoint.namespace, checkpoint.boot_id.clone());
-        maker(self) == maker(other)
-            && place(self) == place(other)
-            && self.interface == other.interface
+        maker(self) == maker(other) && self.boot_id == other.boot_id && self.slot() == other.slot()
+    }
+
+    /// Whether it was made in this boot and in the namespace of `context`; `None` if the namespace is gone,
+    /// because another has its number.
+    pub fn is_of_namespace(&self, context: &Context) -> Option<bool> {
+        let cookies = (self.namespace_cookie, context.namespace_cookie);
+        let is_reused = matches!(cookies, (Some(then), Some(now)) if then != now);
+        match self.namespace == context.namespace {
+            true if is_reused => None,
+            same => Some(same),
+        }
     }
 
     /// Whether it holds values that belong to the host and not to its interface.
@@ -84,6 +126,8 @@ pub struct Context {
     pub boot_id: String,
     /// The network namespace that the kernel value stands for, as in [`Checkpoint::namespace`].
     pub namespace: u64,
+    /// As in [`Checkpoint::namespace_cookie`].
+    pub namespace_cookie: Option<u64>,
     /// This process.
     pub pid: u32,
     /// Now, in milliseconds since 1970 (UTC).
@@ -111,21 +155,20 @@ pub enum LinkResets {
 /// * **Durable.** When [`save`](Self::save) returns `Ok`, the checkpoint is read back complete after
 ///   `kill -9`: written to a temporary file, synced, renamed over the old one, directory synced.
 ///   After an `Err` the checkpoint that was there before is still there, whole.
-/// * **One checkpoint** per namespace and interface. A save replaces it.
+/// * **One checkpoint** per slot. A save replaces it.
 /// * **One owner.** A lock (which the operating system drops when the process dies) keeps two latputs
 ///   off one interface: every method but [`list`](Self::list) fails with [`StoreError::Locked`] while
 ///   another process holds it.
-/// * Names are data: an interface called `..` or `a/b` must not reach another file.
 pub trait CheckpointStore {
     /// Takes the lock of this interface, and gives back the checkpoint that an earlier, unfinished
-    /// change left. Claiming again from the same store is harmless.
-    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
+    /// change left. Claiming again from the same store is harmless. The name is for whoever is refused.
+    fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError>;
 
     /// Keeps `checkpoint` for its interface, which has been claimed.
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError>;
 
     /// Forgets the checkpoint, if there is one, and lets go of the lock.
-    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError>;
+    fn remove(&mut self, slot: Slot) -> Result<(), StoreError>;
 
     /// Every checkpoint kept, of all namespaces and boots. One that cannot be read is an error in
     /// its place and hides no other.
@@ -133,16 +176,16 @@ pub trait CheckpointStore {
 }
 
 impl<S: CheckpointStore + ?Sized> CheckpointStore for &mut S {
-    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
-        (**self).claim(namespace, interface)
+    fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        (**self).claim(slot, interface)
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         (**self).save(checkpoint)
     }
 
-    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError> {
-        (**self).remove(namespace, interface)
+    fn remove(&mut self, slot: Slot) -> Result<(), StoreError> {
+        (**self).remove(slot)
     }
 
     fn list(&self) -> Result<Vec<Result<Checkpoint, StoreError>>, StoreError> {
@@ -222,8 +265,8 @@ mod tests {
     #[test]
     fn what_is_not_a_checkpoint_of_this_schema_is_refused() {
         let text = serde_json::to_string(&sample()).unwrap();
-        check_refused(&text.replace("\"schema\":1", "\"schema\":2"), "schema is 2");
-        check_refused(&text.replace("\"schema\":1,", ""), "missing field `schema`");
+        check_refused(&text.replace("\"schema\":2", "\"schema\":1"), "schema is 1");
+        check_refused(&text.replace("\"schema\":2,", ""), "missing field `schema`");
         check_refused(&text.replace("\"pid\"", "\"pidd\""), "unknown field `pidd`");
         check_refused(&text.replace("\"mtu\"", "\"mut\""), "unknown variant `mut`");
         check_refused(&text[..text.len() / 2], "EOF");
@@ -236,11 +279,13 @@ mod tests {
         let context = Context {
             boot_id: "b".into(),
             namespace: 4_026_531_840,
+            namespace_cookie: Some(1),
             pid: 7,
             now_unix_ms: 1,
             link_resets: LinkResets::Allowed,
         };
-        let mut checkpoint = Checkpoint::new(&context, "eth0");
+        let mut checkpoint =
+            Checkpoint::new(&context, "eth0", Device { index: 2, ..Device::default() });
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(1500));
         checkpoint.undo.0.insert((Knob::Gro, Place::Device), Value::Switch(true));
         checkpoint

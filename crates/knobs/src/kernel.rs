@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::catalogue::Knob;
+use crate::device::{Device, Whereabouts};
 use crate::value::{Named, Place, Value};
 
 /// Reads knobs. One implementation value stands for one network namespace.
@@ -58,6 +59,12 @@ pub trait KernelRead {
         let _ = interface;
         knob.spec().resets_link
     }
+
+    /// Which device `interface` is.
+    fn device(&self, interface: &str) -> Result<Device, KernelError>;
+
+    /// Where a device is now. That it was deleted is told only if [`device`](Self::device) has named it before.
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError>;
 }
 
 /// What an interface allows of a knob, in the unit of the catalogue.
@@ -131,6 +138,14 @@ impl<K: KernelRead + ?Sized> KernelRead for &mut K {
 
     fn resets_link(&self, interface: &str, knob: Knob) -> bool {
         (**self).resets_link(interface, knob)
+    }
+
+    fn device(&self, interface: &str) -> Result<Device, KernelError> {
+        (**self).device(interface)
+    }
+
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
+        (**self).find(device)
     }
 }
 

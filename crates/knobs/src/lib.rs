@@ -6,6 +6,7 @@
 
 pub mod catalogue;
 pub mod checkpoint;
+pub mod device;
 pub mod effect;
 pub mod export;
 pub mod kernel;
@@ -18,7 +19,8 @@ pub mod transaction;
 pub mod value;
 
 pub use catalogue::{Knob, UnknownKnob};
-pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
+pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};

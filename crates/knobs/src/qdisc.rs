@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 const DEFAULT: &str = "default";
 /// Before the name of a discipline that latput can neither set nor put back.
 const OPAQUE: &str = "other:";
+/// Before the handle, as `handle=8001:`.
+const HANDLE: &str = "handle=";
 /// The longest name that the kernel has (`IFNAMSIZ`).
 const NAME_MAX: usize = 16;
 /// Times are kept in units of 1024 ns (`codel`) or 64 ns (`netem`, `tbf`): nearer than this is equal.
@@ -130,6 +132,7 @@ pub struct Qdisc {
     kind: Box<str>,
     is_default: bool,
     is_opaque: bool,
+    handle: Option<u16>,
     #[expect(clippy::box_collection, reason = "values of knobs are part of every error")]
     parameters: Box<BTreeMap<String, Parameter>>,
 }
@@ -140,7 +143,13 @@ impl Qdisc {
     pub fn of_kind(kind: &str) -> Self {
         let is_opaque = known(kind).is_none();
         let kind: String = kind.chars().take(NAME_MAX).filter(|c| !c.is_whitespace()).collect();
-        Self { kind: kind.into(), is_default: false, is_opaque, parameters: Box::default() }
+        Self {
+            kind: kind.into(),
+            is_default: false,
+            is_opaque,
+            handle: None,
+            parameters: Box::default(),
+        }
     }
 
     /// The same, attached by the kernel itself.
@@ -154,6 +163,18 @@ impl Qdisc {
     pub fn into_opaque(mut self) -> Self {
         self.is_opaque = true;
         self
+    }
+
+    /// The same under this handle (its major number); 0, which the kernel's own have, is none.
+    pub fn with_handle(mut self, major: u16) -> Self {
+        self.handle = (major != 0).then_some(major);
+        self
+    }
+
+    /// Its handle (the major number), by which scripts and filters name it. What is wanted without one gets
+    /// any. It is no part of what is displayed, but of what is stored.
+    pub const fn handle(&self) -> Option<u16> {
+        self.handle
     }
 
     /// The kernel's name; empty for a wanted `default`.
@@ -194,8 +215,8 @@ impl Qdisc {
         }
     }
 
-    /// Whether both are the same discipline with the same parameters, as far as both name them and
-    /// the kernel can hold them.
+    /// Whether both are the same discipline with the same parameters and handle, as far as both name them
+    /// and the kernel can hold them.
     pub fn same(&self, other: &Self) -> bool {
         if self.is_opaque || other.is_opaque {
             return self == other;
@@ -203,7 +224,11 @@ impl Qdisc {
         if self.kind.is_empty() || other.kind.is_empty() || (self.is_default && other.is_default) {
             return self.is_default && other.is_default;
         }
+        // The kernel's own have handle 0.
+        let handle = |one: &Self| if one.is_default { Some(0) } else { one.handle };
+        let handles = handle(self).zip(handle(other));
         self.kind == other.kind
+            && handles.is_none_or(|(first, second)| first == second)
             && self.parameters.iter().all(|(name, value)| {
                 other.parameters.get(name).is_none_or(|other| value.is_near(*other))
             })
@@ -312,6 +337,9 @@ pub enum QdiscProblem {
     /// It names a parameter that the discipline does not have, or not with its value.
     #[error("a parameter is name=value, such as target=5ms, limit=1000, rate=1Gbps, loss=0.1%")]
     Parameter,
+    /// It names a handle that is none.
+    #[error("a handle is a hexadecimal number from 1 to ffff and a colon, such as handle=1:")]
+    Handle,
     /// It names a parameter twice.
     #[error("a parameter is named twice")]
     Twice,
@@ -344,6 +372,16 @@ impl FromStr for Qdisc {
             return Err(wrong(QdiscProblem::Kind));
         }
         for word in words {
+            if let Some(handle) = word.strip_prefix(HANDLE) {
+                let major =
+                    handle.strip_suffix(':').and_then(|it| u16::from_str_radix(it, 16).ok());
+                let major = major.filter(|major| *major != 0 && !handle.starts_with('+'));
+                if qdisc.handle.is_some() {
+                    return Err(wrong(QdiscProblem::Twice));
+                }
+                qdisc.handle = Some(major.ok_or(wrong(QdiscProblem::Handle))?);
+                continue;
+            }
             let value = word.split_once('=').and_then(|(name, value)| {
                 let (name, unit) = units.iter().find(|(known, _)| *known == name)?;
                 Some((*name, Parameter::parse(*unit, value)?))
@@ -370,7 +408,10 @@ impl TryFrom<String> for Qdisc {
 
 impl From<Qdisc> for String {
     fn from(qdisc: Qdisc) -> Self {
-        qdisc.to_string()
+        match qdisc.handle {
+            Some(major) => format!("{qdisc} {HANDLE}{major:x}:"),
+            None => qdisc.to_string(),
+        }
     }
 }
 
@@ -423,6 +464,23 @@ mod tests {
         check_same("other:htb", "other:htb", true);
         check_same("other:htb", "default", false);
         check_same("tbf rate=1Mbps burst=10000 limit=1", "tbf rate=1Mbps burst=9984 limit=1", true);
+    }
+
+    #[test]
+    fn a_handle_is_stored_and_not_displayed() {
+        for text in ["pfifo limit=7 handle=1:", "default noqueue handle=8001:", "mq handle=ffff:"] {
+            let qdisc: Qdisc = text.parse().unwrap();
+            assert_eq!(String::from(qdisc.clone()), text);
+            assert_eq!(Some(qdisc.to_string().as_str()), text.split(" handle").next());
+        }
+        check_same("pfifo handle=1:", "pfifo handle=2:", false);
+        check_same("pfifo handle=1:", "pfifo", true);
+        check_same("default pfifo_fast", "pfifo_fast", true);
+        check_same("default pfifo_fast", "pfifo_fast handle=1:", false);
+        for wrong in ["handle=0:", "handle=1", "handle=x:", "handle=10000:", "handle=+1:"] {
+            check_refused(&format!("pfifo {wrong}"), QdiscProblem::Handle);
+        }
+        check_refused("pfifo handle=1: handle=1:", QdiscProblem::Twice);
     }
 
     #[test]

@@ -18,10 +18,11 @@ pub use session::Session;
 use std::collections::BTreeSet;
 
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+use crate::device::Whereabouts;
 use crate::kernel::{KernelRead, KernelWrite};
 use crate::value::{Setting, State};
-use outcome::{PutBack, how_to_finish};
+use outcome::PutBack;
 
 /// Moves `interface` to `desired`.
 ///
@@ -92,17 +93,20 @@ pub fn check_link_resets(
 
 /// Stays with a change that [`apply`] made: its checkpoint is forgotten.
 pub fn commit(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
-    store.remove(undo.namespace, &undo.interface)?;
+    store.remove(undo.slot())?;
     release_host(store, undo)
 }
 
 /// Lets go of the lock of the host's own knobs, if the change had any.
 fn release_host(store: &mut dyn CheckpointStore, undo: &Checkpoint) -> Result<(), StoreError> {
-    if undo.holds_host_knobs() { store.remove(undo.namespace, HOST) } else { Ok(()) }
+    if undo.holds_host_knobs() { store.remove(Slot::host(undo.namespace)) } else { Ok(()) }
 }
 
 /// Puts back what a checkpoint holds, verifies it and forgets the checkpoint. What somebody else has set since
 /// stays, and is told.
+///
+/// The interface is found by what stays with it, whatever its name is now; hardware also where it was moved to the
+/// namespace of `context`. What cannot be found may be elsewhere, so that its checkpoint is kept.
 ///
 /// The values are those of the store, which may know more than `checkpoint` when that was listed
 /// while a change went on. Restoring twice, or again after a crash, is harmless.
@@ -112,23 +116,24 @@ pub fn restore(
     context: &Context,
     checkpoint: &Checkpoint,
 ) -> Result<Restored, RestoreError> {
-    check_origin(context, checkpoint)?;
+    check_origin(kernel, context, checkpoint)?;
     let interface = &checkpoint.interface;
     let kept = store
-        .claim(checkpoint.namespace, interface)
+        .claim(checkpoint.slot(), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
     let Some(kept) = kept else {
         forget(store, checkpoint)?;
         return Ok(Restored::NothingToDo);
     };
-    check_origin(context, &kept)?;
+    check_origin(kernel, context, &kept)?;
+    let is_namespace_gone = kept.is_of_namespace(context).is_none() && !kept.device.is_hardware();
     if !kept.holds_host_knobs() {
-        return finish(kernel, store, &kept);
+        return finish(kernel, store, &kept, is_namespace_gone);
     }
     store
-        .claim(kept.namespace, HOST)
+        .claim(Slot::host(kept.namespace), interface)
         .map_err(|source| RestoreError::Store { interface: interface.clone(), source })?;
-    let ended = finish(kernel, store, &kept);
+    let ended = finish(kernel, store, &kept, is_namespace_gone);
     release_host(store, &kept)
         .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })?;
     ended
@@ -140,30 +145,40 @@ pub fn plan_restore(
     context: &Context,
     checkpoint: &Checkpoint,
 ) -> Result<Vec<Change>, RestoreError> {
-    check_origin(context, checkpoint)?;
-    let (undo, _) = steps::leave_to_others(kernel, checkpoint);
-    Ok(steps::differences(kernel, &checkpoint.interface, &undo))
+    check_origin(kernel, context, checkpoint)?;
+    let Ok(Whereabouts::Here(name)) = kernel.find(&checkpoint.device) else {
+        return Ok(Vec::new());
+    };
+    let (undo, _) = steps::leave_to_others(kernel, &name, checkpoint);
+    Ok(steps::differences(kernel, &name, &undo))
 }
 
-/// Puts a checkpoint back and forgets it if that worked.
+/// Puts a checkpoint back and forgets it if that worked. With its namespace, a virtual interface is gone too.
 fn finish(
     kernel: &mut dyn KernelWrite,
     store: &mut dyn CheckpointStore,
     checkpoint: &Checkpoint,
+    is_namespace_gone: bool,
 ) -> Result<Restored, RestoreError> {
     let interface = checkpoint.interface.clone();
-    let (undo, others) = steps::leave_to_others(kernel, checkpoint);
+    let at = match kernel.find(&checkpoint.device) {
+        _ if is_namespace_gone => Ok(Whereabouts::Deleted),
+        at => at,
+    };
+    let (undo, others) = match &at {
+        Ok(Whereabouts::Here(name)) => steps::leave_to_others(kernel, name, checkpoint),
+        _ => (checkpoint.undo.clone(), Vec::new()),
+    };
     if !checkpoint.written.is_empty() {
         // From here on the values of now are ours: a restore that is cut short must not take them for another's.
         // Where this cannot be kept, to go back matters more.
         let written = State::default();
         let _ = store.save(&Checkpoint { undo: undo.clone(), written, ..checkpoint.clone() });
     }
-    let restored = match steps::put_back(kernel, &interface, &undo) {
+    let restored = match steps::put_back_at(kernel, at, checkpoint, &undo) {
         PutBack::Done { changes, gone } => Restored::Done { changes, gone, others },
-        PutBack::InterfaceGone { undo } => Restored::InterfaceGone { undo },
-        PutBack::Left(left) => {
-            let finish = how_to_finish(&left);
+        PutBack::InterfaceGone => Restored::InterfaceGone,
+        PutBack::Left { left, finish } => {
             return Err(RestoreError::Stranded { interface, left, finish });
         }
     };
@@ -174,18 +189,22 @@ fn finish(
 fn forget(store: &mut dyn CheckpointStore, checkpoint: &Checkpoint) -> Result<(), RestoreError> {
     let interface = &checkpoint.interface;
     store
-        .remove(checkpoint.namespace, interface)
+        .remove(checkpoint.slot())
         .map_err(|source| RestoreError::Forget { interface: interface.clone(), source })
 }
 
-fn check_origin(context: &Context, checkpoint: &Checkpoint) -> Result<(), RestoreError> {
-    let interface = checkpoint.interface.clone();
+/// Refuses a checkpoint whose interface cannot be here. Hardware may have been moved here.
+fn check_origin(
+    kernel: &dyn KernelRead,
+    context: &Context,
+    checkpoint: &Checkpoint,
+) -> Result<(), RestoreError> {
+    let (interface, slot) = (checkpoint.interface.clone(), checkpoint.slot());
     if checkpoint.boot_id != context.boot_id {
-        return Err(RestoreError::OtherBoot { interface, pid: checkpoint.pid });
+        return Err(RestoreError::OtherBoot { slot, interface, pid: checkpoint.pid });
     }
-    if checkpoint.namespace != context.namespace {
-        let namespace = checkpoint.namespace;
-        return Err(RestoreError::OtherNamespace { interface, namespace });
-    }
-    Ok(())
+    let device = &checkpoint.device;
+    let is_here = checkpoint.is_of_namespace(context) != Some(false)
+        || device.is_hardware() && matches!(kernel.find(device), Ok(Whereabouts::Here(_)));
+    if is_here { Ok(()) } else { Err(RestoreError::OtherNamespace { slot, interface }) }
 }

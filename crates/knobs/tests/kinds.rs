@@ -125,7 +125,7 @@ fn channels_make_new_queues_and_what_they_had_comes_back() {
 #[test]
 fn the_hosts_own_knobs_have_one_owner_at_a_time() {
     let mut world = World::new(FakeInterface::nic(1));
-    world.store.lock_by(77, context().namespace, "host:");
+    world.store.lock_by(77, latput_knobs::Slot::host(context().namespace));
     let error = world.apply("busy-poll=50us").unwrap_err();
     let locked = matches!(error, ApplyError::Checkpoint(StoreError::Locked { pid: 77, .. }));
     assert!(locked, "{error:?}");
@@ -142,7 +142,7 @@ fn host_knobs_that_a_crash_left_are_put_back_before_another_interface_sets_them(
     let _ = world.apply("busy-poll=50us mtu=9000");
     world.kernel.fuse().renew();
     world.store.next_process();
-    let left = world.store.kept(context().namespace, "eth0").cloned().expect("it was killed");
+    let left = world.store.kept("eth0").cloned().expect("it was killed");
     assert!(left.holds_host_knobs());
     let (kernel, store) = (&mut world.kernel, &mut world.store);
     let desired = setting("busy-poll=70us");
@@ -161,7 +161,7 @@ fn host_knobs_go_back_although_the_interface_is_gone() {
     let applied = world.apply("busy-poll=50us mtu=9000").unwrap();
     world.kernel.vanish("eth0");
     let restored = restore(&mut world.kernel, &mut world.store, &context(), &applied.undo);
-    assert!(matches!(restored, Ok(Restored::InterfaceGone { .. })), "{restored:?}");
+    assert!(matches!(restored, Ok(Restored::InterfaceGone)), "{restored:?}");
     assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "0us");
     assert!(world.store.is_clear());
 }
@@ -226,7 +226,7 @@ impl World {
 
     /// Stays with the change before, and makes another.
     fn apply_another(&mut self, desired: &str) -> Result<Applied, ApplyError> {
-        let kept = self.store.kept(context().namespace, "eth0").cloned();
+        let kept = self.store.kept("eth0").cloned();
         commit(&mut self.store, &kept.expect("a change was made")).expect("it can be forgotten");
         self.apply(desired)
     }

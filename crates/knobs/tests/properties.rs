@@ -102,13 +102,13 @@ impl World {
 
     fn set(&mut self, desired: &Setting, trouble: &Trouble) -> Result<(), TestCaseError> {
         let before = self.kernel.state(NAME);
-        let unfinished = self.store.kept(context().namespace, NAME).is_some();
+        let unfinished = self.store.kept(NAME).is_some();
         self.arrange(trouble);
         let ended = apply(&mut self.kernel, &mut self.store, &context(), NAME, desired);
         let committed = ended.as_ref().map(|applied| commit(&mut self.store, &applied.undo));
         let now = self.kernel.state(NAME);
         if self.kernel.fuse().is_burnt() {
-            let is_kept = self.store.kept(context().namespace, NAME).is_some();
+            let is_kept = self.store.kept(NAME).is_some();
             prop_assert!(is_kept || now == before || holds(&now, desired), "killed, no way back");
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl World {
         closed: bool,
     ) -> Result<(), TestCaseError> {
         let before = self.kernel.state(NAME);
-        let unfinished = self.store.kept(context().namespace, NAME).is_some();
+        let unfinished = self.store.kept(NAME).is_some();
         self.arrange(trouble);
         let fuse = self.kernel.fuse();
         let mut session = match Session::open(&mut self.kernel, &mut self.store, &context(), NAME) {
@@ -164,7 +164,7 @@ impl World {
         } else {
             drop(session);
         }
-        let is_kept = self.store.kept(context().namespace, NAME).is_some();
+        let is_kept = self.store.kept(NAME).is_some();
         prop_assert!(!is_kept || fuse.is_burnt());
         if !is_kept {
             prop_assert_eq!(self.kernel.state(NAME), before);
@@ -173,7 +173,7 @@ impl World {
     }
 
     fn restore(&mut self, kill_after: Option<u64>) -> Result<(), TestCaseError> {
-        let Some(checkpoint) = self.store.kept(context().namespace, NAME).cloned() else {
+        let Some(checkpoint) = self.store.kept(NAME).cloned() else {
             return Ok(());
         };
         let before = self.kernel.state(NAME);

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use latput_knobs::{
-    ApplyError, Capability, Cause, ErrorKind, KernelError, KernelErrorKind, KernelRead,
-    KernelWrite, Knob, Place, RestoreError, Restored, Session, Setting, State, Value,
+    ApplyError, Capability, Cause, Device, ErrorKind, KernelError, KernelErrorKind, KernelRead,
+    KernelWrite, Knob, Place, RestoreError, Restored, Session, Setting, State, Value, Whereabouts,
     parse_assignment,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
@@ -44,22 +44,6 @@ fn what_is_let_go_stays_as_somebody_else_set_it() {
     session.close().unwrap();
     let now = kernel.state("eth0");
     assert_eq!(now.0[&(Knob::Txqueuelen, Place::Device)], Value::Count(777));
-    assert!(store.is_clear());
-}
-
-#[test]
-fn a_session_follows_an_interface_to_its_new_name() {
-    let (mut kernel, mut store) = world();
-    let mut session = open(&mut kernel, &mut store);
-    session.apply(&setting("mtu=9000")).unwrap();
-    session.rename("eth7").unwrap();
-    session.rename("eth7").unwrap();
-    assert_eq!(session.checkpoint().interface, "eth7");
-    let error = session.rename("a/b").unwrap_err();
-    assert!(matches!(error, ApplyError::InvalidName { .. }), "{error:?}");
-    // The fake has no interface of that name: it counts as gone, and nothing is left behind.
-    let restored = session.close().unwrap();
-    assert!(matches!(restored, Restored::InterfaceGone { .. }), "{restored:?}");
     assert!(store.is_clear());
 }
 
@@ -141,7 +125,7 @@ fn the_earliest_value_wins_and_is_kept_before_it_is_needed() {
     assert_eq!(mtu, [(Place::Device, Value::Count(9000))]);
     let kept = applied.undo;
     drop(session);
-    assert_ne!(Some(&kept), store.kept(context().namespace, "eth0"), "dropping forgot it");
+    assert_ne!(Some(&kept), store.kept("eth0"), "dropping forgot it");
 }
 
 #[test]
@@ -284,7 +268,7 @@ fn a_close_that_fails_keeps_the_checkpoint_and_does_not_try_again_behind_the_bac
     session.apply(&setting("mtu=9000")).unwrap();
     let error = session.close().unwrap_err();
     assert!(matches!(error, RestoreError::Stranded { .. }), "{error:?}");
-    assert!(store.kept(context().namespace, "eth0").is_some());
+    assert!(store.kept("eth0").is_some());
     let error = Session::open(&mut kernel, &mut store, &context(), "eth0").unwrap_err();
     assert!(matches!(error, ApplyError::Unfinished { .. }), "{error:?}");
 }
@@ -314,6 +298,14 @@ impl KernelRead for Counting<'_> {
     fn capability(&self, interface: &str, knob: Knob) -> Capability {
         self.asked.set(self.asked.get() + 1);
         self.kernel.capability(interface, knob)
+    }
+
+    fn device(&self, interface: &str) -> Result<Device, KernelError> {
+        self.kernel.device(interface)
+    }
+
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
+        self.kernel.find(device)
     }
 }
 

@@ -6,6 +6,7 @@
 mod btf;
 mod code;
 mod cpu;
+mod map;
 mod napi;
 
 use std::fs;
@@ -21,13 +22,9 @@ pub use napi::NapiTracer;
 /// The kernel's description of its own types.
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
-// `enum bpf_cmd`, `bpf_map_type` and `bpf_prog_type`, include/uapi/linux/bpf.h.
-const MAP_CREATE: libc::c_long = 0;
-const MAP_LOOKUP_ELEM: libc::c_long = 1;
-const MAP_UPDATE_ELEM: libc::c_long = 2;
+// `enum bpf_cmd` and `bpf_prog_type`, include/uapi/linux/bpf.h.
 const PROG_LOAD: libc::c_long = 5;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
-const MAP_TYPE_PERCPU_ARRAY: u32 = 6;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 
 /// Fails where this process cannot trace; `what` is the purpose.
@@ -55,32 +52,6 @@ fn check_layout(
 /// The parts of `union bpf_attr` in use; each begins at offset 0 of the union, and the kernel takes a
 /// shorter one for one with zeros behind.
 #[repr(C)]
-struct MapCreate {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-}
-
-#[repr(C)]
-struct MapElement {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-impl MapElement {
-    /// The only element, whose value is at `value`.
-    fn new<T>(map: &OwnedFd, value: *const T) -> Self {
-        const KEY: &u32 = &0;
-        let key = std::ptr::from_ref(KEY) as u64;
-        Self { map: descriptor(map), padding: 0, key, value: value as u64, flags: 0 }
-    }
-}
-
-#[repr(C)]
 struct ProgLoad {
     program_type: u32,
     instruction_count: u32,
@@ -95,14 +66,6 @@ struct RawTracepointOpen {
     padding: u32,
 }
 
-/// A map of one value of `N` words for each possible CPU.
-fn create_map<const N: usize>() -> io::Result<OwnedFd> {
-    let value_size = u32::try_from(N * size_of::<u64>()).expect("a small value");
-    let attributes =
-        MapCreate { map_type: MAP_TYPE_PERCPU_ARRAY, key_size: 4, value_size, max_entries: 1 };
-    bpf_fd(MAP_CREATE, &attributes)
-}
-
 fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
     let attributes = ProgLoad {
         program_type: PROG_TYPE_RAW_TRACEPOINT,
@@ -110,41 +73,44 @@ fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
         instructions: instructions.as_ptr() as u64,
         license: c"Apache-2.0 OR MIT".as_ptr() as u64,
     };
-    bpf_fd(PROG_LOAD, &attributes)
+    // SAFETY: the instructions and the licence, with its NUL, are alive.
+    unsafe { bpf_fd(PROG_LOAD, &attributes) }
 }
 
 fn open_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(name).expect("a name without NUL");
     let attributes =
         RawTracepointOpen { name: name.as_ptr() as u64, program: descriptor(program), padding: 0 };
-    bpf_fd(RAW_TRACEPOINT_OPEN, &attributes)
-}
-
-/// `slots` must have one entry for each possible CPU: that is how much the kernel writes.
-fn read_map<const N: usize>(map: &OwnedFd, slots: &mut [[u64; N]]) -> io::Result<()> {
-    bpf(MAP_LOOKUP_ELEM, &MapElement::new(map, slots.as_mut_ptr())).map(|_| ())
-}
-
-/// `slots` must have one entry for each possible CPU: that is how much the kernel reads.
-fn write_map<const N: usize>(map: &OwnedFd, slots: &[[u64; N]]) -> io::Result<()> {
-    bpf(MAP_UPDATE_ELEM, &MapElement::new(map, slots.as_ptr())).map(|_| ())
+    // SAFETY: the name, with its NUL, is alive.
+    unsafe { bpf_fd(RAW_TRACEPOINT_OPEN, &attributes) }
 }
 
 fn descriptor(fd: &OwnedFd) -> u32 {
     u32::try_from(fd.as_raw_fd()).expect("open descriptors are not negative")
 }
 
-fn bpf_fd<A>(command: libc::c_long, attributes: &A) -> io::Result<OwnedFd> {
-    let fd = RawFd::try_from(bpf(command, attributes)?).expect("descriptors are small");
-    // SAFETY: these commands return a new descriptor (close-on-exec) that nobody else owns.
+/// A command that returns a descriptor.
+///
+/// # Safety
+///
+/// As for [`bpf`]; and `command` is one of those.
+unsafe fn bpf_fd<A>(command: libc::c_long, attributes: &A) -> io::Result<OwnedFd> {
+    // SAFETY: the caller answers for the attributes.
+    let fd = unsafe { bpf(command, attributes) }?;
+    let fd = RawFd::try_from(fd).expect("descriptors are small");
+    // SAFETY: the command returns a new descriptor (close-on-exec) that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// `bpf(2)`. The callers above see to it that addresses in the attributes are those of live memory,
-/// as large as the command reads or writes.
-fn bpf<A>(command: libc::c_long, attributes: &A) -> io::Result<libc::c_long> {
-    // SAFETY: the pointer and size are those of a live attribute struct, which the kernel copies; what
-    // it points to is alive during the call.
+/// `bpf(2)`.
+///
+/// # Safety
+///
+/// `A` is what `command` takes of `union bpf_attr`, and the addresses in it are those of live memory, as large as the
+/// command reads or writes.
+unsafe fn bpf<A>(command: libc::c_long, attributes: &A) -> io::Result<libc::c_long> {
+    // SAFETY: the pointer and size are those of a live struct, which the kernel copies; the caller answers for what it
+    // points to.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<A>())
     };

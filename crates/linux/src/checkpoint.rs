@@ -1,6 +1,6 @@
 //! Checkpoints as files, which a crash of latput does not lose.
 //!
-//! One file for each namespace and interface, in a folder on a file system that a reboot empties
+//! One file for each namespace and interface, by number, in a folder on a file system that a reboot empties
 //! (`/run`), like the settings themselves. A second file beside it is the lock: the kernel drops it
 //! when its holder dies. A third tells what became of a change that nobody confirmed.
 
@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, StoreError};
+use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
 
 use crate::error::Error;
 use crate::namespace::Namespace;
@@ -25,7 +25,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct FileCheckpoints {
     folder: PathBuf,
-    locks: BTreeMap<(u64, String), File>,
+    locks: BTreeMap<Slot, File>,
 }
 
 impl FileCheckpoints {
@@ -35,14 +35,14 @@ impl FileCheckpoints {
     }
 
     /// The checkpoint kept for an interface, without a claim.
-    pub fn kept(&self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
-        self.read(&self.file(namespace, interface, "json"))
+    pub fn kept(&self, slot: Slot) -> Result<Option<Checkpoint>, StoreError> {
+        self.read(&self.file(slot, "json"))
     }
 
     /// Tells whoever comes too late to confirm a change what became of it: `ending` is a sentence. The
     /// next change of the interface makes it old news.
     pub fn tell_late(&self, change: &Checkpoint, ending: &str) -> Result<(), StoreError> {
-        let path = self.file(change.namespace, &change.interface, "late");
+        let path = self.file(change.slot(), "late");
         let text = format!("{}\n{}\n{ending}\n", change.boot_id, change.interface);
         fs::write(&path, text).map_err(|error| store_error(&path, "write the end of", &error))
     }
@@ -74,8 +74,8 @@ impl FileCheckpoints {
         told
     }
 
-    fn file(&self, namespace: u64, interface: &str, extension: &str) -> PathBuf {
-        self.folder.join(format!("{}.{extension}", id(namespace, interface)))
+    fn file(&self, slot: Slot, extension: &str) -> PathBuf {
+        self.folder.join(format!("{slot}.{extension}"))
     }
 
     fn read(&self, path: &Path) -> Result<Option<Checkpoint>, StoreError> {
@@ -96,19 +96,17 @@ impl FileCheckpoints {
         let checkpoint: Checkpoint =
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         // A file that was renamed or copied would put back another interface.
-        if path != self.file(checkpoint.namespace, &checkpoint.interface, "json") {
-            return Err(damaged(format!(
-                "it is of {} in namespace {} and has the name of another",
-                checkpoint.interface, checkpoint.namespace
-            )));
+        if path != self.file(checkpoint.slot(), "json") {
+            let slot = checkpoint.slot();
+            return Err(damaged(format!("it is of {slot} and has the name of another")));
         }
         Ok(Some(checkpoint))
     }
 
     /// Opens the lock file and locks it. A file that its last holder removed between the two is not
     /// the lock any more, so it is done again.
-    fn lock(&self, namespace: u64, interface: &str) -> Result<File, StoreError> {
-        let path = self.file(namespace, interface, "lock");
+    fn lock(&self, slot: Slot, interface: &str) -> Result<File, StoreError> {
+        let path = self.file(slot, "lock");
         let failed = |error: &io::Error| store_error(&path, "lock", error);
         loop {
             let mut file = OpenOptions::new()
@@ -149,26 +147,25 @@ impl FileCheckpoints {
 }
 
 impl CheckpointStore for FileCheckpoints {
-    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
-        let path = self.file(namespace, interface, "json");
-        let key = (namespace, interface.to_owned());
-        if !self.locks.contains_key(&key) {
+    fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+        let path = self.file(slot, "json");
+        if !self.locks.contains_key(&slot) {
             fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(&self.folder)
                 .map_err(|error| store_error(&self.folder, "create the folder of", &error))?;
-            let lock = self.lock(namespace, interface)?;
-            self.locks.insert(key, lock);
+            let lock = self.lock(slot, interface)?;
+            self.locks.insert(slot, lock);
         }
         self.read(&path)
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-        let key = (checkpoint.namespace, checkpoint.interface.clone());
-        assert!(self.locks.contains_key(&key), "saved a checkpoint of {key:?} without a claim");
-        let path = self.file(checkpoint.namespace, &checkpoint.interface, "json");
-        let temporary = self.file(checkpoint.namespace, &checkpoint.interface, "new");
+        let slot = checkpoint.slot();
+        assert!(self.locks.contains_key(&slot), "saved a checkpoint of {slot} without a claim");
+        let path = self.file(slot, "json");
+        let temporary = self.file(slot, "new");
         let begins = !path.exists();
         let bytes =
             serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
@@ -189,31 +186,32 @@ impl CheckpointStore for FileCheckpoints {
         }
         if begins {
             // What became of an earlier change is old news.
-            let _ = fs::remove_file(self.file(checkpoint.namespace, &checkpoint.interface, "late"));
+            let _ = fs::remove_file(self.file(slot, "late"));
         }
         self.sync_folder()
     }
 
-    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError> {
-        let key = (namespace, interface.to_owned());
-        let lock = match self.locks.remove(&key) {
+    fn remove(&mut self, slot: Slot) -> Result<(), StoreError> {
+        let lock = match self.locks.remove(&slot) {
             Some(lock) => lock,
-            None if self.folder.exists() => self.lock(namespace, interface)?,
+            None if self.folder.exists() => {
+                self.lock(slot, &format!("interface {}", slot.index))?
+            }
             None => return Ok(()),
         };
-        let path = self.file(namespace, interface, "json");
+        let path = self.file(slot, "json");
         match fs::remove_file(&path) {
             Ok(()) => self.sync_folder()?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 let error = store_error(&path, "remove", &error);
-                self.locks.insert(key, lock);
+                self.locks.insert(slot, lock);
                 return Err(error);
             }
         }
         // While the lock is still held, so that nobody's lock but ours goes. A lock file that stays
         // behind does no harm.
-        let _ = fs::remove_file(self.file(namespace, interface, "lock"));
+        let _ = fs::remove_file(self.file(slot, "lock"));
         Ok(())
     }
 
@@ -243,35 +241,11 @@ pub fn context() -> Result<Context, Error> {
     Ok(Context {
         boot_id: process::boot_id()?,
         namespace: Namespace::current()?.inode()?,
+        namespace_cookie: Namespace::current_cookie(),
         pid: std::process::id(),
         now_unix_ms: u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX),
         link_resets: LinkResets::Refused,
     })
-}
-
-/// An interface's name as a part of a file's name: what is not plainly harmless becomes `%` and two
-/// hexadecimal digits, so that no name reaches another file and no two names meet.
-/// What one checkpoint is called: the inode of its network namespace and the name of its interface.
-pub fn id(namespace: u64, interface: &str) -> String {
-    format!("{namespace}-{}", encoded(interface))
-}
-
-fn encoded(interface: &str) -> String {
-    let mut text = String::new();
-    for byte in interface.bytes() {
-        if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
-            text.push(char::from(byte));
-        } else {
-            text.push('%');
-            text.push(hexadecimal(byte >> 4));
-            text.push(hexadecimal(byte & 15));
-        }
-    }
-    text
-}
-
-fn hexadecimal(half: u8) -> char {
-    char::from_digit(u32::from(half), 16).expect("half a byte is one digit")
 }
 
 /// The process that wrote its id into a lock file; 0 if that cannot be read.
@@ -293,27 +267,29 @@ fn store_error(path: &Path, operation: &'static str, error: &io::Error) -> Store
 
 #[cfg(test)]
 mod tests {
-    use latput_knobs::{Knob, Place, Value};
+    use latput_knobs::{Device, Knob, Place, Value};
 
     use super::*;
+
+    const SLOT: Slot = Slot { namespace: 7, index: 2 };
 
     #[test]
     fn a_saved_checkpoint_is_found_by_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("not/there/yet");
         let mut store = FileCheckpoints::new(&path);
-        assert_eq!(store.claim(7, "eth0"), Ok(None));
+        assert_eq!(store.claim(SLOT, "eth0"), Ok(None));
         store.save(&sample("eth0", 1500)).unwrap();
         store.save(&sample("eth0", 9000)).unwrap();
         drop(store);
         let mut store = FileCheckpoints::new(&path);
         assert_eq!(store.list(), Ok(vec![Ok(sample("eth0", 9000))]));
-        assert_eq!(store.claim(7, "eth0"), Ok(Some(sample("eth0", 9000))));
-        store.remove(7, "eth0").unwrap();
+        assert_eq!(store.claim(SLOT, "eth0"), Ok(Some(sample("eth0", 9000))));
+        store.remove(SLOT).unwrap();
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is left");
-        assert_eq!(store.claim(7, "eth0"), Ok(None));
-        store.remove(7, "eth0").unwrap();
-        store.remove(8, "never-claimed").unwrap();
+        assert_eq!(store.claim(SLOT, "eth0"), Ok(None));
+        store.remove(SLOT).unwrap();
+        store.remove(Slot { index: 8, ..SLOT }).unwrap();
     }
 
     #[test]
@@ -321,29 +297,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut first = FileCheckpoints::new(folder.path());
         let mut second = FileCheckpoints::new(folder.path());
-        first.claim(7, "eth0").unwrap();
-        first.claim(7, "eth0").unwrap();
+        first.claim(SLOT, "eth0").unwrap();
+        first.claim(SLOT, "eth0").unwrap();
         let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: std::process::id() };
-        assert_eq!(second.claim(7, "eth0"), Err(locked.clone()));
-        assert_eq!(second.remove(7, "eth0"), Err(locked));
-        second.claim(8, "eth0").unwrap();
-        second.claim(7, "eth1").unwrap();
-        first.remove(7, "eth0").unwrap();
-        second.claim(7, "eth0").unwrap();
+        assert_eq!(second.claim(SLOT, "eth0"), Err(locked));
+        let error = second.remove(SLOT).unwrap_err();
+        assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+        second.claim(Slot { namespace: 8, ..SLOT }, "eth0").unwrap();
+        second.claim(Slot { index: 3, ..SLOT }, "eth1").unwrap();
+        first.remove(SLOT).unwrap();
+        second.claim(SLOT, "eth0").unwrap();
     }
 
     #[test]
     fn damaged_and_foreign_files_are_reported_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = FileCheckpoints::new(folder.path());
-        store.claim(7, "good").unwrap();
+        store.claim(SLOT, "good").unwrap();
         store.save(&sample("good", 1500)).unwrap();
-        let whole = fs::read(folder.path().join("7-good.json")).unwrap();
+        let whole = fs::read(folder.path().join("7-2.json")).unwrap();
         let files: [(&str, &[u8]); 5] = [
-            ("7-half.json", &whole[..whole.len() / 2]),
-            ("7-renamed.json", &whole),
-            ("7-empty.json", b""),
-            ("7-noise.json", &[0xff; 100]),
+            ("7-3.json", &whole[..whole.len() / 2]),
+            ("7-4.json", &whole), // of another interface
+            ("7-5.json", b""),
+            ("7-6.json", &[0xff; 100]),
             ("readme.json", b"{}"),
         ];
         for (name, bytes) in files {
@@ -352,10 +329,10 @@ mod tests {
         let listed = store.list().unwrap();
         assert_eq!(listed.iter().filter(|entry| entry.is_ok()).count(), 1);
         assert_eq!(listed.len(), 6);
-        for name in ["half", "renamed", "empty", "noise"] {
-            let error = store.claim(7, name).unwrap_err();
-            assert!(matches!(error, StoreError::Damaged { .. }), "{name}: {error}");
-            assert!(folder.path().join(format!("7-{name}.json")).exists(), "{name}");
+        for index in 3..=6 {
+            let error = store.claim(Slot { index, ..SLOT }, "eth1").unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{index}: {error}");
+            assert!(folder.path().join(format!("7-{index}.json")).exists(), "{index}");
         }
     }
 
@@ -367,46 +344,37 @@ mod tests {
         let context = |boot_id: &str, namespace| Context {
             boot_id: boot_id.to_owned(),
             namespace,
+            namespace_cookie: None,
             pid: 1,
             now_unix_ms: 1,
             link_resets: LinkResets::Refused,
         };
         assert_eq!(store.told_late(&context("b", 7)), []);
-        store.claim(7, "eth0").unwrap();
+        store.claim(SLOT, "eth0").unwrap();
         store.save(&change).unwrap();
-        assert_eq!(store.kept(7, "eth0"), Ok(Some(change.clone())));
+        assert_eq!(store.kept(SLOT), Ok(Some(change.clone())));
         store.tell_late(&change, "it was put back").unwrap();
         let told = [("eth0".to_owned(), "it was put back".to_owned())];
         assert_eq!(store.told_late(&context("b", 7)), told);
         assert_eq!(store.told_late(&context("another boot", 7)), []);
         assert_eq!(store.told_late(&context("b", 77)), []);
-        fs::write(folder.path().join("7-eth1.late"), [0xff; 10]).unwrap();
+        fs::write(folder.path().join("7-3.late"), [0xff; 10]).unwrap();
         assert_eq!(store.told_late(&context("b", 7)), told);
         // As a restore does, which keeps what it goes by.
         store.save(&change).unwrap();
         assert_eq!(store.told_late(&context("b", 7)), told);
-        store.remove(7, "eth0").unwrap();
+        store.remove(SLOT).unwrap();
         assert_eq!(store.told_late(&context("b", 7)), told);
-        store.claim(7, "eth0").unwrap();
+        store.claim(SLOT, "eth0").unwrap();
         store.save(&sample("eth0", 9000)).unwrap();
         assert_eq!(store.told_late(&context("b", 7)), []);
-    }
-
-    #[test]
-    fn names_do_not_leave_the_folder_and_do_not_meet() {
-        for name in ["..", "a/b", "../../x", "a b", "é"] {
-            let encoded = encoded(name);
-            assert!(!encoded.contains(['/', '.']), "{encoded}");
-        }
-        assert_ne!(encoded("a.b"), encoded("a%2eb"));
-        assert_eq!(encoded("eth0"), "eth0");
     }
 
     #[test]
     fn a_folder_that_cannot_be_written_is_an_error_before_anything_is_touched() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut store = FileCheckpoints::new(&file.path().join("folder"));
-        let error = store.claim(7, "eth0").unwrap_err();
+        let error = store.claim(SLOT, "eth0").unwrap_err();
         assert!(matches!(error, StoreError::Io { .. }), "{error}");
         assert!(error.to_string().contains("folder"), "{error}");
     }
@@ -415,11 +383,13 @@ mod tests {
         let context = Context {
             boot_id: "b".to_owned(),
             namespace: 7,
+            namespace_cookie: None,
             pid: 1,
             now_unix_ms: 1,
             link_resets: LinkResets::Refused,
         };
-        let mut checkpoint = Checkpoint::new(&context, interface);
+        let mut checkpoint =
+            Checkpoint::new(&context, interface, Device { index: SLOT.index, ..Device::default() });
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(mtu));
         checkpoint
     }

@@ -19,7 +19,6 @@ const MAX_VALUE_CHARS: usize = 600;
 const FILES: &[(&str, &str)] = &[
     ("kernel", "/proc/sys/kernel/osrelease"),
     ("kernel build", "/proc/sys/kernel/version"),
-    ("kernel command line", "/proc/cmdline"),
     ("online cpus", "/sys/devices/system/cpu/online"),
     ("isolated cpus", "/sys/devices/system/cpu/isolated"),
     ("smt", "/sys/devices/system/cpu/smt/active"),
@@ -44,11 +43,56 @@ const FILES: &[(&str, &str)] = &[
     ("net.ipv4.tcp_timestamps", "/proc/sys/net/ipv4/tcp_timestamps"),
 ];
 
+/// What of the kernel's command line bears on latency and CPU time. The rest is left out: people put keys and addresses
+/// there, and results are passed on.
+const PARAMETERS: &[&str] = &[
+    "amd_iommu",
+    "amd_pstate",
+    "clocksource",
+    "cpufreq.default_governor",
+    "default_hugepagesz",
+    "elevator",
+    "hugepages",
+    "hugepagesz",
+    "idle",
+    "intel_idle.max_cstate",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "iommu.passthrough",
+    "iommu.strict",
+    "irqaffinity",
+    "isolcpus",
+    "kthread_cpus",
+    "maxcpus",
+    "mitigations",
+    "nmi_watchdog",
+    "nohz",
+    "nohz_full",
+    "nosmt",
+    "nosoftlockup",
+    "nr_cpus",
+    "pcie_aspm",
+    "pcie_aspm.policy",
+    "preempt",
+    "processor.max_cstate",
+    "rcu_nocb_poll",
+    "rcu_nocbs",
+    "skew_tick",
+    "smt",
+    "threadirqs",
+    "transparent_hugepage",
+    "tsc",
+    "workqueue.power_efficient",
+];
+
 /// Facts of the host and of `interface` in the calling thread's namespace, by name, in the order of
 /// reports. What cannot be read says so in its value; nothing is left out silently.
 pub fn collect(interface: &str) -> Vec<(String, String)> {
     let mut facts: Vec<(String, String)> =
         FILES.iter().map(|(name, path)| ((*name).to_owned(), line_of(Path::new(path)))).collect();
+    let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    facts.push(("kernel parameters".to_owned(), parameters(&cmdline)));
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     facts.push(("cpu model".to_owned(), or_unknown(field(&cpuinfo, "model name"))));
@@ -229,9 +273,27 @@ fn shorten(value: &mut String) {
     }
 }
 
+fn parameters(cmdline: &str) -> String {
+    let name = |word: &str| word.split_once('=').map_or(word, |(name, _)| name).replace('-', "_");
+    let words = cmdline.split_whitespace().filter(|word| PARAMETERS.contains(&name(word).as_str()));
+    let words = words.collect::<Vec<_>>().join(" ");
+    if words.is_empty() {
+        "none that matters".to_owned()
+    } else {
+        words.chars().take(MAX_VALUE_CHARS).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_the_command_line_only_what_matters_is_kept() {
+        let line = "BOOT_IMAGE=/vmlinuz root=UUID=1 nohz_full=1-3 token=s3cret isolcpus=1-3 nosmt idle=poll ip=10.0.0.1\n";
+        assert_eq!(parameters(line), "nohz_full=1-3 isolcpus=1-3 nosmt idle=poll");
+        assert_eq!(parameters("quiet"), "none that matters");
+    }
 
     #[test]
     fn every_fact_has_a_value_even_of_an_interface_that_is_not_there() {

@@ -12,13 +12,14 @@ mod load_time;
 mod qdisc;
 mod read;
 mod source;
+mod whereabouts;
 mod write;
 
 use std::path::Path;
 
 use latput_knobs::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named, Place,
-    State, Tier, Value,
+    Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
+    Place, State, Tier, Value, Whereabouts,
 };
 
 pub use self::device::InterruptRoute;
@@ -26,6 +27,7 @@ use self::failure::Failure;
 use self::features::obstacle;
 use self::read::{Reading, Values};
 use self::source::{Number, Source, source_of};
+use self::whereabouts::Departures;
 use crate::error::Error;
 use crate::ethtool::Ethtool;
 use crate::ethtool::ioctl::EthtoolIoctl;
@@ -37,6 +39,7 @@ use crate::sysfs::{Files, Sysfs};
 #[derive(Debug)]
 pub struct LinuxKernel {
     route: Route,
+    departures: Departures,
     /// `None` on kernels without the family, before 5.6.
     ethtool: Option<Ethtool>,
     /// `None` on kernels without the family, before 6.3.
@@ -53,6 +56,7 @@ impl LinuxKernel {
     pub fn open() -> Result<Self, Error> {
         Ok(Self {
             route: Route::open()?,
+            departures: Departures::open()?,
             ethtool: if_known(Ethtool::open())?,
             netdev: if_known(Netdev::open())?,
             ioctl: EthtoolIoctl::open()?,
@@ -291,6 +295,17 @@ impl KernelRead for LinuxKernel {
         let has_hardware = self.sysfs.path(interface, "device").exists();
         has_hardware && knob.spec().resets_link
     }
+
+    fn device(&self, interface: &str) -> Result<Device, KernelError> {
+        let what = || "find out which device it is".to_owned();
+        self.device_of(interface)
+            .map_err(|failure| failure.into_error(interface, Knob::Mtu, what()))
+    }
+
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
+        let (name, what) = (format!("interface {}", device.index), "find it again".to_owned());
+        self.whereabouts(device).map_err(|failure| failure.into_error(&name, Knob::Mtu, what))
+    }
 }
 
 impl KernelWrite for LinuxKernel {
@@ -408,8 +423,16 @@ mod tests {
         let (sysfs, proc) = (Sysfs::new(folder.path()), Files::new(folder.path()));
         let ioctl = EthtoolIoctl::open().unwrap();
         let modprobe = vec![Files::new(&folder.path().join("modprobe.d"))];
-        let kernel =
-            LinuxKernel { route, ethtool: None, netdev: None, ioctl, sysfs, proc, modprobe };
+        let kernel = LinuxKernel {
+            route,
+            departures: Departures::open().unwrap(),
+            ethtool: None,
+            netdev: None,
+            ioctl,
+            sysfs,
+            proc,
+            modprobe,
+        };
         (folder, kernel)
     }
 

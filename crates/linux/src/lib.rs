@@ -15,6 +15,7 @@ pub mod counters;
 pub mod effect;
 pub mod ethtool;
 pub mod facts;
+pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod identity;

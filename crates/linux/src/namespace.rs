@@ -15,6 +15,9 @@ use crate::error::Error;
 /// Where standard tools (`ip netns`) look for pinned namespaces.
 pub const PIN_FOLDER: &str = "/run/netns";
 
+/// `include/uapi/asm-generic/socket.h`.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
 /// A network namespace, held open. An anonymous one is gone when the last holder and the last
 /// process in it are gone, however they end.
 #[derive(Debug)]
@@ -71,6 +74,31 @@ impl Namespace {
         Ok(rustix::fs::fstat(&self.fd)
             .map_err(|errno| Error::system("examine a network namespace", errno))?
             .st_ino)
+    }
+
+    /// What tells the calling thread's from every other of this boot, also from one that gets its inode number
+    /// later: the kernel counts them. `None` before Linux 5.14.
+    pub fn current_cookie() -> Option<u64> {
+        let socket = rustix::net::socket_with(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::DGRAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .ok()?;
+        let mut cookie = 0_u64;
+        let mut length = libc::socklen_t::try_from(size_of::<u64>()).ok()?;
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of `cookie`.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_NETNS_COOKIE,
+                (&raw mut cookie).cast(),
+                &raw mut length,
+            )
+        };
+        (done == 0 && length as usize == size_of::<u64>()).then_some(cookie)
     }
 
     /// Whether any process is in the network namespace with this inode number, or any file pins it.

@@ -14,6 +14,7 @@ use latput_units::Bytes;
 
 use crate::error::{Error, check_interface_name};
 use crate::netlink::attribute::{put, put_nested};
+use crate::netlink::message::Message;
 use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed};
 
 const RTM_NEWLINK: u16 = 16;
@@ -36,6 +37,9 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_CARRIER: u16 = 33;
 const IFLA_MIN_MTU: u16 = 50;
 const IFLA_MAX_MTU: u16 = 51;
+const IFLA_NEW_NETNSID: u16 = 45;
+const IFLA_NEW_IFINDEX: u16 = 49;
+const IFLA_PERM_ADDRESS: u16 = 54;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
@@ -83,6 +87,40 @@ pub struct Link {
     pub tx_queues: u32,
     /// Ethernet address, where it has one.
     pub mac: Option<MacAddress>,
+    /// The address that the device was made with, in hexadecimal; `None` for virtual ones (Linux 5.6).
+    pub permanent_address: Option<String>,
+}
+
+/// How an interface left a network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It is no more.
+    Deleted,
+    /// It is in another namespace.
+    Moved,
+}
+
+impl Departure {
+    /// The number of the interface that a notice says has gone, and how.
+    pub(crate) fn parse(message: &Message<'_>) -> Option<(u32, Self)> {
+        if message.kind != RTM_DELLINK {
+            return None;
+        }
+        let (header, attributes) = message.payload.split_first_chunk::<16>()?;
+        let [family, _, _, _, i0, i1, i2, i3, ..] = *header;
+        // A port that leaves a bridge is told in the same way, with the bridge's family.
+        if family != 0 {
+            return None;
+        }
+        let mut departure = Self::Deleted;
+        for attribute in Attributes::new(attributes) {
+            // What cannot be read might say that it was moved.
+            if matches!(attribute.ok()?.kind, IFLA_NEW_NETNSID | IFLA_NEW_IFINDEX) {
+                departure = Self::Moved;
+            }
+        }
+        Some((u32::from_ne_bytes([i0, i1, i2, i3]), departure))
+    }
 }
 
 /// One end of a veth pair to be made.
@@ -120,6 +158,13 @@ impl Route {
         let request = Request::new(format!("find the interface {name}"), RTM_GETLINK)
             .header(&link_header(0, 0, 0))
             .text(IFLA_IFNAME, name);
+        parse(&request, &self.0.exchange_for_one(&request)?)
+    }
+
+    /// The interface with this number. Fails with `ENODEV` when there is none.
+    pub fn link_numbered(&self, index: u32) -> Result<Link, Error> {
+        let request = Request::new(format!("find interface {index}"), RTM_GETLINK)
+            .header(&link_header(index, 0, 0));
         parse(&request, &self.0.exchange_for_one(&request)?)
     }
 
@@ -316,6 +361,7 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
         let attribute = attribute?;
         match attribute.kind {
             IFLA_ADDRESS => link.mac = attribute.payload.try_into().ok(),
+            IFLA_PERM_ADDRESS => link.permanent_address = hexadecimal(attribute.payload),
             IFLA_IFNAME => link.name = attribute.as_text().into_owned(),
             IFLA_MTU => link.mtu = Bytes::new(attribute.as_u32()?.into()),
             IFLA_MIN_MTU => link.mtu_range.0 = Bytes::new(attribute.as_u32()?.into()),
@@ -338,6 +384,13 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
         return Err(malformed("an interface without a name"));
     }
     Ok(link)
+}
+
+/// An address as text; `None` if it is all zero.
+fn hexadecimal(address: &[u8]) -> Option<String> {
+    let is_set = address.iter().any(|byte| *byte != 0);
+    let digits = address.iter().map(|byte| format!("{byte:02x}"));
+    is_set.then(|| digits.collect::<Vec<_>>().concat())
 }
 
 /// The first eight counters of `struct rtnl_link_stats64`; the kernel only ever appends to it.

@@ -13,13 +13,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
 use crate::netlink::message::Message;
-use crate::netlink::notices::Notices;
+use crate::netlink::notices::{LINK_GROUP, Notices};
 use crate::netlink::{Attributes, Generic, NetlinkError, Protocol};
 use crate::process::OsClock;
 use crate::route::Route;
 
-/// `RTNLGRP_LINK` and `RTNLGRP_TC`, `include/uapi/linux/rtnetlink.h`.
-const ROUTE_GROUPS: &[u32] = &[1, 4];
+/// `RTNLGRP_TC` beside that of links, `include/uapi/linux/rtnetlink.h`.
+const ROUTE_GROUPS: &[u32] = &[LINK_GROUP, 4];
 /// `ETHTOOL_MCGRP_MONITOR_NAME`, `include/uapi/linux/ethtool_netlink.h`.
 const ETHTOOL_GROUP: &str = "monitor";
 /// The nested header of every ethtool message, and the interface in it.

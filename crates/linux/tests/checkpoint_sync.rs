@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use latput_knobs::{Checkpoint, CheckpointStore, Knob, Place, Value};
+use latput_knobs::{Checkpoint, CheckpointStore, Device, Knob, Place, Value};
 use latput_linux::FileCheckpoints;
 
 const TEST: &str =
@@ -44,13 +44,13 @@ fn a_checkpoint_is_on_the_disk_before_it_has_its_name_and_its_name_before_we_go_
 /// A first checkpoint, another in its place, and none.
 fn save_and_remove(folder: &Path) {
     let mut store = FileCheckpoints::new(folder);
-    let mut checkpoint = Checkpoint::new(&latput_testkit::context(), "eth0");
-    assert_eq!(store.claim(checkpoint.namespace, "eth0"), Ok(None));
+    let mut checkpoint = Checkpoint::new(&latput_testkit::context(), "eth0", Device::default());
+    assert_eq!(store.claim(checkpoint.slot(), "eth0"), Ok(None));
     for mtu in [1500, 9000] {
         checkpoint.undo.0.insert((Knob::Mtu, Place::Device), Value::Count(mtu));
         store.save(&checkpoint).unwrap();
     }
-    store.remove(checkpoint.namespace, "eth0").unwrap();
+    store.remove(checkpoint.slot()).unwrap();
 }
 
 /// Whether `strace` is here and may trace.

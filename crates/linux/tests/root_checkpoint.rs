@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use latput_knobs::{
-    CheckpointStore, KernelRead, Knob, Place, Restored, StoreError, Value, apply, restore,
+    CheckpointStore, KernelRead, Knob, Place, Restored, Slot, StoreError, Value, apply, restore,
 };
 use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, Namespace, checkpoint, lab};
 use latput_testkit::needs_root;
@@ -41,13 +41,15 @@ fn a_change_that_was_killed_is_put_back_by_the_next_process() {
             let mut kernel = LinuxKernel::open().unwrap();
             let context = checkpoint::context().unwrap();
             let mut store = FileCheckpoints::new(folder.path());
+            let index = kernel.device(lab::INTERFACE).unwrap().index;
+            let slot = Slot { namespace: context.namespace, index };
             let mtu = |value| Ok(vec![(Place::Device, Value::Count(value))]);
             assert_eq!(kernel.read(lab::INTERFACE, Knob::Mtu), mtu(1400));
             let locked = StoreError::Locked { interface: "lat0".to_owned(), pid: child.id() };
-            assert_eq!(store.claim(context.namespace, lab::INTERFACE), Err(locked));
+            assert_eq!(store.claim(slot, lab::INTERFACE), Err(locked));
             child.kill().unwrap();
             child.wait().unwrap();
-            let undo = store.claim(context.namespace, lab::INTERFACE).unwrap().unwrap();
+            let undo = store.claim(slot, lab::INTERFACE).unwrap().unwrap();
             assert_eq!(undo.pid, child.id());
             let restored = restore(&mut kernel, &mut store, &context, &undo);
             assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");

@@ -7,10 +7,10 @@ mod common;
 use std::time::{Duration, Instant};
 
 use latput_knobs::State;
-use latput_linux::{Lab, LabOptions, Sampler, lab};
+use latput_linux::{Lab, LabOptions, NapiTracer, Sampler, lab};
 use latput_testkit::needs_root;
 use latput_trial::observation::{CpuAccounting, CpuSource, HostObservation, Role};
-use latput_units::Nanos;
+use latput_units::{CpuSet, Nanos};
 
 /// Transactions of the traffic in these tests.
 const TRANSACTIONS: u64 = 2000;
@@ -142,4 +142,35 @@ fn observe(lab: &Lab, action: impl FnOnce()) -> [HostObservation; 2] {
     std::array::from_fn(|idx| {
         earlier[idx].until(&later[idx], lab.hosts()[idx].name, Role::Sut, State::default()).unwrap()
     })
+}
+
+/// A container may have a `/sys` of its own making, and the kernel copies by its own number of CPUs.
+#[test]
+fn a_list_of_cpus_that_is_not_the_kernels_is_refused() {
+    if needs_root() || NapiTracer::attach(&CpuSet::new()).is_err() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("possible");
+    let own = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    for (cpus, is_refused) in [("0\n", own.trim() != "0"), ("0-4000\n", true), (&*own, false)] {
+        std::fs::write(&list, cpus).unwrap();
+        let script = "mount --bind \"$1\" /sys/devices/system/cpu/possible && \
+                      exec \"$0\" --ignored --exact a_tracer_is_attached";
+        let status = std::process::Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .arg(std::env::current_exe().unwrap())
+            .arg(&list)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.success(), !is_refused, "{cpus}");
+    }
+}
+
+#[test]
+#[ignore = "another test starts it in a namespace of its own"]
+fn a_tracer_is_attached() {
+    NapiTracer::attach(&CpuSet::new()).unwrap();
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use latput_knobs::{
-    ApplyError, CheckpointStore, Context, KernelError, KernelRead, Knob, Restored, Setting, Value,
-    apply, commit, parse_assignment, restore,
+    ApplyError, CheckpointStore, Context, KernelError, KernelRead, Knob, Restored, Setting, Slot,
+    Value, apply, commit, parse_assignment, restore,
 };
 use latput_linux::{FileCheckpoints, Lab, LabOptions, LinuxKernel, checkpoint, lab};
 use latput_testkit::needs_root;
@@ -136,7 +136,7 @@ impl World {
     #[track_caller]
     fn keep(&mut self, assignments: &[&str]) {
         self.apply(assignments).unwrap();
-        let kept = self.store.claim(self.context.namespace, &self.interface).unwrap();
+        let kept = self.store.claim(self.slot(), &self.interface).unwrap();
         commit(&mut self.store, &kept.unwrap()).unwrap();
     }
 
@@ -146,9 +146,14 @@ impl World {
         self.undo();
     }
 
+    fn slot(&self) -> Slot {
+        let index = self.kernel.device(&self.interface).unwrap().index;
+        Slot { namespace: self.context.namespace, index }
+    }
+
     #[track_caller]
     fn undo(&mut self) {
-        let kept = self.store.claim(self.context.namespace, &self.interface).unwrap().unwrap();
+        let kept = self.store.claim(self.slot(), &self.interface).unwrap().unwrap();
         let restored = restore(&mut self.kernel, &mut self.store, &self.context, &kept);
         assert!(matches!(restored, Ok(Restored::Done { .. })), "{restored:?}");
     }

@@ -7,7 +7,8 @@ mod common;
 use std::time::Duration;
 
 use latput_knobs::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place, Value,
+    Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Place,
+    Value, Whereabouts,
 };
 use latput_linux::ethtool::Ethtool;
 use latput_linux::{Lab, LabOptions, LinuxKernel, lab};
@@ -224,6 +225,14 @@ impl KernelRead for Without {
 
     fn limits(&self, interface: &str, knob: Knob) -> Limits {
         self.kernel.limits(interface, knob)
+    }
+
+    fn device(&self, interface: &str) -> Result<Device, KernelError> {
+        self.kernel.device(interface)
+    }
+
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
+        self.kernel.find(device)
     }
 }
 

@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::clock::{now, timespec};
 use crate::error::Error;
-use crate::hello::{Hello, WELCOME};
+use crate::hello::{ANSWER, Hello};
 
 /// How long a connection and its welcome may take.
 pub(crate) const PATIENCE: Nanos = Nanos::from_s(5);
@@ -37,7 +37,9 @@ pub(crate) fn dial(
             show_key(&fresh[idx], &group[idx], peer).map(|()| true)
         })?;
         let mut answers = vec![Answer::default(); fresh.len()];
-        serve(fresh, PollFlags::IN, peer, deadline, |idx| answers[idx].read(&fresh[idx], peer))?;
+        serve(fresh, PollFlags::IN, peer, deadline, |idx| {
+            answers[idx].read(&fresh[idx], &group[idx], peer)
+        })?;
         for socket in fresh {
             socket
                 .set_nonblocking(false)
@@ -109,13 +111,18 @@ fn show_key(mut socket: &TcpStream, hello: &Hello, peer: SocketAddr) -> Result<(
 /// What the reflector has said so far.
 #[derive(Clone, Copy, Default)]
 struct Answer {
-    bytes: [u8; WELCOME.len()],
+    bytes: [u8; ANSWER],
     filled: usize,
 }
 
 impl Answer {
-    /// Reads on; returns whether it is a whole welcome.
-    fn read(&mut self, mut socket: &TcpStream, peer: SocketAddr) -> Result<bool, Error> {
+    /// Reads on; returns whether it is whole, and proves that the reflector has the key.
+    fn read(
+        &mut self,
+        mut socket: &TcpStream,
+        hello: &Hello,
+        peer: SocketAddr,
+    ) -> Result<bool, Error> {
         match socket.read(&mut self.bytes[self.filled..]) {
             Ok(0) => return Err(Error::NotWelcome { peer }),
             Ok(bytes) => self.filled += bytes,
@@ -124,8 +131,8 @@ impl Answer {
                 _ => return Err(in_handshake(peer, error)),
             },
         }
-        match self.filled == WELCOME.len() {
-            true if self.bytes == WELCOME => Ok(true),
+        match self.filled == ANSWER {
+            true if hello.is_answered_by(self.bytes) => Ok(true),
             true => Err(Error::NotReflector { peer }),
             false => Ok(false),
         }

@@ -16,13 +16,12 @@ use rustix::fd::OwnedFd;
 
 use crate::clock::{now, timespec};
 use crate::error::Error;
-use crate::hello::{Hello, WELCOME};
+use crate::hello::Hello;
 use crate::key::Key;
+use crate::strangers::{Accepted, REST, Strangers, accept};
 
-/// How long a connection may take to show the key.
-const PATIENCE: Nanos = Nanos::from_s(1);
-/// Connections that may be showing the key at once; one more pushes the oldest out.
-const UNPROVEN: usize = 64;
+/// Connections taken from the kernel in one go, so that a flood cannot keep us from those who are in.
+const ACCEPT: usize = 64;
 
 /// The listening port and its thread, which ends with it.
 #[derive(Debug)]
@@ -81,9 +80,15 @@ impl Door {
             closing: AtomicBool::new(false),
             wake,
         });
-        let (shared_too, unproven) = (shared.clone(), Vec::new());
-        let keeper =
-            Keeper { shared: shared_too, listener: own, key, places, hands_over, unproven };
+        let keeper = Keeper {
+            shared: shared.clone(),
+            listener: own,
+            key,
+            places,
+            hands_over,
+            unproven: Strangers::new(),
+            rests: false,
+        };
         let thread = std::thread::Builder::new()
             .name("latput-door".to_owned())
             .spawn(move || keeper.run())
@@ -162,7 +167,9 @@ struct Keeper {
     key: Key,
     places: usize,
     hands_over: bool,
-    unproven: Vec<Unproven>,
+    unproven: Strangers<Unproven>,
+    /// Whether the listener is left alone for a moment.
+    rests: bool,
 }
 
 /// A connection that has not shown the key yet.
@@ -171,7 +178,6 @@ struct Unproven {
     peer: SocketAddr,
     shown: [u8; Hello::BYTES],
     filled: usize,
-    until: Nanos,
 }
 
 /// What came of a look at an unproven connection.
@@ -199,13 +205,15 @@ impl Keeper {
 
     /// Sleeps until something comes, or the first unproven connection has had its time.
     fn wait(&self) -> io::Result<()> {
-        let until = self.unproven.iter().map(|unproven| unproven.until).min();
+        let rest = self.rests.then(|| now() + REST);
+        let until = [self.unproven.until(), rest].into_iter().flatten().min();
         let timeout = until.map(|until| timespec(until.saturating_sub(now())));
-        let mut fds = vec![
-            PollFd::new(&self.shared.wake, PollFlags::IN),
-            PollFd::new(&self.listener, PollFlags::IN),
-        ];
-        fds.extend(self.unproven.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
+        let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
+        let unproven = self.unproven.iter().map(|one| &one.connection.socket);
+        fds.extend(unproven.map(|socket| PollFd::new(socket, PollFlags::IN)));
+        if !self.rests {
+            fds.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -213,46 +221,51 @@ impl Keeper {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        // A bound, so that a flood cannot keep us from looking at those who are in.
-        for _ in 0..UNPROVEN {
-            let (socket, peer) = match self.listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(()),
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
-                    _ => return Err(error),
-                },
+        self.rests = false;
+        for _ in 0..ACCEPT {
+            let (socket, peer) = match accept(&self.listener)? {
+                Accepted::Connection(socket, Some(peer)) => (TcpStream::from(socket), peer),
+                Accepted::Connection(_, None) | Accepted::Gone => continue,
+                Accepted::None => return Ok(()),
+                Accepted::NoRoom => {
+                    match self.unproven.take_oldest() {
+                        Some(oldest) => self.turn_away(&oldest.connection),
+                        None => self.rests = true,
+                    }
+                    return Ok(());
+                }
             };
-            socket.set_nonblocking(true)?;
-            if self.unproven.len() == UNPROVEN {
-                self.turn_away(0);
+            let unproven = Unproven { socket, peer, shown: [0; Hello::BYTES], filled: 0 };
+            let unproven = self.unproven.enter(unproven, now());
+            if let Some(oldest) = self.unproven.put(unproven) {
+                self.turn_away(&oldest.connection);
             }
-            let shown = [0; Hello::BYTES];
-            let until = now() + PATIENCE;
-            self.unproven.push(Unproven { socket, peer, shown, filled: 0, until });
         }
         Ok(())
     }
 
     fn look(&mut self) {
-        let mut idx = 0;
-        while idx < self.unproven.len() {
-            match self.unproven[idx].read(&self.key) {
-                Verdict::Wait => idx += 1,
-                Verdict::TurnAway => self.turn_away(idx),
+        for mut one in self.unproven.take_all() {
+            match one.connection.read(&self.key) {
+                Verdict::Wait => {
+                    let _none = self.unproven.put(one); // there is room: it was there before
+                }
+                Verdict::TurnAway => self.turn_away(&one.connection),
                 Verdict::Welcome(hello) => {
-                    let Unproven { socket, peer, .. } = self.unproven.remove(idx);
+                    let Unproven { socket, peer, .. } = one.connection;
                     self.admit(Guest { socket, peer, hello });
                 }
             }
         }
+        while let Some(slow) = self.unproven.take_slow(now()) {
+            self.turn_away(&slow.connection);
+        }
     }
 
-    fn turn_away(&mut self, idx: usize) {
+    fn turn_away(&self, unproven: &Unproven) {
         // Counted before it is closed, so that who sees it closed also sees it counted.
         self.shared.wrong_keys.fetch_add(1, Ordering::Relaxed);
-        let peer = self.unproven.remove(idx).peer;
-        tracing::warn!(%peer, "a connection did not show the run's key");
+        tracing::warn!(peer = %unproven.peer, "a connection did not show the run's key");
     }
 
     fn admit(&self, mut guest: Guest) {
@@ -261,8 +274,8 @@ impl Keeper {
             tracing::warn!(peer = %guest.peer, "closed a connection beyond the test's own");
             return;
         }
-        // A fresh connection's send buffer takes eight bytes; if it is gone, its run will say so.
-        let _gone = guest.socket.write_all(&WELCOME);
+        // A fresh connection's send buffer takes an answer whole; if it is gone, its run will say so.
+        let _gone = guest.socket.write_all(guest.hello.answer());
         if let Err(failure) = guest.socket.set_nonblocking(false) {
             state.failure = Some(failure);
         }
@@ -283,11 +296,8 @@ impl Unproven {
             },
         }
         if self.filled < Hello::BYTES {
-            return if now() < self.until { Verdict::Wait } else { Verdict::TurnAway };
+            return Verdict::Wait;
         }
-        match Hello::decode(&self.shown) {
-            Some(hello) if key.matches(&hello.key) => Verdict::Welcome(hello),
-            _ => Verdict::TurnAway,
-        }
+        Hello::decode(&self.shown, key).map_or(Verdict::TurnAway, Verdict::Welcome)
     }
 }

@@ -44,8 +44,10 @@ pub enum Error {
         /// The reflector's address.
         peer: SocketAddr,
     },
-    /// Whatever answered is not a reflector.
-    #[error("what listens at {peer} is not a latput reflector of this version: check the port")]
+    /// Whatever answered is not a reflector that has the run's key.
+    #[error(
+        "what listens at {peer} is not this run's reflector, or of another version: check the port"
+    )]
     NotReflector {
         /// Its address.
         peer: SocketAddr,

@@ -296,7 +296,7 @@ fn hellos(
         .map(|(idx, connection)| {
             let udp_port = datagrams::port(datagrams.get(idx))?;
             let tag = datagrams::tag_of(tag, idx);
-            Ok(Hello { key: *key.bytes(), udp_port, tag, connection })
+            Ok(Hello::new(key, udp_port, tag, connection))
         })
         .collect()
 }

@@ -1,55 +1,81 @@
-//! The first bytes on every data connection: who is there, shown before anything else is believed.
+//! The first bytes on every data connection: who is there, proven before anything else is believed.
 //!
-//! Generator to reflector: magic, key, the generator's UDP port (0 without UDP) the run's tag for
-//! datagrams and the connection's number, all of fixed length. Reflector to generator: [`WELCOME`], or it closes.
+//! Generator to reflector, all of fixed length: magic, a proof, the generator's UDP port (0 without UDP), the run's
+//! tag for datagrams and the connection's number. Reflector to generator: a proof of its own, or it closes. Each
+//! proof is the keyed hash of what was said, with the run's key, which never crosses the wire itself.
+//! Tag and number are said once in a run, so the reflector's proof cannot be an older one.
 
-use crate::key::Key;
+use crate::key::{Key, Proof, is_same};
 
 /// Names the protocol and its version.
-const MAGIC: [u8; 8] = *b"latput-2";
-/// The reflector's answer to a good key.
-pub(crate) const WELCOME: [u8; 8] = *b"welcome1";
+const MAGIC: [u8; 8] = *b"latput-3";
+/// What is said of a connection: UDP port, tag, number.
+const WORDS: usize = 2 + 4 + 4;
+/// Before the words that the reflector's proof is of, so that it is not the generator's.
+const REFLECTOR: [u8; 8] = *b"welcome2";
+/// Length of the reflector's answer: half a proof, which nobody can guess either.
+pub(crate) const ANSWER: usize = Proof::BYTES / 2;
 
 /// What the generator says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// The key shown; not yet checked.
-    pub(crate) key: [u8; Key::BYTES],
     /// Where the generator's datagrams come from; 0 if there are none.
     pub(crate) udp_port: u16,
     /// Marks this run's datagrams.
     pub(crate) tag: u32,
     /// Which connection of the traffic it is, from 0.
     pub(crate) connection: u32,
+    proof: Proof,
+    answer: [u8; ANSWER],
 }
 
 impl Hello {
     /// Length on the wire.
-    pub(crate) const BYTES: usize = MAGIC.len() + Key::BYTES + 2 + 4 + 4;
+    pub(crate) const BYTES: usize = MAGIC.len() + Proof::BYTES + WORDS;
+
+    pub(crate) fn new(key: &Key, udp_port: u16, tag: u32, connection: u32) -> Self {
+        let words =
+            [udp_port.to_be_bytes().as_slice(), &tag.to_be_bytes(), &connection.to_be_bytes()]
+                .concat();
+        let proof = key.prove(&[&MAGIC[..], &words].concat());
+        let answer = *key.prove(&[&REFLECTOR[..], &words].concat()).half();
+        Self { udp_port, tag, connection, proof, answer }
+    }
 
     pub(crate) fn encode(&self) -> [u8; Self::BYTES] {
         let mut wire = [0; Self::BYTES];
         wire[..8].copy_from_slice(&MAGIC);
-        wire[8..40].copy_from_slice(&self.key);
+        wire[8..40].copy_from_slice(self.proof.bytes());
         wire[40..42].copy_from_slice(&self.udp_port.to_be_bytes());
         wire[42..46].copy_from_slice(&self.tag.to_be_bytes());
         wire[46..50].copy_from_slice(&self.connection.to_be_bytes());
         wire
     }
 
-    /// `None` if the bytes are not of this protocol.
-    pub(crate) fn decode(wire: &[u8; Self::BYTES]) -> Option<Self> {
+    /// What the reflector answers.
+    pub(crate) const fn answer(&self) -> &[u8; ANSWER] {
+        &self.answer
+    }
+
+    /// Whether `answer` proves that the reflector has the key.
+    pub(crate) fn is_answered_by(&self, answer: [u8; ANSWER]) -> bool {
+        is_same(&self.answer, &answer)
+    }
+
+    /// `None` if the bytes are not of this protocol, or not from somebody who has the key.
+    pub(crate) fn decode(wire: &[u8; Self::BYTES], key: &Key) -> Option<Self> {
         let (magic, rest) = wire.split_first_chunk::<8>()?;
-        let (key, rest) = rest.split_first_chunk()?;
+        let (proof, rest) = rest.split_first_chunk()?;
         let (udp_port, rest) = rest.split_first_chunk()?;
         let (tag, rest) = rest.split_first_chunk()?;
         let (connection, _) = rest.split_first_chunk()?;
-        (*magic == MAGIC).then_some(Self {
-            key: *key,
-            udp_port: u16::from_be_bytes(*udp_port),
-            tag: u32::from_be_bytes(*tag),
-            connection: u32::from_be_bytes(*connection),
-        })
+        let hello = Self::new(
+            key,
+            u16::from_be_bytes(*udp_port),
+            u32::from_be_bytes(*tag),
+            u32::from_be_bytes(*connection),
+        );
+        (*magic == MAGIC && hello.proof == Proof::from_wire(*proof)).then_some(hello)
     }
 }
 
@@ -58,16 +84,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_survives_the_wire() {
-        let hello = Hello { key: [7; 32], udp_port: 0x1234, tag: 0x5678_9abc, connection: 9 };
-        assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+    fn a_hello_survives_the_wire_to_who_has_the_key() {
+        let key = Key::generate().unwrap();
+        let hello = Hello::new(&key, 0x1234, 0x5678_9abc, 9);
+        assert_eq!(Hello::decode(&hello.encode(), &key), Some(hello));
+        assert_eq!(Hello::decode(&hello.encode(), &Key::generate().unwrap()), None);
+        assert!(hello.is_answered_by(*hello.answer()));
+    }
+
+    #[test]
+    fn nothing_that_is_said_can_be_changed_and_nothing_tells_the_key() {
+        let key = Key::generate().unwrap();
+        let hello = Hello::new(&key, 7, 8, 9);
+        let wire = hello.encode();
+        for at in 0..wire.len() {
+            let mut other = wire;
+            other[at] ^= 1;
+            assert_eq!(Hello::decode(&other, &key), None, "byte {at}");
+        }
+        // The proof of one end is not that of the other.
+        assert!(!hello.is_answered_by(*hello.proof.half()));
+        assert!(!Hello::new(&key, 7, 8, 10).is_answered_by(*hello.answer()));
     }
 
     #[test]
     fn another_protocol_is_no_hello() {
-        assert_eq!(
-            Hello::decode(b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n......."),
-            None
-        );
+        let words = b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n.......";
+        assert_eq!(Hello::decode(words, &Key::generate().unwrap()), None);
     }
 }

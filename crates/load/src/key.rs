@@ -1,4 +1,4 @@
-//! The secret that a connection must show before a data port talks to it.
+//! The secret that both ends of a data connection prove to have before they believe each other.
 
 use std::fmt;
 use std::hint::black_box;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// A random 256-bit key, one per run. It travels over the agents' control channel and is shown once on
-/// every data connection; `Debug` does not print it.
+/// A random 256-bit key, one per run. It travels over the agents' control channel and never over a data
+/// connection; `Debug` does not print it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Key([u8; Self::BYTES]);
@@ -23,15 +23,46 @@ impl Key {
         random().map(Self)
     }
 
-    pub(crate) fn bytes(&self) -> &[u8; Self::BYTES] {
+    /// What only who has the key can say to `words`: their keyed BLAKE3 hash.
+    pub(crate) fn prove(&self, words: &[u8]) -> Proof {
+        Proof(blake3::keyed_hash(&self.0, words).into())
+    }
+}
+
+/// A proof that somebody has the key. Compared in the same time wherever two differ.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof([u8; Self::BYTES]);
+
+impl Proof {
+    /// Size on the wire.
+    pub(crate) const BYTES: usize = 32;
+
+    pub(crate) const fn from_wire(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
 
-    /// Whether `shown` is this key; takes the same time wherever they differ.
-    pub(crate) fn matches(&self, shown: &[u8; Self::BYTES]) -> bool {
-        let difference = self.0.iter().zip(shown).fold(0, |acc, (a, b)| black_box(acc | (a ^ b)));
-        difference == 0
+    /// Its first half.
+    pub(crate) fn half(&self) -> &[u8; Self::BYTES / 2] {
+        self.0.first_chunk().expect("it is longer")
     }
+}
+
+impl PartialEq for Proof {
+    fn eq(&self, other: &Self) -> bool {
+        is_same(&self.0, &other.0)
+    }
+}
+
+impl Eq for Proof {}
+
+/// Whether both are alike; takes the same time wherever they differ.
+pub(crate) fn is_same<const N: usize>(first: &[u8; N], second: &[u8; N]) -> bool {
+    let pairs = first.iter().zip(second);
+    pairs.fold(0, |acc, (a, b)| black_box(acc | (a ^ b))) == 0
 }
 
 impl fmt::Debug for Key {
@@ -95,18 +126,28 @@ mod tests {
         let text = serde_json::to_string(&key).unwrap();
         assert_eq!(text.len(), 66);
         let read: Key = serde_json::from_str(&text).unwrap();
-        assert!(key.matches(read.bytes()));
+        assert_eq!(key.prove(b"x"), read.prove(b"x"));
     }
 
     #[test]
-    fn keys_differ_and_only_the_same_one_matches() {
+    fn a_proof_is_of_one_key_and_of_its_words() {
         let key = Key::generate().unwrap();
-        assert!(!key.matches(Key::generate().unwrap().bytes()));
+        let proof = key.prove(b"words");
+        assert_ne!(proof, Key::generate().unwrap().prove(b"words"));
+        assert_ne!(proof, key.prove(b"other words"));
         for bit in 0..256 {
-            let mut other = *key.bytes();
+            let mut other = *proof.bytes();
             other[bit / 8] ^= 1 << (bit % 8);
-            assert!(!key.matches(&other), "bit {bit}");
+            assert_ne!(proof, Proof::from_wire(other), "bit {bit}");
         }
+    }
+
+    /// The first of BLAKE3's own test vectors (`test_vectors.json`).
+    #[test]
+    fn a_proof_is_the_keyed_hash_that_others_make() {
+        let key = Key(*b"whats the Elvish word for friend");
+        let proof = blake3::Hash::from_bytes(*key.prove(b"").bytes()).to_hex();
+        assert!(proof.starts_with("92b2b75604ed3c76"), "{proof}");
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod rr;
 mod schedule;
 mod socket;
 mod stop;
+mod strangers;
 mod stream;
 mod supervise;
 mod tally;

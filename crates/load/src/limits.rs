@@ -199,11 +199,11 @@ pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {
     )
 }
 
-/// How many connections an end may have open at once.
+/// How many connections with the key an end may have open at once.
 pub(crate) fn descriptors(traffic: &Traffic) -> usize {
     match *traffic {
-        // A client's next connection may come before its last is seen to be over; strangers are few.
-        Traffic::TcpCrr { connections, .. } => 2 * connections as usize + 256,
+        // A client's next connection may come before its last is seen to be over.
+        Traffic::TcpCrr { connections, .. } => 2 * connections as usize + threads(traffic),
         // Each flow has a socket beside the connection that shows the key.
         Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => 2 * connections(traffic),
         _ => connections(traffic),

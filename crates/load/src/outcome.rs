@@ -272,7 +272,8 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one + other)
 }
 
-/// Joins the two halves of `workload`, and checks what can be checked from them.
+/// Joins the two halves of `workload`, and checks what can be checked from them. Sums saturate: either half may
+/// hold any number.
 pub fn combine(
     workload: &Workload,
     sender: &SenderOutcome,
@@ -295,7 +296,7 @@ pub fn combine(
         latency: sender.latency.clone(),
         latency_raw: sender.latency_raw.clone(),
         datagrams: datagrams(sender, receiver),
-        retransmits: sender.retransmits.zip(receiver.retransmits).map(|(a, b)| a + b),
+        retransmits: sender.retransmits.zip(receiver.retransmits).map(|(a, b)| a.saturating_add(b)),
         offered_bps: paced.map(|rate| rate.get() as f64),
         offered_per_s: sender.schedule.and_then(|it| per_s(it.due, sender.window)),
         sender_cpu: sender.cpu,
@@ -345,8 +346,9 @@ fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<Datag
 
 fn wrong_keys(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
     let connections = receiver.wrong_keys;
-    let foreign = receiver.datagrams.map_or(receiver.foreign, |datagrams| datagrams.foreign)
-        + sender.exchange.map_or(0, |exchange| exchange.foreign);
+    let at_sender = sender.exchange.map_or(0, |exchange| exchange.foreign);
+    let foreign = receiver.datagrams.map_or(receiver.foreign, |datagrams| datagrams.foreign);
+    let foreign = foreign.saturating_add(at_sender);
     check(
         "wrong-keys",
         connections == 0 && foreign == 0,
@@ -362,7 +364,7 @@ fn offered_rate_kept(sender: &SenderOutcome, datagrams: &DatagramsSent) -> Optio
     let offered = offered?.get() as f64;
     let wanted = offered * sender.window.as_secs_f64() / (bytes.get().max(1) as f64 * 8.0);
     // A group may fall on either side of an end of the window.
-    let kept = (sent + group) as f64 >= wanted.floor() * KEPT;
+    let kept = sent.saturating_add(group) as f64 >= wanted.floor() * KEPT;
     Some(check(
         "offered-rate-kept",
         kept,
@@ -377,7 +379,7 @@ fn schedule_kept(sender: &SenderOutcome, schedule: &ScheduleKept) -> Check {
     let ScheduleKept { due, sent, backlog } = *schedule;
     let answered = sender.transactions.unwrap_or(0);
     // One request may be under way at each end of the window.
-    let is_kept = |count: u64| (count + 1) as f64 >= due as f64 * KEPT;
+    let is_kept = |count: u64| count.saturating_add(1) as f64 >= due as f64 * KEPT;
     let rate = |count| per_s(count, sender.window).unwrap_or(0.0);
     check(
         "offered-rate-kept",

@@ -41,6 +41,12 @@ impl Poll {
             .map_err(|errno| Error::io("watch a connection with epoll", errno))
     }
 
+    /// Watches `socket` no more.
+    pub(crate) fn remove(&self, socket: impl AsFd) -> Result<(), Error> {
+        epoll::delete(&self.0, socket)
+            .map_err(|errno| Error::io("stop watching a socket with epoll", errno))
+    }
+
     pub(crate) fn modify(
         &self,
         socket: impl AsFd,

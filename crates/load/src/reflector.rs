@@ -25,6 +25,7 @@ use crate::rr;
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
+use crate::strangers;
 use crate::stream;
 use crate::supervise::{Link, Run, supervise};
 use crate::tally::Tally;
@@ -65,7 +66,8 @@ impl Reflector {
         let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
-        descriptors::provide(limits::descriptors(&traffic), threads)?;
+        let strangers = strangers::MOST + threads; // each thread may look at one more
+        descriptors::provide(limits::descriptors(&traffic) + strangers, threads)?;
         let (listener, datagrams) = match traffic {
             Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => {
                 let (listener, datagrams) = listen_on_both(bind, workload)?;
@@ -110,9 +112,10 @@ impl Reflector {
         let deadline = window.end() + GRACE;
         let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
         let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
+        let guard = crr::Guard::new(self.door.listener(), &self.key, self.door.wrong_keys_count());
         let work = |link: &Link<'_>| {
             let flows = flows.get(link.places.clone()).unwrap_or(&[]);
-            self.take_part(link, &hellos[link.places.clone()], flows)
+            self.take_part(link, &hellos[link.places.clone()], flows, &guard)
         };
         let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut slices = merged(parts, ReceiverOutcome::merge);
@@ -132,12 +135,13 @@ impl Reflector {
     }
 
     /// One thread's share of the traffic; `hellos` are what its connections said first, `flows` its
-    /// flows of datagrams.
+    /// flows of datagrams, `guard` looks at connections that come meanwhile.
     fn take_part(
         &self,
         link: &Link<'_>,
         hellos: &[Hello],
         flows: &[udp::Flow<'_>],
+        guard: &crr::Guard<'_>,
     ) -> Result<Vec<ReceiverOutcome>, Error> {
         let mut meter = Meter::following(link, flows);
         match self.workload.traffic {
@@ -154,8 +158,6 @@ impl Reflector {
             Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
                 let exchange =
                     crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
-                let (listener, wrong_keys) = (self.door.listener(), self.door.wrong_keys_count());
-                let guard = crr::Guard { listener, key: &self.key, wrong_keys };
                 crr::serve(link, &exchange, guard, &mut meter)?;
             }
             Traffic::Fetch { object_bytes, .. } => {

@@ -3,9 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that is raised once; its clones are the same flag. Traffic ends within 50 ms of it.
+/// A flag that is raised, and may be raised again by who does not want to wait any longer. Its clones are the
+/// same flag. Traffic ends within 50 ms of it.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    raised: Arc<AtomicBool>,
+    again: AtomicBool,
+    /// A signal has come that nobody has looked at yet.
+    signalled: Arc<AtomicBool>,
+}
 
 impl Stop {
     /// A flag that is not raised.
@@ -13,18 +22,60 @@ impl Stop {
         Self::default()
     }
 
-    /// Ends the traffic. Safe to call from a signal handler: it only stores to an atomic.
+    /// Ends the traffic.
     pub fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        if self.0.raised.swap(true, Ordering::Relaxed) {
+            self.0.again.store(true, Ordering::Relaxed);
+        }
     }
 
-    /// The flag itself, for a signal handler that stores `true` to it.
+    /// For a signal handler that stores `true` to it, which raises the flag and, however often it comes, never
+    /// raises it again.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.0.raised)
+    }
+
+    /// For a signal handler that stores `true` to it, which raises the flag and then raises it again. Signals
+    /// that come between two looks at the flag count as one.
+    pub fn on_signal(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.signalled)
     }
 
     /// Whether it was raised.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.take_signal();
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was raised twice.
+    pub fn is_raised_again(&self) -> bool {
+        self.take_signal();
+        self.0.again.load(Ordering::Relaxed)
+    }
+
+    fn take_signal(&self) {
+        let signalled = &self.0.signalled;
+        if signalled.load(Ordering::Relaxed) && signalled.swap(false, Ordering::Relaxed) {
+            self.raise();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_signal_is_told_from_the_first() {
+        let stop = Stop::new();
+        let (seen_elsewhere, signal) = (stop.clone(), stop.on_signal());
+        assert!(!stop.is_raised() && !stop.is_raised_again());
+        signal.store(true, Ordering::Relaxed);
+        assert!(seen_elsewhere.is_raised() && !stop.is_raised_again());
+        assert!(stop.is_raised() && !stop.is_raised_again(), "a look takes it once");
+        stop.flag().store(true, Ordering::Relaxed);
+        assert!(!stop.is_raised_again(), "this one does not count");
+        signal.store(true, Ordering::Relaxed);
+        assert!(seen_elsewhere.is_raised_again() && stop.is_raised_again() && stop.is_raised());
     }
 }

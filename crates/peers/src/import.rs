@@ -17,7 +17,10 @@ use crate::error::Error;
 use crate::gzip;
 
 /// Largest file, and largest content of a packed one.
-pub const LARGEST: usize = 256 << 20;
+pub const LARGEST: usize = 64 << 20;
+/// Most objects, and most commas, of a JSON file: in memory an object takes some 700 bytes and a number 32.
+const MOST_OBJECTS: usize = 500_000;
+const MOST_COMMAS: usize = 8_000_000;
 
 /// Whose files they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +123,9 @@ fn tests(format: Format, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new("it is empty"));
     }
+    if format != Format::Netperf {
+        check_json(bytes)?;
+    }
     let tests = match format {
         Format::Iperf3 => iperf3::tests(bytes)?,
         Format::Netperf => netperf::tests(bytes)?,
@@ -129,6 +135,18 @@ fn tests(format: Format, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
         return Err(Problem::new(format!("no test of {} is in it", format.name())));
     }
     Ok(tests)
+}
+
+/// Refuses JSON that would take far more memory than the file has bytes. `serde_json` bounds the depth.
+fn check_json(bytes: &[u8]) -> Result<(), Problem> {
+    for (what, byte, most) in [("objects", b'{', MOST_OBJECTS), ("values", b',', MOST_COMMAS)] {
+        if bytes.split(|it| *it == byte).count() > most + 1 {
+            return Err(Problem::new(format!(
+                "it has more than {most} JSON {what}: cut it in parts"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn add(results: &mut Results, test: Test) -> Result<(), String> {
@@ -172,4 +190,29 @@ fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     all.insert("kind".to_owned(), kind.to_owned());
     workload::from_fields(&all).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_file_that_would_fill_the_memory_is_refused() {
+        let bomb = |unit: &str, count: usize| format!("[{}0]", unit.repeat(count)).into_bytes();
+        let packed = |bytes: &[u8]| gzip::pack(std::str::from_utf8(bytes).unwrap());
+        for (bytes, said) in [
+            (bomb(r#"{"":0},"#, 500_001), "more than 500000 JSON objects"),
+            (bomb("0,", 8_000_001), "more than 8000000 JSON values"),
+            (vec![b' '; LARGEST + 1], "64 MiB"),
+            ("[".repeat(1000).into_bytes(), "recursion limit"),
+        ] {
+            for bytes in [packed(&bytes), bytes] {
+                for format in [Format::Flent, Format::Iperf3] {
+                    let text = import(format, &[("bomb".to_owned(), bytes.clone())]);
+                    let text = text.unwrap_err().to_string();
+                    assert!(text.contains("bomb") && text.contains(said), "{text}");
+                }
+            }
+        }
+    }
 }

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Estimate, estimate};
 use crate::export::escaped;
-use crate::format::{self, printable};
+use crate::format;
+use crate::printable::printable;
 use crate::table::{Screen, plain, wrapped};
 
 /// The version of the document's schema.

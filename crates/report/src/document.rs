@@ -16,7 +16,7 @@ use latput_stats as stats;
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::format::interval;
 use crate::view::View;
@@ -29,7 +29,8 @@ pub const SCHEMA: u32 = 1;
 /// Results and what they amount to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Document {
+#[schemars(rename = "Document")]
+pub struct Document<R = Vec<Run>> {
     /// Version of this schema: 1.
     pub schema: u32,
     /// Version of latput that measured.
@@ -55,7 +56,7 @@ pub struct Document {
     /// The workloads; others name one by its index.
     pub workloads: Vec<Workload>,
     /// The finished trials in the order they ran.
-    pub runs: Vec<Run>,
+    pub runs: R,
     /// Every setting under every workload.
     pub cells: Vec<CellDocument>,
     /// Settings that no other beats on rate, latency and CPU cost at once, by index.
@@ -356,9 +357,38 @@ pub struct FailedCheck {
     pub detail: String,
 }
 
+/// The trials of results, each made when it is written: thousands at once would fill the memory.
+#[derive(Debug)]
+pub(crate) struct LazyRuns<'a>(&'a Results);
+
+impl Serialize for LazyRuns<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.rows.iter().map(|row| run(self.0, row)))
+    }
+}
+
+impl<'a> Document<LazyRuns<'a>> {
+    /// The document of these results, to be written once.
+    pub(crate) fn lazy(results: &'a Results, summary: &Summary) -> Self {
+        Self::with_runs(results, summary, LazyRuns(results))
+    }
+}
+
 impl Document {
     /// The document of these results.
     pub fn new(results: &Results, summary: &Summary) -> Self {
+        let runs = results.rows.iter().map(|row| run(results, row)).collect();
+        Self::with_runs(results, summary, runs)
+    }
+
+    /// The JSON Schema (draft 2020-12) of the document, for `docs/` and for tests.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Self).to_value()
+    }
+}
+
+impl<R> Document<R> {
+    fn with_runs(results: &Results, summary: &Summary, runs: R) -> Self {
         let view = View::new(results, summary);
         Self {
             schema: SCHEMA,
@@ -373,7 +403,7 @@ impl Document {
             hosts: results.hosts.iter().map(host).collect(),
             settings: results.settings.iter().map(setting).collect(),
             workloads: results.workloads.iter().map(workload).collect(),
-            runs: results.rows.iter().map(|row| run(results, row)).collect(),
+            runs,
             cells: summary.cells.iter().map(cell).collect(),
             pareto_settings: summary.pareto.clone(),
             recommendation: summary.recommendation.as_ref().map(|advice| Recommendation {
@@ -391,11 +421,6 @@ impl Document {
             warnings: [&*summary.too_wide, &*summary.warnings].concat(),
             notes: results.notes.clone(),
         }
-    }
-
-    /// The JSON Schema (draft 2020-12) of the document, for `docs/` and for tests.
-    pub fn json_schema() -> serde_json::Value {
-        schemars::schema_for!(Self).to_value()
     }
 }
 

@@ -9,6 +9,8 @@ pub use flent::flent;
 pub(crate) use markdown::escaped;
 pub use markdown::markdown;
 
+use std::io::Write;
+
 use latput_model::Summary;
 use latput_trial::Results;
 
@@ -16,7 +18,15 @@ use crate::Document;
 
 /// The JSON document, schema 1, with a line feed at its end.
 pub fn json(results: &Results, summary: &Summary) -> String {
-    let document = Document::new(results, summary);
-    let text = serde_json::to_string(&document);
-    text.expect("a document has text keys and finite numbers only, so it always serialises") + "\n"
+    let mut bytes = Vec::new();
+    write_json(results, summary, &mut bytes);
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("JSON is text")
+}
+
+/// Appends the JSON document to what takes all that it is given.
+pub(crate) fn write_json(results: &Results, summary: &Summary, out: impl Write) {
+    let document = Document::lazy(results, summary);
+    let written = serde_json::to_writer(out, &document);
+    written.expect("a document has text keys and finite numbers only, so it always serialises");
 }

@@ -292,12 +292,6 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// A text from outside, fit for one line of a terminal: no control characters, so that a name in a
-/// results file can neither break a table nor send an escape sequence.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use latput_units::{BitsPerSecond, Bytes};
@@ -367,11 +361,6 @@ mod tests {
         assert_eq!(ratio(0.9, f64::NAN, 1.0), "-10.0 % (one pair of runs, no interval)");
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");
-    }
-
-    #[test]
-    fn control_characters_do_not_reach_a_terminal() {
-        assert_eq!(printable("a\u{1b}[31mb\nc"), "a?[31mb?c");
     }
 
     #[track_caller]

@@ -10,6 +10,7 @@ pub mod export;
 pub mod format;
 pub mod html;
 pub mod prediction;
+pub mod printable;
 pub mod table;
 
 mod chart;
@@ -22,4 +23,5 @@ pub use document::Document;
 pub use export::{csv, flent, json, markdown};
 pub use html::html;
 pub use prediction::PredictionDocument;
+pub use printable::{printable, printable_lines};
 pub use table::{Screen, terminal};

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{Estimate, estimate};
-use crate::format::{self, printable};
+use crate::format;
+use crate::printable::printable;
 use crate::table::{Screen, plain, wrapped};
 
 /// The version of the document's schema.

@@ -12,6 +12,7 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Metric, Observation, metric};
 
 use crate::format;
+use crate::printable::printable;
 use crate::table::plain;
 use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
 
@@ -114,7 +115,7 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
     let name = match facts.role {
         Role::Sut => "SUT".to_owned(),
         role if facts.host == role.name() => facts.host.clone(),
-        role => format!("{} {}", role.name(), format::printable(&facts.host)),
+        role => format!("{} {}", role.name(), printable(&facts.host)),
     };
     let runs = || view.results.rows.iter().map(|row| &row.observation);
     let hosts: Vec<&HostObservation> =
@@ -166,7 +167,7 @@ fn program_lines(view: &View<'_>, role: Role) -> String {
     let mut text = String::new();
     for ((program, base, method), shares) in shares {
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        let (program, share) = (format::printable(program), format::rough_percent(mean));
+        let (program, share) = (printable(program), format::rough_percent(mean));
         let _ = writeln!(
             text,
             "CPU of the {} as {program} tells: {share} of {base}; {method}",

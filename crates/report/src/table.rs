@@ -7,7 +7,8 @@ use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, pre
 use latput_model::{Cell, Summary};
 use latput_trial::{Metric, Results, Traffic};
 
-use crate::format::{self, printable};
+use crate::format;
+use crate::printable::{self, printable};
 use crate::remarks::{INTERVALS, remarks};
 use crate::single;
 use crate::view::{View, cpu_sources, estimate, is_too_wide, main_metrics, rate_metric};
@@ -380,11 +381,11 @@ fn painted(text: &str, paint: Paint, screen: Screen) -> String {
     if !screen.is_terminal {
         return text;
     }
-    let code = match paint {
-        Paint::Bold => "1",
-        Paint::Good => "1;32",
+    let paint = match paint {
+        Paint::Bold => printable::BOLD,
+        Paint::Good => printable::GOOD,
     };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    format!("{paint}{text}{}", printable::PLAIN)
 }
 
 /// A table without rules: lines without spaces at their ends. The columns `right` are set to the right.

@@ -9,6 +9,7 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
 
 use crate::format::{self, interval};
+use crate::printable::printable;
 
 /// Results and their summary, with what is derived from both.
 #[derive(Debug)]
@@ -36,8 +37,8 @@ pub(crate) struct Command {
 impl<'a> View<'a> {
     pub(crate) fn new(results: &'a Results, summary: &'a Summary) -> Self {
         let ShortLabels { knobs, labels } = ShortLabels::of(results);
-        let labels = labels.iter().map(|label| format::printable(label)).collect();
-        Self { results, summary, knobs: format::printable(&knobs), labels }
+        let labels = labels.iter().map(|label| printable(label)).collect();
+        Self { results, summary, knobs: printable(&knobs), labels }
     }
 
     /// The short name of a setting; a damaged file may name one that is not there.
@@ -48,13 +49,13 @@ impl<'a> View<'a> {
     /// The whole name of a setting.
     pub(crate) fn full_label(&self, setting: usize) -> String {
         let label = self.results.settings.get(setting).map(|setting| setting.label.as_str());
-        format::printable(label.unwrap_or("unknown setting"))
+        printable(label.unwrap_or("unknown setting"))
     }
 
     /// The name of a workload.
     pub(crate) fn workload_name(&self, workload: usize) -> String {
         let name = self.results.workloads.get(workload).map(|workload| workload.name.as_str());
-        format::printable(name.unwrap_or("unknown workload"))
+        printable(name.unwrap_or("unknown workload"))
     }
 
     /// The workloads that have at least one finished run, with their index.
@@ -190,7 +191,7 @@ impl<'a> View<'a> {
             let values: Vec<String> =
                 values.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
             let line = format!("latput set {interface} {}", values.join(" "));
-            let name = format::printable(&host.host);
+            let name = printable(&host.host);
             match commands.iter_mut().find(|command| command.line == line) {
                 Some(command) => command.hosts = format!("{} and {name}", command.hosts),
                 None => commands.push(Command { hosts: name, line }),
@@ -332,7 +333,7 @@ fn shell_word(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
-    format!("'{}'", format::printable(word).replace('\'', r"'\''"))
+    format!("'{}'", printable(word).replace('\'', r"'\''"))
 }
 
 /// How CPU time was counted, in words; where one came from clock ticks, that says so first.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_knobs::{Checkpoint, CheckpointStore, StoreError};
+use latput_knobs::{Checkpoint, CheckpointStore, Slot, StoreError};
 
 use crate::fuse::Fuse;
 
@@ -10,17 +10,14 @@ use crate::fuse::Fuse;
 /// been claimed.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryCheckpoints {
-    kept: BTreeMap<Key, Checkpoint>,
-    claimed: BTreeSet<Key>,
+    kept: BTreeMap<Slot, Checkpoint>,
+    claimed: BTreeSet<Slot>,
     /// Claimed by another process, with its id.
-    foreign: BTreeMap<Key, u32>,
+    foreign: BTreeMap<Slot, u32>,
     failure: Option<StoreError>,
     saves_before_failure: u64,
     fuse: Fuse,
 }
-
-/// Namespace and interface.
-type Key = (u64, String);
 
 impl MemoryCheckpoints {
     /// A store whose user dies with this fuse.
@@ -47,8 +44,8 @@ impl MemoryCheckpoints {
     }
 
     /// Another process holds this interface.
-    pub fn lock_by(&mut self, pid: u32, namespace: u64, interface: &str) {
-        self.foreign.insert((namespace, interface.to_owned()), pid);
+    pub fn lock_by(&mut self, pid: u32, slot: Slot) {
+        self.foreign.insert(slot, pid);
     }
 
     /// The process that used the store is dead and another starts: locks are gone, files stay.
@@ -58,9 +55,9 @@ impl MemoryCheckpoints {
         self.failure = None;
     }
 
-    /// The checkpoint kept for an interface.
-    pub fn kept(&self, namespace: u64, interface: &str) -> Option<&Checkpoint> {
-        self.kept.get(&(namespace, interface.to_owned()))
+    /// The checkpoint kept for the interface that had this name.
+    pub fn kept(&self, interface: &str) -> Option<&Checkpoint> {
+        self.kept.values().find(|kept| kept.interface == interface)
     }
 
     /// Whether there is neither a checkpoint nor a lock of ours.
@@ -68,26 +65,25 @@ impl MemoryCheckpoints {
         self.kept.is_empty() && self.claimed.is_empty()
     }
 
-    fn check_lock(&self, key: &Key) -> Result<(), StoreError> {
-        match self.foreign.get(key) {
-            Some(&pid) => Err(StoreError::Locked { interface: key.1.clone(), pid }),
+    fn check_lock(&self, slot: Slot, interface: &str) -> Result<(), StoreError> {
+        match self.foreign.get(&slot) {
+            Some(&pid) => Err(StoreError::Locked { interface: interface.to_owned(), pid }),
             None => Ok(()),
         }
     }
 }
 
 impl CheckpointStore for MemoryCheckpoints {
-    fn claim(&mut self, namespace: u64, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
+    fn claim(&mut self, slot: Slot, interface: &str) -> Result<Option<Checkpoint>, StoreError> {
         self.fuse.alive().map_err(|_| dead("lock"))?;
-        let key = (namespace, interface.to_owned());
-        self.check_lock(&key)?;
-        self.claimed.insert(key.clone());
-        Ok(self.kept.get(&key).cloned())
+        self.check_lock(slot, interface)?;
+        self.claimed.insert(slot);
+        Ok(self.kept.get(&slot).cloned())
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-        let key = (checkpoint.namespace, checkpoint.interface.clone());
-        assert!(self.claimed.contains(&key), "saved a checkpoint of {key:?} without a claim");
+        let slot = checkpoint.slot();
+        assert!(self.claimed.contains(&slot), "saved a checkpoint of {slot} without a claim");
         self.fuse.step().map_err(|_| dead("write"))?;
         if let Some(error) = &self.failure {
             if self.saves_before_failure == 0 {
@@ -95,16 +91,15 @@ impl CheckpointStore for MemoryCheckpoints {
             }
             self.saves_before_failure -= 1;
         }
-        self.kept.insert(key, checkpoint.clone());
+        self.kept.insert(slot, checkpoint.clone());
         Ok(())
     }
 
-    fn remove(&mut self, namespace: u64, interface: &str) -> Result<(), StoreError> {
-        let key = (namespace, interface.to_owned());
+    fn remove(&mut self, slot: Slot) -> Result<(), StoreError> {
         self.fuse.step().map_err(|_| dead("remove"))?;
-        self.check_lock(&key)?;
-        self.kept.remove(&key);
-        self.claimed.remove(&key);
+        self.check_lock(slot, &format!("interface {}", slot.index))?;
+        self.kept.remove(&slot);
+        self.claimed.remove(&slot);
         Ok(())
     }
 

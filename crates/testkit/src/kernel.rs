@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use latput_knobs::{
-    Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named, Place,
-    Scope, State, Tier, Value,
+    Capability, Device, KernelError, KernelErrorKind, KernelRead, KernelWrite, Knob, Limits, Named,
+    Place, Scope, State, Tier, Value, Whereabouts,
 };
 use latput_units::{CpuId, Nanos};
 
@@ -18,6 +18,12 @@ pub const MTU_MAX: u64 = 9000;
 #[derive(Clone, Debug)]
 pub struct FakeKernel {
     interfaces: BTreeMap<String, FakeInterface>,
+    /// Which device each of them is.
+    devices: BTreeMap<String, Device>,
+    /// The last number that was given.
+    last_index: u32,
+    /// Those that were deleted, by number, and not moved away.
+    deleted: Vec<u32>,
     /// What is there whatever becomes of the interfaces.
     host: FakeInterface,
     faults: Vec<PlannedFault>,
@@ -41,6 +47,8 @@ pub enum Fault {
     ReadOnly,
     /// The whole interface goes away instead of the write.
     Vanish,
+    /// The interface is called `renamed0` before the write.
+    Rename,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,24 +64,57 @@ struct PlannedFault {
 impl FakeKernel {
     /// A kernel with one interface.
     pub fn with(name: &str, interface: FakeInterface) -> Self {
-        Self {
-            interfaces: [(name.to_owned(), interface)].into(),
+        let mut kernel = Self {
+            interfaces: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            last_index: 1,
+            deleted: Vec::new(),
             host: FakeInterface::host(),
             faults: Vec::new(),
             written: Vec::new(),
             writes_tried: 0,
             fuse: Fuse::default(),
-        }
+        };
+        kernel.add(name, interface);
+        kernel
     }
 
-    /// Adds, or replaces, an interface.
+    /// Adds, or replaces, an interface: a virtual one, with the next number from 2.
     pub fn add(&mut self, name: &str, interface: FakeInterface) {
-        self.interfaces.insert(name.to_owned(), interface);
+        self.last_index += 1;
+        let index = self.last_index;
+        let kind = Some("fake".to_owned());
+        self.add_device(name, interface, Device { index, kind, ..Device::default() });
     }
 
-    /// The interface goes away.
+    /// The interface has other queues, or another driver's habits, and is the same device.
+    pub fn rebuild(&mut self, name: &str, interface: FakeInterface) {
+        assert!(self.interfaces.insert(name.to_owned(), interface).is_some(), "{name} is there");
+    }
+
+    /// Adds, or replaces, an interface that is this device.
+    pub fn add_device(&mut self, name: &str, interface: FakeInterface, device: Device) {
+        self.vanish(name);
+        self.interfaces.insert(name.to_owned(), interface);
+        self.devices.insert(name.to_owned(), device);
+    }
+
+    /// The interface is deleted.
     pub fn vanish(&mut self, name: &str) {
         self.interfaces.remove(name);
+        self.deleted.extend(self.devices.remove(name).map(|device| device.index));
+    }
+
+    /// The interface goes to another namespace, or is deleted while nobody listens.
+    pub fn move_away(&mut self, name: &str) -> Option<(FakeInterface, Device)> {
+        self.interfaces.remove(name).zip(self.devices.remove(name))
+    }
+
+    /// The interface takes another name.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        if let Some((interface, device)) = self.move_away(from) {
+            self.add_device(to, interface, device);
+        }
     }
 
     /// Every value of an interface, read without faults; empty when there is no such interface.
@@ -216,6 +257,21 @@ impl KernelRead for FakeKernel {
         };
         known.ok_or_else(|| error(interface, knob, "resolve", KernelErrorKind::Unsupported))
     }
+
+    fn device(&self, interface: &str) -> Result<Device, KernelError> {
+        let missing = || error(interface, Knob::Mtu, "read", KernelErrorKind::NoInterface);
+        self.devices.get(interface).cloned().ok_or_else(missing)
+    }
+
+    fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
+        self.alive("", Knob::Mtu)?;
+        let found = self.devices.iter().find(|(_, found)| found.is(device));
+        Ok(match found {
+            Some((name, _)) => Whereabouts::Here(name.clone()),
+            None if self.deleted.contains(&device.index) => Whereabouts::Deleted,
+            None => Whereabouts::Unknown,
+        })
+    }
 }
 
 impl KernelWrite for FakeKernel {
@@ -231,7 +287,10 @@ impl KernelWrite for FakeKernel {
         let faults: Vec<Fault> = self.faults_of(knob).collect();
         self.writes_tried += 1;
         if faults.contains(&Fault::Vanish) {
-            self.interfaces.remove(interface);
+            self.vanish(interface);
+        }
+        if faults.contains(&Fault::Rename) {
+            self.rename(interface, "renamed0");
         }
         let limits = self.limits(interface, knob);
         let Some(target) = self.home_of_mut(interface, knob) else {
@@ -248,7 +307,11 @@ impl KernelWrite for FakeKernel {
             match *fault {
                 Fault::Refuse(kind) => return Err(refuse(kind)),
                 Fault::Round(step) => taken = rounded(taken, step),
-                Fault::Ignore | Fault::Unreadable(_) | Fault::ReadOnly | Fault::Vanish => {}
+                Fault::Ignore
+                | Fault::Unreadable(_)
+                | Fault::ReadOnly
+                | Fault::Vanish
+                | Fault::Rename => {}
             }
         }
         if !faults.contains(&Fault::Ignore) {

@@ -15,13 +15,19 @@ pub use interface::FakeInterface;
 pub use kernel::{FakeKernel, Fault};
 pub use root::needs_root;
 
-use latput_knobs::{Context, LinkResets};
+use latput_knobs::{Context, LinkResets, Slot};
+
+/// The slot of the first interface of a [`FakeKernel`] in the namespace of [`context`].
+pub fn slot() -> Slot {
+    Slot { namespace: context().namespace, index: 2 }
+}
 
 /// A context of this boot and namespace for tests.
 pub fn context() -> Context {
     Context {
         boot_id: "6f0d7a2e-boot".to_owned(),
         namespace: 4_026_531_840,
+        namespace_cookie: Some(1),
         pid: 4242,
         now_unix_ms: 1_790_000_000_000,
         link_resets: LinkResets::Allowed,

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::documents;
 use super::tally::Tally;
+use crate::fuzz;
+use crate::kills;
 use crate::profiles;
 use crate::tidy;
 use crate::vm;
@@ -30,7 +32,6 @@ pub const STEPS: &[Step] = &[
     Step { name: "fmt", about: "the layout of Rust files", run: fmt },
     Step { name: "tidy", about: "rules that no compiler checks", run: tidy },
     Step { name: "clippy", about: "lints, warnings are errors", run: clippy },
-    Step { name: "fuzz", about: "the fuzz targets compile", run: fuzz },
     Step { name: "doc", about: "documentation builds, warnings are errors", run: doc },
     Step {
         name: "deny",
@@ -46,6 +47,12 @@ pub const STEPS: &[Step] = &[
         about: "the published figures: no demand that held is lost",
         run: accuracy,
     },
+    Step {
+        name: "fuzz",
+        about: "half a minute of made-up bytes for all that strangers send",
+        run: fuzz,
+    },
+    Step { name: "kills", about: "kill -9 of whoever changes, watches or undoes", run: kills },
     Step { name: "examples", about: "each example, checked by the binary", run: examples },
     Step { name: "snippets", about: "what documents show, checked by the binary", run: snippets },
     Step { name: "browser", about: "the report of a short tune, in a browser", run: browser },
@@ -75,10 +82,21 @@ fn clippy(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tally.run(&mut cargo_line(workspace, line))
 }
 
-/// They are a workspace of their own; the folder for what is built is shared.
+/// A sample of `bench-kills`.
+fn kills(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        tally.feed("skipped: kills: needs root");
+        return Ok(());
+    }
+    kills::run(workspace, &kills::Options::sample())?;
+    tally.passed += 1;
+    Ok(())
+}
+
 fn fuzz(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let mut command = cargo_line(workspace, "check --locked --manifest-path fuzz/Cargo.toml");
-    tally.run(command.arg("--target-dir").arg(&workspace.target))
+    fuzz::run(workspace, &fuzz::Options::sample())?;
+    tally.passed += 1;
+    Ok(())
 }
 
 fn doc(workspace: &Workspace, tally: &mut Tally) -> Result<()> {

@@ -9,8 +9,8 @@ use latput_reproduce::calibrate::{
     Cells, Combination, Fit, FittedCost, LeftOut, Plan, calibrate, errors_left_out,
 };
 
-use crate::commands::report::write_file;
-use crate::commands::reproduce::{read, systems};
+use crate::commands::reproduce::systems;
+use crate::commands::run::read_text;
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::{output, parallel};
@@ -57,7 +57,7 @@ impl Args {
         let mut files = Vec::new();
         for path in &self.cells {
             let shown = path.display().to_string();
-            let table = Table::parse(&read(path)?)
+            let table = Table::parse(&read_text(path)?)
                 .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
             files.push((shown, table));
         }
@@ -67,7 +67,7 @@ impl Args {
                 .map_err(|error| Failure::usage(error.to_string()))?,
         };
         let plans = match &self.plan {
-            Some(path) => Plan::parse(&path.display().to_string(), &read(path)?),
+            Some(path) => Plan::parse(&path.display().to_string(), &read_text(path)?),
             None => Plan::all(),
         };
         let plans = plans.map_err(|error| Failure::usage(error.to_string()))?;
@@ -97,9 +97,9 @@ impl Args {
         if let Some(path) = &self.left_out {
             let figures = serde_json::to_string_pretty(&fit.validation)
                 .map_err(|error| Failure::usage(error.to_string()))?;
-            write_file(path, &(figures + "\n"))?;
+            output::write_file(path, &(figures + "\n"))?;
         }
-        write_file(&self.output, &profile)?;
+        output::write_file(&self.output, &profile)?;
         output::print(&told)?;
         Ok(ExitCode::SUCCESS)
     }

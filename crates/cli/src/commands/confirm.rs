@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_knobs::{CheckpointStore, transaction};
-use latput_linux::{FileCheckpoints, checkpoint, process};
+use latput_knobs::{Checkpoint, CheckpointStore, transaction};
+use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 
+use crate::commands::restore::with_its_name_of_now;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -31,24 +32,26 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
+        let kernel = LinuxKernel::open()?;
         let is_meant =
             |interface: &String| self.interface.as_ref().is_none_or(|meant| meant == interface);
         let late: Vec<_> =
             store.told_late(&origin).into_iter().filter(|(name, _)| is_meant(name)).collect();
         let listed =
             store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
-        let waiting: Vec<String> = listed
+        let waiting: Vec<Checkpoint> = listed
             .into_iter()
             .flatten()
-            .filter(|kept| kept.namespace == origin.namespace && is_meant(&kept.interface))
+            .filter(|kept| kept.is_of_namespace(&origin) == Some(true))
+            .map(|kept| with_its_name_of_now(&kernel, &origin, kept))
+            .filter(|kept| is_meant(&kept.interface))
             .filter(|kept| self.interface.is_some() || kept.confirm_by.is_some())
-            .map(|kept| kept.interface)
             .collect();
         let mut worst = None;
         let mut confirmed = Vec::new();
-        for interface in &waiting {
-            match transaction::confirm(&mut store, &origin, interface, process::since_boot()) {
-                Ok(()) => confirmed.push(interface),
+        for change in &waiting {
+            match transaction::confirm(&mut store, &origin, change, process::since_boot()) {
+                Ok(()) => confirmed.push(&change.interface),
                 Err(error) => {
                     let failure = Failure { code: error.kind().into(), error: error.into() };
                     if let Some(earlier) = worst.replace(failure) {

@@ -14,7 +14,7 @@ use latput_model::Summary;
 use latput_trial::Results;
 use latput_trial::observation::Role;
 
-use crate::commands::report::{setting_of, write_file};
+use crate::commands::report::setting_of;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -215,7 +215,7 @@ impl Args {
             exported.text.clone()
         };
         match &self.output {
-            Some(path) => write_file(path, &text)?,
+            Some(path) => output::write_file(path, &text)?,
             None => output::print(&text)?,
         }
         for left in &exported.elsewhere {

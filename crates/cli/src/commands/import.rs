@@ -1,11 +1,11 @@
 //! `latput import`: other programs' files as a results file.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_experiment::Archive;
+use latput_linux::files;
 use latput_model::Summary;
 use latput_peers::import::{self, LARGEST};
 use latput_trial::Results;
@@ -55,7 +55,11 @@ impl Args {
         let files = self
             .files
             .iter()
-            .map(|path| Ok((path.display().to_string(), read(path)?)))
+            .map(|path| {
+                let bytes = files::read(path, LARGEST as u64);
+                let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
+                Ok((path.display().to_string(), bytes))
+            })
             .collect::<Result<Vec<_>, Failure>>()?;
         let results = import::import(format, &files).map_err(latput_experiment::Error::from)?;
         let run = keep(&results, &self.output)?;
@@ -63,15 +67,6 @@ impl Args {
         output::remark(&format!("results: run {run} of {}", self.output.display()));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// A whole file, but not more of it than can be believed.
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(LARGEST as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    Ok(bytes)
 }
 
 /// Adds the results as a finished run; returns its number.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Archive;
+use latput_linux::files;
 use latput_model::compare::{self, Side};
 use latput_model::{Prediction, Summary, predicted};
 use latput_report::{comparison, csv, flent, html, json, markdown, prediction, terminal};
@@ -177,7 +177,7 @@ impl Args {
 
     fn write(&self, text: &str) -> Result<ExitCode, Failure> {
         match &self.output {
-            Some(path) => write_file(path, text)?,
+            Some(path) => output::write_file(path, text)?,
             None => output::print(text)?,
         }
         Ok(ExitCode::SUCCESS)
@@ -299,7 +299,7 @@ pub(crate) fn print(
 
 /// The report as one HTML file.
 pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> Result<(), Failure> {
-    write_file(path, &html(results, summary, None))
+    output::write_file(path, &html(results, summary, None))
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.
@@ -318,27 +318,8 @@ fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Fai
     for (number, file) in (1..).zip(&files) {
         let one = files.len() == 1;
         let path = if one { path.to_owned() } else { format!("{stem}-{number}{FLENT}").into() };
-        write_bytes(&path, &latput_peers::gzip::pack(&file.text))?;
+        files::replace(&path, &latput_peers::gzip::pack(&file.text))?;
         output::remark(&format!("{}: {}", path.display(), file.title));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Replaces a file whole or not at all.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    write_bytes(path, text.as_bytes())
-}
-
-/// Replaces a file whole or not at all, so that a full disk leaves no half report.
-fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
-    let written = std::fs::File::create(&part)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&part, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&part);
-        Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display()))
-    })
 }

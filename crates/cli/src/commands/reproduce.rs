@@ -11,7 +11,7 @@ use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{Experiment, Provenance, Systems, delay_mtu, html};
 use latput_sim::{Invalid, Profile};
 
-use crate::commands::report::write_file;
+use crate::commands::run::read_text;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::{output, parallel};
@@ -73,7 +73,7 @@ impl Args {
         context: &Context,
     ) -> Result<ExitCode, Failure> {
         let shown = path.display();
-        let text = read(path)?;
+        let text = read_text(path)?;
         let file = CellFile::read(&text, systems)
             .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
         let predictions = predictions(&[&file], self.seeds, context)?;
@@ -87,7 +87,7 @@ impl Args {
             output::print_json(&serde_json::json!({ "schema": 1, "rows": rows }))?;
         }
         match &self.output {
-            Some(path) => write_file(path, &table.to_csv())?,
+            Some(path) => output::write_file(path, &table.to_csv())?,
             None if !context.json => output::print(&table.to_csv())?,
             None => {}
         }
@@ -138,7 +138,7 @@ impl Args {
             reproduction.add_claims(claims(systems, &provenance, context)?);
         }
         if let Some(path) = &self.report {
-            write_file(path, &html::page(&reproduction))?;
+            output::write_file(path, &html::page(&reproduction))?;
         }
         if context.json {
             output::print_json(&reproduction)?;
@@ -182,7 +182,7 @@ pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, Failure> {
     let mut systems = Systems::shipped();
     for path in profiles {
         let shown = path.display();
-        let profile: Profile = toml::from_str(&read(path)?)
+        let profile: Profile = toml::from_str(&read_text(path)?)
             .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
         if profile.schema != latput_sim::profile::SCHEMA {
             let (found, wanted) = (profile.schema, latput_sim::profile::SCHEMA);
@@ -199,11 +199,6 @@ pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, Failure> {
         systems.replace(profile);
     }
     Ok(systems)
-}
-
-pub(crate) fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 
 /// Predictions of every row of every file, in parallel.

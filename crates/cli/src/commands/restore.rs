@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_knobs::transaction::{self, Change, Foreign, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore};
+use latput_knobs::transaction::{self, Change, Foreign, RestoreError, Restored};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, KernelRead, Whereabouts};
 use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint};
 
 use crate::commands::set;
@@ -20,9 +20,10 @@ Examples:
   latput restore
   latput restore eth0         this interface only
 
-Checkpoints of another boot are refused and kept. Those of another network namespace are named and kept for a
-restore there; where that namespace is not seen from here, the exit code is 5. What somebody else has set
-since the change stays as it is.")]
+An interface is found under its new name too. One that cannot be found was moved or deleted: its checkpoint is kept,
+and the exit code is 5. Checkpoints of another network namespace are named and kept for a restore there; where that
+namespace is not seen from here, the exit code is 5. Those of another boot are refused and kept until
+`--forget`. What somebody else has set since the change stays as it is.")]
 pub(crate) struct Args {
     /// Only this interface; otherwise every one.
     #[arg(value_name = "IFACE")]
@@ -30,8 +31,8 @@ pub(crate) struct Args {
     /// Print what would be put back and do nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Forget one checkpoint and put nothing back: for a namespace that is gone. Its ID is in what `latput restore`
-    /// prints.
+    /// Forget one checkpoint and put nothing back: for an interface or a namespace that is gone, or a boot that is over. Its
+    /// ID is in what `latput restore` prints.
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
 }
@@ -48,11 +49,13 @@ impl Args {
         let mut done: Vec<(String, Outcome)> = Vec::new();
         let mut worst: Option<Failure> = None;
         let is_wanted = |name: &String| self.interface.as_ref().is_none_or(|only| only == name);
+        let mut kernel = LinuxKernel::open()?;
         for kept in listed {
+            let kept = kept.map(|kept| with_its_name_of_now(&kernel, &origin, kept));
             let outcome = match kept {
                 Ok(kept) if !is_wanted(&kept.interface) => continue,
-                Ok(kept) if self.dry_run => preview(&origin, &kept),
-                Ok(kept) => put_back(&mut store, &origin, &kept),
+                Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
+                Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
                 Err(error) => Err(Failure { code: Code::Failed, error: error.into() }),
             };
             match outcome {
@@ -79,47 +82,60 @@ enum Outcome {
     Elsewhere,
 }
 
-/// Whether a checkpoint is of this boot, but of another network namespace.
-fn is_elsewhere(origin: &knobs::Context, kept: &Checkpoint) -> bool {
-    kept.boot_id == origin.boot_id && kept.namespace != origin.namespace
+/// The interface may have another name by now.
+pub(super) fn with_its_name_of_now(
+    kernel: &LinuxKernel,
+    origin: &knobs::Context,
+    mut kept: Checkpoint,
+) -> Checkpoint {
+    if kept.is_of_namespace(origin) == Some(true)
+        && let Ok(Whereabouts::Here(name)) = kernel.find(&kept.device)
+    {
+        kept.interface = name;
+    }
+    kept
 }
 
-fn preview(origin: &knobs::Context, kept: &Checkpoint) -> Result<(String, Outcome), Failure> {
-    if is_elsewhere(origin, kept) {
-        return Ok((kept.interface.clone(), Outcome::Elsewhere));
+fn preview(
+    kernel: &LinuxKernel,
+    origin: &knobs::Context,
+    kept: &Checkpoint,
+) -> Result<(String, Outcome), Failure> {
+    let interface = kept.interface.clone();
+    match transaction::plan_restore(kernel, origin, kept) {
+        Ok(changes) => Ok((interface, Outcome::WouldChange(changes))),
+        Err(RestoreError::OtherNamespace { .. }) => Ok((interface, Outcome::Elsewhere)),
+        Err(error) => Err(error.into()),
     }
-    let kernel = LinuxKernel::open()?;
-    let changes = transaction::plan_restore(&kernel, origin, kept)?;
-    Ok((kept.interface.clone(), Outcome::WouldChange(changes)))
 }
 
 fn put_back(
+    kernel: &mut LinuxKernel,
     store: &mut FileCheckpoints,
     origin: &knobs::Context,
     kept: &Checkpoint,
 ) -> Result<(String, Outcome), Failure> {
     let interface = kept.interface.clone();
-    if is_elsewhere(origin, kept) && Namespace::exists(kept.namespace)? {
-        return Ok((interface, Outcome::Elsewhere));
-    }
-    if is_elsewhere(origin, kept) {
+    match transaction::restore(kernel, store, origin, kept) {
+        Ok(Restored::Done { changes, others, .. }) => {
+            Ok((interface, Outcome::PutBack(changes, others)))
+        }
+        Ok(Restored::InterfaceGone) => Ok((interface, Outcome::Gone)),
+        Ok(Restored::NothingToDo) => Ok((interface, Outcome::PutBack(Vec::new(), Vec::new()))),
+        Err(RestoreError::OtherNamespace { slot, .. }) if Namespace::exists(slot.namespace)? => {
+            Ok((interface, Outcome::Elsewhere))
+        }
         // Held by a descriptor or a mount that this process cannot see, a namespace may still be there.
-        let namespace = kept.namespace;
-        let id = checkpoint::id(namespace, &interface);
-        return Err(Failure::new(
+        Err(RestoreError::OtherNamespace { slot, .. }) => Err(Failure::new(
             Code::Stranded,
             format!(
-                "{interface} of network namespace {namespace}, which is not seen from here: its checkpoint is kept. \
-                 In that namespace run `latput restore`; if it is gone, run `latput restore --forget {id}`"
+                "{interface} of network namespace {}, which is not seen from here: its checkpoint is kept. \
+                 In that namespace run `latput restore`; if it is gone, run `latput restore --forget {slot}`",
+                slot.namespace
             ),
-        ));
+        )),
+        Err(error) => Err(error.into()),
     }
-    let mut kernel = LinuxKernel::open()?;
-    Ok(match transaction::restore(&mut kernel, store, origin, kept)? {
-        Restored::Done { changes, others, .. } => (interface, Outcome::PutBack(changes, others)),
-        Restored::InterfaceGone { .. } => (interface, Outcome::Gone),
-        Restored::NothingToDo => (interface, Outcome::PutBack(Vec::new(), Vec::new())),
-    })
 }
 
 /// Forgets one checkpoint, by the word of its owner.
@@ -132,10 +148,10 @@ fn forget(
     let kept = listed
         .into_iter()
         .flatten()
-        .find(|kept| checkpoint::id(kept.namespace, &kept.interface) == id)
+        .find(|kept| kept.slot().to_string() == id)
         .ok_or_else(|| Failure::usage(format!("there is no checkpoint `{id}`")))?;
     store
-        .remove(kept.namespace, &kept.interface)
+        .remove(kept.slot())
         .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
     if context.json {
         let forgotten =
@@ -181,7 +197,7 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
                 }
                 set::changes_text(interface, changes, "put back")
             }
-            Outcome::Gone => format!("{interface} is gone: nothing is left to put back\n"),
+            Outcome::Gone => format!("{interface} was deleted: nothing is left to put back\n"),
             Outcome::Elsewhere => format!(
                 "{interface} of another network namespace: run `latput restore` in that namespace\n"
             ),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use latput_experiment::session::{self, Ended, Run};
 use latput_experiment::{Archive, Testbed};
+use latput_linux::files;
 use latput_model::{Goal, Summary};
 use latput_peers::Peer;
 use latput_trial::{Plan, Workload};
@@ -61,7 +62,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let text = read_plan(&self.plan)?;
+        let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         self.precision.apply(&mut plan.method)?;
         let text = text + &self.precision.plan_lines();
@@ -92,10 +93,10 @@ impl Args {
     }
 }
 
-/// The text of a plan file.
-pub(crate) fn read_plan(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+/// The text of a plan, or of another small file that somebody wrote.
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    files::read_text(path, files::TEXT_BYTES_MOST)
+        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// A plan whose goal is known to be judgeable before anything is touched.

@@ -87,7 +87,7 @@ impl Args {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = knobs::Context { link_resets, ..checkpoint::context()? };
         let watcher = match self.confirm_within {
-            Some(_) => Some(Watcher::start(&origin, &self.interface)?),
+            Some(within) => Some(Watcher::start(&kernel, &origin, &self.interface, within)?),
             None => None,
         };
         let applied =

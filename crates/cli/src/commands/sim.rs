@@ -1,11 +1,12 @@
 //! `latput sim`: the simulator by hand.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::simulator::{self, Trace};
 use latput_knobs::{Knob, Setting};
+use latput_linux::files;
 use latput_trial::observation::Role;
 use latput_trial::plan::Method;
 use latput_trial::results::LabelledSetting;
@@ -100,7 +101,7 @@ impl TraceArgs {
 
     fn trial(&self) -> Result<(LabelledSetting, Workload, Method), Failure> {
         if let Some(file) = &self.plan {
-            let text = run::read_plan(file)?;
+            let text = run::read_text(file)?;
             let plan = run::checked_plan(&file.display().to_string(), &text, None)?;
             return self.of_plan(&plan);
         }
@@ -140,15 +141,14 @@ impl TraceArgs {
         trace: &Trace,
         (set, load): (&LabelledSetting, &Workload),
     ) -> Result<ExitCode, Failure> {
-        let failed = |path: &Path, error: &std::io::Error| {
-            let message = format!("cannot write {}: {error}", path.display());
+        fs::create_dir_all(&self.output).map_err(|error| {
+            let message = format!("cannot make {}: {error}", self.output.display());
             Failure::new(crate::exit::Code::Failed, message)
-        };
-        fs::create_dir_all(&self.output).map_err(|error| failed(&self.output, &error))?;
+        })?;
         let packets = self.output.join("packets.pcapng");
-        fs::write(&packets, trace.pcapng()).map_err(|error| failed(&packets, &error))?;
+        files::replace(&packets, &trace.pcapng())?;
         let timeline = self.output.join("timeline.json");
-        fs::write(&timeline, trace.timeline()).map_err(|error| failed(&timeline, &error))?;
+        files::replace(&timeline, trace.timeline().as_bytes())?;
         if trace.is_cut() {
             output::remark("cut: later packets are left out; choose a shorter --duration");
         }

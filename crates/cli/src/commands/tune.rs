@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use latput_experiment::Testbed;
 use latput_experiment::simulator::Simulator;
+use latput_linux::files;
 use latput_model::Summary;
 use latput_trial::Plan;
 use latput_trial::plan::{self, Design, MAX_SEARCHED};
@@ -62,7 +63,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let (file, text) = match &self.plan {
-            Some(path) => (path.display().to_string(), run::read_plan(path)?),
+            Some(path) => (path.display().to_string(), run::read_text(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),
         };
         let mut plan = run::checked_plan(&file, &text, self.goal)?;
@@ -72,6 +73,7 @@ impl Args {
         };
         plan.method.budget = self.budget.or(plan.method.budget);
         choose_design(&mut plan);
+        files::check(&self.report)?;
         let (on, prediction) = testbed(self.on);
         if let Some(prediction) = &prediction {
             output::remark(prediction);

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_linux::files;
 use latput_vm::{Driver, Ended, Guest, GuestHost, GuestSpec, HOSTS};
 
 use crate::context::Context;
@@ -96,9 +97,7 @@ impl Args {
                 Ok(ExitCode::SUCCESS)
             }
             Action::Read { path } => {
-                let text = std::fs::read(&path).map_err(|error| {
-                    Failure::new(Code::Failed, format!("{}: {error}", path.display()))
-                })?;
+                let text = files::read(&path, files::TEXT_BYTES_MOST)?;
                 output::print(&String::from_utf8_lossy(&text))?;
                 Ok(ExitCode::SUCCESS)
             }

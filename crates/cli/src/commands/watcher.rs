@@ -1,184 +1,313 @@
-//! The process that puts a change back unless somebody confirms it in time.
+//! The processes that put a change back unless somebody confirms it in time.
 //!
-//! It is latput itself, started before the first write in a session of its own, so that neither kill -9
-//! nor the end of the ssh session reaches it. Everything it acts on is in the checkpoint: a change that
-//! was cut short goes back as soon as its maker is gone, a whole one at the end of its time.
+//! Two processes watch. Both are latput itself. They start before the first write, each in a session of its own.
+//! So neither kill -9 of the maker nor the end of the ssh session reaches them. Each starts the other again when
+//! it dies.
+//! Everything they act on is in the checkpoint: a change that was cut short goes back as soon as its maker is
+//! gone, a whole one at the end of its time. A maker that is not done by then, because it hangs or was
+//! stopped, is ended first, so that it never writes again.
+
+mod peer;
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use latput_experiment::host::{chain, checkpoints_dir, state_dir};
 use latput_knobs::transaction::{self, Restored};
-use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, StoreError};
+use latput_knobs::{self as knobs, Checkpoint, CheckpointStore, Device, KernelRead, StoreError};
 use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 use latput_load::Stop;
 use latput_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use self::peer::Peer;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 
-/// How often it looks whether the change has been confirmed, and whether it is told to end.
+/// How often a watcher looks whether the change has been confirmed, and whether it is told to end.
 const LOOK_EVERY: Nanos = Nanos::from_ms(500);
-/// So many times, that long apart, it tries to put back what the kernel refuses.
+/// A maker that was told to end together with its watchers has so long to put the change back itself.
+const MAKER_WITHIN: Nanos = Nanos::from_s(5);
+/// So many times, that long apart, a watcher tries to put back what the kernel refuses.
 const ATTEMPTS: u32 = 60;
 const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
-/// What it says when it is ready; anything else is why it is not.
+/// What a watcher says when it is ready; anything else is why it is not.
 const READY: &str = "ready";
 
 /// Puts a change back unless it is confirmed; started by `latput set`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     interface: String,
+    /// The interface's number: it may have another name when a watcher is started again.
+    #[arg(long)]
+    index: u32,
     /// The process that makes the change.
     #[arg(long)]
     pid: u32,
     /// When it began to, in milliseconds since 1970.
     #[arg(long)]
     created_unix_ms: u64,
+    /// When it must be done, in nanoseconds since the boot.
+    #[arg(long)]
+    by_ns: u64,
+    /// The watcher that has started this one; without it, this one starts another.
+    #[arg(long)]
+    peer: Option<u32>,
 }
 
-/// A watcher that was started, as its starter holds it. It takes the change for finished, whole or not,
-/// when this is dropped.
+/// The watchers that were started, as their starter holds them. They take the change for finished, whole or
+/// not, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     _process: Child,
 }
 
 impl Watcher {
-    /// Starts a watcher for a change of `interface` that has not begun.
-    pub(crate) fn start(origin: &knobs::Context, interface: &str) -> Result<Self, Failure> {
-        let failed = |problem: String| {
+    /// Starts the watchers for a change of `interface` that has not begun, and must be made `within` so long.
+    pub(crate) fn start(
+        kernel: &LinuxKernel,
+        origin: &knobs::Context,
+        interface: &str,
+        within: Nanos,
+    ) -> Result<Self, Failure> {
+        let device = kernel
+            .device(interface)
+            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        let args = Args {
+            interface: interface.to_owned(),
+            index: device.index,
+            pid: origin.pid,
+            created_unix_ms: origin.now_unix_ms,
+            by_ns: process::since_boot().saturating_add(within).as_ns(),
+            peer: None,
+        };
+        let started = args.start(Stdio::piped()).map_err(|problem| {
             let message = format!("cannot start what would put the change back: {problem}");
             Failure::new(Code::Failed, message)
-        };
-        let state = std::path::absolute(state_dir()).map_err(|error| failed(error.to_string()))?;
-        // The file may have been replaced or deleted since this process began.
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .args(["watcher", interface])
-            .args(["--pid", &origin.pid.to_string()])
-            .args(["--created-unix-ms", &origin.now_unix_ms.to_string()])
-            .env("LATPUT_STATE_DIR", state)
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut child =
-            process::detach(&mut command).spawn().map_err(|error| failed(error.to_string()))?;
-        let said = child.stdout.take().map(BufReader::new).and_then(|out| out.lines().next());
-        match said {
-            Some(Ok(line)) if line == READY => Ok(Self { _process: child }),
-            Some(Ok(line)) => Err(failed(line)),
-            Some(Err(error)) => Err(failed(error.to_string())),
-            None => Err(failed("it ended at once".to_owned())),
-        }
+        })?;
+        Ok(Self { _process: started })
     }
 }
 
 impl Args {
+    /// Starts a process with these arguments, and waits until it is ready.
+    fn start(&self, stdin: Stdio) -> Result<Child, String> {
+        let state = std::path::absolute(state_dir()).map_err(|error| error.to_string())?;
+        // The file may have been replaced or deleted since this process began.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(["watcher", &self.interface])
+            .args(["--index", &self.index.to_string()])
+            .args(["--pid", &self.pid.to_string()])
+            .args(["--created-unix-ms", &self.created_unix_ms.to_string()])
+            .args(["--by-ns", &self.by_ns.to_string()])
+            .args(self.peer.map(|pid| format!("--peer={pid}")))
+            .env("LATPUT_STATE_DIR", state)
+            .current_dir("/")
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = process::detach(&mut command).spawn().map_err(|error| error.to_string())?;
+        let said = child.stdout.take().map(BufReader::new).and_then(|out| out.lines().next());
+        let problem = match said {
+            Some(Ok(line)) if line == READY => return Ok(child),
+            Some(Ok(line)) => line,
+            Some(Err(error)) => error.to_string(),
+            None => "it ended at once".to_owned(),
+        };
+        let _ended_already = child.wait();
+        Err(problem)
+    }
+
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let opened = checkpoint::context().and_then(|origin| Ok((origin, LinuxKernel::open()?)));
-        let (origin, mut kernel) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                say(&chain(&error))?;
-                return Err(error.into());
+        let watch = match self.watch(context) {
+            Ok(watch) => watch,
+            Err(failure) => {
+                say(&format!("{:#}", failure.error));
+                return Err(failure);
             }
         };
-        let maker =
-            knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
-        let change = Checkpoint::new(&maker, &self.interface);
-        say(READY)?;
-        wait_for_maker()?;
-        // What it holds of the lock ends with the store, so that a confirmation is never kept waiting.
-        let store = || FileCheckpoints::new(&checkpoints_dir());
-        if wait(&store(), &change, &context.stop) {
-            for attempt in 1..=ATTEMPTS {
-                if put_back(&mut kernel, &mut store(), &origin, &change, attempt) {
-                    break;
-                }
-                std::thread::sleep(ATTEMPT_EVERY);
-            }
-        }
+        say(READY);
+        watch.run();
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// One line to the starter, which may be gone.
-fn say(line: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    Ok(writeln!(out, "{}", line.replace('\n', " ")).and_then(|()| out.flush())?)
-}
-
-/// Waits until the maker of the change holds the other end of stdin no longer: it is done, or dead.
-fn wait_for_maker() -> Result<(), Failure> {
-    let stdin = std::io::stdin();
-    let look_every = Timespec { tv_sec: 1, tv_nsec: 0 };
-    loop {
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut fds, Some(&look_every)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) if fds[0].revents().contains(PollFlags::HUP) => return Ok(()),
-            Ok(_) => drop(stdin.lock().read_line(&mut String::new())?), // it says nothing
-            Err(errno) => return Err(std::io::Error::from(errno).into()),
-        }
+    fn watch(self, context: &Context) -> Result<Watch<'_>, Failure> {
+        let (origin, kernel) = (checkpoint::context()?, LinuxKernel::open()?);
+        let maker =
+            knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
+        let device = Device { index: self.index, ..Device::default() };
+        Ok(Watch {
+            change: Checkpoint::new(&maker, &self.interface, device),
+            maker: Maker::find(self.pid)?,
+            by: Nanos::from_ns(self.by_ns),
+            end_by: None,
+            peer: match self.peer {
+                Some(pid) => Peer::above(pid),
+                None => {
+                    Peer::start(&self).map_err(|problem| Failure::new(Code::Failed, problem))?
+                }
+            },
+            args: self,
+            stop: &context.stop,
+            origin,
+            kernel,
+        })
     }
 }
 
-/// Waits until the change must go back: it is half done, its time is over, or this process was told to
-/// end, after which nobody would watch. Gives false when it is gone, confirmed or put back.
-fn wait(store: &FileCheckpoints, change: &Checkpoint, stop: &Stop) -> bool {
-    loop {
-        let kept = match store.kept(change.namespace, &change.interface) {
+/// One line to the starter. Where that is gone, all the more depends on this process.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _gone = writeln!(out, "{}", line.replace('\n', " ")).and_then(|()| out.flush());
+}
+
+/// The process that makes the change. It alone holds the other end of this process's stdin, and lets go of it
+/// when it is done.
+struct Maker {
+    /// `None` where it was done before it was looked for.
+    process: Option<OwnedFd>,
+}
+
+impl Maker {
+    /// While the pipe is held its process lives, so that nobody else has its id.
+    fn find(pid: u32) -> Result<Self, Failure> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Failure::usage("--pid is no process id"))?;
+        let process = pidfd_open(pid, PidfdFlags::empty());
+        if Self::is_done() {
+            return Ok(Self { process: None });
+        }
+        let process = process.map_err(|errno| {
+            Failure::new(Code::Failed, format!("pidfd_open (Linux 5.3 and later): {errno}"))
+        })?;
+        Ok(Self { process: Some(process) })
+    }
+
+    /// Whether it is done, or dead.
+    fn is_done() -> bool {
+        let stdin = std::io::stdin();
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = poll(&mut fds, Some(&at_once));
+        ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// Ends it, unless it is done; gives true if it was not.
+    fn end(&self) -> bool {
+        let Some(process) = self.process.as_ref().filter(|_| !Self::is_done()) else {
+            return false;
+        };
+        let _gone = pidfd_send_signal(process, Signal::KILL);
+        peer::wait_for(&[process], MAKER_WITHIN); // with it its lock goes
+        true
+    }
+}
+
+/// A watcher at work.
+struct Watch<'a> {
+    args: Args,
+    /// Names the change.
+    change: Checkpoint,
+    maker: Maker,
+    /// When the maker must be done.
+    by: Nanos,
+    /// When there is nobody to watch any longer, where this process was told to end.
+    end_by: Option<Nanos>,
+    peer: Peer,
+    stop: &'a Stop,
+    origin: knobs::Context,
+    kernel: LinuxKernel,
+}
+
+impl Watch<'_> {
+    fn run(mut self) {
+        // What it holds of the lock ends with the store, so that a confirmation is never kept waiting.
+        let store = || FileCheckpoints::new(&checkpoints_dir());
+        while let Some(left) = self.time_left(&store()) {
+            if left == Nanos::ZERO {
+                return self.put_back(&store);
+            }
+            self.peer.keep(&self.args);
+            self.peer.wait(left.min(LOOK_EVERY), !Maker::is_done());
+        }
+    }
+
+    /// How long the change may still stand, or be made. `None` once it was confirmed, put back, or never made.
+    fn time_left(&mut self, store: &FileCheckpoints) -> Option<Nanos> {
+        // Before the store is looked at: what its maker leaves is there when it is done.
+        let is_done = Maker::is_done();
+        let now = process::since_boot();
+        let kept = match store.kept(self.change.slot()) {
+            Ok(kept) => kept.filter(|kept| kept.is_of_the_change(&self.change)),
+            Err(error) if is_done => {
+                let _ =
+                    store.tell_late(&self.change, &format!("it could not be put back: {error}"));
+                return None;
+            }
+            Err(_) => None,
+        };
+        let by = match kept {
+            None if is_done => return None,
+            Some(Checkpoint { confirm_by: Some(by), .. }) => by,
+            // It was cut short.
+            Some(_) if is_done => Nanos::ZERO,
+            _ => self.by,
+        };
+        if self.stop.is_raised() {
+            let end_by = if is_done { now } else { now.saturating_add(MAKER_WITHIN) };
+            self.end_by = Some(self.end_by.map_or(end_by, |known| known.min(end_by)));
+        }
+        let by = self.end_by.map_or(by, |end_by| by.min(end_by));
+        Some(by.saturating_sub(now))
+    }
+
+    fn put_back(&mut self, store: &dyn Fn() -> FileCheckpoints) {
+        let is_ended = self.maker.end();
+        for attempt in 1..=ATTEMPTS {
+            if self.attempt(&mut store(), is_ended, attempt) {
+                break;
+            }
+            std::thread::sleep(ATTEMPT_EVERY);
+        }
+    }
+
+    /// Puts the change back, if it is still there; says whether that is settled.
+    fn attempt(&mut self, store: &mut FileCheckpoints, is_ended: bool, attempt: u32) -> bool {
+        let Self { change, kernel, origin, .. } = self;
+        let kept = match store.claim(change.slot(), &change.interface) {
             Ok(Some(kept)) if kept.is_of_the_change(change) => kept,
-            Ok(_) => return false,
+            // Somebody confirms it or puts it back at this moment, or its maker has not ended yet.
+            Err(StoreError::Locked { .. }) => return false,
+            Ok(None) => {
+                let _ = store.remove(change.slot()); // the lock's file
+                return true;
+            }
+            Ok(_) | Err(_) => return true,
+        };
+        let why = match kept.confirm_by {
+            None if is_ended => "the change was not finished in time, so that its maker was ended",
+            None => "the change was not finished",
+            Some(by) if by <= process::since_boot() => "no confirmation came in time",
+            Some(_) => "what watched the time was told to end",
+        };
+        // Before the values change, so that nobody who sees them back is not told.
+        let _ = store.tell_late(&kept, &format!("{why}, and everything was put back"));
+        let ending = match transaction::restore(kernel, &mut *store, origin, &kept) {
+            Ok(Restored::InterfaceGone) => format!("{why}, and the interface was deleted"),
+            Ok(Restored::Done { others, .. }) if !others.is_empty() => {
+                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+                format!("{why}, and everything was put back but what stays: {}", others.join("; "))
+            }
+            Ok(_) => return true,
             Err(error) => {
-                let _ = store.tell_late(change, &format!("it could not be put back: {error}"));
-                return false;
+                format!("{why}, and attempt {attempt} to put it back failed: {}", chain(&error))
             }
         };
-        let left = kept.confirm_by.unwrap_or_default().saturating_sub(process::since_boot());
-        if left == Nanos::ZERO || stop.is_raised() {
-            return true;
-        }
-        std::thread::sleep(left.min(LOOK_EVERY).as_duration());
+        let _ = store.tell_late(&kept, &ending);
+        store.kept(change.slot()).is_ok_and(|kept| kept.is_none())
     }
-}
-
-/// Puts the change back, if it is still there; says whether that is settled.
-fn put_back(
-    kernel: &mut LinuxKernel,
-    store: &mut FileCheckpoints,
-    origin: &knobs::Context,
-    change: &Checkpoint,
-    attempt: u32,
-) -> bool {
-    let kept = match store.claim(change.namespace, &change.interface) {
-        Ok(Some(kept)) if kept.is_of_the_change(change) => kept,
-        // Somebody confirms it or puts it back at this moment.
-        Err(StoreError::Locked { .. }) => return false,
-        Ok(_) | Err(_) => return true,
-    };
-    let why = match kept.confirm_by {
-        None => "the change was not finished",
-        Some(by) if by <= process::since_boot() => "no confirmation came in time",
-        Some(_) => "what watched the time was told to end",
-    };
-    // Before the values change, so that nobody who sees them back is not told.
-    let _ = store.tell_late(&kept, &format!("{why}, and everything was put back"));
-    let ending = match transaction::restore(kernel, &mut *store, origin, &kept) {
-        Ok(Restored::InterfaceGone { .. }) => format!("{why}, and the interface is gone"),
-        Ok(Restored::Done { others, .. }) if !others.is_empty() => {
-            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-            format!("{why}, and everything was put back but what stays: {}", others.join("; "))
-        }
-        Ok(_) => return true,
-        Err(error) => {
-            format!("{why}, and attempt {attempt} to put it back failed: {}", chain(&error))
-        }
-    };
-    let _ = store.tell_late(&kept, &ending);
-    store.kept(change.namespace, &change.interface).is_ok_and(|kept| kept.is_none())
 }

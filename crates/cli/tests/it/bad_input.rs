@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use crate::{Place, Ran};
+use crate::{Place, Ran, resident_kb, wait_until};
 
 #[test]
 fn a_plan_that_cannot_be_run_is_refused_by_file_and_line() {
@@ -127,16 +127,51 @@ fn an_agent_that_is_late_hostile_or_of_another_version_is_named_with_the_mend() 
         &["host `far`", "latput 9.9", "speaks schema 9", same],
     );
     check_agent("echo 'Welcome to far!'; cat", &["host `far`", "Welcome to far!", "not a message"]);
-    check_agent(r"head -c 17000000 /dev/zero | tr '\0' x; cat", &["more than 16777216 bytes"]);
-    check_agent(r#"echo '{"answer":"closed"}'; cat"#, &["answered `Closed` out of turn"]);
+    let too_long = ["host `far`", "a line of more than 1048576 bytes"];
+    check_agent(r"head -c 2000000 /dev/zero | tr '\0' x; cat", &too_long);
+    check_agent(r#"echo '{"answer":"set"}'; cat"#, &["answered `Set` out of turn"]);
+    check_agent(
+        r#"echo '{"answer":"closed","why":"told to","left":[]}'; cat"#,
+        &["host `far`", "put the host back and ended: told to"],
+    );
+    // An agent whose answer to a trial is garbled on its way.
+    check_agent(
+        r#""$0" "$@" | sed -u 's/"answer":"finished"/"answer":"finishd"/'"#,
+        &["host `far`", "not a message of schema", "unknown variant `finishd`"],
+    );
     check_agent(
         "echo 'ssh: Could not resolve hostname far' >&2; exit 255",
         &["host `far`", "exit status: 255", "it said: ssh: Could not resolve hostname far"],
     );
     check_agent(
         r#"exec 3>&1; printf '{"answer"'; exec cat >/dev/null"#,
-        &["host `far`", "within 15 s"],
+        &["host `far`", "has said nothing for 10s"],
     );
+}
+
+#[test]
+fn what_a_far_end_says_without_end_is_not_kept() {
+    // As fast as a pipe takes it; without a bound it is more than a GB in a few seconds.
+    check_memory("head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3", "host `far`");
+    check_memory("yes '{\"answer\":\"set\"}'", "answered `Set` out of turn");
+    check_memory("yes '{\"answer\":\"alive\"}'", "did not answer within 15 s");
+}
+
+/// A far end that is this shell script is told so, in little memory.
+#[track_caller]
+fn check_memory(script: &str, expected: &str) {
+    let place = Place::new();
+    place.write("rack.toml", &testbed(script));
+    let mut child = place.start(&["measure", "rack.toml", "--workload", "tcp_rr"]);
+    let mut most_kb = 0;
+    wait_until("the end", || {
+        most_kb = most_kb.max(resident_kb(child.id()));
+        child.try_wait().unwrap().is_some()
+    });
+    let said = std::fs::read_to_string(place.path("stderr")).unwrap();
+    assert!(said.contains("host `far`") && said.contains(expected), "{said}");
+    assert!(said.len() < 10_000, "{} bytes", said.len());
+    assert!((1..200_000).contains(&most_kb), "{most_kb} kB");
 }
 
 #[test]
@@ -169,8 +204,9 @@ fn check_agent(script: &str, expected: &[&str]) {
 fn testbed(script: &str) -> String {
     format!(
         "schema = 1\n[host.far]\nrole = \"sut\"\ninterface = \"lo\"\naddress = \"127.0.0.2\"\n\
-         via = [\"sh\", \"-c\", '''\n{script}''']\n[host.near]\nrole = \"generator\"\n\
-         interface = \"lo\"\naddress = \"127.0.0.1\"\n"
+         latput = \"{}\"\nvia = [\"sh\", \"-c\", '''\n{script}''']\n[host.near]\nrole = \"generator\"\n\
+         interface = \"lo\"\naddress = \"127.0.0.1\"\n",
+        env!("CARGO_BIN_EXE_latput")
     )
 }
 

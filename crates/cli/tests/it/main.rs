@@ -7,6 +7,8 @@
 
 mod bad_input;
 mod export_settings;
+mod hostile_files;
+mod hostile_names;
 mod json;
 mod loopback;
 mod model;
@@ -16,9 +18,12 @@ mod reproduce;
 mod root_confirm;
 mod root_effect;
 mod root_hosts;
+mod root_hung;
+mod root_identity;
 mod root_moderate;
 mod root_published;
 mod root_runs;
+mod root_service;
 mod root_settings;
 mod simulated;
 mod vm_effects;
@@ -26,6 +31,7 @@ mod vm_knobs;
 mod vm_moderate;
 mod vm_runs;
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -158,10 +164,15 @@ pub(crate) fn guest_turn() -> Option<MutexGuard<'static, ()>> {
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A lab that is up has one name on the whole machine: tests that need one take turns.
-pub(crate) fn lab_turn() -> MutexGuard<'static, ()> {
+/// A lab that is up has one name on the whole machine: tests that need one take turns, those of another
+/// checkout too.
+pub(crate) fn lab_turn() -> (MutexGuard<'static, ()>, File) {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = std::env::temp_dir().join("latput-tests-of-the-lab.lock");
+    let file = File::create(&path).unwrap();
+    file.lock().unwrap();
+    (turn, file)
 }
 
 /// Waits until `is_so`; fails the test after a minute.
@@ -198,6 +209,13 @@ pub(crate) fn agents_of(pid: u32) -> Vec<u32> {
             is_child && read("cmdline").is_ok_and(|line| line.contains("agent"))
         })
         .collect()
+}
+
+/// Memory that a process has now, in kB; 0 when there is none such.
+pub(crate) fn resident_kb(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Network namespaces that a process of this machine is in.

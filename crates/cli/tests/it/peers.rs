@@ -96,7 +96,7 @@ fn a_file_that_cannot_be_imported_is_named_and_nothing_is_kept() {
     };
     import("iperf3", "cut.json").expect(2, &["cut.json: it ends too early"]);
     import("iperf3", "empty.txt").expect(2, &["empty.txt: it is empty"]);
-    import("iperf3", "missing").expect(2, &["missing: No such file"]);
+    import("iperf3", "missing").expect(2, &["missing: cannot read: No such file"]);
     import("netperf", "good.json").expect(2, &["good.json: no test of netperf is in it"]);
     import("flent", "good.json").expect(2, &["good.json: version: there is none"]);
     assert!(!place.path("never.db").exists());

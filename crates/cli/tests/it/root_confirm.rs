@@ -1,7 +1,7 @@
 //! A change that goes back by itself unless it is confirmed, whatever ends latput or its session.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn what_is_confirmed_in_time_stays() {
     lab.b(&LONG).expect(0, &["changed lat0 mtu", "goes back in 600s", "latput confirm lat0"]);
     let changed = lab.knobs();
     assert_ne!(changed, before);
-    assert_eq!(watchers(&place).len(), 1);
+    assert_eq!(watchers(&place).len(), 2);
     lab.b(&["set", "lat0", "mtu=1300"]).expect(1, &["waits to be confirmed", "latput restore"]);
     lab.b(&LONG).expect(1, &["waits to be confirmed"]);
     lab.b(&["confirm", "lo"]).expect(1, &["no change of lo waits"]);
@@ -143,7 +143,7 @@ fn the_end_of_the_session_neither_keeps_nor_hurries_a_change() {
     wait_until("the change", || lab.knobs() != before);
     kill(session.id());
     session.wait().unwrap();
-    assert_eq!(watchers(&place).len(), 1, "the watcher outlives the session");
+    assert_eq!(watchers(&place).len(), 2, "the watchers outlive the session");
     wait_until("the values to go back", || lab.knobs() == before);
     wait_until("the watcher to end", || watchers(&place).is_empty());
     lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
@@ -159,15 +159,15 @@ fn a_watcher_that_is_told_to_end_puts_back_first() {
     let lab = Lab::up(&place);
     let before = lab.knobs();
     lab.b(&LONG).expect(0, &["changed"]);
-    let [watcher] = watchers(&place)[..] else { panic!("one watcher") };
-    Command::new("kill").arg(watcher.to_string()).status().unwrap();
-    wait_until("the watcher to end", || watchers(&place).is_empty());
+    let [_, watcher] = watchers(&place)[..] else { panic!("two watchers") };
+    signal("TERM", watcher);
+    wait_until("the watchers to end", || watchers(&place).is_empty());
     assert_eq!(lab.knobs(), before);
     lab.b(&["confirm", "lat0"]).expect(4, &["told to end", "everything was put back"]);
 }
 
 #[test]
-fn after_a_kill_of_the_watcher_confirm_still_keeps_and_restore_puts_back() {
+fn after_a_kill_of_both_watchers_confirm_still_keeps_and_restore_puts_back() {
     if needs_root() {
         return;
     }
@@ -175,12 +175,8 @@ fn after_a_kill_of_the_watcher_confirm_still_keeps_and_restore_puts_back() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
-    let kill_watcher = || {
-        let [watcher] = watchers(&place)[..] else { panic!("one watcher") };
-        kill(watcher);
-    };
     lab.b(&SHORT).expect(0, &["changed"]);
-    kill_watcher();
+    kill_watchers(&place);
     thread::sleep(Duration::from_secs(3));
     let changed = lab.knobs();
     assert_ne!(changed, before, "nobody puts it back");
@@ -189,10 +185,77 @@ fn after_a_kill_of_the_watcher_confirm_still_keeps_and_restore_puts_back() {
     lab.b(&["restore"]).expect(0, &["put back lat0 mtu"]);
     assert_eq!(lab.knobs(), before);
     lab.b(&LONG).expect(0, &["changed"]);
-    kill_watcher();
+    kill_watchers(&place);
     lab.b(&["confirm", "lat0", "--json"]).expect(0, &["\"confirmed\"", "lat0"]);
     assert_eq!(lab.knobs(), changed);
     lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+}
+
+/// strace stops latput itself on entry to its n-th call of a kind: it holds the lock, and never goes on.
+#[test]
+fn a_maker_that_is_stopped_at_any_step_is_ended_at_the_deadline_and_its_change_put_back() {
+    if needs_root() || needs_program("strace") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let (before, link) = (lab.knobs(), link(&place));
+    let mut in_the_middle = 0;
+    for (call, step) in [("sendto", 12), ("fsync", 1), ("rename", 1)] {
+        for nth in (1..200).step_by(step) {
+            let mut run = start_stopping(&place, call, nth, &SHORT);
+            let mut code = None;
+            wait_until("the maker to end", || {
+                if watchers(&place).is_empty() {
+                    stopped_maker(&place).into_iter().for_each(kill); // before it began
+                }
+                code = run.try_wait().unwrap();
+                code.is_some()
+            });
+            wait_until("the watchers to end", || watchers(&place).is_empty());
+            assert_eq!(lab.knobs(), before, "after {call} {nth}");
+            if code.is_some_and(|code| code.success()) {
+                break;
+            }
+            let asked = lab.b(&["confirm", "lat0"]);
+            in_the_middle += u32::from(asked.code == Some(4) && asked.err.contains("too late"));
+            lab.b(&["restore"]).expect(0, &["nothing to restore"]);
+        }
+    }
+    assert!(in_the_middle > 5, "only {in_the_middle} stops hit: the test does not test");
+    assert_eq!(self::link(&place), link);
+}
+
+#[test]
+fn a_watcher_that_is_killed_is_started_again_by_the_other() {
+    if needs_root() || needs_program("strace") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let lab = Lab::up(&place);
+    let (before, link) = (lab.knobs(), link(&place));
+    // Each in turn, also those that were started again.
+    lab.b(&[&LONG[..5], &["15s"]].concat()).expect(0, &["changed"]);
+    for which in [0, 1, 1, 0] {
+        kill_one_watcher(&place, which);
+    }
+    assert_ne!(self::link(&place), link, "the time is not over");
+    wait_until("the values to go back", || self::link(&place) == link);
+    wait_until("the watchers to end", || watchers(&place).is_empty());
+    assert_eq!(lab.knobs(), before);
+    lab.b(&["confirm"]).expect(4, &["no confirmation came in time"]);
+    // In the middle of a change, and then its maker.
+    let mut run = start_stopping(&place, "fsync", 3, &LONG);
+    wait_until("the maker to stop", || stopped_maker(&place).is_some());
+    kill_one_watcher(&place, 0);
+    kill_one_watcher(&place, 0);
+    kill(stopped_maker(&place).unwrap());
+    run.wait().unwrap();
+    wait_until("the watchers to end", || watchers(&place).is_empty());
+    assert_eq!((lab.knobs(), self::link(&place)), (before, link));
+    lab.b(&["confirm"]).expect(4, &["the change was not finished"]);
 }
 
 /// A state folder that a reboot does not empty.
@@ -205,17 +268,19 @@ fn a_change_of_an_earlier_boot_is_neither_confirmed_nor_put_back() {
     let place = Place::new();
     let lab = Lab::up(&place);
     lab.b(&LONG).expect(0, &["changed"]);
-    let [watcher] = watchers(&place)[..] else { panic!("one watcher") };
-    kill(watcher);
+    kill_watchers(&place);
     let changed = lab.knobs();
     let [checkpoint] = &checkpoints(&place)[..] else { panic!("one checkpoint") };
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let text = std::fs::read_to_string(checkpoint).unwrap();
     let earlier = "00000000-0000-0000-0000-000000000000";
     std::fs::write(checkpoint, text.replace(boot_id.trim(), earlier)).unwrap();
-    lab.b(&["confirm", "lat0"]).expect(1, &["before the last boot", "delete"]);
-    lab.b(&["restore"]).expect(1, &["another boot", "delete it"]);
+    lab.b(&["confirm", "lat0"]).expect(1, &["before the last boot", "--forget"]);
+    lab.b(&["restore"]).expect(1, &["another boot", "--forget"]);
     assert_eq!(lab.knobs(), changed);
+    // It stands in the way of no other change.
+    lab.b(&["set", "lat0", "mtu=1300"]).expect(0, &["changed"]);
+    assert!(checkpoints(&place).is_empty());
 }
 
 #[test]
@@ -230,10 +295,68 @@ fn a_full_disk_stops_a_change_that_is_to_be_confirmed_before_it_begins() {
     wait_until("the watcher to end", || watchers(&place).is_empty());
 }
 
+/// Starts a change that strace stops.
+fn start_stopping(place: &Place, call: &str, nth: usize, change: &[&str]) -> Child {
+    let (trace, inject) =
+        (format!("trace={call}"), format!("inject={call}:signal=STOP:when={nth}"));
+    let strace = ["strace", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+    let latput = [env!("CARGO_BIN_EXE_latput")];
+    place.start(&[&["lab", "exec", "b", "--"], &strace[..], &latput, change].concat())
+}
+
+/// The process that makes a change, once it is stopped. strace stops it for a moment at each of its calls as well.
+fn stopped_maker(place: &Place) -> Option<u32> {
+    let status = |pid| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let is_stopped = |pid: &u32| {
+        let before = status(*pid);
+        thread::sleep(Duration::from_millis(50));
+        // The same number of context switches, too.
+        before.contains("(tracing stop)") && status(*pid) == before
+    };
+    processes(place, "set").into_iter().find(is_stopped)
+}
+
+/// What `ip` says of the interface.
+fn link(place: &Place) -> String {
+    let said = place.run(&["lab", "exec", "b", "--", "ip", "-o", "link", "show", "lat0"]);
+    said.expect(0, &[" mtu "]).out.clone()
+}
+
+/// Kills one, and waits until there are two again.
+#[track_caller]
+fn kill_one_watcher(place: &Place, which: usize) {
+    let killed = watchers(place)[which];
+    kill(killed);
+    wait_until("two watchers", || {
+        let now = watchers(place);
+        now.len() == 2 && !now.contains(&killed)
+    });
+}
+
+/// Kills all at the same time: none of them sees another die.
+fn kill_watchers(place: &Place) {
+    for watcher in watchers(place) {
+        signal("STOP", watcher);
+    }
+    let both = watchers(place);
+    assert_eq!(both.len(), 2);
+    both.into_iter().for_each(kill);
+    wait_until("the watchers to end", || watchers(place).is_empty());
+}
+
+fn signal(name: &str, pid: u32) {
+    Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().unwrap();
+}
+
 /// The processes that watch changes made in this place.
 fn watchers(place: &Place) -> Vec<u32> {
+    processes(place, "watcher")
+}
+
+/// The processes of this place that have this word in their command line.
+fn processes(place: &Place, word: &str) -> Vec<u32> {
     let state = place.path("state").display().to_string();
-    std::fs::read_dir("/proc")
+    let mut found: Vec<u32> = std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
@@ -241,9 +364,11 @@ fn watchers(place: &Place) -> Vec<u32> {
                 std::fs::read(format!("/proc/{pid}/{file}"))
                     .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
             };
-            holds("cmdline", "\0watcher\0") && holds("environ", &state)
+            holds("cmdline", &format!("\0{word}\0")) && holds("environ", &state)
         })
-        .collect()
+        .collect();
+    found.sort_unstable();
+    found
 }
 
 fn checkpoints(place: &Place) -> Vec<std::path::PathBuf> {

@@ -106,7 +106,8 @@ fn settings_take_turns_in_slices_of_one_workload() {
              setting = {setting})"
         ))
     };
-    assert!(median(1) > 2.0 * median(0), "{} against {}", median(1), median(0));
+    // The second waits for a timer of a millisecond, at either end.
+    assert!(median(1) > median(0) + 5e5, "{} against {}", median(1), median(0));
     let cpu = "SELECT count(*) FROM figure WHERE metric = 'sut_cpu_busy_ratio' AND value > 0";
     assert!(count(cpu) >= rounds, "each slice has CPU time");
 }
@@ -239,7 +240,6 @@ fn the_state_folder_is_empty_after_a_run() {
     let left: Vec<_> = std::fs::read_dir(place.path("state"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
-        .filter(|name| name != "lab.lock")
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -258,6 +258,52 @@ fn hosts_of_a_testbed_file_are_reached_by_their_command_and_put_back() {
     ran.expect(0, &["on testbed.toml", "gro-flush-timeout"]);
     assert_eq!(place.trials("kept.db"), TRIALS);
     assert_eq!(lab.knobs(), before);
+}
+
+/// Addresses of the family that the lab does not give.
+#[test]
+fn every_kind_of_traffic_flows_over_ipv6() {
+    if needs_root() || needs_program("ip") || needs_program("sysctl") {
+        return;
+    }
+    let _turn = lab_turn();
+    let place = Place::new();
+    let _lab = Lab::up(&place);
+    let hosts = [("a", "generator", "fd00:77::1"), ("b", "sut", "fd00:77::2")];
+    let mut testbed = "schema = 1\n".to_owned();
+    for (name, role, address) in hosts {
+        let script = format!(
+            "sysctl -q net.ipv6.conf.lat0.disable_ipv6=0 && ip addr add {address}/64 dev lat0 nodad"
+        );
+        place.run(&["lab", "exec", name, "--", "sh", "-c", &script]).expect(0, &[]);
+        testbed += &host(name, role, address, "/usr/bin/env", env!("CARGO_BIN_EXE_latput"));
+    }
+    place.write("testbed.toml", &testbed);
+    let kinds = [
+        "tcp_rr",
+        "tcp_crr",
+        "tcp_stream",
+        "tcp_maerts",
+        "tcp_bidir",
+        "fetch",
+        "rpc_read",
+        "udp_stream",
+        "udp_rr",
+        "ping",
+    ];
+    let workloads = kinds.map(|kind| format!("[[workload]]\nkind = \"{kind}\"\nprobe_hz = 100\n"));
+    let workloads = workloads.concat().replace("\"ping\"\nprobe_hz = 100", "\"ping\"");
+    let method = "[method]\ndesign = \"blocks\"\nrepetitions = { min = 2, max = 2 }\nwarmup = \"50ms\"\n\
+                  duration = \"500ms\"\n";
+    place.write(
+        "plan.toml",
+        &format!(
+            "schema = 1\nname = \"IPv6\"\n[factors]\ntxqueuelen = [1000]\n{workloads}{method}"
+        ),
+    );
+    let ran = place.run(&["run", "plan.toml", "--on", "testbed.toml", "-o", "kept.db"]);
+    ran.expect(0, &["IPv6 on testbed.toml"]);
+    assert_eq!(usize::try_from(place.trials("kept.db")).unwrap(), 2 * kinds.len());
 }
 
 /// The far end's link is down for a second from the moment it is told to start its first trial.
@@ -350,19 +396,21 @@ fn place_with_testbed() -> Place {
 
 /// A testbed file of the lab, whose far end is what `before` makes of `program`.
 fn write_testbed(place: &Place, before: &str, program: &str) {
-    let latput = env!("CARGO_BIN_EXE_latput");
-    let host = |name: &str, role: &str, address: &str, before: &str, program: &str| {
-        format!(
-            "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
-             latput = \"{program}\"\n\
-             via = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\", \"{before}\"]\n"
-        )
-    };
     let hosts = [
-        host("a", "generator", "198.18.0.1", "/usr/bin/env", latput),
+        host("a", "generator", "198.18.0.1", "/usr/bin/env", env!("CARGO_BIN_EXE_latput")),
         host("b", "sut", "198.18.0.2", before, program),
     ];
     place.write("testbed.toml", &format!("schema = 1\n{}", hosts.concat()));
+}
+
+/// A host of the lab in a testbed file.
+fn host(name: &str, role: &str, address: &str, before: &str, program: &str) -> String {
+    let latput = env!("CARGO_BIN_EXE_latput");
+    format!(
+        "[host.{name}]\nrole = \"{role}\"\ninterface = \"lat0\"\naddress = \"{address}\"\n\
+         latput = \"{program}\"\n\
+         via = [\"{latput}\", \"lab\", \"exec\", \"{name}\", \"--\", \"{before}\"]\n"
+    )
 }
 
 fn place() -> Place {

@@ -224,3 +224,58 @@ fn a_knob_that_another_write_moves_goes_back_to_its_first_value() {
         assert!(ran.out.contains("same"), "{assignments}: {ran:#?}");
     }
 }
+
+/// `tc` says what is there: disciplines with their handles, under `mq` too, and what hangs on another root.
+#[test]
+fn queue_disciplines_go_back_with_their_handles_and_what_would_be_lost_is_refused() {
+    if needs_root() || needs_program("unshare") || needs_program("tc") {
+        return;
+    }
+    let place = Place::new();
+    let cases = [
+        (
+            "tc qdisc add dev v0 root handle 1: pfifo limit 7",
+            "qdisc=tbf rate=1Gbps burst=32000 limit=64000",
+            "code 0",
+        ),
+        ("tc qdisc add dev v0 root handle 5: bfifo limit 90000", "qdisc=pfifo limit=9", "code 0"),
+        ("tc qdisc add dev v0 root pfifo limit 7", "qdisc=default", "code 0"),
+        (
+            "tc qdisc add dev v0 root handle 1: mq; tc qdisc add dev v0 parent 1:1 handle 11: pfifo limit 7; \
+          tc qdisc add dev v0 parent 1:2 handle 12: bfifo limit 70000",
+            "qdisc=pfifo limit=9",
+            "code 0",
+        ),
+        (
+            "tc qdisc add dev v0 root handle 1: mq; tc qdisc add dev v0 parent 1:1 handle 11: pfifo limit 7",
+            "queue-qdisc=pfifo limit=9",
+            "code 0",
+        ),
+        (
+            "tc qdisc add dev v0 root handle 1: tbf rate 1gbit burst 32kb limit 64kb",
+            "qdisc=pfifo limit=9",
+            "code 0",
+        ),
+        (
+            "tc qdisc add dev v0 root handle 1: tbf rate 1gbit burst 32kb limit 64kb; \
+          tc qdisc add dev v0 parent 1:1 handle 10: pfifo limit 7",
+            "qdisc=pfifo limit=9",
+            "code 1",
+        ),
+    ];
+    for (before, setting, code) in cases {
+        let script = format!(
+            "ip link add v0 numtxqueues 2 numrxqueues 2 type veth peer name v1; ip link set v1 up; ip link set v0 up; \
+             {before} || exit 77; tc qdisc show dev v0 | sort >before; \
+             {latput} set v0 '{setting}' --confirm-within 60s; echo code $?; \
+             tc qdisc show dev v0 | sort >between; {latput} restore; \
+             tc qdisc show dev v0 | sort >after; diff before after && echo same; cat before between; rm before between after",
+            latput = env!("CARGO_BIN_EXE_latput")
+        );
+        let ran = place.wrapped(&["unshare", "-n", "sh", "-c", &script], &[]).output().unwrap();
+        let ran = Ran::from(ran);
+        assert_ne!(ran.code, Some(77), "tc refused `{before}`: {ran:#?}");
+        assert!(ran.out.contains(code), "{before}: {ran:#?}");
+        assert!(ran.out.contains("same"), "{before}: {ran:#?}");
+    }
+}

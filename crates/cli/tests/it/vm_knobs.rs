@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use latput_experiment::protocol::{Answer, LinkReset, Open, Request, SCHEMA};
 use latput_knobs::{Setting, parse_assignment};
 use latput_trial::observation::Role;
+use latput_units::Nanos;
 use latput_vm::{Ended, Guest, GuestHost, GuestSpec, HOSTS, Line, Output, Said};
 
 use crate::{guest_turn, tell};
 
 /// So many times an agent is killed, at points spread over the time that its writes take.
 const KILLS: u32 = 10;
+/// No test needs a guest for longer.
+const GUEST_MOST: Duration = Duration::from_secs(600);
 /// The cards are hardware to their drivers.
 const ALLOW: &str = "--allow-link-reset";
 
@@ -142,7 +145,17 @@ fn packets_moved_to_cpu_0(guest: &Guest) -> u64 {
 }
 
 pub(crate) fn start(driver: &str) -> Guest {
-    Guest::start(driver.parse::<GuestSpec>().unwrap(), &|| false).unwrap()
+    let guest = Guest::start(driver.parse::<GuestSpec>().unwrap(), &|| false).unwrap();
+    let (pid, folder) = (guest.pid(), guest.folder().display().to_string());
+    // A guest that hangs keeps nobody waiting: whoever waits is told that it is gone.
+    thread::spawn(move || {
+        thread::sleep(GUEST_MOST);
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(&folder) {
+            crate::kill(pid);
+        }
+    });
+    guest
 }
 
 /// An agent that has just been told to set many knobs, and when.
@@ -164,6 +177,7 @@ fn agent_that_sets(guest: &Guest) -> (Line, Instant) {
         binds_napi_threads: false,
         will_set: true,
         link_reset: LinkReset::Allowed,
+        lease: Nanos::from_s(600),
     }));
     assert!(matches!(answer(&mut agent), Answer::Opened(_)));
     let mut setting = Setting::new();

@@ -1,9 +1,9 @@
 //! Systems to simulate: the shipped profiles, profiles in files, and what results say of them.
 
-use std::io::Read;
 use std::path::Path;
 
 use latput_knobs::{Knob, Setting, Value};
+use latput_linux::files;
 use latput_sim::Profile;
 use latput_sim::machine::{Congestion, Driver, Machine, Nic, Qdisc, Stack};
 use latput_sim::profile::HostProfile;
@@ -35,9 +35,6 @@ const SHIPPED: &[(&str, &str)] = &[
     ("server-10g", include_str!("../../../../data/systems/server-10g.toml")),
 ];
 
-/// No honest profile is longer.
-const MOST_BYTES: u64 = 1 << 20;
-
 /// The profile of a system: the name of a shipped one, or the path of a file.
 pub(super) fn profile(system: &str) -> Result<Profile, Error> {
     let shipped = SHIPPED.iter().find(|(name, _)| *name == system);
@@ -56,12 +53,8 @@ pub(super) fn profile(system: &str) -> Result<Profile, Error> {
         });
     }
     let error = |problem: String| Error::TestbedFile { file: system.to_owned(), problem };
-    let file = std::fs::File::open(system).map_err(|e| error(e.to_string()))?;
-    let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text).map_err(|e| error(e.to_string()))?;
-    if text.len() as u64 == MOST_BYTES {
-        return Err(error(format!("a profile is shorter than {MOST_BYTES} bytes")));
-    }
+    let text = files::read_text(Path::new(system), files::TEXT_BYTES_MOST)
+        .map_err(|e| error(e.problem))?;
     parse(system, &text)
 }
 

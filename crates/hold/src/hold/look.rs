@@ -127,9 +127,6 @@ impl Hold {
         let Some(link) = renamed else { return Err(self.gone()) };
         let (old, new) = (self.status.interface.clone(), link.name.clone());
         tracing::info!(old, new, "the interface has a new name");
-        if let Hand::Holds(session) = &mut self.hand {
-            session.rename(&new)?;
-        }
         let namespace = Namespace::current()?.inode()?;
         self.server.rename(socket_path(&self.options.folder, namespace, &new));
         self.status.interface.clone_from(&new);

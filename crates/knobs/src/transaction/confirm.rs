@@ -6,7 +6,7 @@
 use latput_units::Nanos;
 
 use super::outcome::ErrorKind;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, StoreError};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot, StoreError};
 
 /// Lets a change that [`apply`](super::apply()) made stand until `by`, since the boot.
 pub fn await_confirmation(
@@ -17,21 +17,22 @@ pub fn await_confirmation(
     store.save(&Checkpoint { confirm_by: Some(by), ..undo.clone() })
 }
 
-/// Stays with a change of `interface` that waits for it: its checkpoint is forgotten. `now` is since the
+/// Stays with a change that waits for it: its checkpoint is forgotten. `now` is since the
 /// boot, on the clock of [`await_confirmation`].
 pub fn confirm(
     store: &mut dyn CheckpointStore,
     context: &Context,
-    interface: &str,
+    change: &Checkpoint,
     now: Nanos,
 ) -> Result<(), ConfirmError> {
-    let failed = |source| ConfirmError::Store { interface: interface.to_owned(), source };
-    let Some(kept) = store.claim(context.namespace, interface).map_err(failed)? else {
-        store.remove(context.namespace, interface).map_err(failed)?; // lets go of the lock
+    let interface = &change.interface;
+    let failed = |source| ConfirmError::Store { interface: interface.clone(), source };
+    let Some(kept) = store.claim(change.slot(), interface).map_err(failed)? else {
+        store.remove(change.slot()).map_err(failed)?; // lets go of the lock
         return Err(ConfirmError::Nothing { interface: interface.to_owned() });
     };
     if kept.boot_id != context.boot_id {
-        return Err(ConfirmError::OtherBoot { interface: interface.to_owned() });
+        return Err(ConfirmError::OtherBoot { interface: interface.clone(), slot: change.slot() });
     }
     match kept.confirm_by {
         None => Err(ConfirmError::Unfinished { interface: interface.to_owned(), pid: kept.pid }),
@@ -76,11 +77,13 @@ pub enum ConfirmError {
     },
     /// It was made before a reboot, which ended it.
     #[error(
-        "{interface}: the change was made before the last boot, which ended it: delete its checkpoint"
+        "{interface}: the change was made before the last boot, which ended it: run `latput restore --forget {slot}`"
     )]
     OtherBoot {
         /// The interface.
         interface: String,
+        /// What its checkpoint is kept under.
+        slot: Slot,
     },
     /// The store failed.
     #[error("{interface}: the change cannot be confirmed")]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, StoreError};
+use crate::checkpoint::{Checkpoint, Slot, StoreError};
 use crate::kernel::{KernelError, KernelErrorKind};
 use crate::parse::ValueError;
 use crate::value::{Place, State, Value};
@@ -57,12 +57,8 @@ pub enum Restored {
         /// Values that somebody else has set since: they stay.
         others: Vec<Foreign>,
     },
-    /// The interface no longer exists, so there is nothing to put back, and the checkpoint is
-    /// forgotten. If the interface was only renamed or moved, these are its values.
-    InterfaceGone {
-        /// What the checkpoint held.
-        undo: State,
-    },
+    /// The interface was deleted, so there is nothing to put back, and the checkpoint is forgotten.
+    InterfaceGone,
     /// The store holds no such checkpoint: another restore was faster, or nothing was changed.
     NothingToDo,
 }
@@ -281,16 +277,14 @@ pub enum ApplyError {
         /// Places that went away meanwhile, and so hold no value.
         gone: Vec<(Knob, Place)>,
     },
-    /// The interface went away in the middle. If it was only renamed or moved, `undo` is what it held.
-    #[error("{interface}: the interface went away while it was being changed")]
+    /// The interface was deleted in the middle.
+    #[error("{interface}: the interface was deleted while it was being changed")]
     InterfaceGone {
         /// The interface.
         interface: String,
         /// What failed.
         #[source]
         cause: Box<Cause>,
-        /// What it held before.
-        undo: State,
     },
     /// The change failed and so did putting it back; the checkpoint is kept.
     #[error("{interface}: the change failed and could not be rolled back: {finish}")]
@@ -313,9 +307,11 @@ pub enum RestoreError {
     /// It is from another boot; the settings it would undo ended with that boot.
     #[error(
         "{interface}: the checkpoint is from another boot (made by process {pid}), whose settings \
-         are gone: nothing was changed, delete it"
+         are gone: nothing was changed: run `latput restore --forget {slot}`"
     )]
     OtherBoot {
+        /// What the checkpoint is kept under.
+        slot: Slot,
         /// The interface.
         interface: String,
         /// The process that made the checkpoint.
@@ -323,14 +319,14 @@ pub enum RestoreError {
     },
     /// It belongs to another network namespace.
     #[error(
-        "{interface}: the checkpoint belongs to network namespace {namespace}, not this one: run \
-         `latput restore` there, or delete the checkpoint if that namespace is gone"
+        "{interface}: the checkpoint belongs to network namespace {}, not this one: run \
+         `latput restore` there; if that namespace is gone, run `latput restore --forget {slot}`", slot.namespace
     )]
     OtherNamespace {
+        /// What the checkpoint is kept under.
+        slot: Slot,
         /// The interface.
         interface: String,
-        /// The checkpoint's namespace.
-        namespace: u64,
     },
     /// The interface could not be claimed.
     #[error("{interface}: the checkpoint cannot be used, so nothing was changed")]
@@ -427,11 +423,8 @@ impl ApplyError {
             }
             PutBack::Done { .. } if !changed => Self::Refused { interface, cause },
             PutBack::Done { gone, .. } => Self::RolledBack { interface, cause, gone },
-            PutBack::InterfaceGone { undo } => Self::InterfaceGone { interface, cause, undo },
-            PutBack::Left(left) => {
-                let finish = how_to_finish(&left);
-                Self::Stranded { interface, cause, left, finish }
-            }
+            PutBack::InterfaceGone => Self::InterfaceGone { interface, cause },
+            PutBack::Left { left, finish } => Self::Stranded { interface, cause, left, finish },
         }
     }
 }
@@ -460,9 +453,14 @@ pub(super) enum PutBack {
     /// Everything that exists is as it was.
     Done { changes: Vec<Change>, gone: Vec<(Knob, Place)> },
     /// There is no such interface any more.
-    InterfaceGone { undo: State },
-    /// Something is not as it was; never empty.
-    Left(Vec<Leftover>),
+    InterfaceGone,
+    /// Something is not as it was.
+    Left {
+        /// What; never empty.
+        left: Vec<Leftover>,
+        /// What a person can do about it.
+        finish: String,
+    },
 }
 
 fn link_reset_text(interface: &str, knobs: &[Knob], on_control: bool) -> String {

@@ -6,8 +6,9 @@ use std::fmt;
 use super::outcome::{Applied, ApplyError, Cause, Change, RestoreError, Restored};
 use super::steps::{self, Readings, Target, Turn};
 use crate::catalogue::Knob;
-use crate::checkpoint::{Checkpoint, CheckpointStore, Context, HOST, LinkResets, StoreError};
-use crate::kernel::{KernelError, KernelWrite};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
+use crate::device::Whereabouts;
+use crate::kernel::{KernelError, KernelErrorKind, KernelWrite};
 use crate::spec::Scope;
 use crate::value::{Place, Setting, State, Value};
 
@@ -60,11 +61,22 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         interface: &str,
     ) -> Result<Self, ApplyError> {
         check_name(interface)?;
-        let left = store.claim(context.namespace, interface).map_err(ApplyError::Checkpoint)?;
-        if let Some(checkpoint) = left {
-            return Err(ApplyError::left_by(checkpoint));
+        let device = kernel.device(interface).map_err(ApplyError::Unread)?;
+        let checkpoint = Checkpoint::new(context, interface, device);
+        let slot = checkpoint.slot();
+        let mut left = store.claim(slot, interface).map_err(ApplyError::Checkpoint)?;
+        if left.is_none() && checkpoint.device.is_hardware() {
+            // It may have had another number, or been in another namespace.
+            let listed = store.list().map_err(ApplyError::Checkpoint)?;
+            left = listed
+                .into_iter()
+                .flatten()
+                .find(|kept| kept.boot_id == context.boot_id && kept.device.is(&checkpoint.device));
         }
-        let checkpoint = Checkpoint::new(context, interface);
+        // What an earlier boot left ended with it.
+        if let Some(left) = left.filter(|kept| kept.boot_id == context.boot_id) {
+            return Err(ApplyError::left_by(left));
+        }
         Ok(Self {
             kernel,
             store,
@@ -114,6 +126,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// [given up](Self::give_up) stay as they are.
     pub fn apply(&mut self, desired: &Setting) -> Result<Applied, ApplyError> {
         let desired = &self.without_given_up(desired);
+        self.follow()?;
         let interface = self.checkpoint.interface.clone();
         let mut rounded = Vec::new();
         self.claim_host(desired)?;
@@ -135,7 +148,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
                     // `before` are newer than the checkpoint's when the session is not at its first change.
                     let mut before = self.checkpoint.undo.clone();
                     before.0.extend(planned.before.0);
-                    let ending = steps::put_back(&mut self.kernel, &interface, &before);
+                    let ending = steps::put_back(&mut self.kernel, &self.checkpoint, &before);
                     let changed = writes_done > 0;
                     return Err(ApplyError::after_rollback(&interface, cause, changed, ending));
                 }
@@ -149,34 +162,13 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         Ok(Applied { changes: planned.changes, rounded, found, undo: self.checkpoint.clone() })
     }
 
-    /// Follows the interface to its new name. When that fails, the session is as before.
-    pub fn rename(&mut self, interface: &str) -> Result<(), ApplyError> {
-        check_name(interface)?;
-        let old = self.checkpoint.interface.clone();
-        if old == interface {
-            return Ok(());
-        }
-        let namespace = self.checkpoint.namespace;
-        let left = self.store.claim(namespace, interface).map_err(ApplyError::Checkpoint)?;
-        if let Some(checkpoint) = left {
-            return Err(ApplyError::left_by(checkpoint));
-        }
-        let mut moved = self.checkpoint.clone();
-        interface.clone_into(&mut moved.interface);
-        if self.stage == Stage::Saved {
-            self.store.save(&moved).map_err(ApplyError::Checkpoint)?;
-        }
-        self.checkpoint = moved;
-        self.store.remove(namespace, &old).map_err(ApplyError::Checkpoint)
-    }
-
     /// Puts the interface back to where it was when the session was opened.
     pub fn close(mut self) -> Result<Restored, RestoreError> {
         let touched = self.stage == Stage::Saved;
         self.stage = Stage::Ended;
         let Self { kernel, store, checkpoint, .. } = &mut self;
         let ended = if touched {
-            super::finish(kernel, store, checkpoint)
+            super::finish(kernel, store, checkpoint, false)
         } else {
             super::forget(store, checkpoint).map(|()| Restored::NothingToDo)
         };
@@ -187,7 +179,7 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     /// Stays with the values of now and forgets the way back.
     pub fn commit(mut self) -> Result<(), StoreError> {
         self.stage = Stage::Ended;
-        let removed = self.store.remove(self.checkpoint.namespace, &self.checkpoint.interface);
+        let removed = self.store.remove(self.checkpoint.slot());
         self.release_host();
         removed
     }
@@ -207,13 +199,13 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
         if self.holds_host || !desired.keys().any(|knob| knob.spec().scope == Scope::Host) {
             return Ok(());
         }
-        let namespace = self.checkpoint.namespace;
-        self.store.claim(namespace, HOST).map_err(ApplyError::Checkpoint)?;
+        let host = Slot::host(self.checkpoint.namespace);
+        self.store.claim(host, &self.checkpoint.interface).map_err(ApplyError::Checkpoint)?;
         self.holds_host = true;
         let listed = self.store.list().map_err(ApplyError::Checkpoint)?;
         let left = listed.into_iter().flatten().find(|kept| {
             kept.boot_id == self.checkpoint.boot_id
-                && kept.interface != self.checkpoint.interface
+                && kept.slot() != self.checkpoint.slot()
                 && kept.holds_host_knobs()
         });
         match left {
@@ -228,8 +220,29 @@ impl<K: KernelWrite, S: CheckpointStore> Session<K, S> {
     fn release_host(&mut self) {
         if std::mem::take(&mut self.holds_host) {
             // Nothing is kept under that name, and the lock ends with the process at the latest.
-            let _ = self.store.remove(self.checkpoint.namespace, HOST);
+            let _ = self.store.remove(Slot::host(self.checkpoint.namespace));
         }
+    }
+
+    /// Takes the name that the interface has now.
+    fn follow(&mut self) -> Result<(), ApplyError> {
+        let device = &self.checkpoint.device;
+        match self.kernel.find(device).map_err(ApplyError::Unread)? {
+            Whereabouts::Here(name) => self.checkpoint.interface = name,
+            Whereabouts::Deleted | Whereabouts::Unknown => {
+                let interface = self.checkpoint.interface.clone();
+                let reason = format!("there is no interface with {device} any more");
+                return Err(ApplyError::Unread(KernelError {
+                    interface,
+                    knob: None,
+                    operation: "find it again".to_owned(),
+                    kind: KernelErrorKind::NoInterface,
+                    errno: None,
+                    reason,
+                }));
+            }
+        }
+        Ok(())
     }
 
     fn without_given_up(&self, desired: &Setting) -> Setting {
@@ -333,7 +346,7 @@ impl<K: KernelWrite, S: CheckpointStore> Drop for Session<K, S> {
         // There is nobody to tell about a failure here; the checkpoint that it leaves tells it.
         match stage {
             Stage::Claimed => drop(super::forget(store, checkpoint)),
-            Stage::Saved => drop(super::finish(kernel, store, checkpoint)),
+            Stage::Saved => drop(super::finish(kernel, store, checkpoint, false)),
             Stage::Ended => return,
         }
         self.release_host();

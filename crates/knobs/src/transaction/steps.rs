@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::outcome::{ApplyError, Cause, Change, Foreign, Leftover, PutBack};
+use super::outcome::{ApplyError, Cause, Change, Foreign, Leftover, PutBack, how_to_finish};
 use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
+use crate::device::Whereabouts;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
-use crate::spec::Tier;
+use crate::spec::{Scope, Tier};
 use crate::value::{Named, Place, Setting, State, Value};
 
 /// How often putting back is tried: what makes one write fail (a busy device, an interrupted call) is
@@ -370,9 +371,9 @@ pub(super) fn verify(
 /// given too. Values that move by themselves, by adaptive moderation or by the link's other end, are nobody's.
 pub(super) fn leave_to_others(
     kernel: &dyn KernelRead,
+    interface: &str,
     checkpoint: &Checkpoint,
 ) -> (State, Vec<Foreign>) {
-    let interface = &checkpoint.interface;
     let mut undo = checkpoint.undo.clone();
     let mut others = Vec::new();
     for (knob, written) in by_knob(&checkpoint.written) {
@@ -417,10 +418,78 @@ pub(super) fn exposed(changes: &[Change]) -> BTreeSet<Knob> {
     changes.iter().flat_map(|change| change.knob.spec().resets).copied().collect()
 }
 
-/// Writes and verifies the values of `undo`, in the order of any change (a knob that resets others
-/// must again come first). Unlike a change it does not stop at a failure: one bad queue must not keep
-/// the others from going back.
-pub(super) fn put_back(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> PutBack {
+/// Puts the values of `undo` back on the interface of `checkpoint`, whatever its name is now.
+pub(super) fn put_back(
+    kernel: &mut dyn KernelWrite,
+    checkpoint: &Checkpoint,
+    undo: &State,
+) -> PutBack {
+    let at = kernel.find(&checkpoint.device);
+    put_back_at(kernel, at, checkpoint, undo)
+}
+
+/// The same, where it is known where the interface is. What belongs to the host goes back without it.
+pub(super) fn put_back_at(
+    kernel: &mut dyn KernelWrite,
+    mut at: Result<Whereabouts, KernelError>,
+    checkpoint: &Checkpoint,
+    undo: &State,
+) -> PutBack {
+    for _ in 0..PUT_BACK_ATTEMPTS {
+        let Ok(Whereabouts::Here(name)) = &at else { break };
+        match put_back_as(kernel, name, undo) {
+            PutBack::InterfaceGone => at = kernel.find(&checkpoint.device),
+            ending => return ending,
+        }
+    }
+    let (of_host, of_interface): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        undo.0.clone().into_iter().partition(|((knob, _), _)| knob.spec().scope == Scope::Host);
+    if !of_host.is_empty()
+        && let left @ PutBack::Left { .. } =
+            put_back_as(kernel, &checkpoint.interface, &State(of_host))
+    {
+        return left;
+    }
+    if at == Ok(Whereabouts::Deleted) {
+        return PutBack::InterfaceGone;
+    }
+    let reason = match at {
+        Err(error) => error.to_string(),
+        Ok(_) => "the interface is not in this network namespace".to_owned(),
+    };
+    let leftover = |((knob, place), wanted)| {
+        let reason = reason.clone();
+        Leftover { knob, place, wanted, found: None, reason }
+    };
+    let left = of_interface.into_iter().map(leftover).collect();
+    PutBack::Left { left, finish: how_to_find(kernel, checkpoint, &reason) }
+}
+
+/// What to do about an interface that cannot be found.
+fn how_to_find(kernel: &dyn KernelRead, checkpoint: &Checkpoint, reason: &str) -> String {
+    let Checkpoint { interface, device, .. } = checkpoint;
+    let values: Vec<String> = checkpoint
+        .undo
+        .0
+        .iter()
+        .map(|((knob, place), value)| format!("{knob} ({place}) was {value}"))
+        .collect();
+    let other = match kernel.device(interface) {
+        Ok(other) => format!(" (the {interface} of now is another: {other})"),
+        Err(_) => String::new(),
+    };
+    format!(
+        "{reason}: {device}{other}. Its checkpoint is kept. Where it was moved, move it back and run `latput restore`; \
+         where it was deleted, run `latput restore --forget {}`. Before the change {}",
+        checkpoint.slot(),
+        values.join("; ")
+    )
+}
+
+/// Writes and verifies the values of `undo` on the interface of this name, in the order of any change (a knob
+/// that resets others must again come first). Unlike a change it does not stop at a failure: one bad queue
+/// must not keep the others from going back.
+fn put_back_as(kernel: &mut dyn KernelWrite, interface: &str, undo: &State) -> PutBack {
     let changes = differences(kernel, interface, undo);
     let target = with_bystanders(kernel, interface, undo, &changes);
     let knobs = Target { desired: &Setting::new(), undo: &target }.knobs();
@@ -434,7 +503,7 @@ pub(super) fn put_back(kernel: &mut dyn KernelWrite, interface: &str, undo: &Sta
             }
         }
         match review(kernel, interface, &target, &tried) {
-            None => return PutBack::InterfaceGone { undo: undo.clone() },
+            None => return PutBack::InterfaceGone,
             Some(Review { left, mut gone }) if left.is_empty() => {
                 gone.retain(|place| undo.0.contains_key(place));
                 return PutBack::Done { changes, gone };
@@ -442,7 +511,8 @@ pub(super) fn put_back(kernel: &mut dyn KernelWrite, interface: &str, undo: &Sta
             Some(Review { left, .. }) => still_left = left,
         }
     }
-    PutBack::Left(still_left)
+    let finish = how_to_finish(&still_left);
+    PutBack::Left { left: still_left, finish }
 }
 
 /// Adds the values of now that `changes` would destroy although `undo` does not name them: somebody

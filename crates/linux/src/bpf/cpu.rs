@@ -11,7 +11,7 @@
 //! time. So is a switch to the idle task and back without a sleep; the kernel counts about half of that as idle.
 //! Soft interrupts that `ksoftirqd` runs are soft interrupts; a NAPI thread is a process.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::Path;
 
 use latput_units::{Clock, CpuSet, Nanos};
@@ -21,11 +21,10 @@ use super::code::{
     JUMP_IF_NOT_EQUAL, KTIME_GET_NS, LOAD, MOVE, MOVE_IMMEDIATE, OR, OR_IMMEDIATE, SHIFT_LEFT,
     SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, SUBTRACT, instruction, look_up,
 };
-use super::{
-    btf, check_layout, create_map, load_program, open_tracepoint, read_map, require, write_map,
-};
+use super::map::PerCpuMap;
+use super::{btf, check_layout, load_program, open_tracepoint, require};
 use crate::error::Error;
-use crate::process::{OsClock, bind_thread, possible_cpus};
+use crate::process::{OsClock, bind_thread};
 
 /// Words in one CPU's slot: `now << 3 | state`, nanoseconds in each of the states.
 const WORDS: usize = 1 + STATES;
@@ -62,11 +61,10 @@ pub(crate) struct CpuSpans {
 /// Running counters of where the time of some CPUs goes.
 #[derive(Debug)]
 pub(crate) struct CpuTracer {
-    map: OwnedFd,
+    map: PerCpuMap<WORDS>,
     /// Programs and their links to tracepoints.
     _held: Vec<OwnedFd>,
     cpus: CpuSet,
-    possible: CpuSet,
     started: Nanos,
     clock: KernelClock,
 }
@@ -81,9 +79,7 @@ impl CpuTracer {
         }
         // `(void *, unsigned int state, unsigned int cpu)`
         check_layout("trace of CPU time", |bytes| btf::check_pointers(bytes, "cpu_idle", &[]))?;
-        let possible = possible_cpus()?;
-        let map = create_map::<WORDS>()
-            .map_err(|source| Error::system("create the BPF map of CPU time", source))?;
+        let map = PerCpuMap::create("CPU time")?;
         let clock = KernelClock::open()?;
         let started = clock.of(OsClock.now());
         let slot = |cpu| {
@@ -91,11 +87,9 @@ impl CpuTracer {
             let word = if cpus.contains(cpu) { busy } else { 0 };
             std::array::from_fn(|idx| if idx == 0 { word } else { 0 })
         };
-        let slots: Vec<[u64; WORDS]> = possible.iter().map(slot).collect();
-        write_map(&map, &slots)
-            .map_err(|source| Error::system("write the BPF map of CPU time", source))?;
+        map.write(slot).map_err(|source| Error::system("write the BPF map of CPU time", source))?;
         let held = attach_all(map.as_raw_fd())?;
-        let tracer = Self { map, _held: held, cpus: cpus.clone(), possible, started, clock };
+        let tracer = Self { map, _held: held, cpus: cpus.clone(), started, clock };
         tracer.wake_all()?;
         Ok(tracer)
     }
@@ -116,13 +110,12 @@ impl CpuTracer {
     /// The instant, and the times from `attach` until then of each CPU in ascending order, its running span
     /// included.
     pub(crate) fn read(&self) -> Result<(Nanos, Vec<CpuSpans>), Error> {
-        let mut slots = vec![[0_u64; WORDS]; self.possible.len()];
+        let failed = |source| Error::system("read the BPF map of CPU time", source);
         for _ in 0..READS {
-            read_map(&self.map, &mut slots)
-                .map_err(|source| Error::system("read the BPF map of CPU time", source))?;
+            let slots = self.map.read().map_err(failed)?;
             let now = OsClock.now();
-            let own = self.possible.iter().zip(&slots).filter(|(cpu, _)| self.cpus.contains(*cpu));
-            let spans = own.map(|(_, slot)| spans(slot, self.started, self.clock.of(now)));
+            let own = slots.filter(|(cpu, _)| self.cpus.contains(*cpu));
+            let spans = own.map(|(_, slot)| spans(&slot, self.started, self.clock.of(now)));
             if let Some(spans) = spans.collect() {
                 return Ok((now, spans));
             }

@@ -3,7 +3,7 @@
 //! Polls are counted by CPU; those of other interfaces and of the loopback's backlog on the same CPUs
 //! are among them.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 
 use latput_trial::observation::NapiObservation;
 use latput_units::{CpuId, CpuSet};
@@ -12,9 +12,9 @@ use super::code::{
     ADD, ADD_IMMEDIATE, EXIT, JUMP, JUMP_IF_EQUAL, JUMP_IF_GREATER_SIGNED, LOAD, MOVE_IMMEDIATE,
     SHIFT_LEFT, SHIFT_RIGHT_SIGNED, STORE, instruction, look_up,
 };
-use super::{btf, check_layout, create_map, load_program, open_tracepoint, read_map, require};
+use super::map::PerCpuMap;
+use super::{btf, check_layout, load_program, open_tracepoint, require};
 use crate::error::Error;
-use crate::process::possible_cpus;
 
 const TRACEPOINT: &str = "napi_poll";
 
@@ -24,11 +24,10 @@ const COUNTERS: usize = 3;
 /// A running count of NAPI polls on some CPUs.
 #[derive(Debug)]
 pub struct NapiTracer {
-    map: OwnedFd,
+    map: PerCpuMap<COUNTERS>,
     _program: OwnedFd,
     _link: OwnedFd,
     cpus: CpuSet,
-    possible: CpuSet,
     is_layout_checked: bool,
 }
 
@@ -41,21 +40,12 @@ impl NapiTracer {
         let is_layout_checked = check_layout("counts of NAPI polls", |bytes| {
             btf::check_tracepoint(bytes, TRACEPOINT, "napi_struct")
         })?;
-        let possible = possible_cpus()?;
-        let map = create_map::<COUNTERS>()
-            .map_err(|source| Error::system("create the BPF map of NAPI counters", source))?;
+        let map = PerCpuMap::create("NAPI counters")?;
         let program = load_program(&assemble(map.as_raw_fd()))
             .map_err(|source| Error::system("load the BPF program that counts polls", source))?;
         let link = open_tracepoint(TRACEPOINT, &program)
             .map_err(|source| Error::system("attach to the tracepoint napi_poll", source))?;
-        Ok(Self {
-            map,
-            _program: program,
-            _link: link,
-            cpus: cpus.clone(),
-            possible,
-            is_layout_checked,
-        })
+        Ok(Self { map, _program: program, _link: link, cpus: cpus.clone(), is_layout_checked })
     }
 
     /// Whether the tracepoint's arguments were found to be as expected; `false` if the kernel does
@@ -66,19 +56,12 @@ impl NapiTracer {
 
     /// The counts since `attach`, by CPU, in ascending order.
     pub fn read(&self) -> Result<Vec<(CpuId, NapiObservation)>, Error> {
-        let mut slots = vec![[0_u64; COUNTERS]; self.possible.len()];
-        read_map(&self.map, &mut slots)
-            .map_err(|source| Error::system("read the BPF map of NAPI counters", source))?;
-        // The kernel writes a slot for each possible CPU, in ascending order.
-        Ok(self
-            .possible
-            .iter()
-            .zip(slots)
-            .filter(|(cpu, _)| self.cpus.contains(*cpu))
-            .map(|(cpu, [polls, packets, empty_polls])| {
-                (cpu, NapiObservation { polls, packets, empty_polls })
-            })
-            .collect())
+        let failed = |source| Error::system("read the BPF map of NAPI counters", source);
+        let counts = self.map.read().map_err(failed)?.filter(|(cpu, _)| self.cpus.contains(*cpu));
+        let observed = |(cpu, [polls, packets, empty_polls]): (CpuId, [u64; COUNTERS])| {
+            (cpu, NapiObservation { polls, packets, empty_polls })
+        };
+        Ok(counts.map(observed).collect())
     }
 }
 

@@ -69,7 +69,8 @@ impl EthtoolIoctl {
     /// Opens the socket.
     pub fn open() -> Result<Self, Error> {
         let socket = rustix::net::socket_with(
-            AddressFamily::INET,
+            // Of any family (`dev_ioctl`): the service is not allowed those of the internet.
+            AddressFamily::UNIX,
             SocketType::DGRAM,
             SocketFlags::CLOEXEC,
             None,

@@ -225,7 +225,7 @@ fn numbers_in(folder: &Path) -> BTreeSet<u32> {
 }
 
 /// The last part of what a link points to.
-fn base_name(link: &Path) -> Option<String> {
+pub(super) fn base_name(link: &Path) -> Option<String> {
     let target = fs::read_link(link).ok()?;
     Some(target.file_name()?.to_str()?.to_owned())
 }

@@ -16,7 +16,7 @@ impl LinuxKernel {
         let is_mq = qdisc.kind() == "mq";
         // What hangs on any other root would be lost with it, and so would filters.
         let has_children = !is_mq && all.iter().any(|other| other.queue_under(root).is_some());
-        if has_children && root.handle != 0 && !has_own_child(&qdisc, &all, root)
+        if has_children && root.handle != 0 && !has_own_children(&all, root)
             || self.route.has_filters(link.index, root.handle)?
         {
             qdisc = qdisc.into_opaque();
@@ -77,8 +77,12 @@ impl LinuxKernel {
                 "only the root has a default: name the discipline, or set qdisc=default",
             ));
         }
-        // Removing it would leave the queue without any, and what is sent there would be dropped; so
-        // what the kernel had attached is attached by name.
+        if qdisc.is_default() {
+            // Removing it would leave the queue without any, and what is sent there would be dropped. A new
+            // mq has the kernel's own under it; those of the other queues are put back after this.
+            self.route.delete_root_qdisc(link.index)?;
+            return Ok(self.route.replace_qdisc(link.index, None, &root.qdisc)?);
+        }
         Ok(self.route.replace_qdisc(link.index, Some(child.parent), qdisc)?)
     }
 
@@ -105,13 +109,10 @@ impl LinuxKernel {
     }
 }
 
-/// tbf and netem make themselves a plain queue of packets or bytes.
-fn has_own_child(qdisc: &Qdisc, all: &[Attached], root: &Attached) -> bool {
-    matches!(qdisc.kind(), "tbf" | "netem")
-        && all
-            .iter()
-            .filter(|other| other.queue_under(root).is_some())
-            .all(|child| matches!(child.qdisc.kind(), "bfifo" | "pfifo" | "tfifo"))
+/// tbf makes itself a plain queue (`fifo_create_dflt`), without a handle. What somebody attached has one.
+fn has_own_children(all: &[Attached], root: &Attached) -> bool {
+    let mut children = all.iter().filter(|other| other.queue_under(root).is_some());
+    children.all(|child| child.handle == 0)
 }
 
 fn root_of(all: &[Attached]) -> Result<&Attached, Failure> {

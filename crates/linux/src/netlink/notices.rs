@@ -13,6 +13,8 @@ use super::NetlinkError;
 use super::message::{Message, Messages};
 use super::socket::{self, Protocol};
 
+/// `RTNLGRP_LINK`, `include/uapi/linux/rtnetlink.h`.
+pub(crate) const LINK_GROUP: u32 = 1;
 /// Longer than a notice of one object; of what is cut off, the beginning is enough.
 const BUFFER_BYTES: usize = 32 << 10;
 /// So many datagrams at a time, that a flood of notices keeps nobody from his work.

@@ -97,15 +97,23 @@ impl Route {
     }
 
     /// Attaches a new queue discipline in the place of the one that is there: at the root, or at the
-    /// class `parent` of `mq`. Packets that the old one held are dropped.
+    /// class `parent` of `mq`. Packets that the old one held are dropped. It has the handle that `qdisc`
+    /// names, unless another discipline has that.
     pub fn replace_qdisc(
         &self,
         interface_index: u32,
         parent: Option<u32>,
         qdisc: &Qdisc,
     ) -> Result<(), Error> {
-        let handle = free_handle(&self.qdiscs(interface_index)?);
-        let request = replacement(interface_index, handle, parent.unwrap_or(ROOT), qdisc)?;
+        let parent = parent.unwrap_or(ROOT);
+        let mut attached = self.qdiscs(interface_index)?;
+        let free = free_handle(&attached);
+        // All others go with the root.
+        attached.retain(|other| parent != ROOT && other.parent != parent);
+        let wanted = qdisc.handle().map(|major| u32::from(major) << 16);
+        let is_free = |handle: &u32| attached.iter().all(|other| other.handle != *handle);
+        let handle = wanted.filter(is_free).unwrap_or(free);
+        let request = replacement(interface_index, handle, parent, qdisc)?;
         self.0.exchange(&request)?;
         Ok(())
     }
@@ -177,7 +185,10 @@ fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
     }
     let kind = kind.ok_or(malformed("a queue discipline without a kind"))?;
     let qdisc = options::decode(&kind, options)?;
-    let qdisc = if handle == 0 { qdisc.into_default() } else { qdisc };
+    let qdisc = match u16::try_from(handle >> 16).unwrap_or(0) {
+        0 => qdisc.into_default(),
+        major => qdisc.with_handle(major),
+    };
     Ok(Attached { interface, handle, parent, qdisc })
 }
 

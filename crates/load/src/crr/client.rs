@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
 
 use super::{CONTROL, Exchange, PIECE_BYTES};
-use crate::clock::now;
+use crate::clock::{self, now};
 use crate::dial;
 use crate::error::Error;
 use crate::hello::Hello;
@@ -19,6 +19,10 @@ use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
 use crate::socket;
 use crate::supervise::Link;
+
+/// How often a transaction may begin. A server that strangers crowd turns the oldest connection away that
+/// has not shown the key, and that may be ours.
+const MOST_ATTEMPTS: u32 = 32;
 
 /// Makes transactions until the meter says that it is over, or the server's end is gone.
 pub(crate) fn run(
@@ -45,7 +49,7 @@ pub(crate) fn run(
         calls: Vec::new(),
     };
     for idx in 0..share(link.thread + 1) - share(link.thread) {
-        let call = caller.connect(idx)?;
+        let call = caller.connect(idx, now(), 1)?;
         caller.calls.push(call);
     }
     match caller.serve(meter)? {
@@ -68,6 +72,8 @@ struct Caller<'a> {
 struct Call {
     socket: TcpStream,
     started: Nanos,
+    /// How often it began.
+    attempts: u32,
     sent: usize,
     received: usize,
 }
@@ -87,34 +93,48 @@ impl Caller<'_> {
                 if idx == CONTROL {
                     return Ok(End::Closed(None)); // nothing is ever said on it
                 }
-                let is_done = match self.go_on(idx) {
-                    Ok(is_done) => is_done,
-                    Err(errno) => return Ok(End::Closed(errno)),
-                };
+                let result = self.go_on(idx);
                 let now = now();
                 if meter.phase(now) == Phase::Over {
                     return Ok(End::Over);
                 }
-                if is_done {
-                    meter.received(self.exchange.response, 1);
-                    meter.sent(self.exchange.request);
-                    meter.round_trips(self.calls[idx].started, now, 1);
-                    meter.done(now, 1);
-                    self.calls[idx] = match self.connect(idx) {
-                        // The listener goes before its word on the control connection comes.
-                        Err(Error::Refused { .. }) => {
-                            return Ok(End::Closed(Some(Errno::CONNREFUSED)));
-                        }
-                        call => call?,
-                    };
-                }
+                let next = match result {
+                    Ok(false) => continue,
+                    Err(_) if self.is_turned_away(idx) => {
+                        let Call { started, attempts, .. } = self.calls[idx];
+                        self.connect(idx, started, attempts + 1)
+                    }
+                    Err(errno) => return Ok(End::Closed(errno)),
+                    Ok(true) => {
+                        meter.received(self.exchange.response, 1);
+                        meter.sent(self.exchange.request);
+                        meter.round_trips(self.calls[idx].started, now, 1);
+                        meter.done(now, 1);
+                        self.connect(idx, clock::now(), 1)
+                    }
+                };
+                self.calls[idx] = match next {
+                    // The listener goes before its word on the control connection comes.
+                    Err(Error::Refused { .. }) => {
+                        return Ok(End::Closed(Some(Errno::CONNREFUSED)));
+                    }
+                    call => call?,
+                };
             }
         }
     }
 
-    /// Starts transaction `idx` anew. What was there is closed.
-    fn connect(&self, idx: usize) -> Result<Call, Error> {
-        let started = now();
+    /// Whether the server closed connection `idx` before it answered, and is still there.
+    fn is_turned_away(&self, idx: usize) -> bool {
+        let call = &self.calls[idx];
+        call.received == 0
+            && call.attempts < MOST_ATTEMPTS
+            && !self.link.is_ending()
+            && !self.link.peer_closed()
+    }
+
+    /// Connects for transaction `idx`, which began at `started`. What was there is closed.
+    fn connect(&self, idx: usize, started: Nanos, attempts: u32) -> Result<Call, Error> {
         let socket = dial::begin(self.link.peer, |socket| {
             let nodelay = if self.exchange.nodelay { socket.set_tcp_nodelay(true) } else { Ok(()) };
             nodelay.map_err(|source| Error::io("set TCP_NODELAY", source))?;
@@ -123,7 +143,7 @@ impl Caller<'_> {
         // Edge-triggered: one registration sees the connection made, the response and the end.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         self.poll.add(&socket, idx, flags)?;
-        Ok(Call { socket, started, sent: 0, received: 0 })
+        Ok(Call { socket, started, attempts, sent: 0, received: 0 })
     }
 
     /// Does what can be done on transaction `idx`; whether it is done.

@@ -2,12 +2,13 @@
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use latput_units::Nanos;
 use rustix::event::epoll::{Event, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{CONTROL, Exchange, PIECE_BYTES};
 use crate::clock::now;
@@ -16,32 +17,51 @@ use crate::hello::Hello;
 use crate::key::Key;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
+use crate::strangers::{Accepted, REST, Stranger, Strangers, accept};
 use crate::supervise::Link;
 
 /// The listener among what is watched.
 const LISTENER: usize = CONTROL - 1;
-/// How long a connection may take to show the key.
-const PATIENCE: Nanos = Nanos::from_s(1);
-/// How often those that take longer are looked for.
+/// Among what is watched, connections that have not shown the key begin here.
+const STRANGERS: usize = 1 << (usize::BITS - 2);
+/// How often connections that take too long to show the key are looked for.
 const ROUND: Nanos = Nanos::from_ms(100);
 /// Connections taken from the kernel in one go, so that a flood cannot keep us from those who are in.
 const ACCEPT: usize = 64;
+/// What is watched of a connection. Adding it tells also of what was there before.
+const EDGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::ET);
 /// A client's next connection may come before its last is seen to be over.
 const SPARE: usize = 64;
 
-/// Who may come in, and how.
-#[derive(Clone, Copy, Debug)]
+/// Who may come in, and how: the same for all threads of a reflector.
+#[derive(Debug)]
 pub(crate) struct Guard<'a> {
-    pub(crate) listener: &'a TcpListener,
-    pub(crate) key: &'a Key,
-    pub(crate) wrong_keys: &'a AtomicU64,
+    listener: &'a TcpListener,
+    key: &'a Key,
+    wrong_keys: &'a AtomicU64,
+    /// Whoever shows the key at once is never among them.
+    strangers: Mutex<Strangers<Visit>>,
+}
+
+impl<'a> Guard<'a> {
+    pub(crate) fn new(listener: &'a TcpListener, key: &'a Key, wrong_keys: &'a AtomicU64) -> Self {
+        Self { listener, key, wrong_keys, strangers: Mutex::new(Strangers::new()) }
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, Strangers<Visit>> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_wrong_key(&self) {
+        self.wrong_keys.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Answers requests until the client closes its control connection.
 pub(crate) fn run(
     link: &Link<'_>,
     exchange: &Exchange,
-    guard: Guard<'_>,
+    guard: &Guard<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     let poll = Poll::new()?;
@@ -49,11 +69,12 @@ pub(crate) fn run(
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
     }
     // Exclusive: one thread wakes for one connection.
-    poll.add(guard.listener, LISTENER, EventFlags::IN | EventFlags::EXCLUSIVE)?;
+    watch_listener(&poll, guard)?;
     let mut server = Server {
         exchange,
         guard,
         poll,
+        rests_until: None,
         visits: Vec::new(),
         free: Vec::new(),
         most: 2 * exchange.connections + SPARE,
@@ -66,10 +87,17 @@ pub(crate) fn run(
     }
 }
 
+fn watch_listener(poll: &Poll, guard: &Guard<'_>) -> Result<(), Error> {
+    poll.add(guard.listener, LISTENER, EventFlags::IN | EventFlags::EXCLUSIVE)
+}
+
 struct Server<'a> {
     exchange: &'a Exchange,
-    guard: Guard<'a>,
+    guard: &'a Guard<'a>,
     poll: Poll,
+    /// Until when the listener is not watched.
+    rests_until: Option<Nanos>,
+    /// Connections that showed the key.
     visits: Vec<Option<Visit>>,
     free: Vec<usize>,
     most: usize,
@@ -78,13 +106,13 @@ struct Server<'a> {
 }
 
 /// A connection.
+#[derive(Debug)]
 struct Visit {
     socket: OwnedFd,
     shown: [u8; Hello::BYTES],
     is_known: bool,
     received: usize,
     sent: usize,
-    until: Nanos,
 }
 
 /// What came of a turn of a visit.
@@ -106,7 +134,8 @@ impl Server<'_> {
         let mut events = poll::events();
         let mut next_round = now() + ROUND;
         loop {
-            self.poll.wait(&mut events, Some(next_round))?;
+            let until = self.rests_until.map_or(next_round, |until| until.min(next_round));
+            self.poll.wait(&mut events, Some(until))?;
             let now = now();
             if meter.phase(now) == Phase::Over {
                 return Ok(End::Over);
@@ -116,7 +145,14 @@ impl Server<'_> {
             }
             if now >= next_round {
                 next_round = now + ROUND;
-                self.turn_away_the_slow(now);
+                while let Some(slow) = { self.guard.strangers().take_slow(now) } {
+                    self.guard.count_wrong_key();
+                    drop(slow);
+                }
+            }
+            if self.rests_until.is_some_and(|until| now >= until) {
+                self.rests_until = None;
+                watch_listener(&self.poll, self.guard)?;
             }
         }
     }
@@ -127,9 +163,8 @@ impl Server<'_> {
             match poll::id(event) {
                 CONTROL => return Ok(true),
                 LISTENER => self.accept(now, meter)?,
-                idx => {
-                    self.turn_is_over(idx, meter);
-                }
+                id if id >= STRANGERS => self.look_at((id - STRANGERS) as u64, meter)?,
+                idx => self.go_on_with(idx, meter),
             }
         }
         Ok(false)
@@ -137,73 +172,121 @@ impl Server<'_> {
 
     fn accept(&mut self, now: Nanos, meter: &mut Meter<'_>) -> Result<(), Error> {
         for _ in 0..ACCEPT {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let socket = match accept_with(self.guard.listener, flags) {
-                Ok(socket) => socket,
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(errno) => return Err(Error::io("accept a connection on the data port", errno)),
-            };
-            if self.visits.len() - self.free.len() >= self.most {
-                self.guard.wrong_keys.fetch_add(1, Ordering::Relaxed);
-                continue; // more than the test has
-            }
-            let visit = Visit {
-                socket,
-                shown: [0; Hello::BYTES],
-                is_known: false,
-                received: 0,
-                sent: 0,
-                until: now + PATIENCE,
-            };
-            let idx = self.free.pop().unwrap_or_else(|| {
-                self.visits.push(None);
-                self.visits.len() - 1
-            });
-            self.visits[idx] = Some(visit);
-            // Under load the request is there already and nothing need be watched.
-            if !self.turn_is_over(idx, meter) {
-                let visit = self.visits[idx].as_ref().expect("it was not over");
-                let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-                self.poll.add(&visit.socket, idx, flags)?;
+            let accepted = accept(self.guard.listener);
+            match accepted.map_err(|e| Error::io("accept a connection on the data port", e))? {
+                Accepted::Connection(socket, _) => self.welcome(socket, now, meter)?,
+                Accepted::Gone => {}
+                Accepted::None => return Ok(()),
+                Accepted::NoRoom => return self.make_room(now),
             }
         }
         Ok(())
     }
 
+    /// Gives a stranger's descriptor to who waits in the kernel. Where there is no stranger, leaves the
+    /// listener alone for a moment, so that it does not keep the thread awake.
+    fn make_room(&mut self, now: Nanos) -> Result<(), Error> {
+        let oldest = self.guard.strangers().take_oldest();
+        if oldest.is_some() {
+            self.guard.count_wrong_key();
+        } else if self.rests_until.is_none() {
+            self.poll.remove(self.guard.listener)?;
+            self.rests_until = Some(now + REST);
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, socket: OwnedFd, now: Nanos, meter: &mut Meter<'_>) -> Result<(), Error> {
+        let mut visit =
+            Visit { socket, shown: [0; Hello::BYTES], is_known: false, received: 0, sent: 0 };
+        // Under load the request is there already and nothing need be watched.
+        if self.turn_is_over(&mut visit, meter) {
+            return Ok(());
+        }
+        if visit.is_known {
+            return self.keep(visit);
+        }
+        let stranger = self.guard.strangers().enter(visit, now);
+        self.poll.add(&stranger.connection.socket, id_of(stranger.number), EDGES)?;
+        self.put(stranger, meter)
+    }
+
+    /// Does what can be done on the connection of stranger `number`.
+    fn look_at(&mut self, number: u64, meter: &mut Meter<'_>) -> Result<(), Error> {
+        let Some(mut stranger) = self.guard.strangers().take(number) else { return Ok(()) };
+        if self.turn_is_over(&mut stranger.connection, meter) {
+            return Ok(());
+        }
+        if !stranger.connection.is_known {
+            return self.put(stranger, meter);
+        }
+        self.poll.remove(&stranger.connection.socket)?;
+        self.keep(stranger.connection)
+    }
+
+    /// Puts a connection among those without the key, and turns the oldest away where there are too
+    /// many: unless it has shown the key by now, for its own thread may be late.
+    fn put(&mut self, stranger: Stranger<Visit>, meter: &mut Meter<'_>) -> Result<(), Error> {
+        let oldest = self.guard.strangers().put(stranger);
+        let Some(mut visit) = oldest.map(|oldest| oldest.connection) else { return Ok(()) };
+        if self.turn_is_over(&mut visit, meter) {
+            return Ok(());
+        }
+        if visit.is_known {
+            return self.keep(visit);
+        }
+        self.guard.count_wrong_key();
+        Ok(())
+    }
+
+    /// Watches a connection that showed the key.
+    fn keep(&mut self, visit: Visit) -> Result<(), Error> {
+        let Some(idx) = self.place() else { return Ok(()) };
+        self.poll.add(&visit.socket, idx, EDGES)?;
+        self.visits[idx] = Some(visit);
+        Ok(())
+    }
+
+    /// A free place among those that showed the key; `None` where there are more than the test has.
+    fn place(&mut self) -> Option<usize> {
+        if let Some(idx) = self.free.pop() {
+            return Some(idx);
+        }
+        if self.visits.len() >= self.most {
+            self.guard.count_wrong_key();
+            return None;
+        }
+        self.visits.push(None);
+        Some(self.visits.len() - 1)
+    }
+
     /// Does what can be done on visit `idx`, and closes it when that was all.
-    fn turn_is_over(&mut self, idx: usize, meter: &mut Meter<'_>) -> bool {
-        let Some(visit) = &mut self.visits[idx] else { return true };
-        let turn = visit.go_on(self.exchange, self.guard.key, &mut self.buffer, &self.response);
-        match turn {
+    fn go_on_with(&mut self, idx: usize, meter: &mut Meter<'_>) {
+        let Some(mut visit) = self.visits[idx].take() else { return };
+        if self.turn_is_over(&mut visit, meter) {
+            self.free.push(idx);
+        } else {
+            self.visits[idx] = Some(visit);
+        }
+    }
+
+    /// Does what can be done on `visit`; whether that was all.
+    fn turn_is_over(&mut self, visit: &mut Visit, meter: &mut Meter<'_>) -> bool {
+        match visit.go_on(self.exchange, self.guard.key, &mut self.buffer, &self.response) {
             Turn::Wait => return false,
             Turn::Done => {
                 meter.received(self.exchange.request, 1);
                 meter.sent(self.exchange.response);
             }
             Turn::Gone => {}
-            Turn::WrongKey => {
-                self.guard.wrong_keys.fetch_add(1, Ordering::Relaxed);
-            }
+            Turn::WrongKey => self.guard.count_wrong_key(),
         }
-        self.close(idx);
         true
     }
+}
 
-    fn turn_away_the_slow(&mut self, now: Nanos) {
-        for idx in 0..self.visits.len() {
-            let is_slow = |visit: &Visit| !visit.is_known && now >= visit.until;
-            if self.visits[idx].as_ref().is_some_and(is_slow) {
-                self.guard.wrong_keys.fetch_add(1, Ordering::Relaxed);
-                self.close(idx);
-            }
-        }
-    }
-
-    fn close(&mut self, idx: usize) {
-        self.visits[idx] = None;
-        self.free.push(idx);
-    }
+fn id_of(stranger: u64) -> usize {
+    STRANGERS + usize::try_from(stranger).expect("an end sees fewer connections than addresses")
 }
 
 impl Visit {
@@ -232,10 +315,10 @@ impl Visit {
             }
             self.received += bytes;
             if !self.is_known && self.received >= Hello::BYTES {
-                match Hello::decode(&self.shown) {
-                    Some(hello) if key.matches(&hello.key) => self.is_known = true,
-                    _ => return Turn::WrongKey,
+                if Hello::decode(&self.shown, key).is_none() {
+                    return Turn::WrongKey;
                 }
+                self.is_known = true;
             }
         }
         while self.sent < exchange.response {

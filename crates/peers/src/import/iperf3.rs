@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn old_udp_has_a_loss_and_no_goodput() {
         let test = one(UDP);
-        assert_eq!(test.workload.name, "udp_stream rate=1Mbps");
+        assert_eq!(test.workload.name, "udp_stream datagram_bytes=1470 rate=1Mbps");
         let value = |metric: Metric| metric.value(&test.workload.traffic, &test.observation);
         assert_eq!(value(Metric::ThroughputBps), None, "the bytes are the sender's");
         assert_eq!(

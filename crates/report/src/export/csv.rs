@@ -138,11 +138,35 @@ fn line(fields: &[String]) -> String {
     quoted.join(",") + "\r\n"
 }
 
-/// RFC 4180, section 2, rules 5 to 7.
+/// RFC 4180, section 2, rules 5 to 7. A text that a spreadsheet would compute gets an apostrophe before it.
 fn quoted(field: &str) -> String {
+    let is_formula =
+        field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err();
+    let field = if is_formula { format!("'{field}") } else { field.to_owned() };
     if field.contains(['"', ',', '\r', '\n']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
-        field.to_owned()
+        field
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_no_formula_and_a_number_stays_one() {
+        for (field, cell) in [
+            ("=1+1", "'=1+1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("-2+cmd|' /C calc'!A0", "'-2+cmd|' /C calc'!A0"),
+            ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\""),
+            ("-1.5e-3", "-1.5e-3"),
+            ("+7", "+7"),
+            ("rx-usecs=0", "rx-usecs=0"),
+            ("", ""),
+        ] {
+            assert_eq!(quoted(field), cell);
+        }
     }
 }

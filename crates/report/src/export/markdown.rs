@@ -6,6 +6,7 @@ use latput_model::Summary;
 use latput_trial::Results;
 
 use crate::format;
+use crate::printable::printable;
 use crate::view::{View, estimate, is_too_wide, main_metrics};
 
 /// The recommendation, one table per workload, and what is wrong with the figures.
@@ -48,7 +49,7 @@ fn recommendation(view: &View<'_>) -> String {
     let _ = writeln!(text, "{}\n", reason.join(" "));
     for command in view.commands(advice.setting) {
         // Four spaces make code without a fence that a hostile name could close.
-        let _ = writeln!(text, "    {}", format::printable(&command.line));
+        let _ = writeln!(text, "    {}", printable(&command.line));
     }
     text.push('\n');
     text
@@ -87,7 +88,7 @@ fn workload_table(view: &View<'_>, idx: usize) -> String {
 /// Text that Markdown shows as it is, inside and outside of a table.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
-    for c in format::printable(text).chars() {
+    for c in printable(text).chars() {
         match c {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",

@@ -9,6 +9,7 @@ use super::tables::{self, Table};
 use crate::chart::cdf::{Line, cdf};
 use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
+use crate::printable::printable;
 use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, Command, View, cpu_sources, rate_metric};
 use crate::{chart, format, prediction};
@@ -130,11 +131,11 @@ impl Page {
         let results = view.results;
         let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
         Self {
-            title: format::printable(&results.name),
+            title: printable(&results.name),
             subtitle: format!(
                 "{} on {}, {}, {}, {}",
                 format::count(results.settings.len(), "setting"),
-                format::printable(&results.testbed),
+                printable(&results.testbed),
                 format::count(results.workloads.len(), "workload"),
                 format::count(view.blocks(), "block"),
                 format::count(results.rows.len(), "trial"),
@@ -200,7 +201,7 @@ fn of_prediction(view: &View<'_>, predicted: &Prediction) -> Predicted {
         ranks: prediction::ranked(column),
     };
     Predicted {
-        by: format::printable(&predicted.by),
+        by: printable(&predicted.by),
         conclusion: prediction::conclusion(predicted),
         panels: predicted.columns.iter().map(panel).filter(|panel| !panel.svg.is_empty()).collect(),
     }
@@ -307,7 +308,7 @@ fn settings(view: &View<'_>) -> Vec<Named> {
     };
     let settings = view.results.settings.iter();
     settings
-        .map(|setting| Named { title: format::printable(&setting.label), rows: values(setting) })
+        .map(|setting| Named { title: printable(&setting.label), rows: values(setting) })
         .collect()
 }
 
@@ -324,8 +325,7 @@ fn read_back(view: &View<'_>) -> Vec<Named> {
                 .map(|((knob, place), value)| (format!("{knob} ({place})"), value.to_string()))
                 .collect();
             if !rows.is_empty() {
-                let title =
-                    format!("{}: {}", view.full_label(setting), format::printable(&host.host));
+                let title = format!("{}: {}", view.full_label(setting), printable(&host.host));
                 lists.push(Named { title, rows });
             }
         }
@@ -339,10 +339,7 @@ fn hosts(view: &View<'_>) -> Vec<Named> {
         .map(|host| {
             let mut rows = vec![("interface".to_owned(), host.interface.clone())];
             rows.extend(host.facts.iter().cloned());
-            Named {
-                title: format!("{} ({})", format::printable(&host.host), host.role.name()),
-                rows,
-            }
+            Named { title: format!("{} ({})", printable(&host.host), host.role.name()), rows }
         })
         .collect()
 }
@@ -354,7 +351,7 @@ fn workloads_in_full(view: &View<'_>) -> Vec<Named> {
             let parameters = crate::document::parameters(workload).into_iter();
             let mut rows = vec![("kind".to_owned(), workload.traffic.kind().to_owned())];
             rows.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_string())));
-            Named { title: format::printable(&workload.name), rows }
+            Named { title: printable(&workload.name), rows }
         })
         .collect()
 }
@@ -401,12 +398,12 @@ fn method(view: &View<'_>) -> Vec<(String, String)> {
             let text = format!(
                 "{} of one CPU on {} ({role})",
                 format::percent(ratio),
-                format::printable(&host.host)
+                printable(&host.host)
             );
             lines.push(("Cost of sampling", text));
         }
     }
-    lines.push(("latput", format::printable(&results.latput_version)));
+    lines.push(("latput", printable(&results.latput_version)));
     lines.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 

@@ -94,7 +94,7 @@ fn traffic(kind: &str, fields: &mut Fields) -> Result<Traffic, FieldError> {
         "udp_stream" => Traffic::UdpStream {
             datagram_bytes: Bytes::new(fields.count(
                 "datagram_bytes",
-                1470,
+                1448,
                 64..=LARGEST_DATAGRAM,
             )?),
             rate: fields.rate()?,

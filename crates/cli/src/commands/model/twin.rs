@@ -9,7 +9,7 @@ use latput_reproduce::twin::{Job, Twin, twin};
 use latput_trial::Row;
 
 use crate::commands::calibrate::{combinations, costs};
-use crate::commands::report::{cells_of, write_file};
+use crate::commands::report::cells_of;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::{output, parallel};
@@ -80,7 +80,7 @@ impl Args {
         let found =
             found.map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
         let profile = found.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
-        write_file(&self.output, &profile)?;
+        output::write_file(&self.output, &profile)?;
         output::print(&in_words(&found, &self.output.display().to_string()))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -1,0 +1,136 @@
+//! What others may have put where latput reads and writes, and what they may lock.
+
+use std::fs::{self, File, Permissions};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::Place;
+
+const PLAN: &str = "schema = 1\nname = \"small\"\n[factors]\nrx-usecs = [0, 50]\n\
+                    [[workload]]\nkind = \"tcp_rr\"\n[method]\nduration = \"50ms\"\n\
+                    warmup = \"0ms\"\nrepetitions = { min = 2, max = 2 }\n";
+
+/// A folder with a results file.
+fn place() -> Place {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]).expect(0, &[]);
+    place
+}
+
+#[test]
+fn no_output_goes_through_a_planted_name() {
+    let place = place();
+    place.write("victim", "kept");
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // The name that was once used on the way to a report.
+    symlink(place.path("victim"), place.path("report.html.part")).unwrap();
+    place.run(&["report", "kept.db", "-o", "report.html"]).expect(0, &[]);
+    assert!(fs::read_to_string(place.path("report.html")).unwrap().starts_with("<!"));
+    let outputs = [
+        ("html", "planted.html", "planted.html"),
+        ("csv", "planted.csv", "planted.csv"),
+        ("flent", "planted.flent.gz", "planted-1.flent.gz"),
+    ];
+    for (format, output, name) in outputs {
+        for (target, said) in [("victim", "symbolic link"), ("missing", "symbolic link")] {
+            symlink(place.path(target), place.path(name)).unwrap();
+            let ran = place.run(&["report", "kept.db", "--format", format, "-o", output]);
+            ran.expect(1, &[name, said]);
+            fs::remove_file(place.path(name)).unwrap();
+        }
+        fs::hard_link(&pipe, place.path(name)).unwrap();
+        let ran = place.run(&["report", "kept.db", "--format", format, "-o", output]);
+        ran.expect(1, &[name, "pipe"]);
+    }
+    symlink(place.path("missing"), place.path("latput-results.db")).unwrap();
+    place.run(&["run", "plan.toml", "--on", "sim:server-10g"]).expect(1, &["symbolic link"]);
+    // Before any trial runs.
+    symlink(place.path("victim"), place.path("latput-report.html")).unwrap();
+    let tune = ["tune", "plan.toml", "--on", "sim:server-10g", "-o", "tuned.db"];
+    place.run(&tune).expect(1, &["latput-report.html", "symbolic link"]);
+    assert!(!place.path("tuned.db").exists());
+    assert_eq!(fs::read_to_string(place.path("victim")).unwrap(), "kept");
+    assert!(!place.path("missing").exists());
+}
+
+#[test]
+fn plans_and_testbeds_have_a_bound() {
+    let place = Place::new();
+    place.write("plan.toml", PLAN);
+    File::create(place.path("large.toml")).unwrap().set_len((16 << 20) + 1).unwrap();
+    for args in [
+        ["run", "large.toml", "--on", "sim:server-10g"],
+        ["run", "plan.toml", "--on", "large.toml"],
+        ["run", "plan.toml", "--on", "sim:./large.toml"],
+        ["tune", "large.toml", "--on", "sim:server-10g"],
+    ] {
+        place.run(&args).expect(2, &["large.toml", "16777217 bytes", "16777216"]);
+    }
+}
+
+#[test]
+fn another_user_can_lock_no_results_file() {
+    let place = place();
+    if !is_root(&place) {
+        return;
+    }
+    fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.path("kept.db"), Permissions::from_mode(0o644)).unwrap();
+    let mut holder = nobody("exec flock -x \"$0\" sleep 60", &place.path("kept.db"));
+    wait_for_lock(&place.path("kept.db"));
+    // The name that was once the lock.
+    let meta = place.path("kept.db").metadata().unwrap();
+    let name = format!("latput-results-{}-{}", meta.dev(), meta.ino());
+    let _holder = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+    let ran = place.run(&["run", "plan.toml", "--on", "sim:server-10g", "-o", "kept.db"]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    ran.expect(0, &[]);
+}
+
+#[test]
+fn without_a_umask_another_user_can_lock_no_lab() {
+    let place = Place::new();
+    if !is_root(&place) {
+        return;
+    }
+    fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+    let args = ["measure", "lab", "--workload", "tcp_rr", "--repetitions", "1"];
+    let mut command = place.wrapped(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""], &args);
+    let mut running = command.stdout(Stdio::null()).spawn().unwrap();
+    let lock = place.path("state/lab.lock");
+    crate::wait_until("the lab's lock", || lock.exists());
+    let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+    let modes = (mode(&place.path("state")), mode(&lock));
+    let opened = nobody("exec 2> /dev/null; exec cat \"$0\"", &lock).wait().unwrap();
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert_eq!(modes, (0o700, 0o600));
+    assert!(!opened.success());
+}
+
+fn is_root(place: &Place) -> bool {
+    place.path("").metadata().unwrap().uid() == 0
+}
+
+/// Starts a script as nobody, with `path` as its `$0`.
+fn nobody(script: &str, path: &Path) -> Child {
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script];
+    Command::new("setpriv").args(nobody).arg(path).spawn().unwrap()
+}
+
+/// Until somebody else has locked it.
+fn wait_for_lock(path: &Path) {
+    let file = File::open(path).unwrap();
+    crate::wait_until("the stranger's lock", || match file.try_lock() {
+        Ok(()) => {
+            file.unlock().unwrap();
+            false
+        }
+        Err(_) => true,
+    });
+}

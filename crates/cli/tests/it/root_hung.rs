@@ -1,0 +1,352 @@
+//! Hosts whose agent, way or controller stops without ending: three namespaces on a bridge, each changed by
+//! the plan, and looked at by `ip` and `ethtool`.
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_testkit::needs_root;
+
+use crate::{Place, agents_of, interrupt, kill, needs_program, resident_kb, wait_until};
+
+/// More trials than any of these tests runs through.
+const PLAN: &str = r#"
+schema = 1
+name = "hung"
+[factors]
+"sut.mtu" = [1400]
+"generator.mtu" = [1300]
+[[workload]]
+kind = "tcp_rr"
+connections = 2
+[method]
+design = "blocks"
+repetitions = { min = 200, max = 200 }
+warmup = "50ms"
+duration = "200ms"
+"#;
+const HOSTS: [&str; 3] = ["sut", "load1", "load2"];
+/// Of the tests' testbeds.
+const LEASE: Duration = Duration::from_secs(2);
+/// What latput waits at most for an agent, and then for `latput restore`, each.
+const WITHIN: Duration = Duration::from_secs(15);
+
+#[test]
+fn an_agent_that_hangs_keeps_no_other_host_changed_and_its_own_is_restored() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("p", "");
+    let before = hosts.seen();
+    let mut run = hosts.start();
+    let begun = Instant::now();
+    signal("STOP", run.agent("load1"));
+    wait_until("the others to be put back", || {
+        let now = hosts.seen();
+        now[0] == before[0] && now[2] == before[2]
+    });
+    assert_ne!(hosts.seen()[1], before[1], "an agent that hangs cannot put its host back");
+    assert!(run.is_running(), "the run waits for the third host");
+    let (code, said) = run.end();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("host `load1`: its agent") && said.contains("nothing for 2s"), "{said}");
+    assert!(said.contains("running `latput restore` on load1"), "{said}");
+    assert_eq!(hosts.seen(), before);
+    // It hangs for the lease and a third, is waited for, and restored.
+    assert!(
+        begun.elapsed() < 2 * LEASE + WITHIN + Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+/// What the far end of `via` is asked to restore answers without end, or not at all.
+#[test]
+fn a_restore_that_never_ends_is_given_up_and_the_host_is_named_with_the_command() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("q", "case \"$*\" in *restore*) yes answers-without-end >&2;; esac");
+    let before = hosts.seen();
+    let mut run = hosts.start();
+    let begun = Instant::now();
+    for host in ["load1", "load2"] {
+        signal("STOP", run.agent(host));
+    }
+    wait_until("`latput restore`", || run.said().contains("running `latput restore`"));
+    let mut most_kb = 0;
+    while run.is_running() {
+        most_kb = most_kb.max(resident_kb(run.child.id()));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let took = begun.elapsed();
+    let (code, said) = run.end();
+    assert_eq!(code, Some(5), "{said}");
+    for host in ["load1", "load2"] {
+        assert!(said.contains(&format!("host `{host}` may still be changed")), "{said}");
+        let command = hosts.words(host, "restore");
+        assert!(said.contains(&format!("run `{command}`")), "{command}: {said}");
+    }
+    assert!(said.len() < 200_000, "{} bytes", said.len());
+    // Both at the same time: one after the other they would take 15 s more of each.
+    assert!(took < 2 * LEASE + 2 * WITHIN + Duration::from_secs(12), "{took:?}");
+    assert!(most_kb < 200_000, "{most_kb} kB");
+    assert_eq!(hosts.seen()[0], before[0]);
+    assert!(processes_with("answers-without-end").is_empty());
+    for host in ["load1", "load2"] {
+        hosts.latput(host, &["restore"]);
+    }
+    assert_eq!(hosts.seen(), before);
+}
+
+#[test]
+fn a_second_signal_ends_the_wait_for_a_host_and_says_what_is_left() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("r", "");
+    let before = hosts.seen();
+    let mut run = hosts.start();
+    let agent = run.agent("load1");
+    signal("STOP", agent);
+    interrupt(run.child.id());
+    wait_until("what is waited for", || run.said().contains("second Ctrl-C"));
+    assert!(run.is_running());
+    let begun = Instant::now();
+    interrupt(run.child.id());
+    let (code, said) = run.end();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("interrupted; host `load1` may still be changed"), "{said}");
+    let command = hosts.words("load1", "restore");
+    assert!(said.contains(&format!("run `{command}`")), "{said}");
+    assert!(!said.contains("host `load2`") && !said.contains("host `sut`"), "{said}");
+    let now = hosts.seen();
+    assert_eq!((&now[0], &now[2]), (&before[0], &before[2]));
+    signal("CONT", agent);
+    wait_until("the third host to be put back", || hosts.seen() == before);
+}
+
+#[test]
+fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("s", "");
+    let before = hosts.seen();
+    let mut run = hosts.start();
+    signal("STOP", run.child.id());
+    wait_until("the hosts to be put back", || hosts.seen() == before);
+    wait_until("the agents to end", || agents_of(run.child.id()).iter().all(|pid| is_zombie(*pid)));
+    let kept = hosts.place.trials("kept.db");
+    signal("CONT", run.child.id());
+    let (code, said) = run.end();
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("its agent put the host back and ended"), "{said}");
+    assert!(said.contains("its controller sent nothing for 2s"), "{said}");
+    assert!(said.contains("run the same command again to go on"), "{said}");
+    assert!(hosts.place.trials("kept.db") >= kept && kept >= 2);
+    assert_eq!(hosts.seen(), before);
+    let mut again = hosts.start();
+    assert!(again.said().contains("resuming run 1"), "{}", again.said());
+    interrupt(again.child.id());
+    assert_eq!(again.end().0, Some(6));
+    assert_eq!(hosts.seen(), before);
+}
+
+/// Trials of several leases each, in which the controller has nothing to say but pings, and nothing is lost.
+#[test]
+fn a_controller_that_only_waits_keeps_its_hosts() {
+    if is_skipped() {
+        return;
+    }
+    let hosts = Hosts::up("t", "");
+    let before = hosts.seen();
+    let plan = PLAN.replace("200ms", "5s").replace("min = 200, max = 200", "min = 1, max = 1");
+    hosts.place.write("plan.toml", &plan);
+    hosts.place.run(&["run", "plan.toml", "--on", "hosts.toml"]).expect(0, &["1 trials"]);
+    assert_eq!(hosts.seen(), before);
+}
+
+fn is_skipped() -> bool {
+    needs_root() || needs_program("ip") || needs_program("ethtool")
+}
+
+/// Three namespaces on a bridge in a fourth, and a testbed file that names them. Dropping it removes them.
+struct Hosts {
+    place: Place,
+    /// Different for each test and from those of other modules, so that they may run at the same time.
+    letter: &'static str,
+}
+
+impl Hosts {
+    /// `before` is what a shell does on the way to the generators.
+    fn up(letter: &'static str, before: &str) -> Self {
+        let hosts = Self { place: Place::new(), letter };
+        let hub = hosts.namespace("hub");
+        ip(&["netns", "add", &hub]);
+        ip(&["-n", &hub, "link", "add", "br0", "type", "bridge"]);
+        ip(&["-n", &hub, "link", "set", "br0", "up"]);
+        for (idx, host) in HOSTS.into_iter().enumerate() {
+            let inside = hosts.namespace(host);
+            let address = format!("198.18.8.{}/24", idx + 1);
+            ip(&["netns", "add", &inside]);
+            let peer = ["type", "veth", "peer", "eth0", "netns", &inside];
+            ip(&[&["-n", &hub, "link", "add", host][..], &peer].concat());
+            ip(&["-n", &hub, "link", "set", host, "master", "br0", "up"]);
+            ip(&["-n", &inside, "address", "add", &address, "dev", "eth0"]);
+            ip(&["-n", &inside, "link", "set", "eth0", "up"]);
+            let way = format!("{before}\nexec ip netns exec {inside} \"$@\"\n");
+            hosts.place.write(host, if host == "sut" { "exec \"$@\"\n" } else { &way });
+        }
+        hosts.place.write("plan.toml", PLAN);
+        hosts.place.write("hosts.toml", &hosts.testbed());
+        hosts
+    }
+
+    fn namespace(&self, host: &str) -> String {
+        format!("lt{}{}-{host}", std::process::id(), self.letter)
+    }
+
+    fn via(&self, host: &str) -> Vec<String> {
+        let script = self.place.path(host).display().to_string();
+        let inside = ["ip", "netns", "exec", &self.namespace("sut")].map(str::to_owned);
+        let before = if host == "sut" { inside.to_vec() } else { Vec::new() };
+        [&["sh".to_owned(), script][..], &before].concat()
+    }
+
+    /// The command line that runs latput there.
+    fn words(&self, host: &str, args: &str) -> String {
+        format!("{} {} {args}", self.via(host).join(" "), env!("CARGO_BIN_EXE_latput"))
+    }
+
+    fn testbed(&self) -> String {
+        let latput = env!("CARGO_BIN_EXE_latput");
+        let host = |(idx, name): (usize, &str)| {
+            let role = if name == "sut" { "sut" } else { "generator" };
+            format!(
+                "[host.{name}]\nrole = \"{role}\"\ninterface = \"eth0\"\naddress = \"198.18.8.{}\"\n\
+                 latput = \"{latput}\"\nvia = {:?}\n",
+                idx + 1,
+                self.via(name)
+            )
+        };
+        let hosts: String = HOSTS.into_iter().enumerate().map(host).collect();
+        format!("schema = 1\nlease = \"{}s\"\n{hosts}", LEASE.as_secs())
+    }
+
+    /// Runs latput on a host, whatever is on the way of the testbed.
+    fn latput(&self, host: &str, args: &[&str]) {
+        let inside = self.namespace(host);
+        let ran = self.place.wrapped(&["ip", "netns", "exec", &inside], args).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+
+    /// What the kernel says of each host's interface.
+    fn seen(&self) -> Vec<String> {
+        let of = |host: &str| {
+            let inside = self.namespace(host);
+            let said = |program: &str, args: &[&str]| {
+                let words = [&["netns", "exec", &inside, program][..], args].concat();
+                let ran = Command::new("ip").args(words).output().unwrap();
+                String::from_utf8(ran.stdout).unwrap()
+            };
+            let link = said("ip", &["-o", "link", "show", "eth0"]);
+            assert!(link.contains(" mtu "), "{link}");
+            format!("{link}{}", said("ethtool", &["-k", "eth0"]))
+        };
+        HOSTS.into_iter().map(of).collect()
+    }
+
+    /// Starts the plan, and waits until every host is changed and some trials are kept.
+    fn start(&self) -> Running<'_> {
+        let before = self.place.trials("kept.db");
+        let child = self.place.start(&["run", "plan.toml", "--on", "hosts.toml", "-o", "kept.db"]);
+        wait_until("some trials", || self.place.trials("kept.db") >= before + 2);
+        let seen = self.seen();
+        let changed = [" mtu 1400 ", " mtu 1300 ", " mtu 1300 "];
+        for (seen, changed) in seen.iter().zip(changed) {
+            assert!(seen.contains(changed), "{seen}");
+        }
+        Running { hosts: self, child }
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for host in HOSTS.into_iter().chain(["hub"]) {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).status();
+        }
+    }
+}
+
+/// A run under way. Dropping it ends it and its agents.
+struct Running<'a> {
+    hosts: &'a Hosts,
+    child: Child,
+}
+
+impl Running<'_> {
+    /// The process of a host's agent.
+    fn agent(&self, host: &str) -> u32 {
+        let namespace = self.hosts.namespace(host);
+        let inside = Command::new("ip").args(["netns", "pids", &namespace]).output().unwrap();
+        let inside = String::from_utf8(inside.stdout).unwrap();
+        let [agent] = inside.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("one process in {namespace}: {inside}")
+        };
+        agent.parse().unwrap()
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.hosts.place.path("stderr")).unwrap()
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    fn end(&mut self) -> (Option<i32>, String) {
+        wait_until("the run to end", || self.child.try_wait().unwrap().is_some());
+        (self.child.wait().unwrap().code(), self.said())
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.is_running() {
+            for agent in agents_of(self.child.id()) {
+                kill(agent);
+            }
+            kill(self.child.id());
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+fn is_zombie(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/status"))
+        .is_ok_and(|status| status.contains("State:\tZ"))
+}
+
+/// The processes that have this word in their command line.
+fn processes_with(word: &str) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc").unwrap();
+    let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.split('\0').any(|part| part == word))
+    })
+    .collect()
+}
+
+#[track_caller]
+fn ip(args: &[&str]) {
+    let ran = Command::new("ip").args(args).stdin(Stdio::null()).output().unwrap();
+    assert!(ran.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}

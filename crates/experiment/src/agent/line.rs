@@ -1,0 +1,256 @@
+//! The agent's end of the control line.
+//!
+//! Three threads, so that nothing the controller does or leaves undone keeps the agent from putting its host
+//! back: one reads, one writes (a controller that is stopped takes nothing, and the pipe is soon full), and one
+//! watches the lease.
+
+use std::fmt;
+use std::io::{BufReader, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use latput_load::Stop;
+use latput_units::Nanos;
+
+use crate::protocol::{self, Answer, LEASE, LineError, Request};
+
+/// How often a wait looks at the stop flag.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The last answer may take so long to leave.
+const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
+/// The lease is counted in so many parts of it. Only time in which this process runs is counted: one that was
+/// stopped itself has not been left by its controller.
+const PARTS_OF_LEASE: u32 = 20;
+
+/// Why there are no more requests.
+#[derive(Debug)]
+pub(super) enum LineEnd {
+    /// The controller closed the line, or told the agent to end.
+    Closed,
+    /// A signal told the agent to end.
+    Told,
+    /// What comes over the line is of no use, or nothing comes.
+    Line(LineError),
+}
+
+impl fmt::Display for LineEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("its controller closed the line"),
+            Self::Told => f.write_str("a signal told it to"),
+            Self::Line(error) => write!(f, "its controller sent {error}"),
+        }
+    }
+}
+
+/// What is to be written.
+enum Outgoing {
+    Line(Vec<u8>),
+    /// The last one, and whom to tell once it has left.
+    Last(Vec<u8>, Sender<()>),
+}
+
+/// The agent's end of the control line.
+pub(super) struct ControllerLine {
+    requests: Receiver<Result<Request, LineError>>,
+    answers: Sender<Outgoing>,
+    lease_ns: Arc<AtomicU64>,
+    stop: Stop,
+}
+
+impl ControllerLine {
+    /// Starts the threads. `stop` is raised when no more requests will come, so that traffic ends.
+    pub(super) fn open<R, W>(input: R, output: W, stop: &Stop) -> Self
+    where
+        R: Read + Send + 'static,
+        W: Write + Send + 'static,
+    {
+        let (request_to, requests) = mpsc::channel();
+        let (answers, to_write) = mpsc::channel();
+        let (heard, is_over) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+        let lease_ns = Arc::new(AtomicU64::new(LEASE.as_ns()));
+        thread::spawn(move || write(output, &to_write));
+        let reader = Reader {
+            to: request_to.clone(),
+            answers: answers.clone(),
+            heard: Arc::clone(&heard),
+            is_over: Arc::clone(&is_over),
+            stop: stop.clone(),
+        };
+        thread::spawn(move || reader.read(input));
+        let (lease, stopped) = (Arc::clone(&lease_ns), stop.clone());
+        thread::spawn(move || {
+            if let Some(lease) = outlived(&lease, &heard, &is_over) {
+                let _ended_already = request_to.send(Err(LineError::Silent(lease)));
+                stopped.raise();
+            }
+        });
+        Self { requests, answers, lease_ns, stop: stop.clone() }
+    }
+
+    /// The controller may be silent for so long.
+    pub(super) fn set_lease(&self, lease: Nanos) {
+        self.lease_ns.store(lease.as_ns(), Ordering::Relaxed);
+    }
+
+    /// The next request but pings, which are answered already.
+    pub(super) fn next(&mut self) -> Result<Request, LineEnd> {
+        loop {
+            match self.requests.recv_timeout(LOOK_EVERY) {
+                Ok(Ok(request)) => return Ok(request),
+                Ok(Err(LineError::Closed)) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(LineEnd::Closed);
+                }
+                Ok(Err(error)) => return Err(LineEnd::Line(error)),
+                Err(RecvTimeoutError::Timeout) if self.stop.is_raised() => {
+                    return Err(LineEnd::Told);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Sends an answer without waiting for it to leave. A controller that is gone is noticed by the thread that
+    /// reads.
+    pub(super) fn send(&self, answer: &Answer) {
+        let _gone = self.answers.send(Outgoing::Line(protocol::line(answer)));
+    }
+
+    /// Sends the last answer, and gives it a second to leave.
+    pub(super) fn end(&self, answer: &Answer) {
+        let (left, has_left) = mpsc::channel();
+        if self.answers.send(Outgoing::Last(protocol::line(answer), left)).is_ok() {
+            let _gone_or_stopped = has_left.recv_timeout(LAST_WORD_WITHIN);
+        }
+    }
+}
+
+struct Reader {
+    to: Sender<Result<Request, LineError>>,
+    answers: Sender<Outgoing>,
+    heard: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+    stop: Stop,
+}
+
+impl Reader {
+    fn read(self, input: impl Read) {
+        let mut input = BufReader::new(input);
+        loop {
+            let request = protocol::read_line::<Request>(&mut input);
+            self.heard.store(true, Ordering::Relaxed);
+            if matches!(request, Ok(Request::Ping)) {
+                let _gone = self.answers.send(Outgoing::Line(protocol::line(&Answer::Alive)));
+                continue;
+            }
+            let is_broken = request.is_err();
+            let is_last = is_broken || matches!(request, Ok(Request::Close));
+            if is_last {
+                self.is_over.store(true, Ordering::Relaxed);
+            }
+            let is_gone = self.to.send(request).is_err();
+            if is_broken {
+                self.stop.raise(); // after the reason, so that it is known by then
+            }
+            if is_gone || is_last {
+                break;
+            }
+        }
+    }
+}
+
+fn write(mut output: impl Write, to_write: &Receiver<Outgoing>) {
+    for outgoing in to_write {
+        let (line, is_last) = match outgoing {
+            Outgoing::Line(line) => (line, None),
+            Outgoing::Last(line, left) => (line, Some(left)),
+        };
+        if output.write_all(&line).and_then(|()| output.flush()).is_err() || is_last.is_some() {
+            break;
+        }
+    }
+}
+
+/// Waits until nothing was heard for the lease, which is given then; `None` when the line has ended before.
+fn outlived(lease_ns: &AtomicU64, heard: &AtomicBool, is_over: &AtomicBool) -> Option<Nanos> {
+    let mut silent_parts = 0;
+    while silent_parts < PARTS_OF_LEASE {
+        let lease = Nanos::from_ns(lease_ns.load(Ordering::Relaxed));
+        thread::sleep(lease.as_duration() / PARTS_OF_LEASE);
+        if is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        silent_parts = if heard.swap(false, Ordering::Relaxed) { 0 } else { silent_parts + 1 };
+    }
+    Some(Nanos::from_ns(lease_ns.load(Ordering::Relaxed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_controller_that_is_silent_ends_the_traffic_even_where_it_takes_no_answer() {
+        let (from, controller) = io::pipe().unwrap();
+        let (_never_read, full) = io::pipe().unwrap();
+        let stop = Stop::new();
+        let mut line = ControllerLine::open(from, full, &stop);
+        line.set_lease(Nanos::from_ms(400));
+        for _ in 0..100 {
+            let left = vec!["x".repeat(10_000)];
+            line.send(&Answer::Closed { why: String::new(), left });
+        }
+        assert!(matches!(line.next(), Err(LineEnd::Line(LineError::Silent(_)))));
+        wait_until(|| stop.is_raised());
+        let begun = Instant::now();
+        line.end(&Answer::Alive);
+        assert!(begun.elapsed() < 10 * LAST_WORD_WITHIN);
+        drop(controller);
+    }
+
+    #[test]
+    fn pings_keep_the_line_and_are_answered_whatever_the_agent_does() {
+        let (from, mut controller) = io::pipe().unwrap();
+        let (answers, to) = io::pipe().unwrap();
+        let stop = Stop::new();
+        let mut line = ControllerLine::open(from, to, &stop);
+        line.set_lease(Nanos::from_s(2));
+        // For longer than the lease nobody asks for the next request.
+        let mut answers = BufReader::new(answers);
+        for _ in 0..30 {
+            protocol::write_line(&mut controller, &Request::Ping).unwrap();
+            assert_eq!(protocol::read_line::<Answer>(&mut answers).unwrap(), Answer::Alive);
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert!(!stop.is_raised());
+        drop(controller);
+        assert!(matches!(line.next(), Err(LineEnd::Closed)));
+        wait_until(|| stop.is_raised());
+    }
+
+    #[test]
+    fn a_signal_ends_the_line_and_what_is_no_request_says_so() {
+        let (from, mut controller) = io::pipe().unwrap();
+        let stop = Stop::new();
+        let mut line = ControllerLine::open(from, io::sink(), &stop);
+        stop.raise();
+        assert!(matches!(line.next(), Err(LineEnd::Told)));
+        controller.write_all(b"hello\n").unwrap();
+        wait_until(|| matches!(line.next(), Err(LineEnd::Line(LineError::Malformed { .. }))));
+    }
+
+    #[track_caller]
+    fn wait_until(is_so: impl FnMut() -> bool) {
+        let (mut is_so, deadline) = (is_so, Instant::now() + Duration::from_secs(30));
+        while !is_so() {
+            assert!(Instant::now() < deadline, "waited for 30 s");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The end of a crew: every host is put back, and none waits for another.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_load::Stop;
+
+use super::Agent;
+use super::process::{LastLines, Process};
+use crate::error::LeftChanged;
+use crate::testbed::HostSpec;
+
+/// After its line is closed an agent has this long to put its host back, all at the same time.
+const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);
+/// An agent whose host has nothing to be put back is waited for so long.
+const END_WITHIN: Duration = Duration::from_secs(2);
+/// `latput restore` has this long, on all hosts that need it at the same time.
+const RESTORE_WITHIN: Duration = Duration::from_secs(15);
+/// Where it fails it is tried again: an agent that was cut off may be about to put its host back itself.
+const RESTORE_EVERY: Duration = Duration::from_millis(500);
+/// A wait that is longer is told.
+const TELL_AFTER: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Without the interface, which may have another name by now.
+const RESTORE: [&str; 1] = ["restore"];
+/// What is kept of what `latput restore` says: 64 KB.
+const RESTORE_LINES: usize = 64;
+const RESTORE_LINE_BYTES: usize = 1000;
+
+/// Whoever waits was told twice to end.
+pub(super) struct Hurried;
+
+/// Closes every line, on which each agent puts its host back, and waits for all of them together. Then runs
+/// `latput restore`, everywhere at once, in the place of agents that have not said that their host is as it
+/// was. Gives the hosts that may still be changed. A `stop` that is raised again ends the wait.
+pub(super) fn put_back(
+    mut agents: Vec<Agent>,
+    stop: &Stop,
+    tell: &mut dyn FnMut(&str),
+) -> Vec<LeftChanged> {
+    let waited = close(&mut agents, stop, tell);
+    for agent in &mut agents {
+        if agent.line.has_ended() || (waited.is_err() && !agent.is_settled()) {
+            agent.line.leave(); // what is about to put its host back is not cut off
+        } else {
+            agent.line.kill();
+        }
+    }
+    let open = agents.iter().filter(|agent| !agent.is_settled());
+    let mut restores: Vec<Restore> = open.map(Restore::of).collect();
+    if waited.is_ok() && !restores.is_empty() {
+        let _hurried = restore(&mut restores, stop, tell);
+    }
+    let left = restores.into_iter().filter(|restore| !restore.is_done);
+    left.map(|restore| LeftChanged {
+        command: restore.spec.words(&RESTORE).join(" "),
+        host: restore.spec.name,
+        why: restore.why,
+    })
+    .collect()
+}
+
+/// Closes every line and waits until each agent has ended, or its time is over.
+pub(super) fn close(
+    agents: &mut [Agent],
+    stop: &Stop,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Hurried> {
+    for agent in &mut *agents {
+        agent.line.close();
+    }
+    let begun = Instant::now();
+    let mut is_told = false;
+    loop {
+        for agent in &mut *agents {
+            for left in agent.line.hear_out() {
+                tell(&format!("latput: {}: {left}", agent.spec.name));
+            }
+        }
+        let waits_for = |agent: &&Agent| {
+            let within = if agent.is_settled() { END_WITHIN } else { PUT_BACK_WITHIN };
+            !agent.line.has_ended() && begun.elapsed() < within
+        };
+        let awaited: Vec<&str> =
+            agents.iter().filter(waits_for).map(|agent| agent.spec.name.as_str()).collect();
+        if awaited.is_empty() {
+            return Ok(());
+        }
+        if stop.is_raised_again() {
+            return Err(Hurried);
+        }
+        if !is_told && begun.elapsed() > TELL_AFTER {
+            is_told = true;
+            tell(&format!(
+                "latput: waiting at most {} s until the agent of {} has put its host back and ended; a second \
+                 Ctrl-C ends the wait and may leave hosts changed",
+                PUT_BACK_WITHIN.as_secs(),
+                awaited.join(", ")
+            ));
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// `latput restore` on one host, in the place of its agent.
+struct Restore {
+    spec: HostSpec,
+    process: Option<(Process, Arc<Mutex<LastLines>>)>,
+    again_at: Instant,
+    /// Why the host may still be changed.
+    why: String,
+    is_done: bool,
+}
+
+impl Restore {
+    fn of(agent: &Agent) -> Self {
+        let why = agent.line.refusal().map_or_else(
+            || "its agent has not said that it put the host back".to_owned(),
+            |refusal| format!("its agent said: {refusal}"),
+        );
+        let (spec, again_at) = (agent.spec.clone(), Instant::now());
+        Self { spec, process: None, again_at, why, is_done: false }
+    }
+
+    /// Starts it where it is due, and looks whether it has ended.
+    fn step(&mut self) {
+        if self.is_done || Instant::now() < self.again_at {
+            return;
+        }
+        let Some((process, errors)) = &mut self.process else {
+            return self.start();
+        };
+        let Some(how) = process.how_it_ended() else { return };
+        self.is_done = process.has_succeeded();
+        process.leave();
+        let said = LastLines::said(errors);
+        self.why = format!("`latput restore` failed there ({how}): {said}");
+        self.process = None;
+        self.again_at = Instant::now() + RESTORE_EVERY;
+    }
+
+    fn start(&mut self) {
+        let mut command = self.spec.command(&RESTORE);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        match Process::start(&mut command) {
+            Ok(mut process) => {
+                let errors = process.child().stderr.take().expect("stderr is piped");
+                let errors = LastLines::of(errors, RESTORE_LINES, RESTORE_LINE_BYTES);
+                self.process = Some((process, errors));
+            }
+            Err(error) => {
+                self.why = format!("`latput restore` could not be started: {error}");
+                self.again_at = Instant::now() + RESTORE_EVERY;
+            }
+        }
+    }
+
+    /// Ends what has not ended by itself.
+    fn end(&mut self) {
+        if let Some((mut process, errors)) = self.process.take() {
+            process.kill();
+            let said = LastLines::said(&errors);
+            let seconds = RESTORE_WITHIN.as_secs();
+            self.why = format!("`latput restore` did not end there within {seconds} s");
+            if !said.is_empty() {
+                self.why = format!("{}; it said: {said}", self.why);
+            }
+        }
+    }
+}
+
+fn restore(
+    restores: &mut [Restore],
+    stop: &Stop,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(), Hurried> {
+    let hosts: Vec<&str> = restores.iter().map(|restore| restore.spec.name.as_str()).collect();
+    tell(&format!(
+        "latput: running `latput restore` on {} (at most {} s)",
+        hosts.join(", "),
+        RESTORE_WITHIN.as_secs()
+    ));
+    let deadline = Instant::now() + RESTORE_WITHIN;
+    while restores.iter().any(|restore| !restore.is_done) && Instant::now() < deadline {
+        if stop.is_raised_again() {
+            return Err(Hurried); // what has begun goes on without anybody who waits
+        }
+        restores.iter_mut().for_each(Restore::step);
+        thread::sleep(LOOK_EVERY);
+    }
+    restores.iter_mut().for_each(Restore::end);
+    Ok(())
+}

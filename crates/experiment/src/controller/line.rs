@@ -1,0 +1,343 @@
+//! The process that leads to an agent, and the line to it.
+//!
+//! One thread writes, so that an agent that takes nothing holds up nobody, and so that a controller that is busy
+//! still says that it lives; one reads; one keeps what comes on stderr. What the far end says is bounded: a
+//! line in its length, stderr in what is kept of it, answers in how many wait.
+
+use std::io::{BufReader, Read, Write};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latput_load::Stop;
+use latput_units::Nanos;
+
+use super::process::{LastLines, Process};
+use super::{DEATHS_WITHIN, LOOK_EVERY};
+use crate::error::Error;
+use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
+use crate::testbed::HostSpec;
+
+/// The last lines of an agent's stderr that an error shows.
+const STDERR_LINES: usize = 8;
+/// The most of a line of stderr that is kept, in bytes.
+const STDERR_LINE_BYTES: usize = 300;
+/// So many answers may wait; an agent that says more waits itself.
+const ANSWERS_WAITING: usize = 4;
+/// Pings in each lease.
+const PINGS: u32 = 3;
+
+/// The process at the other end, and the line to it.
+#[derive(Debug)]
+pub(super) struct AgentLine {
+    host: String,
+    command: String,
+    process: Process,
+    /// `None` once the line is closed.
+    to: Option<Sender<Vec<u8>>>,
+    answers: Receiver<Result<Answer, LineError>>,
+    /// The longest answer that may come now, in bytes.
+    limit: Arc<AtomicUsize>,
+    stderr: Arc<Mutex<LastLines>>,
+    /// Why nothing more comes.
+    broken: Option<String>,
+    /// The agent has said that its host is as it was.
+    is_put_back: bool,
+    /// What the agent said last that it could not do.
+    refusal: Option<String>,
+    /// Nothing more can come.
+    is_heard_out: bool,
+}
+
+impl AgentLine {
+    pub(super) fn start(spec: &HostSpec) -> Result<Self, Error> {
+        let mut command = spec.command(&["agent", "--stdio"]);
+        let words = spec.words(&["agent", "--stdio"]).join(" ");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process::start(&mut command).map_err(|error| Error::Agent {
+            host: spec.name.clone(),
+            problem: format!("cannot start `{words}`: {error}"),
+        })?;
+        let child = process.child();
+        let input = child.stdin.take().expect("stdin is piped");
+        let output = child.stdout.take().expect("stdout is piped");
+        let errors = child.stderr.take().expect("stderr is piped");
+        let (to, to_write) = mpsc::channel();
+        let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
+        let limit = Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES));
+        let signs = Arc::new(Signs::default());
+        let (silence_to, lease, seen) = (answer_to.clone(), spec.lease, Arc::clone(&signs));
+        thread::spawn(move || {
+            let mut input = input;
+            if write(&mut input, &to_write, lease, &seen) == Ending::Silent {
+                // Before the line is closed, which may well be answered by an end.
+                let _gone = silence_to.send(Err(LineError::Silent(lease)));
+            }
+        });
+        let limit_now = Arc::clone(&limit);
+        thread::spawn(move || read(output, &answer_to, &limit_now, &signs));
+        let stderr = LastLines::of(errors, STDERR_LINES, STDERR_LINE_BYTES);
+        Ok(Self {
+            host: spec.name.clone(),
+            command: words,
+            process,
+            to: Some(to),
+            answers,
+            limit,
+            stderr,
+            broken: None,
+            is_put_back: false,
+            refusal: None,
+            is_heard_out: false,
+        })
+    }
+
+    /// Sends a request without waiting for it to leave.
+    pub(super) fn send(&mut self, request: &Request) -> Result<(), Error> {
+        self.limit.store(request.max_answer_bytes(), Ordering::Relaxed);
+        let is_sent = self.to.as_ref().is_some_and(|to| to.send(protocol::line(request)).is_ok());
+        if is_sent { Ok(()) } else { Err(self.end_of_line()) }
+    }
+
+    pub(super) fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
+        let deadline = Instant::now() + within;
+        loop {
+            if stop.is_raised() {
+                return Err(Error::Interrupted);
+            }
+            if let Some(answer) = self.poll(LOOK_EVERY)? {
+                return Ok(answer);
+            }
+            if Instant::now() >= deadline {
+                return self.last_look(within);
+            }
+        }
+    }
+
+    /// The next answer, if it comes within `wait`.
+    pub(super) fn poll(&mut self, wait: Duration) -> Result<Option<Answer>, Error> {
+        if let Some(problem) = &self.broken {
+            return Err(self.error(problem.clone()));
+        }
+        match self.answers.recv_timeout(wait) {
+            Ok(Ok(Answer::Failed(failure))) => Err(Error::Host {
+                host: self.host.clone(),
+                message: failure.message,
+                kind: failure.kind,
+            }),
+            Ok(Ok(Answer::Closed { why, left })) => {
+                self.is_put_back = true;
+                let said: Vec<String> = std::iter::once(why).chain(left).collect();
+                let said = said.join("; ");
+                Err(self.breaks(format!("its agent put the host back and ended: {said}")))
+            }
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            Ok(Err(error)) => Err(self.line_error(&error)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.line_error(&LineError::Closed)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+        }
+    }
+
+    /// An answer, or why it is not there after `within`. A controller that was stopped itself is late, and what
+    /// came meanwhile tells more.
+    pub(super) fn last_look(&mut self, within: Duration) -> Result<Answer, Error> {
+        let problem = format!("its agent did not answer within {} s", within.as_secs());
+        self.poll(DEATHS_WITHIN)?.ok_or_else(|| self.error(problem))
+    }
+
+    /// The error for an answer that does not belong to its request.
+    pub(super) fn unexpected(&self, answer: Answer) -> Error {
+        let name = format!("{answer:?}");
+        let name = name.split([' ', '(', '{']).next().unwrap_or_default();
+        self.error(format!("its agent answered `{name}` out of turn"))
+    }
+
+    /// Tells the agent to stop its traffic, put its host back and end.
+    pub(super) fn close(&mut self) {
+        self.to = None;
+    }
+
+    /// Takes what the agent says last; gives what it left to others, in sentences.
+    pub(super) fn hear_out(&mut self) -> Vec<String> {
+        // As many as can wait: an agent that never ends saying something must not keep anybody here.
+        for _ in 0..ANSWERS_WAITING {
+            match self.answers.try_recv() {
+                Ok(Ok(Answer::Closed { left, .. })) => {
+                    self.is_put_back = true;
+                    return left;
+                }
+                Ok(Ok(Answer::Failed(failure))) => self.refusal = Some(failure.message),
+                Ok(_) => {}
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.is_heard_out = true;
+                    break;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    /// Whether the agent has said that its host is as it was.
+    pub(super) const fn is_put_back(&self) -> bool {
+        self.is_put_back
+    }
+
+    /// What the agent said last that it could not do.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// Whether the process has ended, with whatever could say something in its place.
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_heard_out && self.process.has_ended()
+    }
+
+    /// Ends the process, and those that it has started. What they were doing is in a checkpoint.
+    pub(super) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Lets the process end in its own time.
+    pub(super) fn leave(&mut self) {
+        self.process.leave();
+    }
+
+    /// Why requests can no longer be sent: what the agent said of it, if it did.
+    fn end_of_line(&mut self) -> Error {
+        for _ in 0..ANSWERS_WAITING {
+            match self.poll(DEATHS_WITHIN) {
+                Err(error) => return error,
+                Ok(None) => break,
+                Ok(Some(_)) => {}
+            }
+        }
+        self.error("its agent takes no more requests".to_owned())
+    }
+
+    /// Why the line broke, with how the process ended and what it last said.
+    fn line_error(&mut self, error: &LineError) -> Error {
+        let command = &self.command;
+        let problem = match error {
+            LineError::Closed => self.closed(),
+            LineError::OtherVersion { .. } => {
+                format!("its agent (`{command}`) sent {error}: install the same version on both")
+            }
+            LineError::Silent(lease) => format!(
+                "its agent (`{command}`) has said nothing for {lease}: the host, its agent or the way to it \
+                 has stopped"
+            ),
+            _ => format!("its agent (`{command}`) sent {}", crate::host::chain(error)),
+        };
+        self.breaks(problem)
+    }
+
+    fn closed(&self) -> String {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while !self.process.has_ended() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let ended = match self.process.how_it_ended() {
+            Some(how) => format!("its agent ended ({how})"),
+            None => "its agent closed the control line".to_owned(),
+        };
+        // What it said last may still be on its way through the pipe.
+        let deadline = Instant::now() + DEATHS_WITHIN;
+        let mut lines = String::new();
+        while lines.is_empty() && Instant::now() < deadline {
+            lines = LastLines::said(&self.stderr);
+            thread::sleep(Duration::from_millis(5));
+        }
+        let said = if lines.is_empty() { String::new() } else { format!("; it said: {lines}") };
+        format!("{ended}; it was started by `{}`{said}", self.command)
+    }
+
+    /// Keeps why nothing more comes, so that whoever asks again is told the same.
+    fn breaks(&mut self, problem: String) -> Error {
+        self.broken = Some(problem.clone());
+        self.error(problem)
+    }
+
+    fn error(&self, problem: String) -> Error {
+        Error::Agent { host: self.host.clone(), problem }
+    }
+}
+
+#[derive(PartialEq)]
+enum Ending {
+    Closed,
+    Silent,
+}
+
+/// What the thread that reads tells the one that writes.
+#[derive(Debug, Default)]
+struct Signs {
+    /// Something has come since the last look.
+    heard: AtomicBool,
+    /// What has come waits for the controller.
+    held_up: AtomicBool,
+}
+
+/// Writes requests, and a ping whenever there has been none for a part of the lease. Ends when there will be no
+/// more, and when the agent has answered no ping for the lease. An agent that has never said anything may still
+/// be on its way.
+fn write(to: &mut impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos, signs: &Signs) -> Ending {
+    let (mut has_begun, mut unanswered) = (false, 0);
+    loop {
+        let line = match lines.recv_timeout(lease.as_duration() / PINGS) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => {
+                if signs.heard.swap(false, Ordering::Relaxed)
+                    || signs.held_up.load(Ordering::Relaxed)
+                {
+                    (has_begun, unanswered) = (true, 0);
+                } else if has_begun {
+                    unanswered += 1;
+                }
+                if unanswered == PINGS {
+                    return Ending::Silent;
+                }
+                protocol::line(&Request::Ping)
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ending::Closed,
+        };
+        if to.write_all(&line).and_then(|()| to.flush()).is_err() {
+            return Ending::Closed;
+        }
+    }
+}
+
+fn read(
+    from: impl Read,
+    to: &SyncSender<Result<Answer, LineError>>,
+    limit: &AtomicUsize,
+    signs: &Signs,
+) {
+    let mut from = BufReader::new(from);
+    let limit_now = || {
+        signs.heard.store(true, Ordering::Relaxed); // a part of a long line is a sign of life, too
+        limit.load(Ordering::Relaxed)
+    };
+    loop {
+        let answer = protocol::read_line_within::<Answer>(&mut from, limit_now);
+        if matches!(answer, Ok(Answer::Alive)) {
+            continue;
+        }
+        let is_last = answer.is_err();
+        signs.held_up.store(true, Ordering::Relaxed);
+        let is_gone = to.send(answer).is_err();
+        signs.held_up.store(false, Ordering::Relaxed);
+        if is_gone || is_last {
+            break;
+        }
+    }
+}
+
+impl Drop for AgentLine {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

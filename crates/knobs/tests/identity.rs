@@ -1,0 +1,190 @@
+//! Which interface is put back: names change, and numbers and namespaces are used again.
+
+use latput_knobs::{
+    ApplyError, Checkpoint, CheckpointStore, Context, Device, ErrorKind, Knob, Place, RestoreError,
+    Restored, Session, Setting, Value, apply, parse_assignment, plan_restore, restore,
+};
+use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+
+#[test]
+fn what_was_renamed_is_put_back_under_its_new_name() {
+    let mut world = World::new();
+    let undo = world.set_mtu();
+    world.kernel.rename("eth0", "eth7");
+    world.kernel.add("eth0", FakeInterface::nic(1));
+    assert_eq!(plan_restore(&world.kernel, &context(), &undo).unwrap().len(), 1);
+    assert!(matches!(world.restore(&undo), Ok(Restored::Done { .. })));
+    assert_eq!(world.mtu("eth7"), 1500);
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn a_session_follows_the_interface_to_its_new_name() {
+    let mut world = World::new();
+    world.kernel.fault_once(1, Fault::Rename);
+    let World { kernel, store, .. } = &mut world;
+    let mut session = Session::open(&mut *kernel, &mut *store, &context(), "eth0").unwrap();
+    session.apply(&setting("mtu=9000")).unwrap();
+    session.apply(&setting("mtu=1400")).unwrap_err();
+    let applied = session.apply(&setting("mtu=1300")).unwrap();
+    assert_eq!(applied.changes[0].to_string(), "mtu (device): 9000 -> 1300");
+    assert!(matches!(session.close(), Ok(Restored::Done { .. })));
+    assert_eq!(world.mtu("renamed0"), 1500);
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn a_change_during_which_the_name_changes_goes_back() {
+    let mut world = World::new();
+    world.kernel.fault_once(1, Fault::Rename);
+    let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
+    assert!(matches!(error, ApplyError::RolledBack { .. }), "{error:?}");
+    assert_eq!(world.mtu("renamed0"), 1500);
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn what_cannot_be_found_keeps_its_checkpoint_and_another_of_its_name_is_left_alone() {
+    let mut world = World::new();
+    let undo = world.set_mtu();
+    let moved = world.kernel.move_away("eth0").unwrap();
+    world.kernel.add("eth0", FakeInterface::nic(1));
+    let of_another = Value::Count(1400);
+    world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, of_another);
+    let error = world.restore(&undo).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stranded);
+    let text = error.to_string();
+    for words in ["number 2, fake", "is another: number 3", "mtu (device) was 1500", "--forget"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert_eq!(world.mtu("eth0"), 1400);
+    assert_eq!(world.store.kept("eth0").map(|kept| &kept.undo), Some(&undo.undo));
+    // The other one can be changed and put back meanwhile.
+    let other = world.set_mtu();
+    assert!(matches!(world.restore(&other), Ok(Restored::Done { .. })));
+    assert_eq!(world.mtu("eth0"), 1400);
+    // It comes back under another name.
+    world.kernel.add_device("eth9", moved.0, moved.1);
+    assert!(matches!(world.restore(&undo), Ok(Restored::Done { .. })));
+    assert_eq!(world.mtu("eth9"), 1500);
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn a_number_that_is_used_again_is_another_interface() {
+    let mut world = World::new();
+    let undo = world.set_mtu();
+    let (interface, device) = world.kernel.move_away("eth0").unwrap();
+    let dummy = Device { kind: Some("dummy".to_owned()), ..device };
+    world.kernel.add_device("eth0", interface, dummy);
+    assert!(matches!(world.restore(&undo), Err(RestoreError::Stranded { .. })));
+    assert_eq!(world.mtu("eth0"), 9000);
+    // It has the same slot, so that nothing is changed before somebody has decided.
+    assert!(matches!(world.apply("mtu=1400"), Err(ApplyError::Unfinished { .. })));
+}
+
+#[test]
+fn hardware_is_found_with_another_number_and_in_another_namespace() {
+    for namespace in [0, 1] {
+        let mut world = World::new();
+        world.kernel.add_device("eth0", FakeInterface::nic(1), nic(2));
+        let undo = world.set_mtu();
+        let (interface, _) = world.kernel.move_away("eth0").unwrap();
+        world.kernel.add_device("enp2s0", interface, nic(9));
+        world.context.namespace += namespace;
+        let error = world.apply_to("enp2s0", "mtu=1400").unwrap_err();
+        assert!(matches!(error, ApplyError::Unfinished { .. }), "{error:?}");
+        assert!(matches!(world.restore(&undo), Ok(Restored::Done { .. })));
+        assert_eq!(world.mtu("enp2s0"), 1500);
+        assert!(world.store.kept("eth0").is_none());
+    }
+}
+
+#[test]
+fn another_namespace_keeps_its_checkpoint_and_one_that_is_gone_does_not() {
+    let mut world = World::new();
+    let undo = world.set_mtu();
+    world.context.namespace += 1;
+    let error = world.restore(&undo).unwrap_err();
+    assert!(matches!(error, RestoreError::OtherNamespace { .. }), "{error:?}");
+    assert!(world.store.kept("eth0").is_some());
+    // Another namespace has its number: with it, the interface of then is gone.
+    world.context = Context { namespace_cookie: Some(2), ..context() };
+    assert_eq!(world.restore(&undo), Ok(Restored::InterfaceGone));
+    assert_eq!(world.mtu("eth0"), 9000, "it is of the other namespace");
+    assert!(world.store.is_clear());
+}
+
+#[test]
+fn host_knobs_go_back_although_the_interface_cannot_be_found() {
+    let mut world = World::new();
+    let undo = world.apply("busy-poll=50us mtu=9000").unwrap();
+    world.kernel.move_away("eth0");
+    assert!(matches!(world.restore(&undo), Err(RestoreError::Stranded { .. })));
+    assert_eq!(world.kernel.host_value(Knob::BusyPoll).unwrap().to_string(), "0us");
+    assert!(world.store.kept("eth0").is_some());
+}
+
+#[test]
+fn what_an_earlier_boot_left_is_no_obstacle() {
+    let mut world = World::new();
+    let undo = world.set_mtu();
+    let old = Checkpoint { boot_id: "an earlier one".to_owned(), ..undo };
+    world.store.claim(old.slot(), "eth0").unwrap();
+    world.store.save(&old).unwrap();
+    world.store.next_process();
+    assert!(world.apply("mtu=1400").is_ok());
+}
+
+/// One interface `eth0` and its store.
+struct World {
+    kernel: FakeKernel,
+    store: MemoryCheckpoints,
+    context: Context,
+}
+
+impl World {
+    fn new() -> Self {
+        let kernel = FakeKernel::with("eth0", FakeInterface::nic(1));
+        let store = MemoryCheckpoints::with_fuse(kernel.fuse());
+        Self { kernel, store, context: context() }
+    }
+
+    fn set_mtu(&mut self) -> Checkpoint {
+        self.apply("mtu=9000").expect("nothing stands in the way")
+    }
+
+    fn apply(&mut self, text: &str) -> Result<Checkpoint, ApplyError> {
+        self.apply_to("eth0", text)
+    }
+
+    fn apply_to(&mut self, name: &str, text: &str) -> Result<Checkpoint, ApplyError> {
+        let Self { kernel, store, context } = self;
+        apply(kernel, store, context, name, &setting(text)).map(|applied| applied.undo)
+    }
+
+    fn restore(&mut self, checkpoint: &Checkpoint) -> Result<Restored, RestoreError> {
+        let Self { kernel, store, context } = self;
+        restore(kernel, store, context, checkpoint)
+    }
+
+    fn mtu(&self, name: &str) -> u64 {
+        match self.kernel.state(name).0[&(Knob::Mtu, Place::Device)] {
+            Value::Count(mtu) => mtu,
+            ref other => panic!("{other}"),
+        }
+    }
+}
+
+fn nic(index: u32) -> Device {
+    Device {
+        index,
+        kind: Some("ixgbe".to_owned()),
+        bus: Some("0000:02:00.0".to_owned()),
+        permanent_address: Some("525400123456".to_owned()),
+    }
+}
+
+fn setting(text: &str) -> Setting {
+    text.split_whitespace().map(|pair| parse_assignment(pair).expect(pair)).collect()
+}

@@ -1,0 +1,386 @@
+//! Files that are written and read for people: results, reports, plans, locks.
+//!
+//! latput often runs as root in folders that others may write to. A name that is a symbolic link, a pipe or a
+//! device is never followed when it is written, and nothing is read without a bound.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::process::{geteuid, getpid};
+
+/// Most that is read of a plan, a testbed or a profile, bytes.
+pub const TEXT_BYTES_MOST: u64 = 16 << 20;
+
+/// Only the owner reads and writes.
+const PRIVATE: u32 = 0o600;
+/// Who else may do something with a file or a folder.
+const OTHERS: u32 = 0o077;
+const STICKY: u32 = 0o1000;
+const WORLD_WRITABLE: u32 = 0o002;
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
+pub struct FileError {
+    /// The file, as it was named.
+    pub path: PathBuf,
+    /// What is wrong and how to mend it.
+    pub problem: String,
+    /// Whether it was for want of permission.
+    pub permission: bool,
+}
+
+impl FileError {
+    fn new(path: &Path, problem: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), problem: problem.into(), permission: false }
+    }
+
+    fn io(path: &Path, doing: &str, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        let permission = error.kind() == io::ErrorKind::PermissionDenied;
+        let problem = format!("cannot {doing}: {error}");
+        Self { path: path.to_owned(), problem, permission }
+    }
+}
+
+/// Refuses a name that [`replace`] would refuse, before the work that leads to it.
+pub fn check(path: &Path) -> Result<(), FileError> {
+    check_target(path)?;
+    open_folder(path).map(drop)
+}
+
+/// Replaces a regular file whole or not at all, or makes it; durable when it returns.
+///
+/// The bytes go to a new file beside it, which then takes its name. Refused: a name that is something other than
+/// a regular file, and for root a folder where anybody may rename (writable by all, not sticky, not root's).
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
+    check_target(path)?;
+    let folder = open_folder(path)?;
+    let failed = |error: rustix::io::Errno| FileError::io(path, "write", error);
+    let (mut file, temporary) = loop {
+        let temporary = format!(".latput-{}-{:016x}.part", getpid().as_raw_nonzero(), suffix());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        match openat(&folder, &temporary, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666)) {
+            Ok(file) => break (File::from(file), temporary),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    };
+    let written = file
+        .write_all(bytes)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| Ok(renameat(&folder, &temporary, &folder, name)?))
+        .and_then(|()| folder.sync_all());
+    written.map_err(|error| {
+        let _gone = unlinkat(&folder, &temporary, AtFlags::empty());
+        FileError::io(path, "write", error)
+    })
+}
+
+/// Makes sure that `path` is a regular file, making an empty one if there is none, so that what opens it by its
+/// name makes nothing through a link. Gives its absolute name, without links in its folders.
+pub fn ensure(path: &Path) -> Result<PathBuf, FileError> {
+    let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
+    check(path)?;
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_target(path)?,
+        Err(error) => return Err(FileError::io(path, "make", error)),
+    }
+    let folder = folder_of(path).canonicalize();
+    Ok(folder.map_err(|error| FileError::io(path, "find", error))?.join(name))
+}
+
+/// The bytes of a file (or a pipe), at most `limit` of them.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let failed = |error: io::Error| FileError::io(path, "read", error);
+    let file = File::open(path).map_err(failed)?;
+    let size = file.metadata().map_err(failed)?.len();
+    let mut bytes = Vec::new();
+    if size <= limit {
+        file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    let size = size.max(bytes.len() as u64);
+    if size > limit {
+        let problem =
+            format!("it has {size} bytes or more, and at most {limit} are read: shorten it");
+        return Err(FileError::new(path, problem));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file (or a pipe), at most `limit` bytes.
+pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
+    String::from_utf8(read(path, limit)?)
+        .map_err(|error| FileError::new(path, format!("it is no text: {}", error.utf8_error())))
+}
+
+/// Makes a folder that only its owner may enter, whatever the umask. One that is there must be ours, and is
+/// closed to others.
+pub fn private_folder(path: &Path) -> Result<(), FileError> {
+    let failed = |error: io::Error| FileError::io(path, "make this folder", error);
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let meta = fs::metadata(path).map_err(failed)?;
+    check_owner(path, &meta)?;
+    if meta.mode() & OTHERS != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A lock that ends with the process that holds it, whatever ends that: flock(2) on a file that nobody else can
+/// open. The file goes when it is dropped.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl FileLock {
+    /// Takes the lock whose file is `path`; gives the text in it where another process has it.
+    pub fn take(path: &Path) -> Result<Result<Self, String>, FileError> {
+        let failed = |error: io::Error| FileError::io(path, "lock", error);
+        loop {
+            check_target(path)?;
+            let opened = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(PRIVATE)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+                .open(path);
+            let mut file = opened.map_err(failed)?;
+            let meta = file.metadata().map_err(failed)?;
+            check_owner(path, &meta)?;
+            if meta.mode() & OTHERS != 0 {
+                // Somebody else may have it open, and a lock on it.
+                remove(path).map_err(failed)?;
+                continue;
+            }
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let mut said = String::new();
+                    let _unsaid = (&file).take(80).read_to_string(&mut said);
+                    return Ok(Err(said.trim().to_owned()));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Its last holder may have removed it meanwhile; then it is no lock any more.
+            if fs::symlink_metadata(path).is_ok_and(|named| named.ino() == meta.ino()) {
+                let said = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+                said.map_err(failed)?;
+                return Ok(Ok(Self { file, path: path.to_owned() }));
+            }
+        }
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // While it is still locked: who opened it before sees that it is gone.
+        let _gone = fs::remove_file(&self.path);
+        let _unlocked = self.file.unlock();
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a name that is there and no regular file.
+fn check_target(path: &Path) -> Result<(), FileError> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(FileError::io(path, "write", error)),
+    };
+    let kind = meta.file_type();
+    let what = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_symlink() {
+        let target = fs::read_link(path).unwrap_or_default();
+        format!("a symbolic link to {}: name a file itself", target.display())
+    } else if kind.is_dir() {
+        "a folder: name a file in it".to_owned()
+    } else if kind.is_fifo() {
+        "a pipe: print to stdout instead, or name a file".to_owned()
+    } else {
+        "a device or a socket: print to stdout instead, or name a file".to_owned()
+    };
+    Err(FileError::new(path, format!("not written, for it is {what}")))
+}
+
+fn check_owner(path: &Path, meta: &Metadata) -> Result<(), FileError> {
+    let (owner, us) = (meta.uid(), geteuid().as_raw());
+    if owner == us {
+        return Ok(());
+    }
+    let problem = format!("it belongs to user {owner} and not to {us}, who runs latput: remove it");
+    Err(FileError { path: path.to_owned(), problem, permission: us != 0 })
+}
+
+/// The folder of `path`, refused where root would share it with everybody.
+fn open_folder(path: &Path) -> Result<File, FileError> {
+    let folder = folder_of(path);
+    let failed = |error: io::Error| FileError::io(folder, "open this folder", error);
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(folder);
+    let opened = opened.map_err(failed)?;
+    let meta = opened.metadata().map_err(failed)?;
+    let is_shared = meta.mode() & WORLD_WRITABLE != 0 && meta.mode() & STICKY == 0;
+    if is_shared && geteuid().is_root() && meta.uid() != 0 {
+        let problem = "root does not write here: anybody may replace files in this folder; \
+                       name another folder, or `chmod o-w` (or +t) this one";
+        return Err(FileError::new(folder, problem));
+    }
+    Ok(opened)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Differs from call to call. It need not be secret: what is there already is never opened.
+fn suffix() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_and_replaced_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        for text in ["first", "second"] {
+            replace(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let error = replace(&folder.path().join("missing/file"), b"").unwrap_err();
+        assert!(error.to_string().contains("missing: cannot open this folder"), "{error}");
+    }
+
+    #[test]
+    fn what_was_planted_is_refused_and_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("victim"), "kept").unwrap();
+        symlink(at("victim"), at("link")).unwrap();
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            at("pipe"),
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        for (name, said) in [
+            ("link", "symbolic link"),
+            ("dangling", "symbolic link"),
+            ("pipe", "a pipe"),
+            ("socket", "a socket"),
+            ("folder", "a folder"),
+        ] {
+            for refused in [
+                replace(&at(name), b"x"),
+                ensure(&at(name)).map(drop),
+                FileLock::take(&at(name)).map(drop),
+            ] {
+                let text = refused.unwrap_err().to_string();
+                assert!(text.contains(said) && text.contains(name), "{text}");
+            }
+        }
+        assert_eq!(fs::read_to_string(at("victim")).unwrap(), "kept");
+        assert!(!at("nowhere").exists());
+    }
+
+    #[test]
+    fn root_shares_no_folder_with_everybody() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        let set = |mode, owner| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::chown(folder.path(), Some(owner), None).unwrap();
+        };
+        set(0o777, 65_534);
+        let error = replace(&path, b"x").unwrap_err().to_string();
+        assert!(error.contains("anybody may replace"), "{error}");
+        assert!(ensure(&path).is_err() && !path.exists());
+        set(0o1777, 65_534);
+        replace(&path, b"x").unwrap();
+        set(0o777, 0);
+        replace(&path, b"x").unwrap();
+    }
+
+    #[test]
+    fn more_than_the_bound_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.toml");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        let error = read(&path, 4).unwrap_err().to_string();
+        assert!(error.contains("plan.toml") && error.contains('5') && error.contains('4'));
+        // Its size is not known before.
+        assert!(read(Path::new("/dev/zero"), 1000).unwrap_err().to_string().contains("1000"));
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_text(&path, 5).unwrap_err().to_string().contains("no text"));
+    }
+
+    #[test]
+    fn a_lock_is_one_process_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        // One that others may open is no lock, whoever holds it.
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let stranger = File::open(&path).unwrap();
+        stranger.lock().unwrap();
+        let lock = FileLock::take(&path).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, PRIVATE);
+        let pid = FileLock::take(&path).unwrap().unwrap_err();
+        assert_eq!(pid, std::process::id().to_string());
+        drop(lock);
+        assert!(!path.exists());
+        FileLock::take(&path).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_private_folder_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/of");
+        private_folder(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        private_folder(&path).unwrap();
+        for folder in [path.as_path(), path.parent().unwrap()] {
+            assert_eq!(fs::metadata(folder).unwrap().mode() & 0o777, 0o700);
+        }
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+            let error = private_folder(&path).unwrap_err().to_string();
+            assert!(error.contains("belongs to user 65534"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Text from outside, fit for a terminal: names in results files, plans and testbeds, and what other hosts say,
+//! may hold escape sequences, or characters that change the order of what is read.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// What this crate paints with on terminals: bold, good, and back.
+pub(crate) const BOLD: &str = "\u{1b}[1m";
+pub(crate) const GOOD: &str = "\u{1b}[1;32m";
+pub(crate) const PLAIN: &str = "\u{1b}[0m";
+
+/// A text for one line: no control character and no format character; each is shown as JSON escapes it
+/// (`\u001b`).
+pub fn printable(text: &str) -> String {
+    escaped(text, |_, _| 0).into_owned()
+}
+
+/// The same for text of many lines: tabs and ends of lines stay, and for a terminal (`keeps_paint`) what this
+/// crate paints with.
+pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
+    escaped(text, |rest, c| match c {
+        '\n' | '\t' => 1,
+        '\r' if rest.starts_with("\r\n") => 1,
+        '\u{1b}' if keeps_paint => {
+            let paint = [BOLD, GOOD, PLAIN].into_iter().find(|paint| rest.starts_with(paint));
+            paint.map_or(0, str::len)
+        }
+        _ => 0,
+    })
+}
+
+/// `kept` says how many bytes from a character that is not printable on are kept as they are.
+fn escaped(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
+    let (mut shown, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(place) = text[at..].find(is_unprintable) {
+        at += place;
+        let c = text[at..].chars().next().expect("one was found");
+        let keep = kept(&text[at..], c);
+        if keep > 0 {
+            at += keep;
+            continue;
+        }
+        shown.push_str(&text[copied..at]);
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _infallible = write!(shown, "\\u{unit:04x}");
+        }
+        at += c.len_utf8();
+        copied = at;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    shown.push_str(&text[copied..]);
+    Cow::Owned(shown)
+}
+
+/// Control characters (C0, DEL, C1), and those that order, join or hide other characters (Unicode's categories
+/// Cf, Zl and Zp).
+fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}'
+            | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown() {
+        let lines = |text| printable_lines(text, false).into_owned();
+        for (text, shown) in [
+            ("a\u{1b}[31mb", r"a\u001b[31mb"),
+            ("\u{9b}2J", r"\u009b2J"),
+            ("\u{7f}", r"\u007f"),
+            ("x\u{202e}y", r"x\u202ey"),
+            ("x\u{e0041}", r"x\udb40\udc41"),
+            ("x\ry", r"x\u000dy"),
+            ("µs ±5 %, ─", "µs ±5 %, ─"),
+        ] {
+            assert_eq!(lines(text), shown);
+            assert_eq!(printable(text), shown);
+        }
+        assert_eq!(lines("a\tb\r\nc\n"), "a\tb\r\nc\n");
+        assert_eq!(printable("a\tb\n"), r"a\u0009b\u000a");
+    }
+
+    #[test]
+    fn paint_stays_on_a_terminal_and_nothing_like_it() {
+        let text = "\u{1b}[1mx\u{1b}[0m\u{1b}[8m";
+        assert_eq!(printable_lines(text, true), "\u{1b}[1mx\u{1b}[0m\\u001b[8m");
+        assert!(!printable_lines(text, false).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn json_still_means_the_same() {
+        let text = "\u{202e}\u{e0041}\u{85}\u{7f}\n";
+        let json = serde_json::to_string(text).unwrap();
+        let shown = printable_lines(&json, false);
+        assert!(shown.is_ascii(), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+    }
+}

@@ -1,0 +1,138 @@
+//! `cargo xtask fuzz`: libFuzzer over everything that reads strangers' bytes, from the inputs that earlier runs found.
+//!
+//! The flags are those of cargo-fuzz with `-s none`, which a stable compiler takes. What reaches new code is kept in
+//! `fuzz/corpus/TARGET` for the next run, what crashes in `fuzz/artifacts/TARGET`; git knows neither.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::workspace::{Workspace, cargo};
+
+const TARGETS: &[&str] = &["control", "data", "documents", "files", "netlink"];
+/// Counters of edges, in every crate; compared values guide it to what a parser wants.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
+    --cfg fuzzing -Cdebug-assertions -Ccodegen-units=1";
+/// Longer inputs are not tried.
+const INPUT_BYTES_MOST: u32 = 4096;
+/// An input that takes longer, or more memory, is a finding.
+const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
+
+/// What to fuzz, and for how long.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How long, all targets together: `30s`, `10m`, `8h`.
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+    time: Duration,
+    /// This target only.
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(TARGETS))]
+    target: Option<String>,
+}
+
+impl Options {
+    /// What CI has time for.
+    pub const fn sample() -> Self {
+        Self { time: Duration::from_secs(30), target: None }
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1), ('m', 60), ('h', 3600)];
+    let time = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(*unit)?.parse().ok()?;
+        Some(Duration::from_secs(number.checked_mul(*seconds)?))
+    });
+    time.filter(|time| !time.is_zero()).ok_or_else(|| format!("`{text}` is no time, such as `10m`"))
+}
+
+/// What libFuzzer says of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ran {
+    executions: u64,
+    edges: u64,
+    edges_all: u64,
+}
+
+/// Builds the targets, runs each, and prints how much it tried; fails at the first crash.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let folder = workspace.root.join("fuzz");
+    let programs = build(workspace, &folder)?;
+    let chosen: Vec<&str> = TARGETS
+        .iter()
+        .copied()
+        .filter(|it| options.target.as_deref().is_none_or(|only| only == *it))
+        .collect();
+    let seconds = (options.time.as_secs() / chosen.len() as u64).max(1);
+    println!("{:<10} {:>12} {:>8} {:>8}", "target", "executions", "edges", "of");
+    let mut all = 0;
+    for target in chosen {
+        let ran = fuzz(&folder, &programs.join(target), target, seconds)?;
+        println!("{target:<10} {:>12} {:>8} {:>8}", ran.executions, ran.edges, ran.edges_all);
+        all += ran.executions;
+    }
+    println!("{all} executions, no crash, none slower than 10 s or larger than 1 GiB");
+    Ok(())
+}
+
+/// The folder of the programs.
+fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
+    let target = workspace.target.join("fuzz");
+    let host = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
+    let host =
+        host.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    let mut command = cargo();
+    // A target by name, so that build scripts and macros have no counters.
+    command.args(["build", "--quiet", "--release", "--locked", "--target", host]);
+    command.arg("--manifest-path").arg(folder.join("Cargo.toml"));
+    command.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", FLAGS);
+    ensure!(
+        command.status().context("cannot start cargo")?.success(),
+        "the targets cannot be built"
+    );
+    Ok(target.join(host).join("release"))
+}
+
+fn fuzz(folder: &Path, program: &Path, target: &str, seconds: u64) -> Result<Ran> {
+    let corpus = folder.join("corpus").join(target);
+    let artifacts = folder.join("artifacts").join(target);
+    for folder in [&corpus, &artifacts] {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    // New inputs go to the first folder; the others are to begin with.
+    let examples = folder.with_file_name("examples");
+    let limits = [
+        format!("-max_total_time={seconds}"),
+        format!("-max_len={INPUT_BYTES_MOST}"),
+        format!("-artifact_prefix={}/", artifacts.display()),
+        "-print_final_stats=1".to_owned(),
+    ];
+    let mut command = Command::new(program);
+    let ran = say(command.args(&limits).args(LIMITS).arg(&corpus).arg(&examples))?;
+    ran.with_context(|| format!("{target}: a crash: its input is in {}", artifacts.display()))
+}
+
+/// What it says at its end; `None` if it failed.
+fn say(command: &mut Command) -> Result<Option<Ran>> {
+    let output = command.stdout(Stdio::null()).output().context("cannot start the target")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let tail: Vec<&str> = text.lines().rev().take(30).collect();
+        println!("{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        return Ok(None);
+    }
+    let number =
+        |text: Option<&str>| text.and_then(|it| it.split_whitespace().next()?.parse().ok());
+    let after = |words: &str| text.rsplit_once(words).map(|(_, rest)| rest);
+    // `INFO: Loaded 1 modules   (32047 inline 8-bit counters): ...`
+    let edges_all = after("modules   (").and_then(|rest| number(Some(rest))).unwrap_or(0);
+    Ok(Some(Ran {
+        executions: number(after("stat::number_of_executed_units:")).unwrap_or(0),
+        edges: number(after(" cov: ")).unwrap_or(0),
+        edges_all,
+    }))
+}

@@ -1,0 +1,439 @@
+//! `cargo xtask bench-kills`: kill -9 at any moment of a change, and what is left of it afterwards.
+//!
+//! `ip`, `ethtool`, `tc`, sysfs and raw netlink say what is there, never latput. Who is killed: the maker of a change, what
+//! watches it, a restore, a confirmation, the daemon, an agent, a controller. Moments are uniform over time, or a system
+//! call by its number. After `latput restore` every value is as before, unless the change was committed: then
+//! making it again changes nothing.
+
+mod pair;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use latput_units::Rng;
+
+use crate::workspace::Workspace;
+use pair::{VethPair, kill};
+
+/// How the interface is before the change.
+const BASELINES: &[&str] = &[
+    "true",
+    "ip link set v0 mtu 9000 txqueuelen 500; ethtool -K v0 tso off",
+    "tc qdisc add dev v0 root handle 1: pfifo limit 7; ethtool -L v0 rx 1 tx 1",
+    "tc qdisc add dev v0 root handle 1: mq; tc qdisc add dev v0 parent 1:1 handle 11: pfifo limit 7; \
+     echo 2 > /sys/class/net/v0/queues/rx-0/rps_cpus; echo 64 > /sys/class/net/v0/queues/rx-1/rps_flow_cnt",
+    "echo 1 > /sys/class/net/v0/threaded; echo 1 > /sys/class/net/v0/queues/tx-0/xps_cpus",
+    "ethtool -K v0 gro off rx-gro-list on",
+];
+
+/// Every knob that a veth has, each with two values.
+const VALUES: &[(&str, [&str; 2])] = &[
+    ("mtu", ["1400", "9000"]),
+    ("rx-channels", ["1", "2"]),
+    ("tx-channels", ["1", "2"]),
+    ("rx-checksum", ["off", "on"]),
+    ("tx-checksum", ["off", "on"]),
+    ("sg", ["off", "on"]),
+    ("gro", ["off", "on"]),
+    ("gso", ["off", "on"]),
+    ("tso", ["off", "on"]),
+    ("tx-udp-segmentation", ["off", "on"]),
+    ("rx-gro-list", ["on", "off"]),
+    ("rx-udp-gro-forwarding", ["on", "off"]),
+    ("rx-vlan", ["off", "on"]),
+    ("tx-vlan", ["off", "on"]),
+    ("tx-nocache-copy", ["on", "off"]),
+    ("txqueuelen", ["700", "1000"]),
+    ("qdisc", ["pfifo limit=9", "mq"]),
+    ("queue-qdisc", ["bfifo limit=90000", "pfifo limit=5"]),
+    ("rps-cpus", ["0-1", "0"]),
+    ("rps-flow-cnt", ["32", "0"]),
+    ("xps-cpus", ["0-1", "1"]),
+    ("threaded", ["on", "off"]),
+    ("napi-defer-hard-irqs", ["10", "0"]),
+    ("gro-flush-timeout", ["50us", "0us"]),
+    ("irq-suspend-timeout", ["90us", "0us"]),
+];
+
+/// System calls that a change is made of.
+const CALLS: &[&str] =
+    &["sendto", "write", "openat", "fsync", "rename,renameat,renameat2", "unlink,unlinkat"];
+/// How long anything may take that nobody kills.
+const WHOLE: Duration = Duration::from_secs(60);
+
+const PLAN: &str = "schema = 1\nname = \"kills\"\n[factors]\n\"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], [\"1ms\", 10]]\n\
+    mtu = [1500, 1400]\n[[workload]]\nkind = \"tcp_rr\"\n[method]\ndesign = \"blocks\"\n\
+    repetitions = { min = 2, max = 2 }\nwarmup = \"20ms\"\nduration = \"100ms\"\n";
+
+/// How thoroughly.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How many kills.
+    #[arg(long, default_value_t = 10_000)]
+    kills: u64,
+    /// Where the random numbers begin.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// No kills: every pair of knobs with each of their values, there and back.
+    #[arg(long)]
+    pairs: bool,
+}
+
+impl Options {
+    /// What CI has time for.
+    pub const fn sample() -> Self {
+        Self { kills: 200, seed: 7, pairs: false }
+    }
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Victim {
+    Set,
+    SetAtCall,
+    SetToConfirm,
+    Watcher,
+    Restore,
+    Confirm,
+    Daemon,
+    Controller,
+    Agent,
+}
+
+/// Of a hundred kills, who.
+const SHARES: &[(Victim, usize)] = &[
+    (Victim::Set, 30),
+    (Victim::SetAtCall, 25),
+    (Victim::SetToConfirm, 12),
+    (Victim::Watcher, 6),
+    (Victim::Restore, 12),
+    (Victim::Confirm, 7),
+    (Victim::Daemon, 4),
+    (Victim::Controller, 2),
+    (Victim::Agent, 2),
+];
+
+/// What came of the kills of one kind of victim.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    /// Kills come within this time, which is made to fit: at half of it, half of the changes are made.
+    window_us: usize,
+    kills: u64,
+    /// A checkpoint was there, so that the kill hit the middle of a change.
+    in_the_middle: u64,
+    /// The change was committed before.
+    committed: u64,
+    /// It could not be made: the kernel or latput refused it.
+    refused: u64,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self { window_us: 30_000, kills: 0, in_the_middle: 0, committed: 0, refused: 0 }
+    }
+}
+
+impl Count {
+    /// Whether the kill came before the end of the change.
+    fn learn(&mut self, was_early: bool) {
+        let window = if was_early { self.window_us * 21 / 20 } else { self.window_us * 20 / 21 };
+        self.window_us = window.clamp(1_000, 1_000_000);
+    }
+}
+
+/// Kills, compares and prints the table; fails at the first difference.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let latput = workspace.build_latput()?;
+    let folder = workspace.target.join("bench-kills");
+    let bench = Bench { pair: VethPair::open(&latput, &folder)? };
+    if options.pairs {
+        return bench.pairs();
+    }
+    let mut rng = Rng::from_seed(options.seed);
+    let mut counts: BTreeMap<Victim, Count> = BTreeMap::new();
+    for number in 0..options.kills {
+        let case = Case::draw(&mut rng);
+        let count = counts.entry(case.victim).or_default();
+        bench
+            .kill_one(&case, &mut rng, count)
+            .with_context(|| format!("kill {number} of seed {}: {case:?}", options.seed))?;
+    }
+    print(&counts);
+    Ok(())
+}
+
+fn print(counts: &BTreeMap<Victim, Count>) {
+    println!(
+        "{:<14} {:>7} {:>14} {:>10} {:>8}  left different (goal: 0)",
+        "killed", "kills", "in the middle", "committed", "refused"
+    );
+    for (victim, count) in counts {
+        let Count { kills, in_the_middle, committed, refused, .. } = count;
+        let name = format!("{victim:?}");
+        println!("{name:<14} {kills:>7} {in_the_middle:>14} {committed:>10} {refused:>8}  0");
+    }
+}
+
+/// One change, and who is killed during it.
+#[derive(Debug)]
+struct Case {
+    victim: Victim,
+    baseline: &'static str,
+    /// `KNOB=VALUE`.
+    setting: Vec<String>,
+}
+
+impl Case {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut left = rng.below(100);
+        let mut victim = Victim::Set;
+        for (who, share) in SHARES {
+            victim = *who;
+            if left < *share {
+                break;
+            }
+            left -= share;
+        }
+        let baseline = *pick(rng, BASELINES);
+        let mut knobs: Vec<_> = VALUES.to_vec();
+        let most = if rng.below(4) == 0 { 12 } else { 3 };
+        let size = 1 + rng.below(most);
+        let mut setting = Vec::new();
+        for _ in 0..size {
+            let (knob, values) = knobs.swap_remove(rng.below(knobs.len()));
+            setting.push(format!("{knob}={}", pick(rng, &values)));
+        }
+        Self { victim, baseline, setting }
+    }
+
+    /// The words of `latput set`, with more behind.
+    fn set(&self, more: &[&str]) -> Vec<String> {
+        let mut words = vec!["set".to_owned(), "v0".to_owned()];
+        words.extend(self.setting.iter().cloned());
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+        words
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
+    &of[rng.below(of.len())]
+}
+
+#[derive(Debug)]
+struct Bench {
+    pair: VethPair,
+}
+
+impl Bench {
+    fn kill_one(&self, case: &Case, rng: &mut Rng, count: &mut Count) -> Result<()> {
+        self.pair.new_pair(case.baseline)?;
+        let before = self.pair.look()?;
+        count.kills += 1;
+        match case.victim {
+            Victim::Set => {
+                // Half of them once there is a checkpoint, as long as there is one.
+                let waits = rng.below(2) == 0;
+                self.kill_in_time(self.pair.latput(&case.set(&[])), count.window_us, waits, rng)?;
+                count.learn(self.pair.has_checkpoint() || self.same(&before, "").is_ok());
+            }
+            Victim::SetAtCall => self.kill_at_call(case, rng)?,
+            Victim::SetToConfirm => {
+                let set = self.pair.latput(&case.set(&["--confirm-within", "1s"]));
+                let waits = rng.below(2) == 0;
+                self.kill_in_time(set, 60_000, waits, rng)?;
+                // Nobody helps: what watches it puts it back.
+                self.pair.settle()?;
+                ensure!(!self.pair.has_checkpoint(), "the watcher left a checkpoint");
+                return self.same(&before, "without `latput restore`");
+            }
+            Victim::Watcher => {
+                let set = self.pair.latput(&case.set(&["--confirm-within", "60s"])).spawn()?;
+                sleep(rng, 150_000);
+                self.pair.latputs("watcher").into_iter().for_each(kill);
+                finish(set)?;
+                self.pair.latputs("watcher").into_iter().for_each(kill);
+            }
+            Victim::Restore | Victim::Confirm => {
+                if !self.whole(&case.set(&["--confirm-within", "60s"]))? {
+                    count.refused += 1;
+                    return self.same(&before, "after a refusal");
+                }
+                let word = if case.victim == Victim::Restore { "restore" } else { "confirm" };
+                self.kill_in_time(
+                    self.pair.latput(&[word.to_owned()]),
+                    count.window_us,
+                    false,
+                    rng,
+                )?;
+                count.learn(self.pair.has_checkpoint());
+            }
+            Victim::Daemon => {
+                let mut traffic = self.pair.program(1, Path::new("ping"));
+                let traffic =
+                    traffic.args(["-q", "-i", "0.0002", "-c", "4000", "10.77.0.1"]).spawn()?;
+                let words = ["moderate", "v0", "--cpu-budget", "0.1%"].map(str::to_owned);
+                self.kill_in_time(self.pair.latput(&words), 900_000, false, rng)?;
+                finish(traffic)?;
+            }
+            Victim::Controller | Victim::Agent => self.kill_run(case.victim, rng)?,
+        }
+        count.in_the_middle += u64::from(self.pair.has_checkpoint());
+        self.check(case, &before, count)
+    }
+
+    /// Puts back what is left, and compares.
+    fn check(&self, case: &Case, before: &str, count: &mut Count) -> Result<()> {
+        let had_checkpoint = self.pair.has_checkpoint();
+        for host in 0..2 {
+            let mut restore = self.pair.program(host, self.latput());
+            let code = finish(restore.arg("restore").spawn()?)?;
+            ensure!(code == Some(0), "`latput restore` ended with {code:?}");
+        }
+        self.pair.settle()?;
+        ensure!(!self.pair.has_checkpoint(), "a checkpoint is left");
+        let after = self.pair.look()?;
+        if after == before {
+            return Ok(());
+        }
+        ensure!(!had_checkpoint, "left different:\n{}", difference(before, &after));
+        // It was committed: then it is whole.
+        count.committed += 1;
+        ensure!(self.whole(&case.set(&[]))?, "the change was committed and cannot be made again");
+        self.same(&after, "of a committed change that was made again")
+    }
+
+    fn same(&self, before: &str, when: &str) -> Result<()> {
+        let after = self.pair.look()?;
+        ensure!(after == before, "left different {when}:\n{}", difference(before, &after));
+        Ok(())
+    }
+
+    fn latput(&self) -> &Path {
+        self.pair.latput_path()
+    }
+
+    /// Runs latput to its end; whether it succeeded.
+    fn whole(&self, words: &[String]) -> Result<bool> {
+        Ok(finish(self.pair.latput(words).spawn()?)? == Some(0))
+    }
+
+    /// Starts it, waits for a checkpoint if told to, and kills it after a random time of at most so many
+    /// microseconds.
+    fn kill_in_time(
+        &self,
+        mut command: Command,
+        most_us: usize,
+        waits: bool,
+        rng: &mut Rng,
+    ) -> Result<()> {
+        let mut child = command.spawn().context("cannot start nsenter")?;
+        let most_us = if waits { most_us / 4 } else { most_us };
+        while waits && !self.pair.has_checkpoint() && child.try_wait()?.is_none() {
+            std::hint::spin_loop();
+        }
+        sleep(rng, most_us);
+        child.kill().context("cannot kill")?;
+        child.wait().context("cannot wait")?;
+        Ok(())
+    }
+
+    fn kill_at_call(&self, case: &Case, rng: &mut Rng) -> Result<()> {
+        let call = pick(rng, CALLS);
+        let nth =
+            1 + rng.below(if matches!(*call, "sendto" | "openat" | "write") { 120 } else { 6 });
+        let mut command = self.pair.program(0, Path::new("strace"));
+        command.args(["-f", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+        command.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]).arg(self.latput());
+        finish(command.args(case.set(&[])).spawn().context("cannot start strace")?)?;
+        Ok(())
+    }
+
+    /// A run on both hosts, of which the controller or an agent is killed.
+    fn kill_run(&self, victim: Victim, rng: &mut Rng) -> Result<()> {
+        let folder = self.pair.folder();
+        let host = |name: &str, role: &str, number: usize| {
+            format!(
+                "[host.{name}]\nrole = \"{role}\"\ninterface = \"v0\"\naddress = \"10.77.0.{}\"\n\
+                 latput = \"{}\"\nvia = {:?}\n",
+                number + 1,
+                self.latput().display(),
+                self.pair.via(number)
+            )
+        };
+        let hosts = [host("a", "sut", 0), host("b", "generator", 1)].concat();
+        std::fs::write(folder.join("testbed.toml"), format!("schema = 1\n{hosts}"))?;
+        std::fs::write(folder.join("plan.toml"), PLAN)?;
+        let _none_yet = std::fs::remove_file(folder.join("results.db"));
+        let mut command = Command::new(self.latput());
+        command.args(["run", "plan.toml", "--on", "testbed.toml", "-o", "results.db"]);
+        let mut run = self.pair.ours(&mut command).current_dir(folder).spawn()?;
+        sleep(rng, 4_000_000);
+        if victim == Victim::Controller {
+            run.kill()?;
+        } else if let Some(agent) = self.pair.latputs("agent").first() {
+            kill(*agent);
+        }
+        finish(run)?;
+        self.pair.settle()
+    }
+
+    /// Every pair of knobs with each of their values, there and back: writes that move each other's knobs too.
+    fn pairs(&self) -> Result<()> {
+        let (mut done, mut refused) = (0, 0);
+        let pairs = VALUES
+            .iter()
+            .enumerate()
+            .flat_map(|(at, first)| VALUES[at + 1..].iter().map(move |second| (at, first, second)));
+        for (number, (at, first, second)) in pairs.enumerate() {
+            let values = first.1.iter().flat_map(|one| second.1.map(|other| (one, other)));
+            for (turn, (one, other)) in values.enumerate() {
+                let baseline = BASELINES[(at + number + turn) % BASELINES.len()];
+                let setting = vec![format!("{}={one}", first.0), format!("{}={other}", second.0)];
+                let case = Case { victim: Victim::Set, baseline, setting };
+                self.pair.new_pair(baseline)?;
+                let before = self.pair.look()?;
+                let went = self.whole(&case.set(&["--confirm-within", "60s"]))?;
+                if went {
+                    ensure!(self.whole(&["restore".to_owned()])?, "{case:?}: restore failed");
+                }
+                self.pair.settle()?;
+                self.same(&before, "after there and back").with_context(|| format!("{case:?}"))?;
+                *(if went { &mut done } else { &mut refused }) += 1;
+            }
+        }
+        println!("{done} pairs of values there and back, {refused} refused: 0 left different");
+        Ok(())
+    }
+}
+
+/// Waits for the end; its exit code.
+fn finish(mut child: Child) -> Result<Option<i32>> {
+    let deadline = Instant::now() + WHOLE;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait")? {
+            return Ok(status.code());
+        }
+        if Instant::now() > deadline {
+            child.kill().context("cannot kill")?;
+            bail!("a process has not ended in {} s", WHOLE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn sleep(rng: &mut Rng, most_us: usize) {
+    std::thread::sleep(Duration::from_micros(rng.below(most_us) as u64));
+}
+
+/// The lines that differ.
+fn difference(before: &str, after: &str) -> String {
+    let lines =
+        |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let (before, after) = (lines(before), lines(after));
+    let gone = before.difference(&after).map(|line| format!("- {line}"));
+    let new = after.difference(&before).map(|line| format!("+ {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
+}

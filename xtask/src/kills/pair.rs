@@ -1,0 +1,193 @@
+//! Two network namespaces with one pair of interfaces, and what foreign tools say of them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+const NAPI: &str = include_str!("napi.py");
+/// Everything that a knob of a veth could have moved, as others than latput see it.
+const LOOK: &str = "ip -d -o link show v0; tc qdisc show dev v0; ethtool -k v0; ethtool -l v0; \
+    cd /sys/class/net/v0; for f in threaded gro_flush_timeout napi_defer_hard_irqs tx_queue_len mtu \
+    queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs; do \
+    echo \"$f $(cat $f 2>&1)\"; done; python3 \"$NAPI\" v0";
+/// How long anything of ours may take to end by itself.
+const END: Duration = Duration::from_secs(60);
+
+/// The two namespaces; they end with this.
+#[derive(Debug)]
+pub struct VethPair {
+    holders: [Child; 2],
+    /// Where latput keeps its state.
+    state: PathBuf,
+    napi: PathBuf,
+    latput: PathBuf,
+}
+
+impl VethPair {
+    /// Makes them, with state in `folder`.
+    pub fn open(latput: &Path, folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).context("cannot make the folder of the bench")?;
+        let napi = folder.join("napi.py");
+        std::fs::write(&napi, NAPI).context("cannot write the script")?;
+        let hold = || {
+            let script = "mount -t sysfs sysfs /sys && echo ready && exec cat";
+            let mut child = Command::new("unshare")
+                .args(["-n", "-m", "sh", "-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .context("cannot start unshare")?;
+            let mut line = String::new();
+            let out = child.stdout.take().context("no output")?;
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line)?;
+            ensure!(line == "ready\n", "no namespace can be made: run as root");
+            Ok(child)
+        };
+        Ok(Self {
+            holders: [hold()?, hold()?],
+            state: folder.join("state"),
+            napi,
+            latput: latput.to_owned(),
+        })
+    }
+
+    /// The words before a command that runs in the first or the second namespace.
+    pub fn via(&self, host: usize) -> [String; 5] {
+        let pid = self.holders[host].id().to_string();
+        ["nsenter", "-t", &pid, "-n", "-m"].map(str::to_owned)
+    }
+
+    /// A program in the first or the second namespace, with our state folder and without output.
+    pub fn program(&self, host: usize, program: &Path) -> Command {
+        let [nsenter, words @ ..] = self.via(host);
+        let mut command = Command::new(nsenter);
+        command.args(words).arg(program);
+        self.ours(&mut command);
+        command
+    }
+
+    /// Gives a command our state folder, and no input and output.
+    pub fn ours<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("LATPUT_STATE_DIR", &self.state).env("NAPI", &self.napi);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+    }
+
+    /// The program.
+    pub fn latput_path(&self) -> &Path {
+        &self.latput
+    }
+
+    /// The folder of the bench.
+    pub fn folder(&self) -> &Path {
+        self.state.parent().unwrap_or(&self.state)
+    }
+
+    /// latput in the first namespace.
+    pub fn latput(&self, words: &[String]) -> Command {
+        let mut command = self.program(0, &self.latput);
+        command.args(words);
+        command
+    }
+
+    /// A shell script in one of them; its output. Fails where the script does.
+    pub fn script(&self, host: usize, script: &str) -> Result<String> {
+        let mut command = self.program(host, Path::new("sh"));
+        let ran = command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ran = ran.output().context("cannot start nsenter")?;
+        let error = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.success(), "`{script}` failed: {error}");
+        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+    }
+
+    /// A new pair, `v0` in each namespace, with addresses, after `before` in the first.
+    pub fn new_pair(&self, before: &str) -> Result<()> {
+        let _none_yet = self.script(0, "ip link del v0");
+        let _none_yet = std::fs::remove_dir_all(&self.state);
+        let other = self.holders[1].id();
+        self.script(
+            0,
+            &format!(
+                "ip link add v0 numtxqueues 2 numrxqueues 2 type veth \
+                 peer name v0 netns {other} numtxqueues 2 numrxqueues 2; \
+                 ip addr add 10.77.0.1/24 dev v0; ip link set v0 up; ethtool -K v0 gro on"
+            ),
+        )?;
+        self.script(1, "ip addr add 10.77.0.2/24 dev v0; ip link set v0 up")?;
+        self.script(0, before)?;
+        Ok(())
+    }
+
+    /// What foreign tools say of `v0` in both namespaces.
+    pub fn look(&self) -> Result<String> {
+        Ok(format!("{}{}", self.script(0, LOOK)?, self.script(1, LOOK)?))
+    }
+
+    /// Whether latput has a checkpoint.
+    pub fn has_checkpoint(&self) -> bool {
+        let files = std::fs::read_dir(self.state.join("checkpoints")).into_iter().flatten();
+        files.flatten().any(|file| file.path().extension().is_some_and(|it| it == "json"))
+    }
+
+    /// The processes with our state folder in their environment: latputs, and what stands before them.
+    pub fn processes(&self) -> Vec<u32> {
+        let wanted = format!("LATPUT_STATE_DIR={}", self.state.display());
+        let is_ours = |pid: &u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+        };
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(is_ours).collect()
+    }
+
+    /// Those of them that run latput with this as a word of their command.
+    pub fn latputs(&self, word: &str) -> Vec<u32> {
+        let runs = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.next().is_some_and(|program| !program.ends_with(b"nsenter"))
+                && words.any(|one| one == word.as_bytes())
+        };
+        let mut found = self.processes();
+        found.retain(runs);
+        found
+    }
+
+    /// Waits until none of our processes is left.
+    pub fn settle(&self) -> Result<()> {
+        let deadline = Instant::now() + END;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("processes {left:?} have not ended in {} s", END.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for VethPair {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            kill(pid);
+        }
+        for holder in &mut self.holders {
+            let _it_ended = holder.kill();
+            let _it_ended = holder.wait();
+        }
+        let _gone = std::fs::remove_dir_all(&self.state);
+    }
+}
+
+/// `kill -9`.
+pub fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(pid) = pid {
+        let _it_ended = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
