@@ -8,8 +8,8 @@ mod awake;
 mod busy;
 mod ci;
 mod fuzz;
-mod hold;
 mod kills;
+mod moderate;
 mod mutants;
 mod peers;
 mod policies;
@@ -43,7 +43,7 @@ enum Task {
     /// Measure the simulator's speed, and ns-3's on the same packets.
     BenchSim(sim_peers::Options),
     /// Run the daemon on the lab through phases of load, beside fixed delays (by hand: needs root and time).
-    BenchHold(hold::Options),
+    BenchModerate(moderate::Options),
     /// Compare moderation policies on simulated loads, worst for ours first.
     BenchPolicies(policies::Options),
     /// Count how often the recommendation proves a known effect, on noise recorded from the lab.
@@ -73,7 +73,9 @@ fn main() -> ExitCode {
         Task::BenchPeers(options) => peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::Profiles(options) => profiles::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
         Task::BenchSim(options) => sim_peers::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
-        Task::BenchHold(options) => hold::run(&workspace, &options).map(|()| ExitCode::SUCCESS),
+        Task::BenchModerate(options) => {
+            moderate::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
+        }
         Task::BenchPolicies(options) => {
             policies::run(&workspace, &options).map(|()| ExitCode::SUCCESS)
         }

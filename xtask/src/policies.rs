@@ -7,13 +7,10 @@ use crate::workspace::{Workspace, cargo};
 
 /// What the figures of fixed delays and drivers' policies depend on,
 const SOURCES: [&str; 3] =
-    ["crates/sim/src", "crates/moderate/src", "crates/sim/examples/bench_policies/cases.rs"];
+    ["crates/sim/src", "crates/policy/src", "crates/sim/examples/bench_policies/cases.rs"];
 /// and what of it they do not: the policy that is worked on.
-const OURS: [&str; 3] = [
-    "crates/moderate/src/elastic",
-    "crates/moderate/src/elastic.rs",
-    "crates/moderate/src/ladder.rs",
-];
+const OURS: [&str; 3] =
+    ["crates/policy/src/elastic", "crates/policy/src/elastic.rs", "crates/policy/src/ladder.rs"];
 
 /// Which loads, and how thoroughly.
 #[derive(Debug, clap::Args)]

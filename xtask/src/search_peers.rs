@@ -18,12 +18,12 @@ const OPTUNA: &str = "optuna==5.0.0";
 const PROGRAM: &str = include_str!("search_peers/tpe.py");
 /// What the tables depend on.
 const SOURCES: [&str; 4] =
-    ["crates/sim/src", "crates/moderate/src", "data/systems", "crates/model/examples/bench_search"];
+    ["crates/sim/src", "crates/policy/src", "data/systems", "crates/model/examples/bench_search"];
 /// and what of it they do not: a policy that no host here has, and how methods are run.
 const OTHERS: [&str; 5] = [
-    "crates/moderate/src/elastic",
-    "crates/moderate/src/elastic.rs",
-    "crates/moderate/src/ladder.rs",
+    "crates/policy/src/elastic",
+    "crates/policy/src/elastic.rs",
+    "crates/policy/src/ladder.rs",
     "crates/model/examples/bench_search/main.rs",
     "crates/model/examples/bench_search/trials.rs",
 ];

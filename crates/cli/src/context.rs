@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::output;
 
 /// What is logged unless `LATPUT_LOG` says otherwise: errors, and each change that a daemon makes.
-const LOG: &str = "error,latput_hold=info";
+const LOG: &str = "error,latput_moderate=info";
 
 /// What every command is given.
 #[derive(Debug)]

@@ -117,7 +117,7 @@ mod tests {
         check("explain", explain);
         check(
             "moderate",
-            serde_json::to_value(schemars::schema_for!(latput_hold::Status)).unwrap(),
+            serde_json::to_value(schemars::schema_for!(latput_moderate::Status)).unwrap(),
         );
         check("results", latput_report::Document::json_schema());
         check("prediction", latput_report::PredictionDocument::json_schema());

@@ -125,9 +125,9 @@ impl From<latput_linux::files::FileError> for Failure {
     }
 }
 
-impl From<latput_hold::Error> for Failure {
-    fn from(error: latput_hold::Error) -> Self {
-        use latput_hold::ErrorKind as Kind;
+impl From<latput_moderate::Error> for Failure {
+    fn from(error: latput_moderate::Error) -> Self {
+        use latput_moderate::ErrorKind as Kind;
         let code = match error.kind() {
             Kind::Failed => Code::Failed,
             Kind::Usage => Code::Usage,

@@ -1,7 +1,7 @@
 //! The moderation that a row says was in force, and on which hosts.
 
-use latput_moderate::Policy;
-use latput_moderate::e1000::{E1000, Mode, throttle_interval};
+use latput_policy::Policy;
+use latput_policy::e1000::{E1000, Mode, throttle_interval};
 use latput_sim::scenario::Host;
 use latput_sim::vector::{Delay, Throttle};
 use latput_units::Nanos;

@@ -2,8 +2,8 @@
 //!
 //! These structs are what a system profile (`data/systems/*.toml`) and a test fill in.
 
-use latput_moderate::dim;
-use latput_moderate::polling::Sysctls;
+use latput_policy::dim;
+use latput_policy::polling::Sysctls;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 

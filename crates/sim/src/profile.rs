@@ -3,7 +3,7 @@
 //! Reading files is for the edges; here are the structs that a file fills, with every unknown key
 //! refused, and the step from a profile and a workload to a scenario.
 
-use latput_moderate::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, ixgbe};
+use latput_policy::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, ixgbe};
 use latput_trial::observation::Role;
 use latput_trial::workload::Workload;
 use latput_units::{BitsPerSecond, Bytes, Nanos};

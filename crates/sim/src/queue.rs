@@ -1,6 +1,6 @@
 //! A pair of NIC rings with their interrupt vector, as driver and hardware share them.
 
-use latput_moderate::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
+use latput_policy::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::agenda::Time;
@@ -267,7 +267,7 @@ impl Queue {
         }
         if let Some(limit) = &mut self.byte_limit {
             let now = Nanos::from_ns(now);
-            limit.step(&latput_moderate::byte_limit::Completion { bytes: Bytes::new(bytes), now });
+            limit.step(&latput_policy::byte_limit::Completion { bytes: Bytes::new(bytes), now });
         }
     }
 

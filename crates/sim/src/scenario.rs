@@ -1,6 +1,6 @@
 //! A whole run, described: hosts, the network between them, the traffic, and for how long.
 
-use latput_moderate::Policy;
+use latput_policy::Policy;
 use latput_trial::observation::Role;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 

@@ -37,7 +37,7 @@ use crate::task::{Program, Task};
 use crate::timers::Timers;
 use crate::trace::Log;
 use crate::vector::Coalescing;
-use latput_moderate::{Policy, Polling};
+use latput_policy::{Policy, Polling};
 
 /// What a slot of the agenda stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 #[path = "common/scenarios.rs"]
 mod scenarios;
 
-use latput_moderate::{Dim, E1000, Policy, dim, e1000};
+use latput_policy::{Dim, E1000, Policy, dim, e1000};
 use latput_sim::Simulation;
 use latput_sim::bus::Bus;
 use latput_sim::machine::{Bql, Costs, Driver, Machine, Qdisc};

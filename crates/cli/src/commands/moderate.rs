@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_hold::{Goal, GoalError, Hold, MetricsAddress, Options, Status};
+use latput_moderate::{Goal, GoalError, Hold, MetricsAddress, Options, Status};
 use latput_units::Nanos;
 
 use crate::context::Context;
@@ -68,7 +68,7 @@ impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let folder = host::state_dir();
         if self.status {
-            tell(context, &latput_hold::ask(&folder, &self.interface)?)?;
+            tell(context, &latput_moderate::ask(&folder, &self.interface)?)?;
             return Ok(ExitCode::SUCCESS);
         }
         if !(Nanos::from_ms(5)..=Nanos::from_s(10)).contains(&self.every) {

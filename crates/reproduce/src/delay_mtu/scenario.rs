@@ -1,6 +1,6 @@
 //! One run of the grid: the hosts around the switch and what they send.
 
-use latput_moderate::e1000::throttle_interval;
+use latput_policy::e1000::throttle_interval;
 use latput_sim::profile::Profile;
 use latput_sim::scenario::{Form, Host, Load, Network, Scenario, Spacing, Traffic, Transport};
 use latput_sim::vector::{Delay, Throttle};

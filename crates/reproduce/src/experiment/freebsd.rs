@@ -1,6 +1,6 @@
 //! The BSD hosts: ping and idle time by moderation frequency, and device polling against interrupts.
 
-use latput_moderate::e1000::throttle_interval;
+use latput_policy::e1000::throttle_interval;
 use latput_sim::Outcome;
 use latput_sim::machine::Driver;
 use latput_sim::profile::Profile;

@@ -1,6 +1,6 @@
 //! The loads that policies are compared on.
 
-use latput_moderate::Policy;
+use latput_policy::Policy;
 use latput_sim::machine::{Costs, Machine};
 use latput_sim::scenario::{Host, Load, Network, Scenario, Spacing, Traffic, Transport};
 use latput_sim::vector::{Coalescing, Throttle};

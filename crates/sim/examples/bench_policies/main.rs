@@ -13,8 +13,8 @@ use std::sync::Mutex;
 
 use cases::Case;
 use known::Known;
-use latput_moderate::e1000::Mode;
-use latput_moderate::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
+use latput_policy::e1000::Mode;
+use latput_policy::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
 use latput_units::Nanos;
 
 /// The fixed delays that the oracle chooses from, up to the longest of DIM's, which bounds ours too.
@@ -140,8 +140,8 @@ fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     vec![
         ("e1000 1", Policy::E1000(E1000::new(Mode::Dynamic))),
         ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
-        ("aim", Policy::Aim(Aim::new(latput_moderate::aim::Flavour::IgbConservative))),
-        ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_moderate::ixgbe::Version::Mainline))),
+        ("aim", Policy::Aim(Aim::new(latput_policy::aim::Flavour::IgbConservative))),
+        ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_policy::ixgbe::Version::Mainline))),
         ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
         ("ours", Policy::Elastic(Box::new(Elastic::new(bounds)))),
     ]

@@ -3,7 +3,7 @@
 //! What they mean is in `Documentation/networking/device_drivers/ethernet/intel/e1000.rst`.
 
 use latput_knobs::{Knob, Value};
-use latput_moderate::e1000::{Mode, throttle_interval};
+use latput_policy::e1000::{Mode, throttle_interval};
 use latput_units::Nanos;
 
 use super::{small, wrong};

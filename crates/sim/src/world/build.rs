@@ -3,7 +3,7 @@
 mod loads;
 mod shortcuts;
 
-use latput_moderate::Polling;
+use latput_policy::Polling;
 use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};

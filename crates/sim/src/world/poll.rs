@@ -1,6 +1,6 @@
 //! Polling a queue: NAPI with its weight, deferral and policies; drivers without NAPI; FreeBSD's rounds.
 
-use latput_moderate::{Decision, polling};
+use latput_policy::{Decision, polling};
 use latput_units::Nanos;
 
 use super::{HostState, World};

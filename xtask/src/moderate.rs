@@ -1,4 +1,4 @@
-//! `cargo xtask bench-hold`: the daemon on the lab through phases of different load, beside fixed delays;
+//! `cargo xtask bench-moderate`: the daemon on the lab through phases of different load, beside fixed delays;
 //! or, with `--soak`, for long through phases drawn at random.
 //!
 //! In every round a daemon under each goal lives through all phases. In each phase it has a turn, and each fixed delay has

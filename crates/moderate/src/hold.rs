@@ -9,7 +9,7 @@ use latput_knobs::{ApplyError, Restored, transaction};
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{Capability, CpuMeter, Glance, Namespace, OsClock, ProtocolMeter, Protocols};
-use latput_moderate::Decision;
+use latput_policy::Decision;
 use latput_units::{Clock, Nanos};
 
 use look::{Look, Shape, cpu_time};

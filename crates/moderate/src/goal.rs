@@ -1,6 +1,6 @@
 //! What an interface is to be held at.
 
-use latput_moderate::{Bounds, ladder};
+use latput_policy::{Bounds, ladder};
 use latput_units::Nanos;
 
 /// The goals by name, with what they stand for; the names are those of `latput tune`.

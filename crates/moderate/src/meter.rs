@@ -1,7 +1,7 @@
 //! From an interface's running counters to what a policy is told.
 
 use latput_linux::{Glance, Protocols};
-use latput_moderate::{Counts, Observation};
+use latput_policy::{Counts, Observation};
 use latput_units::{Bytes, Nanos};
 
 /// What drivers count of a frame beside its packet, at most: Ethernet header, VLAN tag, check sequence and

@@ -1,6 +1,6 @@
 //! The policy behind a goal, fed by samples and by looks at the CPU.
 
-use latput_moderate::{Bounds, Budget, Decision, Elastic, Observation};
+use latput_policy::{Bounds, Budget, Decision, Elastic, Observation};
 use latput_units::Nanos;
 
 use crate::goal::{Aim, Goal};
