@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn checks_of_one_name_hold_together_and_name_the_flow_that_failed() {
         let check = |passed, detail: &str| Check {
-            name: "wrong-keys".to_owned(),
+            name: "auth-failures".to_owned(),
             passed,
             detail: detail.to_owned(),
         };

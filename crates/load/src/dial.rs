@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::hello::{ANSWER, Hello};
 
 /// How long a connection and its welcome may take.
-pub(crate) const PATIENCE: Nanos = Nanos::from_s(5);
+pub(crate) const AUTH_TIMEOUT: Nanos = Nanos::from_s(5);
 /// Connections that show the key at the same time: fewer than the reflector holds unproven.
 const GROUP: usize = 32;
 
@@ -27,7 +27,7 @@ pub(crate) fn dial(
 ) -> Result<Vec<TcpStream>, Error> {
     let mut sockets = Vec::with_capacity(hellos.len());
     for group in hellos.chunks(GROUP) {
-        let deadline = now() + PATIENCE;
+        let deadline = now() + AUTH_TIMEOUT;
         let first = sockets.len();
         for _ in group {
             sockets.push(begin(peer, &prepare)?);
@@ -82,7 +82,7 @@ fn serve(
             waiting.iter().map(|idx| PollFd::new(&sockets[*idx], flags)).collect();
         match poll(&mut fds, Some(&timespec(left))) {
             Ok(0) if left == Nanos::ZERO => {
-                return Err(Error::NoAnswer { peer, waited: PATIENCE });
+                return Err(Error::NoAnswer { peer, waited: AUTH_TIMEOUT });
             }
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::io("wait for the reflector", errno)),
@@ -152,7 +152,7 @@ fn in_handshake(peer: SocketAddr, source: io::Error) -> Error {
 pub(crate) fn unreachable(peer: SocketAddr, source: io::Error) -> Error {
     match source.kind() {
         io::ErrorKind::ConnectionRefused => Error::Refused { peer },
-        io::ErrorKind::TimedOut => Error::NoAnswer { peer, waited: PATIENCE },
+        io::ErrorKind::TimedOut => Error::NoAnswer { peer, waited: AUTH_TIMEOUT },
         io::ErrorKind::AddrNotAvailable => Error::NoPortLeft { peer },
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             Error::NoRoute { peer, source }
@@ -186,7 +186,7 @@ mod tests {
         });
         let peer = listener.local_addr().unwrap();
         let mut served = Vec::new();
-        serve(&sockets, PollFlags::IN, peer, now() + PATIENCE, |idx| {
+        serve(&sockets, PollFlags::IN, peer, now() + AUTH_TIMEOUT, |idx| {
             served.push(idx);
             Ok(true)
         })

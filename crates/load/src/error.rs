@@ -84,7 +84,7 @@ pub enum Error {
     },
     /// The generator did not come.
     #[error(
-        "{shown} of {wanted} connections came in time ({wrong_keys} with a wrong key): check that the generator runs and has this run's key"
+        "{shown} of {wanted} connections came in time ({auth_failures} with a wrong key): check that the generator runs and has this run's key"
     )]
     NotReady {
         /// Connections that showed the key.
@@ -92,7 +92,7 @@ pub enum Error {
         /// Connections that the traffic has.
         wanted: usize,
         /// Connections that showed another key.
-        wrong_keys: u64,
+        auth_failures: u64,
     },
     /// A datagram does not fit one packet.
     #[error(

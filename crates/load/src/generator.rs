@@ -29,10 +29,10 @@ use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream;
-use crate::supervise::{Link, Run, supervise};
 use crate::tally::Tally;
 use crate::udp;
 use crate::udp_rr;
+use crate::workers::{Run, WorkerContext, run_workers};
 
 /// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
 #[derive(Debug)]
@@ -140,8 +140,8 @@ impl Generator {
     fn run_traffic(&self, window: Window, stop: &Stop) -> Result<Vec<SenderOutcome>, Error> {
         let run = Run::new(&self.sockets, self.peer, window, true, self.progress());
         let deadline = window.end() + COOL_DOWN + OVERTIME;
-        let work = |link: &Link<'_>| self.take_part(link);
-        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
+        let work = |worker: &WorkerContext<'_>| self.take_part(worker);
+        let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
         // The reflector need not wait for the probe.
         for socket in &self.sockets {
             let _gone = socket.shutdown(Shutdown::Both);
@@ -170,8 +170,8 @@ impl Generator {
     }
 
     /// One thread's share of the traffic.
-    fn take_part(&self, link: &Link<'_>) -> Result<Vec<SenderOutcome>, Error> {
-        let mut meter = Meter::leading(link);
+    fn take_part(&self, worker: &WorkerContext<'_>) -> Result<Vec<SenderOutcome>, Error> {
+        let mut meter = Meter::leading(worker);
         match self.workload.traffic {
             Traffic::TcpRr {
                 request_bytes,
@@ -185,9 +185,9 @@ impl Generator {
                     response: limits::size(response_bytes),
                     separate: nodelay,
                     arrivals,
-                    share: self.share(link),
+                    share: self.share(worker),
                 };
-                open_loop::ask(link, &exchange, &mut meter)?;
+                open_loop::ask(worker, &exchange, &mut meter)?;
             }
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
                 let side = rr::Side {
@@ -197,13 +197,13 @@ impl Generator {
                     separate: nodelay,
                     leads: true,
                 };
-                rr::run(link, &side, &mut meter)?;
+                rr::run(worker, &side, &mut meter)?;
             }
             Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
                 let exchange =
                     crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
                 let options = &self.workload.sockets;
-                crr::call(link, &exchange, options, &self.hello, &mut meter)?;
+                crr::call(worker, &exchange, options, &self.hello, &mut meter)?;
             }
             Traffic::Fetch { object_bytes, .. } => {
                 let side = rr::Side {
@@ -213,18 +213,18 @@ impl Generator {
                     separate: true,
                     leads: true,
                 };
-                rr::run(link, &side, &mut meter)?;
+                rr::run(worker, &side, &mut meter)?;
             }
             Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
                 let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
-                rpc::call(link, &reads, &mut meter)?;
+                rpc::call(worker, &reads, &mut meter)?;
             }
             Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
                 let message = limits::size(message_bytes);
                 let bulk = stream::Bulk { direction, message, rate, vectored };
-                stream::run(link, &bulk, &mut meter)?;
+                stream::run(worker, &bulk, &mut meter)?;
             }
-            _ => return self.take_datagram_part(link, meter),
+            _ => return self.take_datagram_part(worker, meter),
         }
         Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
     }
@@ -232,14 +232,14 @@ impl Generator {
     /// The same of the kinds that are not made of connections.
     fn take_datagram_part(
         &self,
-        link: &Link<'_>,
+        worker: &WorkerContext<'_>,
         mut meter: Meter<'_>,
     ) -> Result<Vec<SenderOutcome>, Error> {
         match self.workload.traffic {
             Traffic::UdpStream { datagram_bytes, rate, segmentation, .. } => {
-                let rate = rate.map(|rate| udp::share_of(rate, self.share(link)));
+                let rate = rate.map(|rate| udp::share_of(rate, self.share(worker)));
                 let stream = udp::Stream { datagram: datagram_bytes, rate, segmentation };
-                let same = udp::send(link, &self.flows(link), &stream, &mut meter)?;
+                let same = udp::send(worker, &self.flows(worker), &stream, &mut meter)?;
                 let of_slice = |tally: Tally| {
                     let (sent, skipped) = (tally.messages, tally.skipped);
                     SenderOutcome {
@@ -252,16 +252,16 @@ impl Generator {
             }
             Traffic::Ping { payload_bytes, .. } => {
                 let pinger = self.pinger.as_ref().expect("opened for this traffic");
-                let probes = ping::ask(link, pinger, &mut meter)?;
+                let probes = ping::ask(worker, pinger, &mut meter)?;
                 let slices = meter.finish().into_iter().zip(probes);
                 let of_slice =
                     |(tally, probe): (Tally, _)| ping::outcome(probe, payload_bytes, tally.into());
                 Ok(slices.map(of_slice).collect())
             }
             ref traffic => {
-                let exchange = udp_rr::Exchange::of(traffic, self.share(link))
+                let exchange = udp_rr::Exchange::of(traffic, self.share(worker))
                     .expect("no other kind is called for");
-                udp_rr::ask(link, &self.flows(link), &exchange, &mut meter)?;
+                udp_rr::ask(worker, &self.flows(worker), &exchange, &mut meter)?;
                 Ok(meter.finish().into_iter().map(SenderOutcome::from).collect())
             }
         }
@@ -273,14 +273,18 @@ impl Generator {
     }
 
     /// A thread's part of the load.
-    fn share(&self, link: &Link<'_>) -> Share {
-        let (connections, of) = (link.places.len(), self.sockets.len());
-        Share { thread: link.thread, connections, of, generator: self.address() }
+    fn share(&self, worker: &WorkerContext<'_>) -> Share {
+        let (connections, of) = (worker.places.len(), self.sockets.len());
+        Share { thread: worker.thread, connections, of, generator: self.address() }
     }
 
     /// A thread's flows of datagrams.
-    fn flows(&self, link: &Link<'_>) -> Vec<udp::Flow<'_>> {
-        datagrams::flows(&self.datagrams[link.places.clone()], link.places.start, self.hello.tag)
+    fn flows(&self, worker: &WorkerContext<'_>) -> Vec<udp::Flow<'_>> {
+        datagrams::flows(
+            &self.datagrams[worker.places.clone()],
+            worker.places.start,
+            self.hello.tag,
+        )
     }
 }
 

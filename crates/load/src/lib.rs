@@ -6,13 +6,12 @@
 //! figures, which [`combine`] joins. No async runtime: blocking calls for one connection,
 //! level-triggered epoll for many.
 
+mod acceptor;
 mod clock;
 mod crr;
 mod datagrams;
 mod descriptors;
 mod dial;
-mod door;
-mod driven;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -23,6 +22,7 @@ mod limits;
 mod meter;
 mod open_loop;
 mod outcome;
+mod peer_traffic;
 mod ping;
 mod poll;
 mod probe;
@@ -33,24 +33,24 @@ mod rr;
 mod schedule;
 mod socket;
 mod stop;
-mod strangers;
 mod stream;
-mod supervise;
 mod tally;
 mod udp;
 mod udp_rr;
+mod unauthenticated;
 mod wait;
+mod workers;
 
 pub use clock::{COOL_DOWN, Slices, Window, now};
-pub use driven::{Driven, Exchange};
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;
 pub use key::Key;
 pub use outcome::{
     DatagramsReceived, DatagramsSent, ProbeOutcome, ReceiverOutcome, SenderOutcome, combine,
 };
+pub use peer_traffic::{Exchange, PeerTraffic};
 pub use probe::Prober;
 pub use progress::Progress;
 pub use reflector::Reflector;
 pub use stop::Stop;
-pub use supervise::bind_to as bind_thread;
+pub use workers::bind_to as bind_thread;

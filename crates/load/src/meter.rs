@@ -18,9 +18,9 @@ use crate::clock::{self, thread_cpu};
 use crate::outcome::ScheduleKept;
 use crate::schedule::Schedule;
 use crate::socket;
-use crate::supervise::Link;
 use crate::tally::{Tally, Usage};
 use crate::udp::Flow;
+use crate::workers::WorkerContext;
 
 /// The part of a trial that an instant falls in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum Phase {
 /// Tells the phase of an instant for one comparison, and takes the marks when a phase begins.
 #[derive(Debug)]
 pub(crate) struct Meter<'a> {
-    link: &'a Link<'a>,
+    worker: &'a WorkerContext<'a>,
     /// Sockets of this thread whose drops are read at the boundaries.
     flows: &'a [Flow<'a>],
     over: Nanos,
@@ -64,28 +64,28 @@ struct Mark {
 
 impl<'a> Meter<'a> {
     /// For the end that decides when the traffic is over: a cool-down after the window.
-    pub(crate) fn leading(link: &'a Link<'a>) -> Self {
-        Self::until(link, link.window.end() + clock::COOL_DOWN)
+    pub(crate) fn leading(worker: &'a WorkerContext<'a>) -> Self {
+        Self::until(worker, worker.window.end() + clock::COOL_DOWN)
     }
 
     /// For the end that goes on until the other one closes, with its flows of datagrams.
-    pub(crate) fn following(link: &'a Link<'a>, flows: &'a [Flow<'a>]) -> Self {
-        Self { flows, ..Self::until(link, Nanos::from_ns(u64::MAX)) }
+    pub(crate) fn following(worker: &'a WorkerContext<'a>, flows: &'a [Flow<'a>]) -> Self {
+        Self { flows, ..Self::until(worker, Nanos::from_ns(u64::MAX)) }
     }
 
-    fn until(link: &'a Link<'a>, over: Nanos) -> Self {
+    fn until(worker: &'a WorkerContext<'a>, over: Nanos) -> Self {
         Self {
-            link,
+            worker,
             flows: &[],
             over,
             phase: Phase::WarmUp,
-            next: link.window.start(),
+            next: worker.window.start(),
             slice: 0,
             since: Nanos::ZERO,
             units: 0,
             at_start: None,
             tally: Tally::default(),
-            finished: Vec::with_capacity(link.window.slice_count() as usize),
+            finished: Vec::with_capacity(worker.window.slice_count() as usize),
         }
     }
 
@@ -172,7 +172,7 @@ impl<'a> Meter<'a> {
     /// slice that it falls in.
     pub(crate) fn enter_scheduled(&mut self, due: Nanos, sent_at: Nanos) {
         self.phase(sent_at);
-        let window = self.link.window;
+        let window = self.worker.window;
         self.enter_due(due, window.number_at(sent_at));
         if let Some(kept) = self.schedule_of(window.slice_at(sent_at)) {
             kept.sent += 1;
@@ -181,16 +181,16 @@ impl<'a> Meter<'a> {
 
     /// Enters what was due before the window's end and never taken from the schedule.
     pub(crate) fn close_schedule(&mut self, mut schedule: Schedule) {
-        let (_, end) = self.link.window_so_far();
+        let (_, end) = self.worker.window_so_far();
         while let Some(due) = schedule.take_before(end) {
-            self.enter_due(due, self.link.window.slice_count());
+            self.enter_due(due, self.worker.window.slice_count());
         }
     }
 
     /// Enters a request that was due at `due` and is sent in slice `sent_in`, or never (the number of
     /// slices): it is of the backlog at the end of each slice between.
     fn enter_due(&mut self, due: Nanos, sent_in: u32) {
-        let window = self.link.window;
+        let window = self.worker.window;
         if let Some(kept) = self.schedule_of(window.slice_at(due)) {
             kept.due += 1;
         }
@@ -213,8 +213,8 @@ impl<'a> Meter<'a> {
             return;
         }
         self.units += units;
-        let run = self.link.run;
-        run.progress.store(self.link.thread, self.units);
+        let run = self.worker.run;
+        run.progress.store(self.worker.thread, self.units);
         if let Some(goal) = run.goal.filter(|_| run.leads)
             && run.progress.units() >= goal
         {
@@ -227,12 +227,12 @@ impl<'a> Meter<'a> {
         if self.phase == Phase::Window {
             self.tally.usage = self.used_until(self.mark());
         }
-        if self.link.window.slices().is_none() {
+        if self.worker.window.slices().is_none() {
             // What was sent in the window may be dropped after it.
             self.tally.usage.dropped = self.used_until(self.mark()).dropped;
             return vec![self.tally]; // nothing to pack
         }
-        let count = self.link.window.slice_count() as usize;
+        let count = self.worker.window.slice_count() as usize;
         while self.finished.len() < count {
             self.put_away();
         }
@@ -242,7 +242,7 @@ impl<'a> Meter<'a> {
     #[cold]
     fn advance(&mut self, now: Nanos) {
         let mark = self.mark();
-        let window = self.link.window;
+        let window = self.worker.window;
         while now >= self.next {
             (self.phase, self.next) = match self.phase {
                 Phase::WarmUp if window.slices().is_some() => {
@@ -264,7 +264,7 @@ impl<'a> Meter<'a> {
 
     /// What follows the slice under way.
     fn next_slice(&mut self) -> (Phase, Nanos) {
-        let window = self.link.window;
+        let window = self.worker.window;
         if self.slice + 1 == window.slice_count() {
             return (Phase::CoolDown, self.over);
         }
@@ -292,7 +292,7 @@ impl<'a> Meter<'a> {
     }
 
     fn mark(&self) -> Mark {
-        let retransmits = self.link.sockets.iter().map(socket::retransmits).sum();
+        let retransmits = self.worker.sockets.iter().map(socket::retransmits).sum();
         let dropped = self.flows.iter().map(|flow| socket::dropped_datagrams(flow.socket)).sum();
         Mark { cpu: thread_cpu(), retransmits, dropped }
     }
@@ -306,14 +306,14 @@ mod tests {
     use crate::clock::{Slices, Window};
     use crate::outcome::DatagramsExchanged;
     use crate::progress::Progress;
-    use crate::supervise::Run;
+    use crate::workers::Run;
 
     #[test]
     fn phases_follow_the_window_and_never_go_back() {
         let window = Window::starting_in(Nanos::from_s(5), Nanos::from_s(1)).unwrap();
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         let ns = Nanos::from_ns(1);
         let over = window.end() + clock::COOL_DOWN;
         for (at, phase) in [
@@ -333,8 +333,8 @@ mod tests {
     fn one_late_look_passes_every_boundary() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::following(&link, &[]);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::following(&worker, &[]);
         assert_eq!(meter.phase(window.end() + Nanos::from_s(9)), Phase::CoolDown);
         let tallies = meter.finish();
         assert_eq!(tallies.len(), 1);
@@ -345,25 +345,25 @@ mod tests {
     fn the_window_ends_with_the_last_unit_asked_for() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
         let run = run(window, Some(10));
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         meter.done(window.start(), 100); // still warming up
         let at = window.start() + Nanos::from_ms(7);
         meter.phase(at);
         meter.done(at, 9);
-        assert!(!link.is_ending());
+        assert!(!worker.is_ending());
         meter.done(at, 2);
-        assert!(link.is_ending());
+        assert!(worker.is_ending());
         assert_eq!((run.window_length(), run.progress.units()), (Nanos::from_ms(7), 11));
-        assert!(link.closed(None).is_ok());
+        assert!(worker.closed(None).is_ok());
     }
 
     #[test]
     fn each_slice_begins_with_a_cut_and_has_its_own_counts() {
         let window = sliced(250, 30, 3);
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         let ns = Nanos::from_ns(1);
         for slice in 0..3 {
             let (start, part) = (window.slice_start(slice), window.slice(slice));
@@ -391,8 +391,8 @@ mod tests {
     fn a_round_trip_of_the_setting_before_is_not_charged_to_this_one() {
         let window = sliced(250, 30, 2);
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         meter.tally.latency = Some(Histogram::new());
         let (second, ms) = (window.slice_start(1), Nanos::from_ms);
         let mut trip = |began: Nanos, ended: Nanos| {
@@ -418,8 +418,8 @@ mod tests {
     fn slices_that_nothing_happened_in_are_there_and_empty() {
         let window = sliced(250, 30, 5);
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::following(&link, &[]);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::following(&worker, &[]);
         meter.tally.latency = Some(Histogram::new());
         for slice in [1, 3] {
             let at = window.slice(slice).start();
@@ -437,8 +437,8 @@ mod tests {
     fn what_was_sent_in_an_earlier_slice_is_entered_there() {
         let window = sliced(250, 30, 3);
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         meter.tally.exchange = Some(DatagramsExchanged::default());
         meter.phase(window.slice(1).start());
         for slice in [Some(0), Some(0), Some(1), Some(2), None] {
@@ -454,8 +454,8 @@ mod tests {
     fn a_request_is_due_sent_and_late_in_the_slices_it_falls_in() {
         let window = sliced(100, 10, 3);
         let run = run(window, None);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         meter.tally.schedule = Some(ScheduleKept::default());
         let at = |ms: u64| window.start() + Nanos::from_ms(ms);
         for (due, sent) in [(20, 20), (5, 15), (50, 120), (60, 250), (105, 250), (150, 290)] {

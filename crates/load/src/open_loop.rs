@@ -18,9 +18,9 @@ use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::poll;
 use crate::schedule::{Schedule, Share};
-use crate::supervise::Link;
 use crate::udp::sharpen_sleep;
 use crate::wait::Waiter;
+use crate::workers::WorkerContext;
 
 /// Largest read.
 const READ_BYTES: usize = 128 * 1024;
@@ -42,7 +42,7 @@ pub(crate) struct Exchange {
 
 /// Asks until the meter says that it is over, or the other end closes.
 pub(crate) fn ask(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     exchange: &Exchange,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
@@ -54,12 +54,12 @@ pub(crate) fn ask(
         exchange,
         message: &message,
         flags: eor | SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-        connections: link.sockets.iter().map(Connection::new).collect(),
+        connections: worker.sockets.iter().map(Connection::new).collect(),
         changed: Vec::new(),
         turn: 0,
         buffer: vec![0; READ_BYTES],
     };
-    let mut waiter = Waiter::reading(link.sockets)?;
+    let mut waiter = Waiter::reading(worker.sockets)?;
     let mut schedule = Schedule::new(exchange.arrivals, exchange.share, now());
     loop {
         let until = if client.all_blocked() { now() + LONGEST_WAIT } else { schedule.next() };
@@ -74,7 +74,7 @@ pub(crate) fn ask(
             Ok(()) if phase == Phase::Over => break,
             Ok(()) => {}
             Err(errno) => {
-                link.closed(errno)?;
+                worker.closed(errno)?;
                 break;
             }
         }
@@ -253,8 +253,8 @@ mod tests {
     use crate::clock::Window;
     use crate::progress::Progress;
     use crate::rr;
-    use crate::supervise::Run;
     use crate::tally::Tally;
+    use crate::workers::Run;
 
     const STALL: Duration = Duration::from_millis(50);
     const RATE: u32 = 2000;
@@ -266,7 +266,7 @@ mod tests {
         let share = Share { thread: 0, connections: 1, of: 1, generator: None };
         let arrivals = Arrivals { rate_per_s: RATE, gaps: Distribution::Fixed };
         let exchange = Exchange { request: 1, response: 1, separate: true, arrivals, share };
-        let asked = with_stalling_peer(|link, meter| ask(link, &exchange, meter));
+        let asked = with_stalling_peer(|worker, meter| ask(worker, &exchange, meter));
         let (latency, latency_raw) = (asked.latency.unwrap(), asked.latency_raw.unwrap());
         let slow = slower_than_10_ms(&latency);
         // A busy machine makes it more, never fewer.
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(latency.count(), asked.messages);
 
         let side = rr::Side { incoming: 1, outgoing: 1, in_flight: 1, separate: true, leads: true };
-        let closed = with_stalling_peer(|link, meter| rr::run(link, &side, meter));
+        let closed = with_stalling_peer(|worker, meter| rr::run(worker, &side, meter));
         assert!((1..=slow / 4).contains(&slower_than_10_ms(&closed.latency.unwrap())));
     }
 
@@ -296,7 +296,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(600));
                 while socket.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {}
             },
-            |link, meter| ask(link, &exchange, meter),
+            |worker, meter| ask(worker, &exchange, meter),
         );
         let schedule = asked.schedule.unwrap();
         assert_eq!((schedule.due, asked.messages), (800, 0));
@@ -310,7 +310,7 @@ mod tests {
 
     /// Answers each byte with one, and stands still once, in the middle of the window.
     fn with_stalling_peer(
-        work: impl FnOnce(&Link<'_>, &mut Meter<'_>) -> Result<(), Error>,
+        work: impl FnOnce(&WorkerContext<'_>, &mut Meter<'_>) -> Result<(), Error>,
     ) -> Tally {
         let peer = |mut socket: TcpStream| {
             let stall_at = now() + Nanos::from_ms(250);
@@ -333,7 +333,7 @@ mod tests {
     /// Runs `work` for a window of 400 ms, 50 ms from now, against `peer`.
     fn run(
         peer: impl FnOnce(TcpStream) + Send,
-        work: impl FnOnce(&Link<'_>, &mut Meter<'_>) -> Result<(), Error>,
+        work: impl FnOnce(&WorkerContext<'_>, &mut Meter<'_>) -> Result<(), Error>,
     ) -> Tally {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -346,9 +346,9 @@ mod tests {
             scope.spawn(|| peer(socket));
             let progress = Progress::new(1, None);
             let run = Run::new(&sockets, address, window, true, progress);
-            let link = run.thread(0, 1);
-            let mut meter = Meter::leading(&link);
-            work(&link, &mut meter).unwrap();
+            let worker = run.thread(0, 1);
+            let mut meter = Meter::leading(&worker);
+            work(&worker, &mut meter).unwrap();
             sockets[0].shutdown(std::net::Shutdown::Both).unwrap();
             meter.finish().remove(0)
         })

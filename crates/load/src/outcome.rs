@@ -201,7 +201,7 @@ pub struct ReceiverOutcome {
     pub cpu: Nanos,
     /// Connections that showed another key, or none in time, since the port was opened: the same in
     /// every slice.
-    pub wrong_keys: u64,
+    pub auth_failures: u64,
     /// Datagrams, of a datagram load.
     pub datagrams: Option<DatagramsReceived>,
     /// Datagrams in the window that were no request of this run, of a load that is made of them.
@@ -308,7 +308,7 @@ pub fn combine(
         received: probe.received,
         rtt: probe.rtt.clone(),
     });
-    let mut checks = vec![wrong_keys(sender, receiver)];
+    let mut checks = vec![auth_failures(sender, receiver)];
     checks.extend(sender.datagrams.and_then(|datagrams| offered_rate_kept(sender, &datagrams)));
     checks.extend(sender.schedule.map(|schedule| schedule_kept(sender, &schedule)));
     checks.extend(receiver.datagrams.and_then(receive_buffer));
@@ -344,8 +344,8 @@ fn datagrams(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Option<Datag
     })
 }
 
-fn wrong_keys(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
-    let connections = receiver.wrong_keys;
+fn auth_failures(sender: &SenderOutcome, receiver: &ReceiverOutcome) -> Check {
+    let connections = receiver.auth_failures;
     let at_sender = sender.exchange.map_or(0, |exchange| exchange.foreign);
     let foreign = receiver.datagrams.map_or(receiver.foreign, |datagrams| datagrams.foreign);
     let foreign = foreign.saturating_add(at_sender);
@@ -553,7 +553,7 @@ mod tests {
         let mut foreign = receiver(1000, 0);
         foreign.datagrams.as_mut().unwrap().foreign = 1;
         check_failed(&sender(1000, 0), &foreign, &["wrong-keys"]);
-        let knocked = ReceiverOutcome { wrong_keys: 1, ..receiver(1000, 0) };
+        let knocked = ReceiverOutcome { auth_failures: 1, ..receiver(1000, 0) };
         check_failed(&sender(1000, 0), &knocked, &["wrong-keys"]);
     }
 

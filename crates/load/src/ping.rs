@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::meter::Meter;
 use crate::outcome::{DatagramsExchanged, ProbeOutcome, SenderOutcome};
 use crate::probe::Prober;
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
 /// Longest sleep without a look whether the run should end.
 const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
@@ -16,19 +16,19 @@ const LONGEST_SLEEP: Nanos = Nanos::from_ms(20);
 /// Sends echo requests in the window, and takes answers for a while after it. Requests, answers and
 /// times count in the slice in which the request was sent.
 pub(crate) fn ask(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     prober: &Prober,
     meter: &mut Meter<'_>,
 ) -> Result<Vec<ProbeOutcome>, Error> {
     meter.phase(now());
     // After the window only answers are waited for, which the supervisor need not.
-    let is_ending = || now() < link.window.end() && (link.is_ending() || link.peer_closed());
-    let probes = match prober.run(link.window, &CpuSet::new(), is_ending) {
-        Err(Error::Stopped) => return Err(link.closed(None).err().unwrap_or(Error::Stopped)),
+    let is_ending = || now() < worker.window.end() && (worker.is_ending() || worker.peer_closed());
+    let probes = match prober.run(worker.window, &CpuSet::new(), is_ending) {
+        Err(Error::Stopped) => return Err(worker.closed(None).err().unwrap_or(Error::Stopped)),
         probes => probes?,
     };
     // The last answer may be there before the window is over; the far end would take that for a loss.
-    sleep_until(link.window.end());
+    sleep_until(worker.window.end());
     meter.phase(now());
     Ok(probes)
 }
@@ -57,12 +57,12 @@ pub(crate) fn outcome(
 }
 
 /// At the other end the kernel answers; here is only waited until the connection is closed.
-pub(crate) fn wait(link: &Link<'_>, meter: &mut Meter<'_>) -> Result<(), Error> {
+pub(crate) fn wait(worker: &WorkerContext<'_>, meter: &mut Meter<'_>) -> Result<(), Error> {
     loop {
         let now = now();
         meter.phase(now);
-        if link.is_ending() || link.peer_closed() {
-            return link.closed(None);
+        if worker.is_ending() || worker.peer_closed() {
+            return worker.closed(None);
         }
         sleep_until(now + LONGEST_SLEEP);
     }

@@ -22,8 +22,8 @@ use crate::error::Error;
 use crate::key::random;
 use crate::limits;
 use crate::outcome::ProbeOutcome;
-use crate::supervise::bind_to;
 use crate::udp::sharpen_sleep;
+use crate::workers::bind_to;
 
 /// How long after the window answers are waited for at most.
 const DRAIN: Nanos = Nanos::from_s(1);
@@ -97,7 +97,7 @@ impl Prober {
     ) -> Result<Vec<ProbeOutcome>, Error> {
         bind_to(cpus)?;
         sharpen_sleep();
-        let mut books = Books::new(window, self.interval);
+        let mut echoes = EchoTable::new(window, self.interval);
         let mut due = window.start();
         loop {
             if is_ending() {
@@ -106,22 +106,22 @@ impl Prober {
             let now = now();
             if due < window.end() && now >= due {
                 let left_out = self.left_out(due, now.min(window.end()));
-                books.enter_skipped(due, left_out);
-                self.send(&mut books, due)?;
+                echoes.enter_skipped(due, left_out);
+                self.send(&mut echoes, due)?;
                 due = due + self.interval.saturating_mul(left_out + 1);
                 continue;
             }
-            let drained = window.end() + books.drain();
-            let over = books.received == books.sent || now >= drained;
+            let drained = window.end() + echoes.drain();
+            let over = echoes.received == echoes.sent || now >= drained;
             if due >= window.end() && over {
-                return Ok(books.close());
+                return Ok(echoes.close());
             }
             let until = if due < window.end() { due } else { drained };
             let wait = until.saturating_sub(now).min(LONGEST_WAIT);
             let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
             match poll(&mut fds, Some(&timespec(wait))) {
                 Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) => self.receive(&mut books)?,
+                Ok(_) => self.receive(&mut echoes)?,
                 Err(errno) => return Err(Error::io("wait for ICMP echo replies", errno)),
             }
         }
@@ -132,10 +132,10 @@ impl Prober {
         until.saturating_sub(due).as_ns().div_ceil(self.interval.as_ns()).saturating_sub(CATCH_UP)
     }
 
-    fn send(&self, books: &mut Books, due: Nanos) -> Result<(), Error> {
-        let sequence = books.sent;
+    fn send(&self, echoes: &mut EchoTable, due: Nanos) -> Result<(), Error> {
+        let sequence = echoes.sent;
         let request = icmp::request(self.version, Echo { tag: self.tag, sequence }, self.bytes);
-        books.enter_sent(due, now());
+        echoes.enter_sent(due, now());
         match send(&self.socket, &request, SendFlags::DONTWAIT) {
             // What the host could not send counts as sent and not answered, like any other loss.
             Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => Ok(()),
@@ -148,7 +148,7 @@ impl Prober {
         }
     }
 
-    fn receive(&self, books: &mut Books) -> Result<(), Error> {
+    fn receive(&self, echoes: &mut EchoTable) -> Result<(), Error> {
         // Only what is needed to know it again is taken of a reply.
         let mut packet = [0; icmp::LARGEST_IP_HEADER + icmp::SMALLEST];
         loop {
@@ -162,7 +162,7 @@ impl Prober {
             let now = now();
             match icmp::parse_reply(self.version, &packet[..bytes], self.with_ip_header) {
                 Some(echo) if echo.tag == self.tag => {
-                    books.enter_received(echo.sequence, now, stamp);
+                    echoes.enter_received(echo.sequence, now, stamp);
                 }
                 _ => {}
             }
@@ -194,7 +194,7 @@ struct Asked {
 }
 
 /// When each request left, and what came of it.
-struct Books {
+struct EchoTable {
     sent: u64,
     received: u64,
     /// Between two requests.
@@ -209,7 +209,7 @@ struct Books {
     unanswered: Vec<Option<Asked>>,
 }
 
-impl Books {
+impl EchoTable {
     fn new(window: Window, interval: Nanos) -> Self {
         // Answers are of use for as long as the drain lasts.
         let slots = DRAIN.as_ns() / interval.as_ns().max(1) + 1;
@@ -306,14 +306,14 @@ mod tests {
 
     #[test]
     fn an_answer_counts_once_and_only_if_asked_for() {
-        let mut books = Books::new(window(), Nanos::from_ms(100));
+        let mut echoes = EchoTable::new(window(), Nanos::from_ms(100));
         let at = |us| window().start() + Nanos::from_us(us);
-        books.enter_sent(at(10), at(10));
-        books.enter_sent(at(20), at(20));
+        echoes.enter_sent(at(10), at(10));
+        echoes.enter_sent(at(20), at(20));
         for (sequence, time) in [(1, 50), (1, 60), (2, 70), (u64::MAX, 80)] {
-            books.enter_received(sequence, at(time), None);
+            echoes.enter_received(sequence, at(time), None);
         }
-        let outcome = books.close().remove(0);
+        let outcome = echoes.close().remove(0);
         assert_eq!((outcome.sent, outcome.received), (2, 1));
         assert_eq!(outcome.rtt.count(), 1);
         let us = Nanos::from_us;
@@ -323,24 +323,24 @@ mod tests {
     #[test]
     fn the_drain_follows_the_round_trips_between_its_limits() {
         for (round_trip_ms, drain_ms) in [(1, 100.0), (50, 400.0), (300, 1000.0)] {
-            let mut books = Books::new(window(), Nanos::from_ms(1000));
-            books.enter_sent(window().start(), window().start());
-            assert_eq!(books.drain(), DRAIN, "nothing is known of the path yet");
-            books.enter_received(0, window().start() + Nanos::from_ms(round_trip_ms), None);
-            let off = books.drain().as_ms_f64() / drain_ms;
+            let mut echoes = EchoTable::new(window(), Nanos::from_ms(1000));
+            echoes.enter_sent(window().start(), window().start());
+            assert_eq!(echoes.drain(), DRAIN, "nothing is known of the path yet");
+            echoes.enter_received(0, window().start() + Nanos::from_ms(round_trip_ms), None);
+            let off = echoes.drain().as_ms_f64() / drain_ms;
             assert!((0.99..1.01).contains(&off), "{off}");
         }
     }
 
     #[test]
     fn an_answer_later_than_the_drain_is_a_loss() {
-        let mut books = Books::new(window(), Nanos::from_ms(500));
+        let mut echoes = EchoTable::new(window(), Nanos::from_ms(500));
         for time in 0..5 {
-            books.enter_sent(Nanos::from_ms(500 * time), Nanos::from_ms(500 * time));
+            echoes.enter_sent(Nanos::from_ms(500 * time), Nanos::from_ms(500 * time));
         }
-        books.enter_received(0, Nanos::from_s(3), None);
-        books.enter_received(4, Nanos::from_s(3), None);
-        assert_eq!(books.received, 1);
+        echoes.enter_received(0, Nanos::from_s(3), None);
+        echoes.enter_received(4, Nanos::from_s(3), None);
+        assert_eq!(echoes.received, 1);
     }
 
     #[test]
@@ -348,18 +348,18 @@ mod tests {
         let ms = Nanos::from_ms;
         let slices = Slices { length: ms(100), cut: ms(10), count: 3 };
         let window = window().in_slices(slices).unwrap();
-        let mut books = Books::new(window, ms(20));
+        let mut echoes = EchoTable::new(window, ms(20));
         let at = |time| window.start() + ms(time);
         // In the first cut, the first slice, the second cut and the third slice.
         for time in [5, 95, 105, 250] {
-            books.enter_sent(at(time), at(time));
+            echoes.enter_sent(at(time), at(time));
         }
-        books.enter_sent(at(99), at(112)); // held up until the next slice
-        books.enter_skipped(at(190), 3); // 190, 210 and 230
+        echoes.enter_sent(at(99), at(112)); // held up until the next slice
+        echoes.enter_skipped(at(190), 3); // 190, 210 and 230
         for (sequence, time) in [(0, 20), (1, 120), (3, 330)] {
-            books.enter_received(sequence, at(time), None);
+            echoes.enter_received(sequence, at(time), None);
         }
-        let outcomes = books.close();
+        let outcomes = echoes.close();
         let counts: Vec<_> =
             outcomes.iter().map(|it| (it.sent, it.received, it.skipped, it.rtt.count())).collect();
         assert_eq!(counts, [(1, 1, 0, 1), (0, 0, 1, 0), (1, 1, 2, 1)]);

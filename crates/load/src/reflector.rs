@@ -7,11 +7,11 @@ use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, CpuSet, Nanos};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::acceptor::{Acceptor, AuthenticatedConn};
 use crate::clock::Window;
 use crate::crr;
 use crate::datagrams;
 use crate::descriptors;
-use crate::door::{Door, Guest};
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::Key;
@@ -25,12 +25,12 @@ use crate::rr;
 use crate::schedule::Share;
 use crate::socket;
 use crate::stop::Stop;
-use crate::strangers;
 use crate::stream;
-use crate::supervise::{Link, Run, supervise};
 use crate::tally::Tally;
 use crate::udp;
 use crate::udp_rr;
+use crate::unauthenticated;
+use crate::workers::{Run, WorkerContext, run_workers};
 
 /// How long after its window the reflector waits for the generator to close.
 const GRACE: Nanos = Nanos::from_s(1);
@@ -42,7 +42,7 @@ const BACKLOG: i32 = 4096;
 /// dropped, and talks only to connections that showed the run's key.
 #[derive(Debug)]
 pub struct Reflector {
-    door: Door,
+    acceptor: Acceptor,
     key: Key,
     datagrams: Option<UdpSocket>,
     workload: Workload,
@@ -66,8 +66,8 @@ impl Reflector {
         let cpus = limits::cpus(cpus, workload.binding.sut.as_ref())?;
         let threads = limits::threads(&traffic);
         let connections = limits::connections(&traffic);
-        let strangers = strangers::MOST + threads; // each thread may look at one more
-        descriptors::provide(limits::descriptors(&traffic) + strangers, threads)?;
+        let unauthenticated = unauthenticated::MAX_UNAUTHENTICATED + threads; // each thread may check one more
+        descriptors::provide(limits::descriptors(&traffic) + unauthenticated, threads)?;
         let (listener, datagrams) = match traffic {
             Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => {
                 let (listener, datagrams) = listen_on_both(bind, workload)?;
@@ -76,19 +76,19 @@ impl Reflector {
             _ => (listen(bind, workload)?, None),
         };
         let hands_over = matches!(traffic, Traffic::TcpCrr { .. });
-        let door = Door::open(listener, key.clone(), connections, hands_over)?;
+        let acceptor = Acceptor::open(listener, key.clone(), connections, hands_over)?;
         let (workload, progress) = (workload.clone(), Progress::new(threads, workload.count));
-        Ok(Self { door, key, datagrams, workload, threads, cpus, progress })
+        Ok(Self { acceptor, key, datagrams, workload, threads, cpus, progress })
     }
 
     /// The port that the generator connects to.
     pub fn port(&self) -> u16 {
-        self.door.address().port()
+        self.acceptor.address().port()
     }
 
     /// Waits until every connection of the traffic is there and has shown the key.
     pub fn wait_ready(&self, deadline: Nanos) -> Result<(), Error> {
-        self.door.wait_full(deadline)
+        self.acceptor.wait_full(deadline)
     }
 
     /// A look at whether the traffic has ended its window, also while it runs.
@@ -100,8 +100,8 @@ impl Reflector {
     /// outcome for each slice, and one for a window without slices.
     pub fn run(mut self, window: Window, stop: &Stop) -> Result<Vec<ReceiverOutcome>, Error> {
         limits::check_window(&self.workload, window)?;
-        self.door.wait_full(Nanos::ZERO)?;
-        let (sockets, hellos, peer) = in_order(self.door.take_guests())?;
+        self.acceptor.wait_full(Nanos::ZERO)?;
+        let (sockets, hellos, peer) = in_order(self.acceptor.take_admitted())?;
         let datagrams = match self.datagrams.take() {
             Some(reserved) => {
                 datagrams::direct(reserved, &sockets, &hellos, &self.workload.sockets)?
@@ -112,12 +112,16 @@ impl Reflector {
         let deadline = window.end() + GRACE;
         let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
         let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();
-        let guard = crr::Guard::new(self.door.listener(), &self.key, self.door.wrong_keys_count());
-        let work = |link: &Link<'_>| {
-            let flows = flows.get(link.places.clone()).unwrap_or(&[]);
-            self.take_part(link, &hellos[link.places.clone()], flows, &guard)
+        let guard = crr::Guard::new(
+            self.acceptor.listener(),
+            &self.key,
+            self.acceptor.auth_failures_count(),
+        );
+        let work = |worker: &WorkerContext<'_>| {
+            let flows = flows.get(worker.places.clone()).unwrap_or(&[]);
+            self.take_part(worker, &hellos[worker.places.clone()], flows, &guard)
         };
-        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
+        let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut slices = merged(parts, ReceiverOutcome::merge);
         // Of datagrams, all may be lost, an open loop may have nothing due, and echo requests go to the
         // kernel; else it is no measurement.
@@ -129,7 +133,7 @@ impl Reflector {
         for slice in &mut slices {
             slice.window = run.measured_length();
             slice.retransmits = slice.retransmits.filter(|_| keeps_connections);
-            slice.wrong_keys = self.door.wrong_keys();
+            slice.auth_failures = self.acceptor.auth_failures();
         }
         Ok(slices)
     }
@@ -138,12 +142,12 @@ impl Reflector {
     /// flows of datagrams, `guard` looks at connections that come meanwhile.
     fn take_part(
         &self,
-        link: &Link<'_>,
+        worker: &WorkerContext<'_>,
         hellos: &[Hello],
         flows: &[udp::Flow<'_>],
         guard: &crr::Guard<'_>,
     ) -> Result<Vec<ReceiverOutcome>, Error> {
-        let mut meter = Meter::following(link, flows);
+        let mut meter = Meter::following(worker, flows);
         match self.workload.traffic {
             Traffic::TcpRr { request_bytes, response_bytes, burst, nodelay, .. } => {
                 let side = rr::Side {
@@ -153,12 +157,12 @@ impl Reflector {
                     separate: nodelay,
                     leads: false,
                 };
-                rr::run(link, &side, &mut meter)?;
+                rr::run(worker, &side, &mut meter)?;
             }
             Traffic::TcpCrr { request_bytes, response_bytes, nodelay, connections, .. } => {
                 let exchange =
                     crr::Exchange::new(request_bytes, response_bytes, nodelay, connections);
-                crr::serve(link, &exchange, guard, &mut meter)?;
+                crr::serve(worker, &exchange, guard, &mut meter)?;
             }
             Traffic::Fetch { object_bytes, .. } => {
                 let side = rr::Side {
@@ -168,21 +172,21 @@ impl Reflector {
                     separate: true,
                     leads: false,
                 };
-                rr::run(link, &side, &mut meter)?;
+                rr::run(worker, &side, &mut meter)?;
             }
             Traffic::RpcRead { outstanding, read_bytes, think, .. } => {
                 let reads = rpc::Reads { outstanding, bytes: limits::size(read_bytes), think };
                 let seed = hellos.first().map_or(0, |hello| hello.tag.into());
-                rpc::serve(link, &reads, seed, &mut meter)?;
+                rpc::serve(worker, &reads, seed, &mut meter)?;
             }
             Traffic::TcpBulk { direction, message_bytes, rate, vectored, .. } => {
                 let message = limits::size(message_bytes);
                 let bulk = stream::Bulk { direction, message, rate, vectored };
-                stream::run(link, &bulk, &mut meter)?;
+                stream::run(worker, &bulk, &mut meter)?;
             }
             Traffic::UdpStream { datagram_bytes, segmentation, .. } => {
                 let stream = udp::Stream { datagram: datagram_bytes, rate: None, segmentation };
-                let received = udp::receive(link, flows, &stream, &mut meter)?;
+                let received = udp::receive(worker, flows, &stream, &mut meter)?;
                 let slices = meter.finish().into_iter().zip(received);
                 return Ok(slices.map(|it| of_datagrams(it, datagram_bytes)).collect());
             }
@@ -191,9 +195,9 @@ impl Reflector {
                     Share { thread: 0, connections: flows.len(), of: flows.len(), generator: None };
                 let exchange = udp_rr::Exchange::of(&self.workload.traffic, share)
                     .expect("this traffic is one");
-                udp_rr::answer(link, flows, &exchange, &mut meter)?;
+                udp_rr::answer(worker, flows, &exchange, &mut meter)?;
             }
-            Traffic::Ping { .. } => ping::wait(link, &mut meter)?,
+            Traffic::Ping { .. } => ping::wait(worker, &mut meter)?,
         }
         let has_requests =
             !matches!(self.workload.traffic, Traffic::TcpBulk { .. } | Traffic::Ping { .. });
@@ -217,13 +221,16 @@ fn of_datagrams((tally, received): (Tally, DatagramsReceived), size: Bytes) -> R
 }
 
 /// The connections as the generator numbered them, which is what its threads are divided by.
-fn in_order(mut guests: Vec<Guest>) -> Result<(Vec<TcpStream>, Vec<Hello>, SocketAddr), Error> {
-    guests.sort_by_key(|guest| guest.hello.connection);
-    let peer = guests.first().expect("a full door let in at least one").peer;
-    if !(0..).zip(&guests).all(|(idx, guest)| guest.hello.connection == idx) {
+fn in_order(
+    mut connections: Vec<AuthenticatedConn>,
+) -> Result<(Vec<TcpStream>, Vec<Hello>, SocketAddr), Error> {
+    connections.sort_by_key(|connection| connection.hello.connection);
+    let peer = connections.first().expect("a full acceptor let in at least one").peer;
+    if !(0..).zip(&connections).all(|(idx, connection)| connection.hello.connection == idx) {
         return Err(Error::MixedConnections { peer });
     }
-    let (sockets, hellos) = guests.into_iter().map(|guest| (guest.socket, guest.hello)).unzip();
+    let (sockets, hellos) =
+        connections.into_iter().map(|connection| (connection.socket, connection.hello)).unzip();
     Ok((sockets, hellos, peer))
 }
 

@@ -15,7 +15,7 @@ use rustix::net::SendFlags;
 
 use crate::error::Error;
 use crate::meter::Meter;
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
 /// Size of a request to `fetch` an object, about that of a small HTTP GET.
 pub(crate) const FETCH_BYTES: usize = 128;
@@ -46,11 +46,15 @@ pub(crate) struct Side {
 }
 
 /// Exchanges messages until the meter says that it is over, or the other end closes.
-pub(crate) fn run(link: &Link<'_>, side: &Side, meter: &mut Meter<'_>) -> Result<(), Error> {
+pub(crate) fn run(
+    worker: &WorkerContext<'_>,
+    side: &Side,
+    meter: &mut Meter<'_>,
+) -> Result<(), Error> {
     meter.tally.latency = side.leads.then(Histogram::new);
-    match link.sockets {
-        [socket] if side.never_fills_buffers() => blocking::run(link, socket, side, meter),
-        sockets => epoll::run(link, sockets, side, meter),
+    match worker.sockets {
+        [socket] if side.never_fills_buffers() => blocking::run(worker, socket, side, meter),
+        sockets => epoll::run(worker, sockets, side, meter),
     }
 }
 
@@ -122,7 +126,7 @@ mod tests {
     use super::*;
     use crate::clock::Window;
     use crate::progress::Progress;
-    use crate::supervise::Run;
+    use crate::workers::Run;
 
     #[test]
     fn responses_belong_to_the_oldest_requests() {
@@ -153,8 +157,8 @@ mod tests {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(1)).unwrap();
         let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
         let run = Run::new(&[], peer, window, true, progress);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         meter.tally.latency = Some(Histogram::new());
         meter.phase(window.start());
         work(&mut InFlight::default(), &mut meter, &|ns| window.start() + Nanos::from_ns(ns));

@@ -17,8 +17,8 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::supervise::Link;
 use crate::udp::sharpen_sleep;
+use crate::workers::WorkerContext;
 
 /// Size of a read: four of the default sends, and still inside a core's second-level cache.
 const READ_BYTES: usize = 128 * 1024;
@@ -45,45 +45,49 @@ pub(crate) struct Bulk {
 
 /// Moves bulk on this thread's connections until the meter says that it is over, or the other end
 /// closes. The first half of the connections of both directions leads to the system under test.
-pub(crate) fn run(link: &Link<'_>, bulk: &Bulk, meter: &mut Meter<'_>) -> Result<(), Error> {
-    let half = link.run.sockets.len() / 2;
+pub(crate) fn run(
+    worker: &WorkerContext<'_>,
+    bulk: &Bulk,
+    meter: &mut Meter<'_>,
+) -> Result<(), Error> {
+    let half = worker.run.sockets.len() / 2;
     let sends = |place: usize| match bulk.direction {
-        Direction::ToSut => link.run.leads,
-        Direction::FromSut => !link.run.leads,
-        Direction::Both => (place < half) == link.run.leads,
+        Direction::ToSut => worker.run.leads,
+        Direction::FromSut => !worker.run.leads,
+        Direction::Both => (place < half) == worker.run.leads,
     };
-    let senders = link.places.clone().filter(|place| sends(*place)).count();
-    let all_senders = (0..link.run.sockets.len()).filter(|place| sends(*place)).count();
+    let senders = worker.places.clone().filter(|place| sends(*place)).count();
+    let all_senders = (0..worker.run.sockets.len()).filter(|place| sends(*place)).count();
     let pace = bulk.rate.filter(|_| senders > 0).map(|rate| {
         sharpen_sleep();
         let share = senders as f64 / all_senders as f64;
         Pace::new(rate, share, bulk.message, now())
     });
     let mut mover = Mover {
-        link,
+        worker,
         meter,
         message: vec![0; if senders > 0 { bulk.message } else { 0 }],
-        buffer: vec![0; if senders < link.sockets.len() { READ_BYTES } else { 0 }],
+        buffer: vec![0; if senders < worker.sockets.len() { READ_BYTES } else { 0 }],
         vector: if bulk.vectored { VECTOR } else { 1 },
         unit: bulk.message as u64,
         part_of_unit: 0,
     };
-    let end = match (link.sockets, pace) {
+    let end = match (worker.sockets, pace) {
         ([socket], None) => mover.without_pause(socket, senders == 1),
         (sockets, pace) => {
-            let roles: Vec<bool> = link.places.clone().map(sends).collect();
+            let roles: Vec<bool> = worker.places.clone().map(sends).collect();
             mover.take_turns(sockets, &roles, pace)?
         }
     };
     match end {
         End::Over => Ok(()),
-        End::Closed(errno) => link.closed(errno),
+        End::Closed(errno) => worker.closed(errno),
     }
 }
 
 /// One thread's work.
 struct Mover<'a, 'm> {
-    link: &'a Link<'a>,
+    worker: &'a WorkerContext<'a>,
     meter: &'a mut Meter<'m>,
     message: Vec<u8>,
     buffer: Vec<u8>,
@@ -256,7 +260,7 @@ impl Mover<'_, '_> {
         } else {
             self.meter.received(bytes, 0);
         }
-        if self.link.run.leads {
+        if self.worker.run.leads {
             self.part_of_unit += bytes as u64;
             self.meter.done(now, self.part_of_unit / self.unit);
             self.part_of_unit %= self.unit;

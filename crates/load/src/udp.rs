@@ -1,5 +1,5 @@
-//! Datagrams at an offered rate, or as fast as they go: the sender keeps the pace, the receiver keeps
-//! the books.
+//! Datagrams at an offered rate, or as fast as they go: the sender keeps the pace, the receiver counts
+//! what arrives.
 //!
 //! A flow is a pair of sockets, each connected to the other; a thread has some of them. Each datagram
 //! says in which slice of the sender's window it was sent, so that loss is exact whatever the clocks of the
@@ -29,7 +29,7 @@ use crate::meter::{Meter, Phase};
 use crate::outcome::{DatagramsReceived, DatagramsSent};
 use crate::schedule::Share;
 use crate::socket::{join_receipts, segment_sends};
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
 /// Messages taken from the kernel at once.
 const RECEIVE_BATCH: usize = 32;
@@ -73,7 +73,7 @@ pub(crate) fn share_of(rate: BitsPerSecond, share: Share) -> BitsPerSecond {
 /// Sends on `flows` in turn until the meter says that it is over.
 /// Returns what is the same in every slice.
 pub(crate) fn send(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
     stream: &Stream,
     meter: &mut Meter<'_>,
@@ -93,8 +93,8 @@ pub(crate) fn send(
         if looks {
             next_look = now + LONGEST_SLEEP;
         }
-        if link.is_ending() || (looks && link.peer_closed()) {
-            link.closed(None)?;
+        if worker.is_ending() || (looks && worker.peer_closed()) {
+            worker.closed(None)?;
             break;
         }
         let skipped_before = pace.as_ref().map_or(0, Pace::skipped);
@@ -115,7 +115,7 @@ pub(crate) fn send(
             Err(Errno::INTR | Errno::AGAIN | Errno::NOBUFS) => 0,
             Err(Errno::MSGSIZE) => return Err(Error::DatagramTooBig { bytes: stream.datagram }),
             Err(errno) => {
-                link.closed(Some(errno))?;
+                worker.closed(Some(errno))?;
                 break;
             }
         };
@@ -193,12 +193,12 @@ impl<'a> Sender<'a> {
 /// Receives on `flows` until the sender closed and nothing more comes. Returns what came of the datagrams
 /// of each of the sender's slices.
 pub(crate) fn receive(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
     stream: &Stream,
     meter: &mut Meter<'_>,
 ) -> Result<Vec<DatagramsReceived>, Error> {
-    let mut receiver = Receiver::new(flows, stream, link.window.slice_count())?;
+    let mut receiver = Receiver::new(flows, stream, worker.window.slice_count())?;
     let mut events = Vec::with_capacity(EVENTS);
     let mut last_arrival = now();
     let mut next_look = Nanos::ZERO;
@@ -229,12 +229,12 @@ pub(crate) fn receive(
         }
         if now >= next_look || nothing {
             next_look = now + LONGEST_SLEEP;
-            if link.is_ending() {
-                link.closed(None)?;
+            if worker.is_ending() {
+                worker.closed(None)?;
                 break;
             }
-            if link.peer_closed() {
-                link.closed(None)?;
+            if worker.peer_closed() {
+                worker.closed(None)?;
                 if now.saturating_sub(last_arrival) >= QUIET {
                     break;
                 }
@@ -244,10 +244,10 @@ pub(crate) fn receive(
     Ok(receiver.close())
 }
 
-/// The flows of a receiving thread, with their books.
+/// The flows of a receiving thread, with what arrived on each.
 struct Receiver<'a> {
     flows: &'a [Flow<'a>],
-    books: Vec<Arrivals>,
+    arrivals: Vec<Arrivals>,
     batch: Incoming,
     size: usize,
     /// `None` for a single flow, which blocks.
@@ -280,10 +280,10 @@ impl<'a> Receiver<'a> {
         } else {
             Incoming::new(RECEIVE_BATCH, size + 1)
         };
-        let books = flows.iter().map(|_| Arrivals::among(flows.len())).collect();
+        let arrivals = flows.iter().map(|_| Arrivals::among(flows.len())).collect();
         Ok(Self {
             flows,
-            books,
+            arrivals,
             batch,
             size,
             poll,
@@ -305,7 +305,7 @@ impl<'a> Receiver<'a> {
         let now = now();
         for datagram in (0..count).flat_map(|idx| self.batch.datagrams(idx)) {
             match decode(datagram, self.size, tag) {
-                Some(stamp) => self.books[idx].enter(stamp, now, &mut self.received),
+                Some(stamp) => self.arrivals[idx].enter(stamp, now, &mut self.received),
                 None => self.foreign += 1,
             }
         }
@@ -314,8 +314,8 @@ impl<'a> Receiver<'a> {
     }
 
     fn close(mut self) -> Vec<DatagramsReceived> {
-        for books in &mut self.books {
-            books.close(&mut self.received);
+        for arrivals in &mut self.arrivals {
+            arrivals.close(&mut self.received);
         }
         self.received.into_iter().map(Received::counts).collect()
     }
@@ -323,16 +323,16 @@ impl<'a> Receiver<'a> {
 
 /// Reads anything as the datagrams of a flow, for the fuzz target.
 pub(crate) fn read_any(datagrams: &[(Nanos, &[u8])], size: usize) {
-    let mut books = Arrivals::among(usize::MAX);
+    let mut arrivals = Arrivals::among(usize::MAX);
     let mut received = [Received::default(); 2];
     for (at, datagram) in datagrams {
         // The tag that it names: nothing is turned away that could be ours.
         let tag = datagram.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
         if let Some(stamp) = decode(datagram, size, tag) {
-            books.enter(stamp, *at, &mut received);
+            arrivals.enter(stamp, *at, &mut received);
         }
     }
-    books.close(&mut received);
+    arrivals.close(&mut received);
     for slice in received.map(Received::counts) {
         assert!(slice.received + slice.duplicates <= datagrams.len() as u64);
         assert!(slice.reordered <= slice.received && slice.jitter_ns >= 0.0);

@@ -4,7 +4,7 @@
 //! Closed loop: every flow keeps its requests in flight. Open loop: requests leave when they are due,
 //! on the flows in turn. A request that the host could not send counts as lost, like any other.
 
-mod books;
+mod in_flight;
 mod server;
 
 use latput_stats::Histogram;
@@ -12,7 +12,7 @@ use latput_trial::{Arrivals, Traffic};
 use latput_units::Nanos;
 use rustix::io::Errno;
 
-use self::books::{Books, Meaning, Request};
+use self::in_flight::{InFlightTable, Meaning, Request};
 pub(crate) use self::server::answer;
 use crate::clock::now;
 use crate::error::Error;
@@ -21,10 +21,10 @@ use crate::meter::{Meter, Phase};
 use crate::outcome::DatagramsExchanged;
 use crate::poll;
 use crate::schedule::{Schedule, Share};
-use crate::supervise::Link;
 use crate::udp::batch::{Incoming, Outgoing};
 use crate::udp::{Flow, sharpen_sleep};
 use crate::wait::Waiter;
+use crate::workers::WorkerContext;
 
 /// Datagrams handed to or taken from the kernel at once.
 const BATCH: usize = 32;
@@ -66,12 +66,12 @@ impl Exchange {
 
 /// Asks on `flows` until the meter says that it is over.
 pub(crate) fn ask(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
     exchange: &Exchange,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
-    let mut client = Client::new(link, flows, exchange)?;
+    let mut client = Client::new(worker, flows, exchange)?;
     meter.tally.latency = Some(Histogram::new());
     if exchange.arrivals.is_some() {
         sharpen_sleep();
@@ -102,8 +102,8 @@ pub(crate) fn ask(
         if looks {
             next_look = now + LONGEST_WAIT;
         }
-        if link.is_ending() || (looks && link.peer_closed()) {
-            link.closed(None)?;
+        if worker.is_ending() || (looks && worker.peer_closed()) {
+            worker.closed(None)?;
             break;
         }
         client.expire(now, meter);
@@ -122,9 +122,9 @@ pub(crate) fn ask(
 
 /// The asking end of one thread.
 struct Client<'a> {
-    link: &'a Link<'a>,
+    worker: &'a WorkerContext<'a>,
     flows: &'a [Flow<'a>],
-    books: Books,
+    in_flight: InFlightTable,
     /// Requests that each flow has to send, of a closed loop.
     owed: Vec<u32>,
     /// Some flow owes one.
@@ -141,7 +141,11 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn new(link: &'a Link<'a>, flows: &'a [Flow<'a>], exchange: &Exchange) -> Result<Self, Error> {
+    fn new(
+        worker: &'a WorkerContext<'a>,
+        flows: &'a [Flow<'a>],
+        exchange: &Exchange,
+    ) -> Result<Self, Error> {
         let waiter = match flows {
             [flow] if exchange.arrivals.is_none() => {
                 // A loss is seen when the receive comes back.
@@ -157,9 +161,9 @@ impl<'a> Client<'a> {
         let in_flight = if open { BATCH } else { exchange.in_flight as usize };
         let slots = in_flight.clamp(1, BATCH);
         Ok(Self {
-            link,
+            worker,
             flows,
-            books: Books::new(exchange.timeout),
+            in_flight: InFlightTable::new(exchange.timeout),
             owed: vec![0; flows.len()],
             owes: false,
             turn: 0,
@@ -175,7 +179,7 @@ impl<'a> Client<'a> {
     /// Waits for responses, the next request or the next loss, and takes what came.
     fn wait(&mut self, schedule: Option<&Schedule>, meter: &mut Meter<'_>) -> Result<(), Error> {
         let mut until = now() + LONGEST_WAIT;
-        for instant in [schedule.map(Schedule::next), self.books.next_expiry()] {
+        for instant in [schedule.map(Schedule::next), self.in_flight.next_expiry()] {
             until = until.min(instant.unwrap_or(until));
         }
         let Some(mut waiter) = self.waiter.take() else { return Ok(()) };
@@ -206,7 +210,7 @@ impl<'a> Client<'a> {
                     continue;
                 };
                 let id = u32::try_from(flow).expect("connections are counted in 32 bits");
-                let meaning = self.books.answered(number, id);
+                let meaning = self.in_flight.answered(number, id);
                 answers += u32::from(matches!(meaning, Meaning::Answer(_)));
                 enter(meaning, now, self.response, meter);
             }
@@ -274,8 +278,8 @@ impl<'a> Client<'a> {
         let slice = meter.slice();
         let id = u32::try_from(flow).expect("connections are counted in 32 bits");
         for (slot, &due) in due.iter().enumerate() {
-            encode(self.outgoing.slot_mut(slot), tag, self.books.next());
-            let forgotten = self.books.enter(Request { flow: id, slice, due, sent_at });
+            encode(self.outgoing.slot_mut(slot), tag, self.in_flight.next());
+            let forgotten = self.in_flight.enter(Request { flow: id, slice, due, sent_at });
             self.lose(forgotten, meter);
         }
         if let Some(exchange) = exchange_of(meter, slice) {
@@ -288,13 +292,13 @@ impl<'a> Client<'a> {
                 let bytes = latput_units::Bytes::new(self.outgoing.slot_mut(0).len() as u64);
                 Err(Error::DatagramTooBig { bytes })
             }
-            Err(errno) => self.link.closed(Some(errno)),
+            Err(errno) => self.worker.closed(Some(errno)),
         }
     }
 
     /// Gives up what has waited too long.
     fn expire(&mut self, now: Nanos, meter: &mut Meter<'_>) {
-        while let Some(request) = self.books.expire(now) {
+        while let Some(request) = self.in_flight.expire(now) {
             self.lose(Some(request), meter);
         }
     }
@@ -342,16 +346,16 @@ fn enter(meaning: Meaning, now: Nanos, bytes: usize, meter: &mut Meter<'_>) {
 
 /// Reads anything as responses to requests of which some were sent, for the fuzz target.
 pub(crate) fn read_any(responses: &[(Nanos, &[u8])], size: usize) {
-    let mut books = Books::new(Nanos::from_us(10));
+    let mut in_flight = InFlightTable::new(Nanos::from_us(10));
     let mut answered = 0;
     for (at, response) in responses {
         let due = *at;
-        books.enter(Request { flow: 0, slice: Some(0), due, sent_at: due });
+        in_flight.enter(Request { flow: 0, slice: Some(0), due, sent_at: due });
         let tag = response.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
         if let Some(number) = decode(response, size, tag) {
-            answered += u32::from(matches!(books.answered(number, 0), Meaning::Answer(_)));
+            answered += u32::from(matches!(in_flight.answered(number, 0), Meaning::Answer(_)));
         }
-        while books.expire(*at).is_some() {}
+        while in_flight.expire(*at).is_some() {}
     }
     assert!(answered as usize <= responses.len());
 }
@@ -376,7 +380,7 @@ mod tests {
     use super::*;
     use crate::clock::Window;
     use crate::progress::Progress;
-    use crate::supervise::Run;
+    use crate::workers::Run;
 
     #[test]
     fn a_message_names_its_flow_and_number() {
@@ -394,8 +398,8 @@ mod tests {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
         let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
         let run = Run::new(&[], peer, window, true, progress);
-        let link = run.thread(0, 1);
-        let mut meter = Meter::leading(&link);
+        let worker = run.thread(0, 1);
+        let mut meter = Meter::leading(&worker);
         meter.measure_open_loop();
         meter.tally.exchange = Some(DatagramsExchanged::default());
         let at = |us| window.start() + Nanos::from_us(us);

@@ -156,7 +156,7 @@ fn a_transactions_connection_without_the_key_is_closed_and_counted() {
     let (sent, received) = finish(reflector, generator, window(50, 1800));
     strangers.join().unwrap();
     assert!(sent.transactions.unwrap() > 10);
-    assert_eq!(received.wrong_keys, 3);
+    assert_eq!(received.auth_failures, 3);
 }
 
 #[test]

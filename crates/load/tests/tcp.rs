@@ -122,12 +122,12 @@ fn a_wrong_key_is_refused_and_counted() {
             .unwrap_err();
     assert!(matches!(error, Error::NotWelcome { .. }), "{error}");
     let error = reflector.wait_ready(now()).unwrap_err();
-    assert!(matches!(error, Error::NotReady { shown: 0, wanted: 1, wrong_keys: 1 }), "{error}");
+    assert!(matches!(error, Error::NotReady { shown: 0, wanted: 1, auth_failures: 1 }), "{error}");
     let generator =
         Generator::connect(V4, reflector.port(), &key, &plain(rr(1, 1, 0, 1)), CpuSet::new())
             .unwrap();
     let (sent, received) = finish(reflector, generator, window(20, 50));
-    assert_eq!(received.wrong_keys, 1);
+    assert_eq!(received.auth_failures, 1);
     let (_, _, checks) = combine(&plain(rr(1, 1, 0, 1)), &sent, &received);
     assert!(checks.iter().any(|check| check.name == "wrong-keys" && !check.passed), "{checks:?}");
 }
@@ -154,7 +154,7 @@ fn a_connection_beyond_the_tests_own_is_closed() {
     let mut rest = Vec::new();
     assert!(garbage.read_to_end(&mut rest).is_err() || rest.is_empty());
     let (_, received) = finish(reflector, generator, window(20, 50));
-    assert_eq!(received.wrong_keys, 1);
+    assert_eq!(received.auth_failures, 1);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod joined;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use latput_load::{Driven, Stop, Window};
+use latput_load::{PeerTraffic, Stop, Window};
 use latput_trial::workload::Direction;
 use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, Nanos};
@@ -50,7 +50,7 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Flow {
-    Tcp { driven: Driven, direction: Direction, streams: u32 },
+    Tcp { traffic_to_peer: PeerTraffic, direction: Direction, streams: u32 },
     Udp { streams: Streams, offered_bps: Option<f64> },
 }
 
@@ -85,12 +85,12 @@ impl Session {
     pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
         let seconds = window.length().as_secs_f64();
         let outcome = match &self.flow {
-            Flow::Tcp { driven, direction, streams } => {
+            Flow::Tcp { traffic_to_peer, direction, streams } => {
                 let (direction, streams) = (*direction, *streams);
-                let seen = driven
+                let seen = traffic_to_peer
                     .bulk(direction, self.message, window, stop)
                     .map_err(|error| reason(&self.line, error.into()))?;
-                let sockets = clones(driven)?;
+                let sockets = clones(traffic_to_peer)?;
                 let share = |bytes: u64| bytes / u64::from(streams);
                 let stream = |bytes| OwnStream { bytes: share(bytes), packets: 0, seconds };
                 let mut own = Vec::new();
@@ -170,8 +170,8 @@ impl Flow {
                     .map(|_| introduce(peer, cookie, sockets))
                     .collect::<Result<Vec<TcpStream>, Error>>()?;
                 let cpus = cpus.cloned().unwrap_or_default();
-                let driven = Driven::new(sockets, false, threads, cpus)?;
-                Ok(Self::Tcp { driven, direction, streams: connections })
+                let traffic_to_peer = PeerTraffic::new(sockets, false, threads, cpus)?;
+                Ok(Self::Tcp { traffic_to_peer, direction, streams: connections })
             }
             Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
                 let streams = Streams::open(peer, connections, datagram_bytes, sockets, stop)?;
@@ -323,8 +323,8 @@ fn receive_document(line: &Line, drained: &[TcpStream]) -> Result<Vec<u8>, Error
 }
 
 /// The connections, to be kept open beside those that the traffic uses.
-pub(crate) fn clones(driven: &Driven) -> Result<Vec<TcpStream>, Error> {
-    let sockets = driven.sockets().iter().map(TcpStream::try_clone);
+pub(crate) fn clones(traffic_to_peer: &PeerTraffic) -> Result<Vec<TcpStream>, Error> {
+    let sockets = traffic_to_peer.sockets().iter().map(TcpStream::try_clone);
     sockets.collect::<Result<_, _>>().map_err(|source| Error::io("keep a connection open", source))
 }
 

@@ -2,7 +2,7 @@
 //! netserver, and turns what iperf3, netperf and flent wrote into latput's results.
 //!
 //! [`Peer`] reads a URL such as `iperf3://192.0.2.7`, says whether that program can do a workload, and
-//! opens a [`Session`]; the traffic itself is made by latput's own loops (`latput_load::Driven`). Read
+//! opens a [`Session`]; the traffic itself is made by latput's own loops (`latput_load::PeerTraffic`). Read
 //! [`peer`] first, then [`iperf3`] or [`netperf`]; [`import`] stands by itself.
 
 pub mod error;

@@ -9,7 +9,7 @@ mod datagrams;
 
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 
-use latput_load::{COOL_DOWN, Driven, Exchange, SenderOutcome, Stop, Window};
+use latput_load::{COOL_DOWN, Exchange, PeerTraffic, SenderOutcome, Stop, Window};
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role, TrafficObservation};
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Traffic, Workload};
@@ -46,7 +46,7 @@ pub struct Session {
 
 #[derive(Debug)]
 enum Data {
-    Streams(Driven),
+    Streams(PeerTraffic),
     Datagrams(UdpSocket, SocketAddr),
 }
 
@@ -95,7 +95,7 @@ impl Session {
             (_, Some(socket)) => Data::Datagrams(socket, data_peer),
             (Traffic::TcpBulk { threads, .. } | Traffic::TcpRr { threads, .. }, None) => {
                 let nodelay = matches!(traffic, Traffic::TcpRr { nodelay: true, .. });
-                Data::Streams(Driven::new(sockets, nodelay, threads, cpus)?)
+                Data::Streams(PeerTraffic::new(sockets, nodelay, threads, cpus)?)
             }
             _ => unreachable!("support::check lets only these workloads through"),
         };
@@ -111,15 +111,15 @@ impl Session {
     pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
         let sockets = match (&self.data, self.traffic) {
-            (Data::Streams(driven), Traffic::TcpBulk { direction, message_bytes, .. }) => {
-                let seen = driven.bulk(direction, message_bytes, window, stop)?;
+            (Data::Streams(traffic_to_peer), Traffic::TcpBulk { direction, message_bytes, .. }) => {
+                let seen = traffic_to_peer.bulk(direction, message_bytes, window, stop)?;
                 outcome.traffic = of_bulk(direction, &seen, window);
-                clones(driven)?
+                clones(traffic_to_peer)?
             }
-            (Data::Streams(driven), traffic) => {
-                let exchanged = exchange(driven, &traffic, window, stop)?;
+            (Data::Streams(traffic_to_peer), traffic) => {
+                let exchanged = exchange(traffic_to_peer, &traffic, window, stop)?;
                 outcome.traffic = of_exchange(exchanged, window);
-                clones(driven)?
+                clones(traffic_to_peer)?
             }
             (Data::Datagrams(socket, peer), traffic) => {
                 let seen = udp_rr(socket, *peer, &traffic, window, stop)?;
@@ -291,7 +291,7 @@ fn not_done(peer: SocketAddr, wrong: Wrong) -> Error {
 }
 
 fn exchange(
-    driven: &Driven,
+    traffic_to_peer: &PeerTraffic,
     traffic: &Traffic,
     window: Window,
     stop: &Stop,
@@ -301,7 +301,7 @@ fn exchange(
     };
     let exchange =
         Exchange { request: request_bytes, response: response_bytes, burst, separate: nodelay };
-    Ok(driven.exchange(exchange, window, stop)?)
+    Ok(traffic_to_peer.exchange(exchange, window, stop)?)
 }
 
 fn udp_rr(

@@ -208,7 +208,7 @@ fn receiver() -> ReceiverOutcome {
         requests: Some(1000),
         retransmits: Some(1),
         cpu: Nanos::from_ms(50),
-        wrong_keys: 1,
+        auth_failures: 1,
         datagrams: Some(DatagramsReceived {
             received: 9,
             duplicates: 1,

@@ -18,15 +18,15 @@ use crate::hello::Hello;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
 use crate::socket;
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
-/// How often a transaction may begin. A server that strangers crowd turns the oldest connection away that
+/// How often a transaction may begin. A server that unauthenticated crowd turns the oldest connection away that
 /// has not shown the key, and that may be ours.
 const MOST_ATTEMPTS: u32 = 32;
 
 /// Makes transactions until the meter says that it is over, or the server's end is gone.
 pub(crate) fn run(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     exchange: &Exchange,
     options: &SocketOptions,
     hello: &Hello,
@@ -34,13 +34,13 @@ pub(crate) fn run(
 ) -> Result<(), Error> {
     meter.tally.latency = Some(Histogram::new());
     let poll = Poll::new()?;
-    for socket in link.sockets {
+    for socket in worker.sockets {
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
     }
-    let threads = link.run.sockets.len();
+    let threads = worker.run.sockets.len();
     let share = |thread: usize| exchange.connections * thread / threads;
     let mut caller = Caller {
-        link,
+        worker,
         exchange,
         options,
         poll,
@@ -48,18 +48,18 @@ pub(crate) fn run(
         buffer: vec![0; exchange.response.clamp(1, PIECE_BYTES)],
         calls: Vec::new(),
     };
-    for idx in 0..share(link.thread + 1) - share(link.thread) {
+    for idx in 0..share(worker.thread + 1) - share(worker.thread) {
         let call = caller.connect(idx, now(), 1)?;
         caller.calls.push(call);
     }
     match caller.serve(meter)? {
         End::Over => Ok(()),
-        End::Closed(errno) => link.closed(errno),
+        End::Closed(errno) => worker.closed(errno),
     }
 }
 
 struct Caller<'a> {
-    link: &'a Link<'a>,
+    worker: &'a WorkerContext<'a>,
     exchange: &'a Exchange,
     options: &'a SocketOptions,
     poll: Poll,
@@ -129,13 +129,13 @@ impl Caller<'_> {
         let call = &self.calls[idx];
         call.received == 0
             && call.attempts < MOST_ATTEMPTS
-            && !self.link.is_ending()
-            && !self.link.peer_closed()
+            && !self.worker.is_ending()
+            && !self.worker.peer_closed()
     }
 
     /// Connects for transaction `idx`, which began at `started`. What was there is closed.
     fn connect(&self, idx: usize, started: Nanos, attempts: u32) -> Result<Call, Error> {
-        let socket = dial::begin(self.link.peer, |socket| {
+        let socket = dial::begin(self.worker.peer, |socket| {
             let nodelay = if self.exchange.nodelay { socket.set_tcp_nodelay(true) } else { Ok(()) };
             nodelay.map_err(|source| Error::io("set TCP_NODELAY", source))?;
             socket::apply(socket, self.options)

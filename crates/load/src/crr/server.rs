@@ -17,8 +17,10 @@ use crate::hello::Hello;
 use crate::key::Key;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::strangers::{Accepted, REST, Stranger, Strangers, accept};
-use crate::supervise::Link;
+use crate::unauthenticated::{
+    ACCEPT_PAUSE, Accepted, UnauthenticatedConn, UnauthenticatedConns, accept,
+};
+use crate::workers::WorkerContext;
 
 /// The listener among what is watched.
 const LISTENER: usize = CONTROL - 1;
@@ -27,7 +29,7 @@ const STRANGERS: usize = 1 << (usize::BITS - 2);
 /// How often connections that take too long to show the key are looked for.
 const ROUND: Nanos = Nanos::from_ms(100);
 /// Connections taken from the kernel in one go, so that a flood cannot keep us from those who are in.
-const ACCEPT: usize = 64;
+const ACCEPT_BATCH: usize = 64;
 /// What is watched of a connection. Adding it tells also of what was there before.
 const EDGES: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::ET);
 /// A client's next connection may come before its last is seen to be over.
@@ -38,34 +40,43 @@ const SPARE: usize = 64;
 pub(crate) struct Guard<'a> {
     listener: &'a TcpListener,
     key: &'a Key,
-    wrong_keys: &'a AtomicU64,
+    auth_failures: &'a AtomicU64,
     /// Whoever shows the key at once is never among them.
-    strangers: Mutex<Strangers<Visit>>,
+    unauthenticated: Mutex<UnauthenticatedConns<Visit>>,
 }
 
 impl<'a> Guard<'a> {
-    pub(crate) fn new(listener: &'a TcpListener, key: &'a Key, wrong_keys: &'a AtomicU64) -> Self {
-        Self { listener, key, wrong_keys, strangers: Mutex::new(Strangers::new()) }
+    pub(crate) fn new(
+        listener: &'a TcpListener,
+        key: &'a Key,
+        auth_failures: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            listener,
+            key,
+            auth_failures,
+            unauthenticated: Mutex::new(UnauthenticatedConns::new()),
+        }
     }
 
-    fn strangers(&self) -> MutexGuard<'_, Strangers<Visit>> {
-        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unauthenticated(&self) -> MutexGuard<'_, UnauthenticatedConns<Visit>> {
+        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_wrong_key(&self) {
-        self.wrong_keys.fetch_add(1, Ordering::Relaxed);
+        self.auth_failures.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Answers requests until the client closes its control connection.
 pub(crate) fn run(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     exchange: &Exchange,
     guard: &Guard<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     let poll = Poll::new()?;
-    for socket in link.sockets {
+    for socket in worker.sockets {
         poll.add(socket, CONTROL, EventFlags::IN | EventFlags::RDHUP)?;
     }
     // Exclusive: one thread wakes for one connection.
@@ -83,7 +94,7 @@ pub(crate) fn run(
     };
     match server.serve(meter)? {
         End::Over => Ok(()),
-        End::Closed => link.closed(None),
+        End::Closed => worker.closed(None),
     }
 }
 
@@ -145,7 +156,7 @@ impl Server<'_> {
             }
             if now >= next_round {
                 next_round = now + ROUND;
-                while let Some(slow) = { self.guard.strangers().take_slow(now) } {
+                while let Some(slow) = { self.guard.unauthenticated().take_expired(now) } {
                     self.guard.count_wrong_key();
                     drop(slow);
                 }
@@ -171,7 +182,7 @@ impl Server<'_> {
     }
 
     fn accept(&mut self, now: Nanos, meter: &mut Meter<'_>) -> Result<(), Error> {
-        for _ in 0..ACCEPT {
+        for _ in 0..ACCEPT_BATCH {
             let accepted = accept(self.guard.listener);
             match accepted.map_err(|e| Error::io("accept a connection on the data port", e))? {
                 Accepted::Connection(socket, _) => self.welcome(socket, now, meter)?,
@@ -183,15 +194,15 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Gives a stranger's descriptor to who waits in the kernel. Where there is no stranger, leaves the
+    /// Gives a conn's descriptor to who waits in the kernel. Where there is no conn, leaves the
     /// listener alone for a moment, so that it does not keep the thread awake.
     fn make_room(&mut self, now: Nanos) -> Result<(), Error> {
-        let oldest = self.guard.strangers().take_oldest();
+        let oldest = self.guard.unauthenticated().take_oldest();
         if oldest.is_some() {
             self.guard.count_wrong_key();
         } else if self.rests_until.is_none() {
             self.poll.remove(self.guard.listener)?;
-            self.rests_until = Some(now + REST);
+            self.rests_until = Some(now + ACCEPT_PAUSE);
         }
         Ok(())
     }
@@ -206,28 +217,32 @@ impl Server<'_> {
         if visit.is_known {
             return self.keep(visit);
         }
-        let stranger = self.guard.strangers().enter(visit, now);
-        self.poll.add(&stranger.connection.socket, id_of(stranger.number), EDGES)?;
-        self.put(stranger, meter)
+        let conn = self.guard.unauthenticated().enter(visit, now);
+        self.poll.add(&conn.connection.socket, id_of(conn.number), EDGES)?;
+        self.put(conn, meter)
     }
 
-    /// Does what can be done on the connection of stranger `number`.
+    /// Does what can be done on the connection of conn `number`.
     fn look_at(&mut self, number: u64, meter: &mut Meter<'_>) -> Result<(), Error> {
-        let Some(mut stranger) = self.guard.strangers().take(number) else { return Ok(()) };
-        if self.turn_is_over(&mut stranger.connection, meter) {
+        let Some(mut conn) = self.guard.unauthenticated().take(number) else { return Ok(()) };
+        if self.turn_is_over(&mut conn.connection, meter) {
             return Ok(());
         }
-        if !stranger.connection.is_known {
-            return self.put(stranger, meter);
+        if !conn.connection.is_known {
+            return self.put(conn, meter);
         }
-        self.poll.remove(&stranger.connection.socket)?;
-        self.keep(stranger.connection)
+        self.poll.remove(&conn.connection.socket)?;
+        self.keep(conn.connection)
     }
 
     /// Puts a connection among those without the key, and turns the oldest away where there are too
     /// many: unless it has shown the key by now, for its own thread may be late.
-    fn put(&mut self, stranger: Stranger<Visit>, meter: &mut Meter<'_>) -> Result<(), Error> {
-        let oldest = self.guard.strangers().put(stranger);
+    fn put(
+        &mut self,
+        conn: UnauthenticatedConn<Visit>,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Error> {
+        let oldest = self.guard.unauthenticated().put(conn);
         let Some(mut visit) = oldest.map(|oldest| oldest.connection) else { return Ok(()) };
         if self.turn_is_over(&mut visit, meter) {
             return Ok(());
@@ -285,8 +300,8 @@ impl Server<'_> {
     }
 }
 
-fn id_of(stranger: u64) -> usize {
-    STRANGERS + usize::try_from(stranger).expect("an end sees fewer connections than addresses")
+fn id_of(conn: u64) -> usize {
+    STRANGERS + usize::try_from(conn).expect("an end sees fewer connections than addresses")
 }
 
 impl Visit {

@@ -10,15 +10,19 @@ use super::{Framing, HEAD_BYTES, RECEIVE_BYTES, Reads};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
 /// Reads until the meter says that it is over, or the server closes.
-pub(crate) fn run(link: &Link<'_>, reads: &Reads, meter: &mut Meter<'_>) -> Result<(), Error> {
+pub(crate) fn run(
+    worker: &WorkerContext<'_>,
+    reads: &Reads,
+    meter: &mut Meter<'_>,
+) -> Result<(), Error> {
     meter.tally.latency = Some(Histogram::new());
     // Clients and threads are as many: each has one connection.
-    for socket in link.sockets {
+    for socket in worker.sockets {
         if let Err(errno) = read_on(socket, reads, meter) {
-            link.closed(errno)?;
+            worker.closed(errno)?;
         }
     }
     Ok(())

@@ -16,33 +16,33 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::supervise::Link;
 use crate::udp::sharpen_sleep;
+use crate::workers::WorkerContext;
 
 /// Answers calls until the clients close. `seed` draws the times of thought.
 pub(crate) fn run(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     reads: &Reads,
     seed: u64,
     meter: &mut Meter<'_>,
 ) -> Result<(), Error> {
     sharpen_sleep();
     let poll = Poll::new()?;
-    for (idx, socket) in link.sockets.iter().enumerate() {
+    for (idx, socket) in worker.sockets.iter().enumerate() {
         poll.add(socket, idx, EventFlags::IN)?;
     }
     let mut server = Server {
         reads,
         poll,
-        clients: link.sockets.iter().map(Client::new).collect(),
+        clients: worker.sockets.iter().map(Client::new).collect(),
         thoughts: BinaryHeap::new(),
-        rng: Rng::split(seed, link.thread as u64),
+        rng: Rng::split(seed, worker.thread as u64),
         buffer: vec![0; RECEIVE_BYTES],
         reply: vec![0; reads.reply_bytes()],
     };
     match server.serve(meter)? {
         End::Over => Ok(()),
-        End::Closed(errno) => link.closed(errno),
+        End::Closed(errno) => worker.closed(errno),
     }
 }
 

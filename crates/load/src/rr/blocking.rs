@@ -10,10 +10,10 @@ use super::{InFlight, SEND_BATCH, Side};
 use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
 pub(super) fn run(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     socket: &TcpStream,
     side: &Side,
     meter: &mut Meter<'_>,
@@ -33,14 +33,14 @@ pub(super) fn run(
         in_flight.sent(now(), first);
     }
     if let Err(errno) = send_messages(socket, first, &message, &mut batch, flags) {
-        return link.closed(Some(errno));
+        return worker.closed(Some(errno));
     }
     loop {
         let bytes = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
-            Ok((0, _)) => return link.closed(None),
+            Ok((0, _)) => return worker.closed(None),
             Ok((bytes, _)) => bytes,
             Err(Errno::INTR) => continue,
-            Err(errno) => return link.closed(Some(errno)),
+            Err(errno) => return worker.closed(Some(errno)),
         };
         let now = now();
         if meter.phase(now) == Phase::Over {
@@ -48,9 +48,9 @@ pub(super) fn run(
         }
         let messages = side.completed(&mut partial, bytes);
         if let Err(errno) = send_messages(socket, messages, &message, &mut batch, flags) {
-            return link.closed(Some(errno));
+            return worker.closed(Some(errno));
         }
-        // The books are kept while the peer works.
+        // The figures are recorded while the peer works.
         meter.received(bytes, messages);
         meter.sent(messages as usize * side.outgoing);
         if side.leads {

@@ -12,7 +12,7 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::poll::{self, Poll};
-use crate::supervise::Link;
+use crate::workers::WorkerContext;
 
 /// One connection's place in the exchange.
 struct Connection<'a> {
@@ -47,7 +47,7 @@ enum End {
 }
 
 pub(super) fn run(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     sockets: &[TcpStream],
     side: &Side,
     meter: &mut Meter<'_>,
@@ -67,7 +67,7 @@ pub(super) fn run(
     };
     match exchange.serve(sockets, meter)? {
         End::Over => Ok(()),
-        End::Closed(errno) => link.closed(errno),
+        End::Closed(errno) => worker.closed(errno),
     }
 }
 

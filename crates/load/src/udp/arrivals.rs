@@ -37,7 +37,7 @@ impl Received {
     }
 }
 
-/// The receiver's books of one flow. Datagrams that were sent outside the window or in a cut move the
+/// What a receiver knows of one flow. Datagrams that were sent outside the window or in a cut move the
 /// expectations and the jitter but are not counted.
 #[derive(Clone, Debug)]
 pub(super) struct Arrivals {
@@ -54,7 +54,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// The books of one flow among `flows`, which share the memory.
+    /// For one flow among `flows`, which share the memory.
     pub(super) fn among(flows: usize) -> Self {
         let history = (HISTORY / (flows as u64).max(1)).max(SHORTEST_HISTORY).next_power_of_two();
         Self {

@@ -8,14 +8,14 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::meter::{Meter, Phase};
 use crate::poll;
-use crate::supervise::Link;
 use crate::udp::Flow;
 use crate::udp::batch::{Incoming, Outgoing};
 use crate::wait::Waiter;
+use crate::workers::WorkerContext;
 
 /// Answers on `flows` until the other end closes.
 pub(crate) fn answer(
-    link: &Link<'_>,
+    worker: &WorkerContext<'_>,
     flows: &[Flow<'_>],
     exchange: &Exchange,
     meter: &mut Meter<'_>,
@@ -47,8 +47,8 @@ pub(crate) fn answer(
         meter.phase(now);
         if now >= next_look {
             next_look = now + LONGEST_WAIT;
-            if link.is_ending() || link.peer_closed() {
-                link.closed(None)?;
+            if worker.is_ending() || worker.peer_closed() {
+                worker.closed(None)?;
                 return Ok(());
             }
         }

@@ -41,7 +41,7 @@ enum State {
 
 /// The requests of one thread. All wait equally long, so the oldest is given up first.
 #[derive(Clone, Debug)]
-pub(super) struct Books {
+pub(super) struct InFlightTable {
     /// By number, modulo the length.
     memory: Vec<Option<(Request, State)>>,
     next: u64,
@@ -49,7 +49,7 @@ pub(super) struct Books {
     timeout: Nanos,
 }
 
-impl Books {
+impl InFlightTable {
     pub(super) fn new(timeout: Nanos) -> Self {
         Self { memory: vec![None; FIRST_MEMORY], next: 0, oldest_waiting: 0, timeout }
     }
@@ -155,58 +155,60 @@ mod tests {
 
     #[test]
     fn every_response_means_one_thing() {
-        let mut books = Books::new(TIMEOUT);
+        let mut in_flight = InFlightTable::new(TIMEOUT);
         for number in 0..3 {
-            assert_eq!(books.enter(request(number)), None);
+            assert_eq!(in_flight.enter(request(number)), None);
         }
-        assert_eq!(books.answered(1, 0), Meaning::Answer(request(1)));
-        assert_eq!(books.answered(1, 0), Meaning::Duplicate(request(1)));
-        assert_eq!(books.answered(2, 9), Meaning::Unknown, "of another flow");
-        assert_eq!(books.answered(3, 0), Meaning::Unknown, "never sent");
-        assert_eq!(books.answered(u64::MAX, 0), Meaning::Unknown);
-        assert_eq!(books.expire(TIMEOUT), Some(request(0)));
-        assert_eq!(books.answered(0, 0), Meaning::Late(request(0)));
-        assert_eq!(books.answered(0, 0), Meaning::Duplicate(request(0)));
+        assert_eq!(in_flight.answered(1, 0), Meaning::Answer(request(1)));
+        assert_eq!(in_flight.answered(1, 0), Meaning::Duplicate(request(1)));
+        assert_eq!(in_flight.answered(2, 9), Meaning::Unknown, "of another flow");
+        assert_eq!(in_flight.answered(3, 0), Meaning::Unknown, "never sent");
+        assert_eq!(in_flight.answered(u64::MAX, 0), Meaning::Unknown);
+        assert_eq!(in_flight.expire(TIMEOUT), Some(request(0)));
+        assert_eq!(in_flight.answered(0, 0), Meaning::Late(request(0)));
+        assert_eq!(in_flight.answered(0, 0), Meaning::Duplicate(request(0)));
     }
 
     #[test]
     fn requests_expire_in_their_order_and_each_once() {
-        let mut books = Books::new(TIMEOUT);
+        let mut in_flight = InFlightTable::new(TIMEOUT);
         for number in 0..4 {
-            books.enter(request(number));
+            in_flight.enter(request(number));
         }
-        books.answered(1, 0);
-        assert_eq!(books.next_expiry(), Some(TIMEOUT));
-        assert_eq!(books.expire(TIMEOUT - Nanos::from_ns(1)), None);
+        in_flight.answered(1, 0);
+        assert_eq!(in_flight.next_expiry(), Some(TIMEOUT));
+        assert_eq!(in_flight.expire(TIMEOUT - Nanos::from_ns(1)), None);
         let at = TIMEOUT + Nanos::from_us(2);
-        assert_eq!(books.expire(at), Some(request(0)));
-        assert_eq!(books.expire(at), Some(request(2)));
-        assert_eq!(books.expire(at), None, "the last one was sent 1 us later");
-        assert_eq!(books.next_expiry(), Some(TIMEOUT + Nanos::from_us(3)));
+        assert_eq!(in_flight.expire(at), Some(request(0)));
+        assert_eq!(in_flight.expire(at), Some(request(2)));
+        assert_eq!(in_flight.expire(at), None, "the last one was sent 1 us later");
+        assert_eq!(in_flight.next_expiry(), Some(TIMEOUT + Nanos::from_us(3)));
     }
 
     #[test]
     fn memory_grows_while_an_old_request_is_waited_for() {
-        let mut books = Books::new(Nanos::from_s(10));
+        let mut in_flight = InFlightTable::new(Nanos::from_s(10));
         let last = 3 * FIRST_MEMORY as u64;
         for number in 0..=last {
-            assert_eq!(books.enter(request(number)), None);
-            assert!(number == 0 || books.answered(number, 0) == Meaning::Answer(request(number)));
+            assert_eq!(in_flight.enter(request(number)), None);
+            assert!(
+                number == 0 || in_flight.answered(number, 0) == Meaning::Answer(request(number))
+            );
         }
-        assert_eq!(books.answered(0, 0), Meaning::Answer(request(0)));
-        assert_eq!(books.memory.len(), 4 * FIRST_MEMORY);
-        assert_eq!(books.next_expiry(), None);
+        assert_eq!(in_flight.answered(0, 0), Meaning::Answer(request(0)));
+        assert_eq!(in_flight.memory.len(), 4 * FIRST_MEMORY);
+        assert_eq!(in_flight.next_expiry(), None);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut books = Books::new(Nanos::from_s(10));
+        let mut in_flight = InFlightTable::new(Nanos::from_s(10));
         for number in 0..LONGEST_MEMORY as u64 {
-            assert_eq!(books.enter(request(number)), None);
+            assert_eq!(in_flight.enter(request(number)), None);
         }
-        assert_eq!(books.enter(request(0)), Some(request(0)));
-        assert_eq!(books.memory.len(), LONGEST_MEMORY);
-        assert_eq!(books.answered(0, 0), Meaning::Unknown);
+        assert_eq!(in_flight.enter(request(0)), Some(request(0)));
+        assert_eq!(in_flight.memory.len(), LONGEST_MEMORY);
+        assert_eq!(in_flight.answered(0, 0), Meaning::Unknown);
     }
 
     /// Sent a microsecond after the one before.

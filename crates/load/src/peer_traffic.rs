@@ -1,8 +1,8 @@
-//! Traffic on TCP connections to a far end that is not latput's.
+//! Traffic on TCP connections to a third-party peer, such as an iperf3 server.
 //!
-//! Who opened them speaks that end's protocol, and tells it when to begin and to end. The loops are
-//! those of latput's own traffic; nothing closes a connection but the stop flag and a deadline, since
-//! the far end may have something to say after the traffic.
+//! The caller opens the connections, speaks the peer's protocol, and tells the peer when to begin and
+//! to end. The loops are those of latput's own traffic. Only the stop flag and a deadline close a
+//! connection, since the peer may send its results after the traffic.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -19,19 +19,19 @@ use crate::rr;
 use crate::socket;
 use crate::stop::Stop;
 use crate::stream::{self, Bulk};
-use crate::supervise::{Link, Run, supervise};
 use crate::tally::Tally;
+use crate::workers::{Run, WorkerContext, run_workers};
 
 /// Open connections to one far end.
 #[derive(Debug)]
-pub struct Driven {
+pub struct PeerTraffic {
     sockets: Vec<TcpStream>,
     peer: SocketAddr,
     threads: usize,
     cpus: CpuSet,
 }
 
-/// Request and response, as [`Driven::exchange`] makes them.
+/// Request and response, as [`PeerTraffic::exchange`] makes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// Size of a request.
@@ -44,9 +44,9 @@ pub struct Exchange {
     pub separate: bool,
 }
 
-impl Driven {
-    /// Takes connections over; there is at least one. They are spread over `threads`, which will be held
-    /// to `cpus`, if there are any.
+impl PeerTraffic {
+    /// Takes over `sockets`, at least one. They are spread over `threads` threads, which run on `cpus`;
+    /// an empty set means any CPU.
     pub fn new(
         sockets: Vec<TcpStream>,
         nodelay: bool,
@@ -83,9 +83,9 @@ impl Driven {
             separate: exchange.separate,
             leads: true,
         };
-        self.drive(window, stop, |link| {
-            let mut meter = Meter::leading(link);
-            rr::run(link, &side, &mut meter)?;
+        self.drive(window, stop, |worker| {
+            let mut meter = Meter::leading(worker);
+            rr::run(worker, &side, &mut meter)?;
             Ok(meter.finish())
         })
     }
@@ -101,9 +101,9 @@ impl Driven {
     ) -> Result<SenderOutcome, Error> {
         let bulk =
             Bulk { direction, message: limits::message(message)?, rate: None, vectored: false };
-        self.drive(window, stop, |link| {
-            let mut meter = Meter::leading(link);
-            stream::run(link, &bulk, &mut meter)?;
+        self.drive(window, stop, |worker| {
+            let mut meter = Meter::leading(worker);
+            stream::run(worker, &bulk, &mut meter)?;
             Ok(meter.finish())
         })
     }
@@ -112,7 +112,7 @@ impl Driven {
         &self,
         window: Window,
         stop: &Stop,
-        work: impl Fn(&Link<'_>) -> Result<Vec<Tally>, Error> + Sync,
+        work: impl Fn(&WorkerContext<'_>) -> Result<Vec<Tally>, Error> + Sync,
     ) -> Result<SenderOutcome, Error> {
         if window.slices().is_some() {
             return Err(Error::ForeignSlices);
@@ -120,7 +120,7 @@ impl Driven {
         let progress = Progress::new(self.threads, None);
         let run = Run::new(&self.sockets, self.peer, window, true, progress);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
-        let parts = supervise(&self.cpus, &run, self.threads, deadline, stop, work)?;
+        let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut parts = parts.into_iter().flatten().map(SenderOutcome::from);
         let mut outcome = parts.next().expect("there is at least one thread");
         parts.for_each(|part| outcome.merge(part));
@@ -140,30 +140,31 @@ mod tests {
 
     #[test]
     fn a_foreign_echo_is_exchanged_with() {
-        let driven = connect(|mut socket| {
+        let peer_traffic = connect(|mut socket| {
             let mut byte = [0];
             while matches!(socket.read(&mut byte), Ok(1)) && socket.write_all(&byte).is_ok() {}
         });
         let byte = Bytes::new(1);
         let exchange = Exchange { request: byte, response: byte, burst: 0, separate: true };
-        let outcome = driven.exchange(exchange, window(), &Stop::new()).unwrap();
+        let outcome = peer_traffic.exchange(exchange, window(), &Stop::new()).unwrap();
         assert!(outcome.transactions > Some(0));
         assert_eq!(outcome.latency.map(|latency| latency.count()), outcome.transactions);
     }
 
     #[test]
     fn what_a_foreign_end_sends_is_counted_and_its_leaving_is_an_error() {
-        let driven = connect(|mut socket| while socket.write_all(&[0; 1000]).is_ok() {});
+        let peer_traffic = connect(|mut socket| while socket.write_all(&[0; 1000]).is_ok() {});
         assert!(
-            driven
+            peer_traffic
                 .bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new())
                 .unwrap()
                 .received_bytes
                 > 0
         );
-        let driven = connect(drop);
-        let error =
-            driven.bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new()).unwrap_err();
+        let peer_traffic = connect(drop);
+        let error = peer_traffic
+            .bulk(Direction::FromSut, Bytes::new(1), window(), &Stop::new())
+            .unwrap_err();
         assert!(matches!(error, Error::PeerGone { .. }), "{error}");
     }
 
@@ -171,10 +172,10 @@ mod tests {
         Window::starting_in(Nanos::from_ms(100), Nanos::from_s(1)).unwrap()
     }
 
-    fn connect(far_end: impl FnOnce(TcpStream) + Send + 'static) -> Driven {
+    fn connect(far_end: impl FnOnce(TcpStream) + Send + 'static) -> PeerTraffic {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         thread::spawn(move || far_end(listener.accept().unwrap().0));
-        Driven::new(vec![socket], true, 1, CpuSet::default()).unwrap()
+        PeerTraffic::new(vec![socket], true, 1, CpuSet::default()).unwrap()
     }
 }

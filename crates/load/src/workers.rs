@@ -1,8 +1,8 @@
-//! The traffic threads of one end, bound to its CPUs, and the watch over them.
+//! The traffic threads of one end: starts them on its CPUs, supervises and ends them.
 //!
-//! The hot loops on connections have no timeouts and look at no flag: whatever has to end them (the stop
-//! flag, a deadline, another thread's failure, the count that was asked for) shuts all sockets down,
-//! which wakes a blocked call at once and costs nothing until then.
+//! The hot loops on connections have no timeouts and read no flag. The stop flag, a deadline, another
+//! thread's failure or the workload's count ends them by shutting all sockets down. That wakes a blocked
+//! call at once, and costs nothing until then.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::stop::Stop;
 
 /// How often the supervisor looks at the stop flag and the deadline.
 const TICK: Duration = Duration::from_millis(20);
-/// A thread that starts so much after its window, and so late in it, measured something else.
+/// A thread is late if it starts this long after its window, and after 1/[`LATE_SHARE`] of it.
 const LATE: Nanos = Nanos::from_ms(100);
 const LATE_SHARE: u64 = 20;
 
@@ -79,28 +79,27 @@ impl<'a> Run<'a> {
     }
 
     /// The share of thread number `thread` of `threads`.
-    pub(crate) fn thread(&'a self, thread: usize, threads: usize) -> Link<'a> {
+    pub(crate) fn thread(&'a self, thread: usize, threads: usize) -> WorkerContext<'a> {
         let place = |thread| self.sockets.len() * thread / threads;
         let places = place(thread)..place(thread + 1);
         let sockets = &self.sockets[places.clone()];
-        Link { run: self, thread, places, sockets, peer: self.peer, window: self.window }
+        WorkerContext { run: self, thread, places, sockets, peer: self.peer, window: self.window }
     }
 
-    /// The first reason to end is the one that counts.
+    /// Ends the traffic; only the first reason is kept.
     fn end(&self, ending: u8) {
         let order = Ordering::Relaxed;
         if self.ending.compare_exchange(RUNNING, ending, order, order).is_ok() {
             for socket in self.sockets {
-                // A socket that is closed already is what we want.
-                let _gone = socket.shutdown(Shutdown::Both);
+                let _closed_already = socket.shutdown(Shutdown::Both);
             }
         }
     }
 }
 
-/// One traffic thread's share of a [`Run`].
+/// What one traffic thread has of a [`Run`].
 #[derive(Debug)]
-pub(crate) struct Link<'a> {
+pub(crate) struct WorkerContext<'a> {
     pub(crate) run: &'a Run<'a>,
     /// Which thread it is, from 0.
     pub(crate) thread: usize,
@@ -111,10 +110,10 @@ pub(crate) struct Link<'a> {
     pub(crate) window: Window,
 }
 
-impl Link<'_> {
-    /// What it means that a connection ended with `errno` (or, without one, at its end of file):
-    /// nothing if it was our own doing, the window is over, or the leading end has reached its count;
-    /// else that the peer is gone.
+impl WorkerContext<'_> {
+    /// Handles a connection that ended with `errno`, or without one at its end of file. It is no error
+    /// if this end closed it, the window is over, or the leading end has reached its count; otherwise
+    /// the peer is gone.
     pub(crate) fn closed(&self, errno: Option<Errno>) -> Result<(), Error> {
         match self.run.ending.load(Ordering::Relaxed) {
             STOPPED | FAILED => return Err(Error::Stopped),
@@ -160,27 +159,27 @@ impl Link<'_> {
 }
 
 /// Runs `work` on `threads` threads bound to `cpus`, each with its share of the connections, and ends
-/// them all when `stop` is raised, `deadline` passes or one fails. Returns what each brought home.
-pub(crate) fn supervise<T: Send>(
+/// them all when `stop` is raised, `deadline` passes or one fails. Returns each thread's result.
+pub(crate) fn run_workers<T: Send>(
     cpus: &CpuSet,
     run: &Run<'_>,
     threads: usize,
     deadline: Nanos,
     stop: &Stop,
-    work: impl Fn(&Link<'_>) -> Result<T, Error> + Sync,
+    work: impl Fn(&WorkerContext<'_>) -> Result<T, Error> + Sync,
 ) -> Result<Vec<T>, Error> {
-    let (leave, left) = mpsc::channel::<bool>();
+    let (exit_sender, exits) = mpsc::channel::<bool>();
     let work = &work;
     thread::scope(|scope| {
         let mut workers = Vec::with_capacity(threads);
         for idx in 0..threads {
-            let word = leave.clone();
+            let sender = exit_sender.clone();
             let started = thread::Builder::new().name(format!("latput-{idx}")).spawn_scoped(
                 scope,
                 move || {
-                    let mut leaving = Leaving { word, well: false };
+                    let mut notice = ExitNotice { sender, succeeded: false };
                     let result = start(run, cpus).and_then(|()| work(&run.thread(idx, threads)));
-                    leaving.well = result.is_ok();
+                    notice.succeeded = result.is_ok();
                     result
                 },
             );
@@ -192,9 +191,9 @@ pub(crate) fn supervise<T: Send>(
                 }
             }
         }
-        drop(leave);
+        drop(exit_sender);
         loop {
-            match left.recv_timeout(TICK) {
+            match exits.recv_timeout(TICK) {
                 Ok(true) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(false) => run.end(FAILED),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -209,14 +208,14 @@ pub(crate) fn supervise<T: Send>(
             worker.join().unwrap_or_else(|panic| resume_unwind(panic))
         };
         match all_or_first_error(workers.into_iter().map(join).collect()) {
-            // Whoever stops both ends at once may be seen by the other end first.
+            // Where both ends are stopped at once, this end may see the other one leave first.
             Err(Error::PeerGone { .. }) if stop.is_raised() => Err(Error::Stopped),
             result => result,
         }
     })
 }
 
-/// Threads that were ended because another failed only say that they were stopped.
+/// The error that ended the others: a thread that another one's failure ended gives [`Error::Stopped`].
 fn all_or_first_error<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error> {
     let mut stopped = None;
     let mut all = Vec::with_capacity(results.len());
@@ -230,16 +229,16 @@ fn all_or_first_error<T>(results: Vec<Result<T, Error>>) -> Result<Vec<T>, Error
     stopped.map_or(Ok(all), Err)
 }
 
-/// Tells the supervisor that a thread is leaving, also when it panics.
-struct Leaving {
-    word: Sender<bool>,
-    well: bool,
+/// Tells the supervisor that a thread exits, also when it panics.
+struct ExitNotice {
+    sender: Sender<bool>,
+    succeeded: bool,
 }
 
-impl Drop for Leaving {
+impl Drop for ExitNotice {
     fn drop(&mut self) {
-        // The supervisor listens until the last thread has left.
-        let _unheard = self.word.send(self.well);
+        // The supervisor receives until the last thread has exited.
+        let _unheard = self.sender.send(self.succeeded);
     }
 }
 
@@ -288,18 +287,18 @@ mod tests {
 
     #[test]
     fn one_thread_that_fails_ends_the_others_and_is_the_one_reported() {
-        check_end(|link| match link.thread {
-            1 => Err(Error::Stalled { peer: link.peer }),
-            _ => wait(link),
+        check_end(|worker| match worker.thread {
+            1 => Err(Error::Stalled { peer: worker.peer }),
+            _ => wait(worker),
         });
     }
 
     #[test]
     #[should_panic(expected = "on purpose")]
     fn one_thread_that_panics_ends_the_others() {
-        check_end(|link| match link.thread {
+        check_end(|worker| match worker.thread {
             1 => panic!("on purpose"),
-            _ => wait(link),
+            _ => wait(worker),
         });
     }
 
@@ -321,15 +320,15 @@ mod tests {
         assert!(matches!(error, Error::LateThread { .. }), "{error}");
     }
 
-    fn wait(link: &Link<'_>) -> Result<(), Error> {
-        while !link.is_ending() {
+    fn wait(worker: &WorkerContext<'_>) -> Result<(), Error> {
+        while !worker.is_ending() {
             thread::sleep(Duration::from_millis(1));
         }
-        link.closed(None)
+        worker.closed(None)
     }
 
     #[track_caller]
-    fn check_end(work: impl Fn(&Link<'_>) -> Result<(), Error> + Sync) {
+    fn check_end(work: impl Fn(&WorkerContext<'_>) -> Result<(), Error> + Sync) {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(60)).unwrap();
         let error = supervised(window, work).unwrap_err();
         assert!(matches!(error, Error::Stalled { .. }), "{error}");
@@ -338,10 +337,10 @@ mod tests {
 
     fn supervised(
         window: Window,
-        work: impl Fn(&Link<'_>) -> Result<(), Error> + Sync,
+        work: impl Fn(&WorkerContext<'_>) -> Result<(), Error> + Sync,
     ) -> Result<Vec<()>, Error> {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let run = Run::new(&[], peer, window, true, Progress::new(3, None));
-        supervise(&CpuSet::new(), &run, 3, window.end(), &Stop::new(), work)
+        run_workers(&CpuSet::new(), &run, 3, window.end(), &Stop::new(), work)
     }
 }

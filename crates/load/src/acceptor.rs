@@ -1,8 +1,8 @@
-//! The data port: lets in connections that show the run's key, and nobody else.
+//! The data port: accepts connections that prove the run's key, and no others.
 //!
-//! A thread accepts, gives each connection one second to show the key, and admits as many as the test
-//! has. What shows another key, or nothing, is closed and counted. Where connections go on to come
-//! during the traffic, it then leaves the listener to the traffic's threads.
+//! A thread accepts connections and admits as many as the test has. A connection has one second to
+//! prove the key; otherwise it is closed and counted. Where the traffic opens new connections all the
+//! time, the thread then leaves the listener to the traffic's threads.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,14 +18,14 @@ use crate::clock::{now, timespec};
 use crate::error::Error;
 use crate::hello::Hello;
 use crate::key::Key;
-use crate::strangers::{Accepted, REST, Strangers, accept};
+use crate::unauthenticated::{ACCEPT_PAUSE, Accepted, UnauthenticatedConns, accept};
 
-/// Connections taken from the kernel in one go, so that a flood cannot keep us from those who are in.
-const ACCEPT: usize = 64;
+/// Connections accepted in a row. A flood of them must not starve those that are being checked.
+const ACCEPT_BATCH: usize = 64;
 
 /// The listening port and its thread, which ends with it.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     shared: Arc<Shared>,
     address: SocketAddr,
     listener: TcpListener,
@@ -33,9 +33,9 @@ pub(crate) struct Door {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A connection that showed the key.
+/// A connection that proved the key.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct AuthenticatedConn {
     pub(crate) socket: TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) hello: Hello,
@@ -45,7 +45,7 @@ pub(crate) struct Guest {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    wrong_keys: AtomicU64,
+    auth_failures: AtomicU64,
     closing: AtomicBool,
     wake: OwnedFd,
 }
@@ -53,11 +53,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     admitted: usize,
-    waiting: Vec<Guest>,
+    waiting: Vec<AuthenticatedConn>,
     failure: Option<io::Error>,
 }
 
-impl Door {
+impl Acceptor {
     /// Listens on `listener` for `places` connections; with `hands_over`, no longer than until they are
     /// there: later ones wait in the kernel.
     pub(crate) fn open(
@@ -76,22 +76,22 @@ impl Door {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Condvar::new(),
-            wrong_keys: AtomicU64::new(0),
+            auth_failures: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             wake,
         });
-        let keeper = Keeper {
+        let accept_loop = AcceptLoop {
             shared: shared.clone(),
             listener: own,
             key,
             places,
             hands_over,
-            unproven: Strangers::new(),
-            rests: false,
+            unproven: UnauthenticatedConns::new(),
+            is_paused: false,
         };
         let thread = std::thread::Builder::new()
-            .name("latput-door".to_owned())
-            .spawn(move || keeper.run())
+            .name("latput-acceptor".to_owned())
+            .spawn(move || accept_loop.run())
             .map_err(|source| Error::io("start the data port's thread", source))?;
         Ok(Self { shared, address, listener, places, thread: Some(thread) })
     }
@@ -114,7 +114,7 @@ impl Door {
             let left = deadline.saturating_sub(now());
             if left == Nanos::ZERO {
                 let (shown, wanted) = (state.admitted, self.places);
-                return Err(Error::NotReady { shown, wanted, wrong_keys: self.wrong_keys() });
+                return Err(Error::NotReady { shown, wanted, auth_failures: self.auth_failures() });
             }
             let wait = self.shared.changed.wait_timeout(state, left.as_duration());
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -122,27 +122,27 @@ impl Door {
     }
 
     /// Takes the connections that were let in.
-    pub(crate) fn take_guests(&self) -> Vec<Guest> {
+    pub(crate) fn take_admitted(&self) -> Vec<AuthenticatedConn> {
         std::mem::take(&mut self.shared.state().waiting)
     }
 
-    /// The listener, which is the traffic's once every place is taken if the door hands it over.
+    /// The listener, which is the traffic's once every place is taken if the acceptor hands it over.
     pub(crate) fn listener(&self) -> &TcpListener {
         &self.listener
     }
 
     /// Where to count connections that do not show the key.
-    pub(crate) fn wrong_keys_count(&self) -> &AtomicU64 {
-        &self.shared.wrong_keys
+    pub(crate) fn auth_failures_count(&self) -> &AtomicU64 {
+        &self.shared.auth_failures
     }
 
     /// Connections so far that did not show the key.
-    pub(crate) fn wrong_keys(&self) -> u64 {
-        self.shared.wrong_keys.load(Ordering::Relaxed)
+    pub(crate) fn auth_failures(&self) -> u64 {
+        self.shared.auth_failures.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Door {
+impl Drop for Acceptor {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Relaxed);
         // An eventfd takes 2^64 - 2 of these before it refuses one.
@@ -160,19 +160,19 @@ impl Shared {
     }
 }
 
-/// The thread's own part.
-struct Keeper {
+/// The state of the accepting thread.
+struct AcceptLoop {
     shared: Arc<Shared>,
     listener: TcpListener,
     key: Key,
     places: usize,
     hands_over: bool,
-    unproven: Strangers<Unproven>,
-    /// Whether the listener is left alone for a moment.
-    rests: bool,
+    unproven: UnauthenticatedConns<Unproven>,
+    /// Whether it accepts nothing for [`ACCEPT_PAUSE`].
+    is_paused: bool,
 }
 
-/// A connection that has not shown the key yet.
+/// A connection that has not proved the key yet.
 struct Unproven {
     socket: TcpStream,
     peer: SocketAddr,
@@ -180,14 +180,14 @@ struct Unproven {
     filled: usize,
 }
 
-/// What came of a look at an unproven connection.
-enum Verdict {
-    Wait,
-    Welcome(Hello),
-    TurnAway,
+/// The state of a connection's proof.
+enum KeyCheck {
+    Incomplete,
+    Valid(Hello),
+    Invalid,
 }
 
-impl Keeper {
+impl AcceptLoop {
     fn run(mut self) {
         while !self.shared.closing.load(Ordering::Relaxed) {
             if let Err(failure) = self.wait().and_then(|()| self.accept()) {
@@ -196,22 +196,22 @@ impl Keeper {
                 self.shared.changed.notify_all();
                 return;
             }
-            self.look();
+            self.check_proofs();
             if self.hands_over && self.shared.state().admitted == self.places {
                 return;
             }
         }
     }
 
-    /// Sleeps until something comes, or the first unproven connection has had its time.
+    /// Sleeps until a socket is readable, or the time of the oldest unproven connection is over.
     fn wait(&self) -> io::Result<()> {
-        let rest = self.rests.then(|| now() + REST);
+        let rest = self.is_paused.then(|| now() + ACCEPT_PAUSE);
         let until = [self.unproven.until(), rest].into_iter().flatten().min();
         let timeout = until.map(|until| timespec(until.saturating_sub(now())));
         let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
         let unproven = self.unproven.iter().map(|one| &one.connection.socket);
         fds.extend(unproven.map(|socket| PollFd::new(socket, PollFlags::IN)));
-        if !self.rests {
+        if !self.is_paused {
             fds.push(PollFd::new(&self.listener, PollFlags::IN));
         }
         match poll(&mut fds, timeout.as_ref()) {
@@ -221,16 +221,16 @@ impl Keeper {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        self.rests = false;
-        for _ in 0..ACCEPT {
+        self.is_paused = false;
+        for _ in 0..ACCEPT_BATCH {
             let (socket, peer) = match accept(&self.listener)? {
                 Accepted::Connection(socket, Some(peer)) => (TcpStream::from(socket), peer),
                 Accepted::Connection(_, None) | Accepted::Gone => continue,
                 Accepted::None => return Ok(()),
                 Accepted::NoRoom => {
                     match self.unproven.take_oldest() {
-                        Some(oldest) => self.turn_away(&oldest.connection),
-                        None => self.rests = true,
+                        Some(oldest) => self.reject(&oldest.connection),
+                        None => self.is_paused = true,
                     }
                     return Ok(());
                 }
@@ -238,66 +238,66 @@ impl Keeper {
             let unproven = Unproven { socket, peer, shown: [0; Hello::BYTES], filled: 0 };
             let unproven = self.unproven.enter(unproven, now());
             if let Some(oldest) = self.unproven.put(unproven) {
-                self.turn_away(&oldest.connection);
+                self.reject(&oldest.connection);
             }
         }
         Ok(())
     }
 
-    fn look(&mut self) {
+    fn check_proofs(&mut self) {
         for mut one in self.unproven.take_all() {
             match one.connection.read(&self.key) {
-                Verdict::Wait => {
+                KeyCheck::Incomplete => {
                     let _none = self.unproven.put(one); // there is room: it was there before
                 }
-                Verdict::TurnAway => self.turn_away(&one.connection),
-                Verdict::Welcome(hello) => {
+                KeyCheck::Invalid => self.reject(&one.connection),
+                KeyCheck::Valid(hello) => {
                     let Unproven { socket, peer, .. } = one.connection;
-                    self.admit(Guest { socket, peer, hello });
+                    self.admit(AuthenticatedConn { socket, peer, hello });
                 }
             }
         }
-        while let Some(slow) = self.unproven.take_slow(now()) {
-            self.turn_away(&slow.connection);
+        while let Some(slow) = self.unproven.take_expired(now()) {
+            self.reject(&slow.connection);
         }
     }
 
-    fn turn_away(&self, unproven: &Unproven) {
-        // Counted before it is closed, so that who sees it closed also sees it counted.
-        self.shared.wrong_keys.fetch_add(1, Ordering::Relaxed);
+    fn reject(&self, unproven: &Unproven) {
+        // It is counted before it is closed: the peer that sees it closed also sees it counted.
+        self.shared.auth_failures.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(peer = %unproven.peer, "a connection did not show the run's key");
     }
 
-    fn admit(&self, mut guest: Guest) {
+    fn admit(&self, mut connection: AuthenticatedConn) {
         let mut state = self.shared.state();
         if state.admitted == self.places {
-            tracing::warn!(peer = %guest.peer, "closed a connection beyond the test's own");
+            tracing::warn!(peer = %connection.peer, "closed a connection beyond the test's own");
             return;
         }
         // A fresh connection's send buffer takes an answer whole; if it is gone, its run will say so.
-        let _gone = guest.socket.write_all(guest.hello.answer());
-        if let Err(failure) = guest.socket.set_nonblocking(false) {
+        let _gone = connection.socket.write_all(connection.hello.answer());
+        if let Err(failure) = connection.socket.set_nonblocking(false) {
             state.failure = Some(failure);
         }
         state.admitted += 1;
-        state.waiting.push(guest);
+        state.waiting.push(connection);
         self.shared.changed.notify_all();
     }
 }
 
 impl Unproven {
-    fn read(&mut self, key: &Key) -> Verdict {
+    fn read(&mut self, key: &Key) -> KeyCheck {
         match self.socket.read(&mut self.shown[self.filled..]) {
-            Ok(0) => return Verdict::TurnAway,
+            Ok(0) => return KeyCheck::Invalid,
             Ok(bytes) => self.filled += bytes,
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                _ => return Verdict::TurnAway,
+                _ => return KeyCheck::Invalid,
             },
         }
         if self.filled < Hello::BYTES {
-            return Verdict::Wait;
+            return KeyCheck::Incomplete;
         }
-        Hello::decode(&self.shown, key).map_or(Verdict::TurnAway, Verdict::Welcome)
+        Hello::decode(&self.shown, key).map_or(KeyCheck::Invalid, KeyCheck::Valid)
     }
 }
