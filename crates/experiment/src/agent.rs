@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::thread;
 
-use latput_linux::Glance;
+use latput_linux::CounterSnapshot;
 use latput_load::{
     Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
     Stop, Window,
@@ -232,7 +232,7 @@ impl Service<'_> {
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
             let mut watch = Watch::new(window, interval, &units, tell);
-            let mut look = |glance: &Glance| watch.glance(glance);
+            let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
             let observed = if let Some(turns) = turns {
                 self.host.take_turns(window, turns, stop, &mut look)
             } else {
@@ -251,7 +251,7 @@ impl Service<'_> {
     }
 }
 
-/// Makes intervals of glances at the counters.
+/// Makes intervals of snapshots at the counters.
 struct Watch<'a> {
     window: Window,
     interval: Option<Nanos>,
@@ -272,15 +272,15 @@ impl<'a> Watch<'a> {
         Self { window, interval, units, tell, number: 0, since: None }
     }
 
-    /// Takes a glance; an interval ends with the first one after its time.
-    fn glance(&mut self, glance: &Glance) {
+    /// Takes a snapshot; an interval ends with the first one after its time.
+    fn snapshot(&mut self, snapshot: &CounterSnapshot) {
         let Some(interval) = self.interval else { return };
         let now = latput_load::now();
-        let (rx, tx) = (glance.interface.rx_packets, glance.interface.tx_packets);
+        let (rx, tx) = (snapshot.interface.rx_packets, snapshot.interface.tx_packets);
         let units = (self.units)();
         let here = (now, units, rx, tx);
         let &mut (began, units_before, rx_before, tx_before) = self.since.get_or_insert(here);
-        // Half a glance early is nearer than half a glance late.
+        // Half a snapshot early is nearer than half a snapshot late.
         let due = self.window.start() + interval.saturating_mul(u64::from(self.number) + 1);
         if now + Nanos::from_ms(50) < due || now == began {
             return;
@@ -339,7 +339,7 @@ fn joined<T>(
 fn traffic_failed(error: &latput_load::Error) -> Failure {
     let kind = match error.kind() {
         latput_load::ErrorKind::Permission => FailureKind::Permission,
-        _ if error.is_passing() => FailureKind::Lost,
+        _ if error.is_transient() => FailureKind::Lost,
         _ => FailureKind::Failed,
     };
     Failure { kind, message: chain(error) }

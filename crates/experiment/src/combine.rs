@@ -46,7 +46,7 @@ fn merged(mut all: Histogram, more: Histogram) -> Histogram {
     all
 }
 
-/// A figure that one flow lacks is not known of all together.
+/// A figure that one flow does not have is not known of all together.
 fn joined<T>(a: Option<T>, b: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
     a.zip(b).map(|(a, b)| join(a, b))
 }

@@ -32,7 +32,7 @@ const DEATHS_WITHIN: Duration = Duration::from_millis(300);
 
 /// The agents of a testbed, in its order. Dropping it ends them all; each puts its host back.
 #[derive(Debug)]
-pub struct Crew {
+pub struct AgentPool {
     agents: Vec<Agent>,
     /// How the clocks of other kernels stood when the testbed was opened, in sentences.
     clock_notes: Vec<String>,
@@ -40,13 +40,13 @@ pub struct Crew {
     interval: Option<Nanos>,
 }
 
-impl Crew {
+impl AgentPool {
     /// Starts an agent on every host; knobs will be set on those of the roles `to_set`.
     pub fn start(hosts: &[HostSpec], to_set: &BTreeSet<Role>, stop: &Stop) -> Result<Self, Error> {
-        let mut crew = Self { agents: Vec::new(), clock_notes: Vec::new(), interval: None };
-        match crew.begin(hosts, to_set, stop) {
-            Ok(()) => Ok(crew),
-            Err(error) => Err(crew.abandon(error, stop, &mut |_| {})),
+        let mut pool = Self { agents: Vec::new(), clock_notes: Vec::new(), interval: None };
+        match pool.begin(hosts, to_set, stop) {
+            Ok(()) => Ok(pool),
+            Err(error) => Err(pool.abandon(error, stop, &mut |_| {})),
         }
     }
 
@@ -72,7 +72,7 @@ impl Crew {
     }
 
     /// With word from the agents of every so much of a trial while it runs.
-    pub fn telling_every(mut self, interval: Option<Nanos>) -> Self {
+    pub fn with_progress_interval(mut self, interval: Option<Nanos>) -> Self {
         self.interval = interval;
         self
     }
@@ -157,7 +157,7 @@ impl Crew {
                         heard(idx, line);
                     }
                     Ok(Some(other)) => return Err(agent.unexpected(other)),
-                    Err(error) if error.is_passing() => *place = Some(Err(error)),
+                    Err(error) if error.is_transient() => *place = Some(Err(error)),
                     Err(error) => return Err(self.death().unwrap_or(error)),
                 }
             }
@@ -202,7 +202,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for AgentPool {
     /// Whatever ended it: the agents have their time to put their hosts back.
     fn drop(&mut self) {
         let _hurried = ending::close(&mut self.agents, &Stop::new(), &mut |_| {});

@@ -15,13 +15,13 @@ pub enum Error {
     /// A plan that cannot be searched.
     #[error("the plan cannot be searched: {problem}")]
     Search {
-        /// What it lacks, or has too much of.
+        /// What is missing, or too much.
         problem: String,
     },
     /// The testbed has nothing of what the plan asks for.
     #[error("{problem}")]
-    Lacking {
-        /// What it lacks.
+    Unsupported {
+        /// What is not supported.
         problem: String,
     },
     /// The plan wants slices, and the testbed has none.
@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// The results file cannot be used.
     #[error("{}: {problem}", path.display())]
-    Archive {
+    ResultsDb {
         /// The file.
         path: PathBuf,
         /// What is wrong and how to mend it.
@@ -165,10 +165,10 @@ pub enum ErrorKind {
 
 impl Error {
     /// Whether a trial's traffic broke with every host ready for another trial.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Host { kind, .. } => matches!(kind, FailureKind::Lost),
-            Self::Peer(error) => error.is_passing(),
+            Self::Peer(error) => error.is_transient(),
             _ => false,
         }
     }
@@ -178,7 +178,7 @@ impl Error {
         match self {
             Self::Plan(_)
             | Self::Search { .. }
-            | Self::Lacking { .. }
+            | Self::Unsupported { .. }
             | Self::NoSlices
             | Self::Overrun { .. }
             | Self::TestbedFile { .. }

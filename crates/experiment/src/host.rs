@@ -10,7 +10,8 @@ use latput_knobs::transaction::{Change, ErrorKind, Restored, Session};
 use latput_knobs::{Knob, LinkResets, Setting, State};
 use latput_linux::route::Route;
 use latput_linux::{
-    Control, FileCheckpoints, Glance, LinuxKernel, Sampler, Watch, checkpoint, lab, process,
+    Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Watch, checkpoint, lab,
+    process,
 };
 use latput_load::{Progress, Stop, Window};
 use latput_trial::observation::HostObservation;
@@ -210,14 +211,14 @@ impl Host {
     }
 
     /// Counts over the window, and which knobs changed meanwhile. The window is over early when
-    /// the `traffic` of this host has counted what it was to count. `watch` sees each glance at the
+    /// the `traffic` of this host has counted what it was to count. `watch` sees each snapshot at the
     /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
         window: Window,
         stop: &Stop,
         traffic: &[Progress],
-        watch: &mut dyn FnMut(&Glance),
+        watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<(HostObservation, Vec<String>), Failure> {
         let before = self.kernel.read_all(&self.open.interface);
         let broken = |error: latput_linux::Error| failed(chain(&error));
@@ -229,19 +230,19 @@ impl Host {
         };
         sleep_until(window.start(), GLANCE_EVERY, || stop.is_raised());
         let first = self.sampler.sample().map_err(broken)?;
-        watch(&self.sampler.glance().map_err(broken)?);
-        let mut glances = Vec::new();
+        watch(&self.sampler.snapshot().map_err(broken)?);
+        let mut snapshots = Vec::new();
         let mut at = window.start() + GLANCE_EVERY;
         while at < window.end() && !is_over() {
             sleep_until(at, piece, is_over);
-            let glance = self.sampler.glance().map_err(broken)?;
-            watch(&glance);
-            glances.push(glance);
+            let snapshot = self.sampler.snapshot().map_err(broken)?;
+            watch(&snapshot);
+            snapshots.push(snapshot);
             at = at + GLANCE_EVERY;
         }
         sleep_until(window.end(), piece, is_over);
         let last = self.sampler.sample().map_err(broken)?;
-        watch(&self.sampler.glance().map_err(broken)?);
+        watch(&self.sampler.snapshot().map_err(broken)?);
         if stop.is_raised() {
             return Err(failed("interrupted"));
         }
@@ -250,7 +251,7 @@ impl Host {
         drift.extend(self.not_in_force());
         let mut observation =
             first.until(&last, &self.open.host, self.open.role, before).map_err(broken)?;
-        observation.packets_per_interval = packets_per_interval(&glances);
+        observation.packets_per_interval = packets_per_interval(&snapshots);
         Ok((observation, drift))
     }
 
@@ -262,7 +263,7 @@ impl Host {
         window: Window,
         turns: &Turns,
         stop: &Stop,
-        watch: &mut dyn FnMut(&Glance),
+        watch: &mut dyn FnMut(&CounterSnapshot),
     ) -> Result<(Vec<CountedSlice>, Vec<String>), Failure> {
         let broken = |error: latput_linux::Error| failed(chain(&error));
         let mut state = self.kernel.read_all(&self.open.interface);
@@ -280,7 +281,7 @@ impl Host {
             }
             sleep_until(slice.start(), GLANCE_EVERY, || stop.is_raised());
             let first = self.sampler.sample().map_err(broken)?;
-            watch(&self.sampler.glance().map_err(broken)?);
+            watch(&self.sampler.snapshot().map_err(broken)?);
             sleep_until(slice.end(), GLANCE_EVERY, || stop.is_raised());
             let last = self.sampler.sample().map_err(broken)?;
             if stop.is_raised() {
@@ -290,7 +291,7 @@ impl Host {
             let slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
             seen.push((slice, change));
         }
-        watch(&self.sampler.glance().map_err(broken)?);
+        watch(&self.sampler.snapshot().map_err(broken)?);
         let mut drift = differences(&state, &self.kernel.read_all(&self.open.interface));
         self.leave_to_others()?;
         drift.extend(self.not_in_force());
@@ -371,10 +372,11 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Packets in and out between each two glances.
-fn packets_per_interval(glances: &[Glance]) -> Vec<u64> {
-    let packets = |glance: &Glance| glance.interface.rx_packets + glance.interface.tx_packets;
-    glances.windows(2).map(|pair| packets(&pair[1]).saturating_sub(packets(&pair[0]))).collect()
+/// Packets in and out between each two snapshots.
+fn packets_per_interval(snapshots: &[CounterSnapshot]) -> Vec<u64> {
+    let packets =
+        |snapshot: &CounterSnapshot| snapshot.interface.rx_packets + snapshot.interface.tx_packets;
+    snapshots.windows(2).map(|pair| packets(&pair[1]).saturating_sub(packets(&pair[0]))).collect()
 }
 
 fn differences(before: &State, after: &State) -> Vec<String> {

@@ -1,31 +1,31 @@
 //! Runs a plan on a testbed: agents over stdio, the order of trials, the stopping rule and the
 //! results file.
 //!
-//! Read [`session`] first; then [`simulator`] for trials that are computed, or `crew` for trials on
+//! Read [`session`] first; then [`simulator`] for trials that are computed, or `pool` for trials on
 //! hosts (`vm`: in a guest) with [`controller`] and [`agent`], the two ends of the control line, [`protocol`] for what goes
-//! over it, and [`archive`] for where finished trials are kept.
+//! over it, and [`results_db`] for where finished trials are kept.
 
 pub mod agent;
-pub mod archive;
+mod agent_pool;
 pub mod checks;
 mod clock;
 mod combine;
 pub mod controller;
-mod crew;
 pub mod error;
 pub mod fuzzing;
 pub mod host;
 pub mod interval;
-mod lacking;
 pub mod protocol;
+pub mod results_db;
 mod runner;
 pub mod session;
 pub mod simulator;
-mod stock;
 pub mod testbed;
+mod third_party;
+mod unsupported;
 mod vm;
 
-pub use archive::Archive;
 pub use error::{Error, ErrorKind};
+pub use results_db::ResultsDb;
 pub use session::{Ended, Progress, run};
 pub use testbed::Testbed;

@@ -1,4 +1,4 @@
-//! What runs trials, one after the other, and what it tells of them: the seam between a run and its testbed.
+//! The seam between a run and its testbed: the trait that runs trials, and the events it reports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use latput_units::Nanos;
 
 use crate::error::Error;
 use crate::interval::Interval;
-use crate::lacking::Wanted;
+use crate::unsupported::Wanted;
 
 /// What runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
 pub(crate) trait TrialRunner {
@@ -39,7 +39,7 @@ pub(crate) trait TrialRunner {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(News) -> Result<(), Error>,
+        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
     /// What runs slices here; `None` where settings cannot take turns while traffic flows.
@@ -47,8 +47,9 @@ pub(crate) trait TrialRunner {
         None
     }
 
-    /// Whether this testbed does not have a part of a plan, and why. A knob may be left as it was tried.
-    fn lacks(
+    /// Why this testbed does not support a part of a plan; `None` where it does. A knob that was tried may
+    /// keep its level.
+    fn unsupported(
         &mut self,
         wanted: Wanted<'_>,
         method: &Method,
@@ -110,13 +111,13 @@ pub(crate) struct Trial {
     pub seed: u64,
 }
 
-/// What a runner of trials tells.
+/// What a runner of trials reports.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum TrialEvent {
     /// A trial is over.
     Done(Box<Done>),
     /// The traffic of a trial broke; nothing of it is kept.
-    Lost(Box<Lost>),
+    Aborted(Box<Aborted>),
     /// What the running trial did in an interval; in no result.
     Interval(Interval),
     /// Something a person should know.
@@ -136,7 +137,7 @@ pub(crate) struct Done {
 
 /// A trial whose traffic broke while every host stayed ready for another.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub(crate) struct Aborted {
     /// The trial.
     pub trial: Trial,
     /// What broke.
@@ -158,11 +159,19 @@ pub(crate) fn run_trial(
         let started_unix_ms = unix_ms();
         match attempt(&trial, tell) {
             Ok(observation) => {
-                return tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })));
+                return tell(TrialEvent::Done(Box::new(Done {
+                    trial,
+                    started_unix_ms,
+                    observation,
+                })));
             }
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_transient() => {
                 let given_up = tried == ATTEMPTS;
-                tell(News::Lost(Box::new(Lost { trial: trial.clone(), error, given_up })))?;
+                tell(TrialEvent::Aborted(Box::new(Aborted {
+                    trial: trial.clone(),
+                    error,
+                    given_up,
+                })))?;
             }
             Err(error) => return Err(error),
         }
@@ -188,14 +197,18 @@ pub(crate) fn run_stint(
                     (0..).zip(stint.trials.into_iter().zip(observations))
                 {
                     let started_unix_ms = started_unix_ms + at * length_ms;
-                    tell(News::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
+                    tell(TrialEvent::Done(Box::new(Done { trial, started_unix_ms, observation })))?;
                 }
                 return Ok(());
             }
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_transient() => {
                 let given_up = tried == ATTEMPTS;
                 let first = stint.trials.first().expect("a stint has slices");
-                tell(News::Lost(Box::new(Lost { trial: first.clone(), error, given_up })))?;
+                tell(TrialEvent::Aborted(Box::new(Aborted {
+                    trial: first.clone(),
+                    error,
+                    given_up,
+                })))?;
             }
             Err(error) => return Err(error),
         }
@@ -203,8 +216,8 @@ pub(crate) fn run_stint(
     Ok(())
 }
 
-/// Takes news; its error ends the run.
-pub(crate) type Tell<'a> = dyn FnMut(News) -> Result<(), Error> + 'a;
+/// Takes event; its error ends the run.
+pub(crate) type Tell<'a> = dyn FnMut(TrialEvent) -> Result<(), Error> + 'a;
 
 /// Now, milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use latput_load::Stop;
 use latput_model::search::of_plan::{Next, PlanSearch};
-use latput_trial::plan::{Design, Lacking};
+use latput_trial::plan::{Design, OnUnsupported};
 use latput_trial::results::LabelledSetting;
 use latput_trial::{Plan, Results, Row};
 use latput_units::{Nanos, Rng};
@@ -17,18 +17,18 @@ use latput_units::{Nanos, Rng};
 use self::order::{group_disruptive, trial_seed};
 use self::refusal::plan_search;
 pub(crate) use self::refusal::refusals;
-use crate::archive::Archive;
 use crate::error::Error;
 use crate::interval::Interval;
-use crate::lacking;
-use crate::runner::{Done, Lost, News, Trial, TrialRunner, unix_ms};
+use crate::results_db::ResultsDb;
+use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
 use crate::testbed::Testbed;
+use crate::unsupported;
 
 /// What a trial on hosts takes beyond its traffic, about.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
 
 /// So many trials lost after one another end a run: the path is broken, not the trial.
-const LOST_AT_MOST: u32 = 3;
+const MAX_ABORTED_IN_A_ROW: u32 = 3;
 
 /// Told how a run goes.
 pub trait Progress {
@@ -81,23 +81,18 @@ pub struct Ended {
     pub cause: Option<Error>,
 }
 
-/// Runs every trial of a plan that `archive` does not hold yet. An error means that no trial was
-/// run.
-pub fn run(
-    run: &Run<'_>,
-    archive: &mut Archive,
-    progress: &mut dyn Progress,
-) -> Result<Ended, Error> {
+/// Runs every trial of a plan that `db` does not hold yet. An error means that no trial was run.
+pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Result<Ended, Error> {
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
     let mut plan = run.plan.clone();
-    let mut left_out = Vec::new();
-    if plan.method.lacking == Lacking::LeaveOut {
-        (plan, left_out) = match lacking::without_lacking(run.plan, &mut *runner, run.stop) {
+    let mut skipped = Vec::new();
+    if plan.method.on_unsupported == OnUnsupported::Skip {
+        (plan, skipped) = match unsupported::without_unsupported(run.plan, &mut *runner, run.stop) {
             Ok(found) => found,
             Err(cause) => return Err(abandon(runner, cause, run.stop, progress)),
         };
         runner.close(run.stop, &mut |text| progress.remark(text))?; // puts back what was tried
-        for note in &left_out {
+        for note in &skipped {
             progress.remark(note);
         }
         runner = run.testbed.open(&plan, run.interval, run.stop)?;
@@ -112,18 +107,18 @@ pub fn run(
         Err(error) => return Err(abandon(runner, error, run.stop, progress)),
     };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
-    let (id, results) = if let Some((id, results)) = archive.resumable(run.plan_text, &machine)? {
+    let (id, results) = if let Some((id, results)) = db.resumable(run.plan_text, &machine)? {
         let (done, planned) = (results.rows.len(), results.planned_trials);
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
         (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {
         let mut header = header(run, &*runner);
-        header.notes.append(&mut left_out);
-        (archive.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
+        header.notes.append(&mut skipped);
+        (db.begin(run.plan_text, &machine, unix_ms(), &header)?, header)
     };
     let mut session = Session {
         run,
-        archive,
+        db,
         progress,
         id,
         resumed: results.rows.len(),
@@ -132,7 +127,7 @@ pub fn run(
         is_simulated: runner.is_simulated(),
         slice: None,
         lost: None,
-        lost_in_a_row: 0,
+        aborted_in_a_row: 0,
     };
     let cause = match design {
         Design::Blocks => session.blocks(&mut *runner).err(),
@@ -182,7 +177,7 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
 /// A run under way.
 struct Session<'a> {
     run: &'a Run<'a>,
-    archive: &'a mut Archive,
+    db: &'a mut ResultsDb,
     progress: &'a mut dyn Progress,
     id: i64,
     /// Trials of earlier sessions.
@@ -195,7 +190,7 @@ struct Session<'a> {
     /// Trials that are missing for good, and why the last of them is.
     lost: Option<(usize, String)>,
     /// Of those, how many came after one another.
-    lost_in_a_row: u32,
+    aborted_in_a_row: u32,
 }
 
 impl Session<'_> {
@@ -273,7 +268,7 @@ impl Session<'_> {
             let settings: Vec<usize> = settings.into_iter().map(|set| self.index_of(set)).collect();
             let header = (self.results.settings.len(), self.results.confirmed_from);
             if stored != header {
-                self.archive.update(self.id, &self.results)?;
+                self.db.update(self.id, &self.results)?;
                 stored = header;
             }
             self.block(runner, block, &settings, &workloads)?;
@@ -332,7 +327,7 @@ impl Session<'_> {
         let todo = order.iter().map(|&(setting, workload)| self.planned(block, setting, workload));
         let todo = todo.collect();
         let Run { plan, stop, .. } = self.run;
-        runner.trials(todo, &plan.method, stop, &mut |news| self.hear(news))
+        runner.trials(todo, &plan.method, stop, &mut |event| self.hear(event))
     }
 
     /// A trial of a block, or a slice of a round.
@@ -347,31 +342,31 @@ impl Session<'_> {
         }
     }
 
-    /// Keeps what is done, and tells of the rest.
-    fn hear(&mut self, news: News) -> Result<(), Error> {
-        match news {
-            News::Done(done) => return self.keep(*done),
-            News::Lost(lost) => return self.lose(*lost),
-            News::Interval(interval) => self.progress.interval(&interval),
-            News::Remark(text) => self.progress.remark(&text),
+    /// Stores a finished trial, and tells of the other events.
+    fn hear(&mut self, event: TrialEvent) -> Result<(), Error> {
+        match event {
+            TrialEvent::Done(done) => return self.keep(*done),
+            TrialEvent::Aborted(lost) => return self.give_up_on(*lost),
+            TrialEvent::Interval(interval) => self.progress.interval(&interval),
+            TrialEvent::Remark(text) => self.progress.remark(&text),
         }
         Ok(())
     }
 
-    /// Goes on without a trial whose traffic broke, unless one after the other does.
-    fn lose(&mut self, lost: Lost) -> Result<(), Error> {
-        let Lost { trial, error, given_up } = lost;
+    /// Notes a trial whose traffic broke. Ends the run after [`MAX_ABORTED_IN_A_ROW`] such trials in a row.
+    fn give_up_on(&mut self, lost: Aborted) -> Result<(), Error> {
+        let Aborted { trial, error, given_up } = lost;
         let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
         let then = if given_up { "given up" } else { "tried again" };
         let note = format!("{what} was lost and {then}: {error}");
         self.progress.remark(&note);
         self.results.notes.push(note);
-        self.archive.update(self.id, &self.results)?;
+        self.db.update(self.id, &self.results)?;
         if !given_up {
             return Ok(());
         }
-        self.lost_in_a_row += 1;
-        if self.lost_in_a_row == LOST_AT_MOST {
+        self.aborted_in_a_row += 1;
+        if self.aborted_in_a_row == MAX_ABORTED_IN_A_ROW {
             return Err(error);
         }
         let missing = self.lost.as_ref().map_or(0, |(trials, _)| *trials) + 1;
@@ -381,11 +376,11 @@ impl Session<'_> {
 
     /// Stores a finished trial, then tells of it.
     fn keep(&mut self, done: Done) -> Result<(), Error> {
-        self.lost_in_a_row = 0;
+        self.aborted_in_a_row = 0;
         let Trial { block, setting, workload, .. } = done.trial;
         let Done { started_unix_ms, observation, .. } = done;
         let row = Row { block, setting, workload, started_unix_ms, observation };
-        self.archive.append(self.id, &self.results, &row)?;
+        self.db.append(self.id, &self.results, &row)?;
         self.results.rows.push(row);
         self.tell(setting, workload);
         Ok(())
@@ -446,7 +441,7 @@ impl Session<'_> {
             Some(cause) => Some(abandon(runner, cause, self.run.stop, self.progress)),
         };
         if cause.is_none() {
-            self.archive.finish(self.id, &self.results)?;
+            self.db.finish(self.id, &self.results)?;
         }
         match cause {
             Some(cause) if self.results.rows.is_empty() => Err(cause),

@@ -23,9 +23,9 @@ use latput_units::Bytes;
 
 use crate::checks;
 use crate::error::Error;
-use crate::lacking::Wanted;
-use crate::runner::{Done, News, Trial, TrialRunner, unix_ms};
+use crate::runner::{Done, Trial, TrialEvent, TrialRunner, unix_ms};
 use crate::session::refusals;
+use crate::unsupported::Wanted;
 
 mod knobs;
 mod system;
@@ -180,7 +180,7 @@ impl TrialRunner for Simulator {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(News) -> Result<(), Error>,
+        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let block = Arc::new(Block {
             simulator: self.clone(),
@@ -198,7 +198,7 @@ impl TrialRunner for Simulator {
         in_order(&from, block.trials.len(), stop, tell)
     }
 
-    fn lacks(
+    fn unsupported(
         &mut self,
         wanted: Wanted<'_>,
         method: &Method,
@@ -268,7 +268,7 @@ fn in_order(
     from: &Receiver<Finished>,
     count: usize,
     stop: &Stop,
-    tell: &mut dyn FnMut(News) -> Result<(), Error>,
+    tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut early = BTreeMap::new();
     let mut due = 0;
@@ -284,7 +284,7 @@ fn in_order(
             Err(RecvTimeoutError::Disconnected) => return Err(Error::SimulatorDied),
         }
         while let Some(finished) = early.remove(&due) {
-            tell(News::Done(Box::new(finished?)))?;
+            tell(TrialEvent::Done(Box::new(finished?)))?;
             due += 1;
         }
     }

@@ -14,18 +14,18 @@ use latput_load::Stop;
 use latput_peers::Peer;
 use latput_trial::Plan;
 use latput_trial::observation::Role;
-use latput_trial::plan::Lacking;
+use latput_trial::plan::OnUnsupported;
 use latput_units::{CpuSet, Nanos};
 use latput_vm::GuestSpec;
 use serde::Deserialize;
 
-use crate::controller::Crew;
+use crate::controller::AgentPool;
 use crate::error::Error;
 use crate::host::{chain, state_dir};
 use crate::protocol::{LEASE, LinkReset};
 use crate::runner::TrialRunner;
 use crate::simulator::Simulator;
-use crate::stock::{self, Stock};
+use crate::third_party::{self, ThirdParty};
 use crate::vm::Emulated;
 
 /// Inside the state folder: where the agents of a lab keep their checkpoints.
@@ -54,7 +54,7 @@ pub enum Kind {
     /// Agents in a guest, which lives as long as its trials do.
     Guest(GuestSpec),
     /// This host, and a stock program at the far end.
-    Stock(Peer),
+    ThirdParty(Peer),
 }
 
 /// One host of a testbed.
@@ -126,15 +126,15 @@ impl Testbed {
         match &self.kind {
             Kind::Hosts(hosts) => {
                 let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.under(plan)).collect();
-                let crew = Crew::start(&hosts, &roles_set(plan), stop)?;
-                Ok(Box::new(crew.telling_every(interval)))
+                let pool = AgentPool::start(&hosts, &roles_set(plan), stop)?;
+                Ok(Box::new(pool.with_progress_interval(interval)))
             }
             Kind::Guest(spec) => {
                 let roles = roles_set(plan);
                 Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
             }
             Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
-            Kind::Stock(peer) => Ok(Box::new(Stock::start(peer, plan)?)),
+            Kind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan)?)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Testbed {
     pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
         let simulator = Simulator::of(system)?;
         // What a plan allows to be left out is found out when it runs.
-        if plan.method.lacking == Lacking::Refuse {
+        if plan.method.on_unsupported == OnUnsupported::Refuse {
             simulator.check(plan)?;
         }
         Ok(Self {
@@ -161,8 +161,13 @@ impl Testbed {
     /// A stock program at the far end, as `latput_peers::Peer::parse` read it; refuses a plan that it
     /// cannot run.
     pub fn stock(peer: Peer, plan: &Plan) -> Result<Self, Error> {
-        stock::check(&peer, plan)?;
-        Ok(Self { name: peer.to_string(), kind: Kind::Stock(peer), notes: Vec::new(), _lab: None })
+        third_party::check(&peer, plan)?;
+        Ok(Self {
+            name: peer.to_string(),
+            kind: Kind::ThirdParty(peer),
+            notes: Vec::new(),
+            _lab: None,
+        })
     }
 
     /// Whether this process may make a lab.

@@ -15,18 +15,18 @@ use latput_trial::results::HostFacts;
 use latput_units::{CpuId, CpuSet, Nanos};
 use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
-use crate::controller::Crew;
+use crate::controller::AgentPool;
 use crate::error::Error;
-use crate::lacking::Wanted;
 use crate::protocol::LinkReset;
-use crate::runner::{News, Trial, TrialRunner};
+use crate::runner::{Trial, TrialEvent, TrialRunner};
 use crate::testbed::HostSpec;
+use crate::unsupported::Wanted;
 
 /// Agents in a guest.
 #[derive(Debug)]
 pub(crate) struct Emulated {
     // Before the guest, so that agents end in order where they still can. None where a reload failed.
-    crew: Option<Crew>,
+    pool: Option<AgentPool>,
     guest: Guest,
     notes: Vec<String>,
     /// What the driver was loaded with.
@@ -43,9 +43,9 @@ struct Agents {
 }
 
 impl Agents {
-    fn start(&self, guest: &Guest, stop: &Stop) -> Result<Crew, Error> {
-        let crew = Crew::start(&hosts(guest, &self.program), &self.to_set, stop)?;
-        Ok(crew.telling_every(self.interval))
+    fn start(&self, guest: &Guest, stop: &Stop) -> Result<AgentPool, Error> {
+        let pool = AgentPool::start(&hosts(guest, &self.program), &self.to_set, stop)?;
+        Ok(pool.with_progress_interval(self.interval))
     }
 }
 
@@ -68,8 +68,8 @@ impl Emulated {
         };
         let notes = notes(&guest);
         let agents = Agents { program: program.to_owned(), to_set: to_set.clone(), interval };
-        let crew = Some(agents.start(&guest, stop)?);
-        Ok(Self { crew, guest, notes, parameters: Vec::new(), agents })
+        let pool = Some(agents.start(&guest, stop)?);
+        Ok(Self { pool, guest, notes, parameters: Vec::new(), agents })
     }
 
     /// Loads the driver with the parameters that a trial wants, unless it has them.
@@ -84,15 +84,15 @@ impl Emulated {
             let problem = format!("the driver has no parameter {}", wanted.join(" "));
             return Err(Error::Guest { testbed, problem });
         }
-        if let Some(crew) = self.crew.take() {
-            crew.close(stop, &mut |_| {})?;
+        if let Some(pool) = self.pool.take() {
+            pool.close(stop, &mut |_| {})?;
         }
         tracing::info!(parameters = wanted.join(" "), "reloading the guest's driver");
         self.guest
             .reload(&wanted)
             .map_err(|error| Error::Guest { testbed, problem: error.to_string() })?;
         self.parameters = wanted;
-        self.crew = Some(self.agents.start(&self.guest, stop)?);
+        self.pool = Some(self.agents.start(&self.guest, stop)?);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ fn notes(guest: &Guest) -> Vec<String> {
 
 impl TrialRunner for Emulated {
     fn hosts(&self) -> Vec<HostFacts> {
-        self.crew.as_ref().map(TrialRunner::hosts).unwrap_or_default()
+        self.pool.as_ref().map(TrialRunner::hosts).unwrap_or_default()
     }
 
     /// Every guest of a kind is the same machine, though each is another boot: a run goes on in the
@@ -166,12 +166,12 @@ impl TrialRunner for Emulated {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
-        notes.extend(self.crew.iter().flat_map(TrialRunner::notes));
+        notes.extend(self.pool.iter().flat_map(TrialRunner::notes));
         notes
     }
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
-        self.crew.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
+        self.pool.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
     }
 
     fn is_simulated(&self) -> bool {
@@ -183,18 +183,18 @@ impl TrialRunner for Emulated {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(News) -> Result<(), Error>,
+        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for mut trial in todo {
             self.load(&trial, stop).map_err(|error| self.explained(error))?;
             parameters::strip(&mut trial.set.by_role);
-            let crew = self.crew.as_mut().expect("loading ends with a crew, or with an error");
-            crew.trials(vec![trial], method, stop, tell).map_err(|error| self.explained(error))?;
+            let pool = self.pool.as_mut().expect("loading ends with a pool, or with an error");
+            pool.trials(vec![trial], method, stop, tell).map_err(|error| self.explained(error))?;
         }
         Ok(())
     }
 
-    fn lacks(
+    fn unsupported(
         &mut self,
         wanted: Wanted<'_>,
         method: &Method,
@@ -218,19 +218,19 @@ impl TrialRunner for Emulated {
             }
             load @ Wanted::Load(_) => load,
         };
-        let Some(crew) = self.crew.as_mut() else { return Ok(None) };
-        crew.lacks(wanted, method, stop).map_err(|error| self.explained(error))
+        let Some(pool) = self.pool.as_mut() else { return Ok(None) };
+        pool.unsupported(wanted, method, stop).map_err(|error| self.explained(error))
     }
 
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.crew.map_or(Ok(()), |crew| crew.close(stop, tell))
+        self.pool.map_or(Ok(()), |pool| pool.close(stop, tell))
     }
 
     /// Nothing needs to be put back: the guest ends, and its settings with it.
     fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
-        let Self { crew, mut guest, .. } = *self;
+        let Self { pool, mut guest, .. } = *self;
         guest.end();
-        drop(crew);
+        drop(pool);
         cause
     }
 }

@@ -88,12 +88,12 @@ impl Sampler {
     }
 
     /// Reads only the interface's counters: cheap enough for ten times a second.
-    pub fn glance(&mut self) -> Result<Glance, Error> {
+    pub fn snapshot(&mut self) -> Result<CounterSnapshot, Error> {
         let start = thread_cpu_time();
         let interface = self.route.counters(self.interface_index)?;
         let at = OsClock.now();
         self.cost = self.cost + thread_cpu_time().saturating_sub(start);
-        Ok(Glance { at, interface })
+        Ok(CounterSnapshot { at, interface })
     }
 
     /// Reads everything once.
@@ -162,7 +162,7 @@ impl Sampler {
 
 /// An interface's counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Glance {
+pub struct CounterSnapshot {
     /// When, on the monotonic clock.
     pub at: Nanos,
     /// The counters.

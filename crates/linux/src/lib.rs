@@ -34,7 +34,7 @@ mod sysfs;
 pub use bpf::NapiTracer;
 pub use checkpoint::FileCheckpoints;
 pub use control::Control;
-pub use counters::{CpuMeter, Glance, ProtocolMeter, Protocols, Sample, Sampler};
+pub use counters::{CounterSnapshot, CpuMeter, ProtocolMeter, Protocols, Sample, Sampler};
 pub use error::Error;
 pub use identity::Identity;
 pub use kernel::{InterruptRoute, LinuxKernel, Surveyed};

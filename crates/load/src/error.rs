@@ -296,7 +296,7 @@ impl Error {
     }
 
     /// Whether the traffic was up and broke, so that the same may go well another time.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
 
         match self {
@@ -320,10 +320,10 @@ mod tests {
 
     #[test]
     fn a_link_that_is_down_may_come_up_again() {
-        let said = |errno: rustix::io::Errno| Error::io("send", errno).is_passing();
+        let said = |errno: rustix::io::Errno| Error::io("send", errno).is_transient();
         assert!(said(rustix::io::Errno::NETUNREACH));
         assert!(said(rustix::io::Errno::HOSTUNREACH));
         assert!(!said(rustix::io::Errno::PERM));
-        assert!(!Error::Stopped.is_passing());
+        assert!(!Error::Stopped.is_transient());
     }
 }

@@ -8,7 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use latput_knobs::{ApplyError, Restored, transaction};
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
-use latput_linux::{Capability, CpuMeter, Glance, Namespace, OsClock, ProtocolMeter, Protocols};
+use latput_linux::{
+    Capability, CounterSnapshot, CpuMeter, Namespace, OsClock, ProtocolMeter, Protocols,
+};
 use latput_policy::Decision;
 use latput_units::{Clock, Nanos};
 
@@ -129,8 +131,8 @@ impl Hold {
         let (lever, governor) = take_hold(&mut hand, &options, levers)?;
         let path = socket_path(&options.folder, Namespace::current()?.inode()?, interface);
         let server = Server::open(interface, path, options.metrics.as_ref())?;
-        let glance = glance(&route, link.index, options.every)?;
-        let now = glance.at;
+        let snapshot = snapshot(&route, link.index, options.every)?;
+        let now = snapshot.at;
         let mut cpu = CpuMeter::open().ok();
         let mut protocols = ProtocolMeter::open().ok();
         let cpu_time = cpu_time(cpu.as_mut());
@@ -145,7 +147,7 @@ impl Hold {
             hand,
             lever,
             governor,
-            meter: Meter::new(glance, protocols.as_mut().and_then(|it| it.read().ok()), link.mtu),
+            meter: Meter::new(snapshot, protocols.as_mut().and_then(|it| it.read().ok()), link.mtu),
             protocols,
             server,
             notify: Notify::from_environment(),
@@ -155,7 +157,7 @@ impl Hold {
             failures_in_row: 0,
             status,
             since: now,
-            look: Look { at: now, glance, cpu, cpu_time, interrupts },
+            look: Look { at: now, snapshot, cpu, cpu_time, interrupts },
             options,
         };
         hold.shape = hold.shape_of(&link);
@@ -195,15 +197,15 @@ impl Hold {
 
     /// One sample and what follows from it.
     fn tick(&mut self) -> Result<(), Error> {
-        let glance = match self.glance() {
-            Ok(glance) => glance,
+        let snapshot = match self.snapshot() {
+            Ok(snapshot) => snapshot,
             Err(error) if is_no_device(&error) => return Err(self.gone()),
             Err(error) => return Err(error.into()),
         };
-        let protocols = self.protocols(&glance);
-        let sample = self.meter.advance(glance, protocols, self.delay);
-        if glance.at.saturating_sub(self.look.at) >= LOOK_EVERY {
-            self.look_around(glance)?;
+        let protocols = self.protocols(&snapshot);
+        let sample = self.meter.advance(snapshot, protocols, self.delay);
+        if snapshot.at.saturating_sub(self.look.at) >= LOOK_EVERY {
+            self.look_around(snapshot)?;
         }
         let Some(sample) = sample else { return Ok(()) };
         self.status.rx_dropped += sample.dropped;
@@ -282,22 +284,22 @@ impl Hold {
         Governor::new(&self.options.goal, self.lever.least(), self.status.ring)
     }
 
-    fn glance(&self) -> Result<Glance, latput_linux::Error> {
-        glance(&self.route, self.shape.index, self.options.every)
+    fn snapshot(&self) -> Result<CounterSnapshot, latput_linux::Error> {
+        snapshot(&self.route, self.shape.index, self.options.every)
     }
 
     /// What the protocols have counted, if there is traffic to be told apart by it.
-    fn protocols(&mut self, glance: &Glance) -> Option<Protocols> {
-        let meter = self.protocols.as_mut().filter(|_| self.meter.is_worth_a_look(glance))?;
+    fn protocols(&mut self, snapshot: &CounterSnapshot) -> Option<Protocols> {
+        let meter = self.protocols.as_mut().filter(|_| self.meter.is_worth_a_look(snapshot))?;
         meter.read().ok()
     }
 
     /// What another delay did before the change is no part of the next sample.
     fn rebase(&mut self) -> Result<(), Error> {
-        let glance = self.glance()?;
-        let protocols = self.protocols(&glance);
-        self.meter.rebase(glance, protocols);
-        self.governor.changed(glance.at);
+        let snapshot = self.snapshot()?;
+        let protocols = self.protocols(&snapshot);
+        self.meter.rebase(snapshot, protocols);
+        self.governor.changed(snapshot.at);
         Ok(())
     }
 
@@ -384,9 +386,13 @@ fn first_status(options: &Options, lever: &Lever, ring: u32, delay: Nanos) -> St
     }
 }
 
-fn glance(route: &Route, index: u32, every: Nanos) -> Result<Glance, latput_linux::Error> {
+fn snapshot(
+    route: &Route,
+    index: u32,
+    every: Nanos,
+) -> Result<CounterSnapshot, latput_linux::Error> {
     let (at, interface) = timed(&OsClock, every, || route.counters(index))?;
-    Ok(Glance { at, interface })
+    Ok(CounterSnapshot { at, interface })
 }
 
 fn is_no_device(error: &latput_linux::Error) -> bool {

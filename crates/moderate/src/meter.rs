@@ -1,6 +1,6 @@
 //! From an interface's running counters to what a policy is told.
 
-use latput_linux::{Glance, Protocols};
+use latput_linux::{CounterSnapshot, Protocols};
 use latput_policy::{Counts, Observation};
 use latput_units::{Bytes, Nanos};
 
@@ -15,7 +15,7 @@ const MERGED_BYTES: u64 = 65536;
 /// The counters as they were at the last sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
-    last: Glance,
+    last: CounterSnapshot,
     /// What the protocols had counted when they were last read; `None` if they cannot be.
     protocols: Option<Protocols>,
     mtu: Bytes,
@@ -33,7 +33,7 @@ pub(crate) struct Sample {
 }
 
 impl Meter {
-    pub(crate) fn new(first: Glance, protocols: Option<Protocols>, mtu: Bytes) -> Self {
+    pub(crate) fn new(first: CounterSnapshot, protocols: Option<Protocols>, mtu: Bytes) -> Self {
         Self { last: first, protocols, mtu, full_bytes: [mtu.get() as f64; 2] }
     }
 
@@ -45,13 +45,13 @@ impl Meter {
     }
 
     /// Begins anew: what was before belongs to another delay.
-    pub(crate) fn rebase(&mut self, now: Glance, protocols: Option<Protocols>) {
+    pub(crate) fn rebase(&mut self, now: CounterSnapshot, protocols: Option<Protocols>) {
         self.last = now;
         self.protocols = protocols.or(self.protocols);
     }
 
     /// Whether enough has come since the last sample that requests among it are to be told from the rest.
-    pub(crate) fn is_worth_a_look(&self, now: &Glance) -> bool {
+    pub(crate) fn is_worth_a_look(&self, now: &CounterSnapshot) -> bool {
         let packets = now.interface.rx_packets.saturating_sub(self.last.interface.rx_packets);
         packets >= MANY
     }
@@ -60,7 +60,7 @@ impl Meter {
     /// when a driver is reset.
     pub(crate) fn advance(
         &mut self,
-        now: Glance,
+        now: CounterSnapshot,
         protocols: Option<Protocols>,
         delay: Nanos,
     ) -> Option<Sample> {
@@ -135,24 +135,24 @@ mod tests {
     #[test]
     fn samples_are_differences() {
         let mut meter = meter();
-        let sample = meter.advance(glance(50, 500), None, Nanos::from_us(100)).unwrap();
+        let sample = meter.advance(snapshot(50, 500), None, Nanos::from_us(100)).unwrap();
         assert_eq!(sample.observation.rx, Counts { packets: 500, bytes: 50_000 });
         assert_eq!(sample.observation.interrupts, 500, "50 ms hold 500 delays of 100 us");
-        let sample = meter.advance(glance(100, 100_500), None, Nanos::from_us(100)).unwrap();
+        let sample = meter.advance(snapshot(100, 100_500), None, Nanos::from_us(100)).unwrap();
         assert_eq!(sample.observation.interrupts, 500);
     }
 
     #[test]
     fn counters_that_start_again_are_no_sample() {
-        let mut meter = Meter::new(glance(0, 1000), None, Bytes::new(1500));
-        assert_eq!(meter.advance(glance(50, 10), None, Nanos::ZERO), None);
-        assert!(meter.advance(glance(100, 20), None, Nanos::ZERO).is_some());
+        let mut meter = Meter::new(snapshot(0, 1000), None, Bytes::new(1500));
+        assert_eq!(meter.advance(snapshot(50, 10), None, Nanos::ZERO), None);
+        assert!(meter.advance(snapshot(100, 20), None, Nanos::ZERO).is_some());
     }
 
     #[test]
     fn a_fast_link_does_not_overflow() {
         let mut meter = meter();
-        let sample = meter.advance(glance(50, u64::MAX / 200), None, Nanos::ZERO).unwrap();
+        let sample = meter.advance(snapshot(50, u64::MAX / 200), None, Nanos::ZERO).unwrap();
         assert_eq!(sample.observation.rx.bytes, u32::MAX);
     }
 
@@ -191,20 +191,20 @@ mod tests {
     }
 
     fn meter() -> Meter {
-        Meter::new(glance(0, 0), None, Bytes::new(1500))
+        Meter::new(snapshot(0, 0), None, Bytes::new(1500))
     }
 
     /// Full frames, and small ones beside them.
-    fn bulk(at_ms: u64, full: u64, small: u64) -> Glance {
+    fn bulk(at_ms: u64, full: u64, small: u64) -> CounterSnapshot {
         received(at_ms, full + small, full * 1500)
     }
 
-    fn glance(at_ms: u64, packets: u64) -> Glance {
+    fn snapshot(at_ms: u64, packets: u64) -> CounterSnapshot {
         received(at_ms, packets, packets * 100)
     }
 
-    fn received(at_ms: u64, rx_packets: u64, rx_bytes: u64) -> Glance {
+    fn received(at_ms: u64, rx_packets: u64, rx_bytes: u64) -> CounterSnapshot {
         let interface = InterfaceCounters { rx_packets, rx_bytes, ..InterfaceCounters::default() };
-        Glance { at: Nanos::from_ms(at_ms), interface }
+        CounterSnapshot { at: Nanos::from_ms(at_ms), interface }
     }
 }

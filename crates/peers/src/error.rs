@@ -169,8 +169,8 @@ impl Error {
     }
 
     /// Whether the traffic broke at this end, so that the same may go well another time.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Traffic(error) if error.is_passing())
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Traffic(error) if error.is_transient())
     }
 
     pub(crate) fn io(doing: &'static str, source: impl Into<io::Error>) -> Self {

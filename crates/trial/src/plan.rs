@@ -65,14 +65,14 @@ pub enum Design {
     Search,
 }
 
-/// What becomes of a level or a workload that the testbed does not have.
+/// What a run does about a level or a workload that the testbed does not support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lacking {
-    /// The plan is not run.
+pub enum OnUnsupported {
+    /// It refuses the plan.
     #[default]
     Refuse,
-    /// It is left out, and the results say so: the plan then runs on any testbed.
-    LeaveOut,
+    /// It skips the level or the workload, and the results say so.
+    Skip,
 }
 
 /// How often, how long and how sure.
@@ -83,7 +83,7 @@ pub struct Method {
     /// all settings take too long.
     pub design: Option<Design>,
     /// What becomes of what the testbed does not have.
-    pub lacking: Lacking,
+    pub on_unsupported: OnUnsupported,
     /// Repetitions of everything before any stopping rule is looked at.
     pub repetitions_min: u32,
     /// Repetitions at most.

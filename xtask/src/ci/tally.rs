@@ -169,11 +169,11 @@ mod tests {
         let output = "test goes ... ok\ntest a::breaks ... some\nFAILED\n\nsuccesses:\n\n---- goes stdout ----\nfine\n\n\
                       failures:\n\n---- a::breaks stdout ----\n\nthread 'a::breaks' panicked\nleft: 1\n\n\nfailures:\n    \
                       a::breaks\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored;\n\nerror: 1 target failed:\n    \
-                      `-p latput-peers --test stock`\n";
+                      `-p latput-peers --test third_party`\n";
         output.lines().for_each(|line| tally.feed(line));
         let said = ["thread 'a::breaks' panicked", "left: 1"].map(str::to_owned).to_vec();
         assert_eq!(tally.failures, [Failure { name: "a::breaks".into(), said }]);
-        assert_eq!(tally.failed_targets, ["--test stock"]);
+        assert_eq!(tally.failed_targets, ["--test third_party"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_model::explain::{self, Amount, Explanation};
 use latput_model::fit::CostModel;
 use latput_trial::{Results, Row};
@@ -44,8 +44,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let archive = Archive::open(&self.file)?;
-        let results = archive.load_chosen(self.run)?;
+        let results_db = ResultsDb::open(&self.file)?;
+        let results = results_db.load_chosen(self.run)?;
         let loads = wanted(&results, &self.workload)?;
         let is_set =
             |label: &str| self.setting.as_ref().is_none_or(|part| label.contains(part.as_str()));

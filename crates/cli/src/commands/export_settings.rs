@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_knobs::export::{self, Exported, Match, Target};
 use latput_knobs::{
     Capability, Group, KernelErrorKind, KernelRead, Knob, Named, Place, Scope, Setting, Value,
@@ -119,8 +119,8 @@ impl Args {
     }
 
     fn of_results(&self) -> Result<Wanted, Failure> {
-        let archive = Archive::open(Path::new(&self.source))?;
-        let results = archive.load_chosen(self.run)?;
+        let results_db = ResultsDb::open(Path::new(&self.source))?;
+        let results = results_db.load_chosen(self.run)?;
         let setting = match &self.setting {
             Some(name) => setting_of(&results, name)?,
             None => recommended(&results)?,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_linux::files;
 use latput_model::Summary;
 use latput_peers::import::{self, LARGEST};
@@ -71,14 +71,14 @@ impl Args {
 
 /// Adds the results as a finished run; returns its number.
 fn keep(results: &Results, output: &Path) -> Result<i64, Failure> {
-    let mut archive = Archive::create(output)?;
+    let mut results_db = ResultsDb::create(output)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let header = Results { rows: Vec::new(), ..results.clone() };
-    let run = archive.begin(&results.name, &results.testbed, now, &header)?;
+    let run = results_db.begin(&results.name, &results.testbed, now, &header)?;
     for row in &results.rows {
-        archive.append(run, &header, row)?;
+        results_db.append(run, &header, row)?;
     }
-    archive.finish(run, &header)?;
+    results_db.finish(run, &header)?;
     Ok(run)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_model::Summary;
 use latput_trial::plan::Method;
 use latput_trial::workload;
@@ -76,12 +76,12 @@ impl Args {
         let testbed = run::open_testbed(&self.target, &plan)?;
         // Without -o the runs are only wanted now: SQLite's own temporary database keeps them.
         let file = self.output.clone().unwrap_or_default();
-        let mut archive = match &self.output {
-            Some(path) => Archive::create(path)?,
-            None => Archive::in_memory()?,
+        let mut results_db = match &self.output {
+            Some(path) => ResultsDb::create(path)?,
+            None => ResultsDb::in_memory()?,
         };
         let text = format!("{plan:?}");
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive, interval)?;
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, interval)?;
         drop(testbed);
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_linux::files;
 use latput_model::compare::{self, Side};
 use latput_model::{Prediction, Summary, predicted};
@@ -87,11 +87,11 @@ impl Args {
         if let [first, second] = self.compare.as_slice() {
             return self.compare(context, first, second);
         }
-        let archive = Archive::open(self.file.as_deref().unwrap_or(Path::new("")))?;
+        let results_db = ResultsDb::open(self.file.as_deref().unwrap_or(Path::new("")))?;
         if self.list {
-            return list(context, &archive);
+            return list(context, &results_db);
         }
-        let mut results = archive.load_chosen(self.run)?;
+        let mut results = results_db.load_chosen(self.run)?;
         if let Some(goal) = &self.goal {
             run::check_goal("--goal", goal, &results.workloads)?;
             results.goal = Some(goal.clone());
@@ -142,8 +142,8 @@ impl Args {
             .transpose()?;
         let (of_first, of_second);
         let comparisons = if let Some(file) = &self.file {
-            let archive = Archive::open(file)?;
-            of_first = archive.load_chosen(self.run)?;
+            let results_db = ResultsDb::open(file)?;
+            of_first = results_db.load_chosen(self.run)?;
             let setting = |name: &str| setting_of(&of_first, name);
             let side = |setting| Side { results: &of_first, setting };
             vec![(side(setting(first)?), side(setting(second)?))]
@@ -191,8 +191,8 @@ fn load(name: &str) -> Result<Results, Failure> {
         Some((file, id)) if !Path::new(name).exists() => (file, Some(id)),
         _ => (name, None),
     };
-    let archive = Archive::open(Path::new(file))?;
-    Ok(archive.load_chosen(id)?)
+    let results_db = ResultsDb::open(Path::new(file))?;
+    Ok(results_db.load_chosen(id)?)
 }
 
 /// The settings that both have, by label; where each has just one, those two.
@@ -256,8 +256,8 @@ pub(crate) fn cells_of(
     names.iter().map(cell).collect()
 }
 
-fn list(context: &Context, archive: &Archive) -> Result<ExitCode, Failure> {
-    let runs = archive.runs()?;
+fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, Failure> {
+    let runs = results_db.runs()?;
     if context.json {
         let runs: Vec<_> = runs
             .iter()

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::session::{self, Ended, Run};
-use latput_experiment::{Archive, Testbed};
+use latput_experiment::{ResultsDb, Testbed};
 use latput_linux::files;
 use latput_model::{Goal, Summary};
 use latput_peers::Peer;
@@ -85,9 +85,9 @@ impl Args {
             output::print(&text)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (testbed, mut archive) = open(&self.on, &plan, &self.output)?;
+        let (testbed, mut results_db) = open(&self.on, &plan, &self.output)?;
         let ended =
-            run_plan(context, &plan, &text, &testbed, &mut archive, self.watch.interval()?)?;
+            run_plan(context, &plan, &text, &testbed, &mut results_db, self.watch.interval()?)?;
         report::print(context, &ended.results, &Summary::of(&ended.results))?;
         conclude(&ended, &self.output)
     }
@@ -129,12 +129,12 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
 
 /// The testbed and the results file. A file that is no results file is refused before anything is
 /// made, and no file is made for a testbed that cannot be.
-pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, Archive), Failure> {
+pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, ResultsDb), Failure> {
     if output.metadata().is_ok_and(|meta| meta.len() > 0) {
-        Archive::open(output)?;
+        ResultsDb::open(output)?;
     }
     let testbed = open_testbed(on, plan)?;
-    Ok((testbed, Archive::create(output)?))
+    Ok((testbed, ResultsDb::create(output)?))
 }
 
 /// The testbed of `--on`, for this plan.
@@ -160,11 +160,11 @@ pub(crate) fn run_plan(
     plan: &Plan,
     plan_text: &str,
     testbed: &Testbed,
-    archive: &mut Archive,
+    results_db: &mut ResultsDb,
     interval: Option<Nanos>,
 ) -> Result<Ended, Failure> {
     let run = Run { plan, plan_text, testbed, interval, stop: &context.stop };
-    Ok(session::run(&run, archive, &mut Shown::new())?)
+    Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 
 /// Says where the results are, and turns an early end into its exit code.

@@ -78,9 +78,9 @@ impl Args {
         if let Some(prediction) = &prediction {
             output::remark(prediction);
         }
-        let (mut testbed, mut archive) = run::open(&on, &plan, &self.output)?;
+        let (mut testbed, mut results_db) = run::open(&on, &plan, &self.output)?;
         testbed.notes.extend(prediction.clone());
-        let ended = run::run_plan(context, &plan, &text, &testbed, &mut archive, None)?;
+        let ended = run::run_plan(context, &plan, &text, &testbed, &mut results_db, None)?;
         drop(testbed); // the lab is gone before anything is told
         let summary = Summary::of(&ended.results);
         report::print(context, &ended.results, &summary)?;

@@ -16,17 +16,17 @@ fn every_published_plan_runs_on_the_lab_without_what_a_veth_pair_lacks() {
         let place = Place::new();
         place.write("plan.toml", &ends(&plan));
         let run = || place.run(&["run", "plan.toml", "--on", "lab", "-o", "kept.db"]);
-        // On a machine with much else to do a window may pass with nothing through: the run is gone on with.
+        // On a machine with much else to do a window may pass with nothing through: the run is resumed.
         let ran = (0..4).map(|_| run()).find(|ran| ran.code != Some(6)).unwrap();
         ran.expect(0, &[]);
         assert!(place.trials("kept.db") > 0, "{name}");
-        for (of, lacking) in [
+        for (of, words) in [
             ("affinity", "the factor `sut.bql-limit-max`"),
             ("affinity", "the factor `sut.smp-affinity`"),
             ("cpu-binding", "the factor `smp-affinity`"),
             ("cpu-binding", "is not among host"),
         ] {
-            assert_eq!(name.starts_with(of), ran.err.contains(lacking), "{name}: {}", ran.err);
+            assert_eq!(name.starts_with(of), ran.err.contains(words), "{name}: {}", ran.err);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a crew: every host is put back, and none waits for another.
+//! The end of a pool: every host is put back, and none waits for another.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};

@@ -14,7 +14,7 @@ use latput_trial::{Metric, Observation, Workload};
 use latput_units::{Nanos, Rng};
 
 use super::order::trial_seed;
-use super::{News, Session};
+use super::{Session, TrialEvent};
 use crate::error::Error;
 use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
@@ -133,7 +133,7 @@ impl Session<'_> {
         let planned = self.results.rows.len() + stint.trials.len();
         self.results.planned_trials = self.results.planned_trials.max(planned as u64);
         let (method, stop) = (self.run.plan.method, self.run.stop);
-        run_stint(stint, &mut |news| self.hear(news), &mut |stint, tell| {
+        run_stint(stint, &mut |event| self.hear(event), &mut |stint, tell| {
             runner.stint(stint, &method, stop, tell)
         })
     }
@@ -190,17 +190,17 @@ impl Session<'_> {
         let (method, stop) = (self.run.plan.method, self.run.stop);
         run_stint(
             stint,
-            &mut |news| match news {
-                News::Done(done) => {
+            &mut |event| match event {
+                TrialEvent::Done(done) => {
                     steps.push(done.observation);
                     Ok(())
                 }
-                News::Lost(lost) if lost.given_up => Err(lost.error),
-                News::Remark(text) => {
+                TrialEvent::Aborted(lost) if lost.given_up => Err(lost.error),
+                TrialEvent::Remark(text) => {
                     self.progress.remark(&text);
                     Ok(())
                 }
-                News::Lost(_) | News::Interval(_) => Ok(()),
+                TrialEvent::Aborted(_) | TrialEvent::Interval(_) => Ok(()),
             },
             &mut |stint, tell| runner.stint(stint, &method, stop, tell),
         )?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use latput_knobs::{Knob, Place, Value};
 use latput_linux::route::Link;
-use latput_linux::{CpuMeter, Glance, Namespace};
+use latput_linux::{CounterSnapshot, CpuMeter, Namespace};
 use latput_units::Nanos;
 
 use super::{Hold, LOOK_EVERY, is_no_device, unread};
@@ -29,7 +29,7 @@ pub(super) struct Shape {
 #[derive(Debug)]
 pub(super) struct Look {
     pub(super) at: Nanos,
-    pub(super) glance: Glance,
+    pub(super) snapshot: CounterSnapshot,
     pub(super) cpu: Option<CpuMeter>,
     pub(super) cpu_time: (Nanos, Nanos),
     pub(super) interrupts: Option<u64>,
@@ -37,9 +37,9 @@ pub(super) struct Look {
 
 impl Hold {
     /// Looks at what changes seldom.
-    pub(super) fn look_around(&mut self, glance: Glance) -> Result<(), Error> {
+    pub(super) fn look_around(&mut self, snapshot: CounterSnapshot) -> Result<(), Error> {
         self.notify.say("WATCHDOG=1");
-        self.take_rates(glance);
+        self.take_rates(snapshot);
         let link = self.find()?;
         if !link.is_up {
             if matches!(self.status.state, State::Holding) {
@@ -91,9 +91,9 @@ impl Hold {
     }
 
     /// Rates over the time since the last look.
-    fn take_rates(&mut self, glance: Glance) {
-        let seconds = glance.at.saturating_sub(self.look.at).as_secs_f64().max(1e-3);
-        let (a, b) = (self.look.glance.interface, glance.interface);
+    fn take_rates(&mut self, snapshot: CounterSnapshot) {
+        let seconds = snapshot.at.saturating_sub(self.look.at).as_secs_f64().max(1e-3);
+        let (a, b) = (self.look.snapshot.interface, snapshot.interface);
         let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
         self.status.rx_pps = rate(a.rx_packets, b.rx_packets);
         self.status.tx_pps = rate(a.tx_packets, b.tx_packets);
@@ -109,8 +109,8 @@ impl Hold {
             let busy = busy.saturating_sub(busy_before).as_secs_f64();
             self.status.busy_ratio = Some((busy / elapsed).clamp(0.0, 1.0));
         }
-        self.look.at = glance.at;
-        self.look.glance = glance;
+        self.look.at = snapshot.at;
+        self.look.snapshot = snapshot;
         self.look.interrupts = interrupts;
         self.look.cpu_time = (busy, total);
     }

@@ -8,7 +8,9 @@ use latput_units::Nanos;
 use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
 
-use super::{Design, Factor, Lacking, MAX_SEARCHED, MAX_TRIALS, Method, Plan, PlanError, Target};
+use super::{
+    Design, Factor, MAX_SEARCHED, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError, Target,
+};
 use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
 
@@ -60,6 +62,8 @@ struct GoalMaximize {
 #[serde(deny_unknown_fields)]
 struct MethodFile {
     design: Option<Spanned<String>>,
+    on_unsupported: Option<Spanned<String>>,
+    /// What plans of before call `on_unsupported`; refused with the new name.
     lacking: Option<Spanned<String>>,
     repetitions: Option<Spanned<Repetitions>>,
     warmup: Option<Spanned<String>>,
@@ -375,8 +379,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
     };
     Ok(Method {
         design: one_of(source, "design", written.design.as_ref(), DESIGNS, OLD_DESIGNS)?,
-        lacking: one_of(source, "lacking", written.lacking.as_ref(), LACKINGS, &[])?
-            .unwrap_or_default(),
+        on_unsupported: on_unsupported(source, written)?,
         repetitions_min,
         repetitions_max,
         warmup: time(&written.warmup, defaults.warmup, "warmup", Nanos::ZERO..hour)?,
@@ -393,8 +396,17 @@ const DESIGNS: &[(&str, Design)] =
     &[("blocks", Design::Blocks), ("slices", Design::Slices), ("search", Design::Search)];
 /// What plans of before call a design.
 const OLD_DESIGNS: &[(&str, Design)] = &[("grid", Design::Blocks)];
-const LACKINGS: &[(&str, Lacking)] =
-    &[("refuse", Lacking::Refuse), ("leave_out", Lacking::LeaveOut)];
+const ON_UNSUPPORTED: &[(&str, OnUnsupported)] =
+    &[("refuse", OnUnsupported::Refuse), ("skip", OnUnsupported::Skip)];
+
+fn on_unsupported(source: &Source<'_>, written: &MethodFile) -> Result<OnUnsupported, PlanError> {
+    if let Some(old) = &written.lacking {
+        let problem = "`lacking` is called `on_unsupported` now, and \"leave_out\" is \"skip\"";
+        return Err(source.error(old.span(), problem));
+    }
+    let field = written.on_unsupported.as_ref();
+    Ok(one_of(source, "on_unsupported", field, ON_UNSUPPORTED, &[])?.unwrap_or_default())
+}
 
 /// A field that takes one of a few words.
 fn one_of<T: Copy>(
@@ -420,7 +432,7 @@ impl Default for Method {
     fn default() -> Self {
         Self {
             design: None,
-            lacking: Lacking::Refuse,
+            on_unsupported: OnUnsupported::Refuse,
             repetitions_min: 5,
             repetitions_max: 30,
             warmup: Nanos::from_ms(200),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_model::fit::{CostModel, FittedTerm, Why};
 use latput_model::{Term, fit};
 use latput_trial::Results;
@@ -50,8 +50,8 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
-        let archive = Archive::open(&self.file)?;
-        let results = archive.load_chosen(self.run)?;
+        let results_db = ResultsDb::open(&self.file)?;
+        let results = results_db.load_chosen(self.run)?;
         let wanted = wanted(&results, &self.workload)?;
         let confidence = match &self.confidence {
             Some(text) => percent("--confidence", text, 50.0, 99.99)?,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use latput_experiment::Archive;
+use latput_experiment::ResultsDb;
 use latput_reproduce::twin::{Job, Twin, twin};
 use latput_trial::Row;
 
@@ -53,8 +53,8 @@ impl Args {
         if !(1..=40).contains(&self.name.len()) || self.name.contains(char::is_control) {
             return Err(Failure::usage("--name must have 1 to 40 printable characters"));
         }
-        let archive = Archive::open(&self.file)?;
-        let mut results = archive.load_chosen(self.run)?;
+        let results_db = ResultsDb::open(&self.file)?;
+        let mut results = results_db.load_chosen(self.run)?;
         let wanted = cells_of(&results, "--cell", &self.cell)?;
         if !wanted.is_empty() {
             results.rows.retain(|row| wanted.contains(&(row.setting, row.workload)));

@@ -1,6 +1,6 @@
 //! The results file: one SQLite database, one durable append per trial, many runs to a file.
 //!
-//! Write-ahead log with `synchronous = FULL`: a trial that [`Archive::append`] returned from survives
+//! Write-ahead log with `synchronous = FULL`: a trial that [`ResultsDb::append`] returned from survives
 //! a kill -9 and a power cut. Others may read the file while a run goes on.
 
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ const LOCK: &str = "-lock";
 
 /// An open results file.
 #[derive(Debug)]
-pub struct Archive {
+pub struct ResultsDb {
     path: PathBuf,
     db: Connection,
     /// Held while this process may write; gone with the process, whatever ends it.
@@ -79,7 +79,7 @@ pub struct RunSummary {
     pub finished: bool,
 }
 
-impl Archive {
+impl ResultsDb {
     /// Opens a results file for appending, making it if there is none. Only one process may have it
     /// open so. Refused: a name that is a symbolic link or no regular file.
     pub fn create(path: &Path) -> Result<Self, Error> {
@@ -89,7 +89,7 @@ impl Archive {
             } else {
                 error.path.display().to_string() + ": "
             };
-            Error::Archive { path: path.to_owned(), problem: place + &error.problem }
+            Error::ResultsDb { path: path.to_owned(), problem: place + &error.problem }
         };
         let real = files::ensure(path).map_err(refused)?;
         let mut name = path.as_os_str().to_owned();
@@ -98,27 +98,27 @@ impl Archive {
             "another latput is writing to this file: wait for it, or name another file with -o";
         let lock = FileLock::take(Path::new(&name))
             .map_err(refused)?
-            .map_err(|_| Error::Archive { path: path.to_owned(), problem: busy.to_owned() })?;
+            .map_err(|_| Error::ResultsDb { path: path.to_owned(), problem: busy.to_owned() })?;
         let is_new = std::fs::metadata(path).map_or(true, |meta| meta.len() == 0);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let mut archive = Self::connect(path, &real, flags, PATIENCE)?;
-        archive.writer = Some(lock);
+        let mut results_db = Self::connect(path, &real, flags, PATIENCE)?;
+        results_db.writer = Some(lock);
         if is_new {
-            archive.make_tables()?;
+            results_db.make_tables()?;
         }
-        archive.verify()?;
-        let no_bound = archive.db.progress_handler(0, None::<fn() -> bool>);
-        archive.sql(no_bound)?;
-        Ok(archive)
+        results_db.verify()?;
+        let no_bound = results_db.db.progress_handler(0, None::<fn() -> bool>);
+        results_db.sql(no_bound)?;
+        Ok(results_db)
     }
 
     /// A results file that is never written to disk, for runs that are only wanted now.
     pub fn in_memory() -> Result<Self, Error> {
         let path = PathBuf::from("results in memory");
         let db = Connection::open_in_memory().map_err(|e| sql_error(&path, &e))?;
-        let archive = Self { path, db, writer: None };
-        archive.make_tables()?;
-        Ok(archive)
+        let results_db = Self { path, db, writer: None };
+        results_db.make_tables()?;
+        Ok(results_db)
     }
 
     /// Opens a results file for reading.
@@ -126,17 +126,17 @@ impl Archive {
         let refused = |problem: &str| {
             let problem =
                 format!("{problem}: name a file that `latput run` or `latput tune` wrote");
-            Error::Archive { path: path.to_owned(), problem }
+            Error::ResultsDb { path: path.to_owned(), problem }
         };
         let real = path.canonicalize().map_err(|error| refused(&error.to_string()))?;
         if !real.is_file() {
             return Err(refused("not a regular file"));
         }
         let connect = |flags| Self::connect(path, &real, flags, PATIENCE);
-        let archive = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
+        let results_db = connect(OpenFlags::SQLITE_OPEN_READ_WRITE)
             .or_else(|_| connect(OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-        archive.verify()?;
-        Ok(archive)
+        results_db.verify()?;
+        Ok(results_db)
     }
 
     /// Opens the database with what keeps a hostile file from doing more than failing. `real` is its name
@@ -405,7 +405,7 @@ impl Archive {
     }
 
     fn error(&self, problem: String) -> Error {
-        Error::Archive { path: self.path.clone(), problem }
+        Error::ResultsDb { path: self.path.clone(), problem }
     }
 }
 
@@ -443,7 +443,7 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
         }
         _ => error.to_string(),
     };
-    Error::Archive { path: path.to_owned(), problem }
+    Error::ResultsDb { path: path.to_owned(), problem }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What of a plan a testbed lacks: levels of knobs that it does not take and workloads that it cannot run
-//! are left out where the plan allows it, and said.
+//! Skips the levels of knobs and the workloads that a testbed does not support, where the plan says
+//! `on_unsupported = "skip"`, and tells of each.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use latput_trial::{Plan, Workload};
 use crate::error::Error;
 use crate::runner::TrialRunner;
 
-/// A part of a plan that a testbed may lack.
+/// A part of a plan that a testbed may not support.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted<'a> {
     /// One level of a factor; it is tried out.
@@ -20,22 +20,26 @@ pub(crate) enum Wanted<'a> {
     Load(&'a Workload),
 }
 
-/// The plan without what `runner` lacks, and what that is, in sentences. Knobs may be left as they were
-/// tried: open the testbed anew where anything was left out.
-pub(crate) fn without_lacking(
+/// The plan without what `runner` does not support, and a sentence for each skipped part. Trying a level
+/// may leave its knob changed: where anything is skipped, the caller opens the testbed anew.
+pub(crate) fn without_unsupported(
     plan: &Plan,
     runner: &mut dyn TrialRunner,
     stop: &Stop,
 ) -> Result<(Plan, Vec<String>), Error> {
     let mut reduced = plan.clone();
-    let mut left_out = Vec::new();
+    let mut skipped = Vec::new();
     for factor in &mut reduced.factors {
         let name = factor.name();
         let mut refused: Vec<String> = Vec::new();
         let mut reason = None;
         let mut levels = Vec::new();
         for level in std::mem::take(&mut factor.levels) {
-            match runner.lacks(Wanted::Setting(&factor.setting(&level)), &plan.method, stop)? {
+            match runner.unsupported(
+                Wanted::Setting(&factor.setting(&level)),
+                &plan.method,
+                stop,
+            )? {
                 None => levels.push(level),
                 Some(why) => {
                     refused.push(level.first().map_or_else(String::new, ToString::to_string));
@@ -45,24 +49,24 @@ pub(crate) fn without_lacking(
         }
         factor.levels = levels;
         let Some(reason) = reason else { continue };
-        left_out.push(if factor.levels.is_empty() {
-            format!("left out: the factor `{name}`, which is not to be had here: {reason}")
+        skipped.push(if factor.levels.is_empty() {
+            format!("skipped: the factor `{name}`: {reason}")
         } else {
-            format!("left out: `{name}` = {}: {reason}", refused.join(", "))
+            format!("skipped: `{name}` = {}: {reason}", refused.join(", "))
         });
     }
     reduced.factors.retain(|factor| !factor.levels.is_empty());
     for load in &plan.workloads {
-        if let Some(reason) = runner.lacks(Wanted::Load(load), &plan.method, stop)? {
+        if let Some(reason) = runner.unsupported(Wanted::Load(load), &plan.method, stop)? {
             reduced.workloads.retain(|kept| kept.name != load.name);
-            left_out.push(format!("left out: the workload `{}`: {reason}", load.name));
+            skipped.push(format!("skipped: the workload `{}`: {reason}", load.name));
         }
     }
     if reduced.workloads.is_empty() {
-        let problem = format!("nothing of the plan can be run here; {}", left_out.join("; "));
-        return Err(Error::Lacking { problem });
+        let problem = format!("this testbed supports nothing of the plan; {}", skipped.join("; "));
+        return Err(Error::Unsupported { problem });
     }
-    Ok((reduced, left_out))
+    Ok((reduced, skipped))
 }
 
 #[cfg(test)]
@@ -71,7 +75,7 @@ mod tests {
     use latput_trial::results::HostFacts;
 
     use super::*;
-    use crate::runner::{News, Trial};
+    use crate::runner::{Trial, TrialEvent};
 
     const PLAN: &str = r#"
         schema = 1
@@ -85,14 +89,14 @@ mod tests {
         kind = "tcp_stream"
         sut_cpus = "7"
         [method]
-        lacking = "leave_out"
+        on_unsupported = "skip"
     "#;
 
     #[test]
-    fn what_is_lacking_is_left_out_and_said() {
+    fn what_is_lacking_is_skipped_and_said() {
         let mut bed = Bed(&["rx-usecs", "7"]);
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let (reduced, said) = without_lacking(&plan, &mut bed, &Stop::new()).unwrap();
+        let (reduced, said) = without_unsupported(&plan, &mut bed, &Stop::new()).unwrap();
         let labels: Vec<String> = reduced.settings().into_iter().map(|set| set.label).collect();
         assert_eq!(labels, ["mtu=1500 rps-cpus=0", "mtu=9000 rps-cpus=0"]);
         assert_eq!(reduced.workloads.len(), 1);
@@ -103,30 +107,30 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_that_has_everything_leaves_nothing_out() {
+    fn a_testbed_that_supports_everything_skips_nothing() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let (reduced, said) = without_lacking(&plan, &mut Bed(&[]), &Stop::new()).unwrap();
+        let (reduced, said) = without_unsupported(&plan, &mut Bed(&[]), &Stop::new()).unwrap();
         assert_eq!((reduced, said), (plan, Vec::new()));
     }
 
     #[test]
-    fn a_plan_of_which_nothing_is_left_is_refused() {
+    fn a_plan_with_nothing_supported_is_refused() {
         let plan = Plan::parse("p.toml", PLAN).unwrap();
-        let refusal = without_lacking(&plan, &mut Bed(&["tcp"]), &Stop::new()).unwrap_err();
-        assert!(refusal.to_string().contains("nothing of the plan"), "{refusal}");
+        let refusal = without_unsupported(&plan, &mut Bed(&["tcp"]), &Stop::new()).unwrap_err();
+        assert!(refusal.to_string().contains("supports nothing of the plan"), "{refusal}");
     }
 
     #[test]
-    fn what_is_to_become_of_it_is_one_of_two_words() {
-        let error = Plan::parse("p.toml", &PLAN.replace("leave_out", "sometimes")).unwrap_err();
-        assert!(error.problem.contains("must be `refuse` or `leave_out`"), "{error}");
+    fn the_field_takes_one_of_two_words() {
+        let error = Plan::parse("p.toml", &PLAN.replace("skip", "sometimes")).unwrap_err();
+        assert!(error.problem.contains("must be `refuse` or `skip`"), "{error}");
     }
 
     /// Lacks whatever has one of these words.
     struct Bed(&'static [&'static str]);
 
     impl TrialRunner for Bed {
-        fn lacks(
+        fn unsupported(
             &mut self,
             wanted: Wanted<'_>,
             _: &Method,
@@ -159,7 +163,7 @@ mod tests {
             _: Vec<Trial>,
             _: &Method,
             _: &Stop,
-            _: &mut dyn FnMut(News) -> Result<(), Error>,
+            _: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
         ) -> Result<(), Error> {
             Ok(())
         }

@@ -13,35 +13,35 @@ fn what_is_appended_is_read_back_by_another_reader_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     let header = header();
-    let mut archive = Archive::create(&path).unwrap();
-    let run = archive.begin("plan", "boot", 1, &header).unwrap();
+    let mut results_db = ResultsDb::create(&path).unwrap();
+    let run = results_db.begin("plan", "boot", 1, &header).unwrap();
     let row = row(0, 1, 0);
-    archive.append(run, &header, &row).unwrap();
-    let reader = Archive::open(&path).unwrap();
+    results_db.append(run, &header, &row).unwrap();
+    let reader = ResultsDb::open(&path).unwrap();
     assert_eq!(reader.load(reader.newest().unwrap()).unwrap().rows, [row]);
 }
 
 #[test]
 fn only_an_unfinished_run_of_the_same_plan_and_machine_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
-    let archive = Archive::create(&folder.path().join("results.db")).unwrap();
+    let results_db = ResultsDb::create(&folder.path().join("results.db")).unwrap();
     let header = header();
-    let run = archive.begin("plan", "boot", 1, &header).unwrap();
-    assert_eq!(archive.resumable("plan", "boot").unwrap().unwrap().0, run);
-    assert!(archive.resumable("other plan", "boot").unwrap().is_none());
-    assert!(archive.resumable("plan", "other boot").unwrap().is_none());
-    archive.finish(run, &header).unwrap();
-    assert!(archive.resumable("plan", "boot").unwrap().is_none());
+    let run = results_db.begin("plan", "boot", 1, &header).unwrap();
+    assert_eq!(results_db.resumable("plan", "boot").unwrap().unwrap().0, run);
+    assert!(results_db.resumable("other plan", "boot").unwrap().is_none());
+    assert!(results_db.resumable("plan", "other boot").unwrap().is_none());
+    results_db.finish(run, &header).unwrap();
+    assert!(results_db.resumable("plan", "boot").unwrap().is_none());
 }
 
 #[test]
 fn a_second_writer_is_refused_and_a_reader_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    let _first = Archive::create(&path).unwrap();
-    let second = Archive::create(&path).unwrap_err().to_string();
+    let _first = ResultsDb::create(&path).unwrap();
+    let second = ResultsDb::create(&path).unwrap_err().to_string();
     assert!(second.contains("another latput is writing"), "{second}");
-    Archive::open(&path).unwrap();
+    ResultsDb::open(&path).unwrap();
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
     );
     check(
         |path| {
-            drop(Archive::create(path).unwrap());
+            drop(ResultsDb::create(path).unwrap());
             let db = Connection::open(path).unwrap();
             db.pragma_update(None, "user_version", 99).unwrap();
         },
@@ -61,13 +61,13 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
     );
     check(
         |path| {
-            let mut archive = Archive::create(path).unwrap();
+            let mut results_db = ResultsDb::create(path).unwrap();
             let header = header();
-            let run = archive.begin("plan", "boot", 1, &header).unwrap();
+            let run = results_db.begin("plan", "boot", 1, &header).unwrap();
             for block in 0..200 {
-                archive.append(run, &header, &row(block, 0, 0)).unwrap();
+                results_db.append(run, &header, &row(block, 0, 0)).unwrap();
             }
-            drop(archive);
+            drop(results_db);
             let length = fs::metadata(path).unwrap().len();
             fs::File::options().write(true).open(path).unwrap().set_len(length / 2).unwrap();
         },
@@ -75,7 +75,7 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
     );
     check(
         |path| {
-            drop(Archive::create(path).unwrap());
+            drop(ResultsDb::create(path).unwrap());
             let mut file = fs::File::options().write(true).open(path).unwrap();
             file.write_all(&[0xff; 64]).unwrap();
         },
@@ -87,38 +87,38 @@ fn a_foreign_damaged_cut_or_newer_file_is_refused_by_name() {
 fn a_link_or_a_pipe_is_not_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    drop(Archive::create(&at("kept.db")).unwrap());
+    drop(ResultsDb::create(&at("kept.db")).unwrap());
     let kept = fs::read(at("kept.db")).unwrap();
     std::os::unix::fs::symlink(at("kept.db"), at("link.db")).unwrap();
     std::os::unix::fs::symlink(at("made.db"), at("dangling.db")).unwrap();
     for name in ["link.db", "dangling.db"] {
-        let text = Archive::create(&at(name)).unwrap_err().to_string();
+        let text = ResultsDb::create(&at(name)).unwrap_err().to_string();
         assert!(text.contains(name) && text.contains("symbolic link"), "{text}");
     }
     assert!(!at("made.db").exists() && fs::read(at("kept.db")).unwrap() == kept);
-    Archive::open(&at("link.db")).unwrap();
+    ResultsDb::open(&at("link.db")).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.db"), 0o600.into()).unwrap();
-    let text = Archive::open(&at("pipe.db")).unwrap_err().to_string();
+    let text = ResultsDb::open(&at("pipe.db")).unwrap_err().to_string();
     assert!(text.contains("not a regular file"), "{text}");
-    assert!(Archive::create(&at("pipe.db")).unwrap_err().to_string().contains("a pipe"));
+    assert!(ResultsDb::create(&at("pipe.db")).unwrap_err().to_string().contains("a pipe"));
 }
 
 #[test]
 fn the_lock_is_nobody_elses_to_take() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    let archive = Archive::create(&path).unwrap();
+    let results_db = ResultsDb::create(&path).unwrap();
     let lock = folder.path().join("results.db-lock");
     assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
-    drop(archive);
+    drop(results_db);
     assert!(!lock.exists());
     // Whoever may read the file may lock it, and that means nothing.
     let stranger = fs::File::open(&path).unwrap();
     stranger.lock().unwrap();
-    drop(Archive::create(&path).unwrap());
+    drop(ResultsDb::create(&path).unwrap());
     // What a writer that was killed left is no lock.
     fs::write(&lock, "1\n").unwrap();
-    Archive::create(&path).unwrap();
+    ResultsDb::create(&path).unwrap();
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn what_takes_the_place_of_a_table_is_refused() {
     ] {
         check(
             |path| {
-                drop(Archive::create(path).unwrap());
+                drop(ResultsDb::create(path).unwrap());
                 Connection::open(path).unwrap().execute_batch(change).unwrap();
             },
             "tables are not those",
@@ -149,19 +149,19 @@ fn what_takes_the_place_of_a_table_is_refused() {
 fn a_query_without_end_is_ended_and_a_long_text_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
-    drop(Archive::create(&path).unwrap());
+    drop(ResultsDb::create(&path).unwrap());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-    let archive =
-        Archive::connect(&path, &path.canonicalize().unwrap(), flags, Duration::from_millis(50))
+    let results_db =
+        ResultsDb::connect(&path, &path.canonicalize().unwrap(), flags, Duration::from_millis(50))
             .unwrap();
     let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
                    SELECT count(*) FROM n";
-    let result = archive.sql(archive.db.query_row(endless, [], |row| row.get::<_, i64>(0)));
+    let result = results_db.sql(results_db.db.query_row(endless, [], |row| row.get::<_, i64>(0)));
     assert!(result.unwrap_err().to_string().contains("took more than"));
     let db = Connection::open(&path).unwrap();
     let long = "INSERT INTO run VALUES (1, 0, 1, '', '', zeroblob(70000000))";
     db.execute_batch(long).unwrap();
-    let text = Archive::open(&path).unwrap().load(1).unwrap_err().to_string();
+    let text = ResultsDb::open(&path).unwrap().load(1).unwrap_err().to_string();
     assert!(text.contains("longer than 67108864 bytes"), "{text}");
 }
 
@@ -170,7 +170,7 @@ fn check(make: impl FnOnce(&Path), expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.db");
     make(&path);
-    for refused in [Archive::open(&path), Archive::create(&path)] {
+    for refused in [ResultsDb::open(&path), ResultsDb::create(&path)] {
         let text = refused.unwrap_err().to_string();
         assert!(text.contains(expected) && text.contains("results.db"), "{text}");
     }

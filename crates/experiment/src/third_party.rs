@@ -1,4 +1,4 @@
-//! Trials against a stock program at the far end: this host is the generator, and no agent is anywhere.
+//! Trials against a third-party program at the far end: this host is the generator, and no agent runs.
 
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
@@ -17,9 +17,9 @@ use latput_units::Nanos;
 use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::host::{Host, chain};
-use crate::lacking::Wanted;
 use crate::protocol::{Failure, LEASE, LinkReset, Open, Opened, SCHEMA};
-use crate::runner::{News, Trial, TrialRunner, run_trial};
+use crate::runner::{Trial, TrialEvent, TrialRunner, run_trial};
+use crate::unsupported::Wanted;
 
 /// The traffic's threads and the counters are ready before the window, also without a warm-up.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
@@ -28,7 +28,7 @@ const HERE: &str = "generator";
 
 /// This host, and the program that it measures against.
 #[derive(Debug)]
-pub(crate) struct Stock {
+pub(crate) struct ThirdParty {
     peer: Peer,
     address: SocketAddr,
     host: Host,
@@ -36,7 +36,7 @@ pub(crate) struct Stock {
     notes: Vec<String>,
 }
 
-impl Stock {
+impl ThirdParty {
     /// Refuses what the program cannot do, and looks at this host. The program is not spoken to yet.
     pub(crate) fn start(peer: &Peer, plan: &Plan) -> Result<Self, Error> {
         check(peer, plan)?;
@@ -140,7 +140,7 @@ fn here(problem: &str) -> Error {
     Error::Agent { host: HERE.to_owned(), problem: problem.to_owned() }
 }
 
-impl TrialRunner for Stock {
+impl TrialRunner for ThirdParty {
     fn hosts(&self) -> Vec<HostFacts> {
         vec![self.opened.facts.clone()]
     }
@@ -162,7 +162,7 @@ impl TrialRunner for Stock {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(News) -> Result<(), Error>,
+        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
             if stop.is_raised() {
@@ -174,7 +174,12 @@ impl TrialRunner for Stock {
     }
 
     /// Plans were checked when the testbed was made.
-    fn lacks(&mut self, _: Wanted<'_>, _: &Method, _: &Stop) -> Result<Option<String>, Error> {
+    fn unsupported(
+        &mut self,
+        _: Wanted<'_>,
+        _: &Method,
+        _: &Stop,
+    ) -> Result<Option<String>, Error> {
         Ok(None)
     }
 

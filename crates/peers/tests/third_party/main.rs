@@ -88,7 +88,7 @@ pub(crate) fn measure(url: &str, text: &str) -> Result<Outcome, Error> {
         let window = Window::starting_in(session.warmup() + AHEAD, WINDOW).unwrap();
         tries -= 1;
         match session.run(window, &stop) {
-            Err(error) if error.is_passing() && tries > 0 => {}
+            Err(error) if error.is_transient() && tries > 0 => {}
             ended => return ended,
         }
     }

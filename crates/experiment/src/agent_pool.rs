@@ -18,13 +18,13 @@ use latput_units::Nanos;
 use crate::checks::{self, HostPart};
 use crate::clock::ClockOffset;
 use crate::combine::{self, Start};
-use crate::controller::{ANSWER_WITHIN, Agent, Crew};
+use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
 use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
-use crate::lacking::Wanted;
 use crate::protocol::{Answer, FailureKind, Finished, HostSlice, Part, Request, Turns};
-use crate::runner::{News, SliceRunner, Stint, Tell, Trial, TrialRunner, run_trial};
+use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
+use crate::unsupported::Wanted;
 
 /// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
@@ -33,7 +33,7 @@ const TRIAL_SLACK: Duration = Duration::from_secs(15);
 /// longest round trip of a control line.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
 
-impl TrialRunner for Crew {
+impl TrialRunner for AgentPool {
     fn hosts(&self) -> Vec<HostFacts> {
         self.opened().map(|opened| opened.facts.clone()).collect()
     }
@@ -64,7 +64,7 @@ impl TrialRunner for Crew {
         todo: Vec<Trial>,
         method: &Method,
         stop: &Stop,
-        tell: &mut dyn FnMut(News) -> Result<(), Error>,
+        tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for trial in todo {
             run_trial(trial, tell, &mut |trial, tell| {
@@ -82,7 +82,7 @@ impl TrialRunner for Crew {
         Some(self)
     }
 
-    fn lacks(
+    fn unsupported(
         &mut self,
         wanted: Wanted<'_>,
         _: &Method,
@@ -116,7 +116,7 @@ impl TrialRunner for Crew {
     }
 }
 
-impl SliceRunner for Crew {
+impl SliceRunner for AgentPool {
     fn stint(
         &mut self,
         stint: &Stint,
@@ -169,11 +169,11 @@ impl<'a> Order<'a> {
 
 /// Waits until every host's link is up that was so to begin with: what broke the trial before may have been one
 /// that was not, and some knobs take theirs down.
-fn await_links(crew: &mut Crew, stop: &Stop) -> Result<(), Error> {
-    for agent in crew.agents().iter_mut() {
+fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
+    for agent in pool.agents().iter_mut() {
         agent.send(&Request::Link)?;
     }
-    for agent in crew.agents() {
+    for agent in pool.agents() {
         match agent.receive(LINK_WITHIN + ANSWER_WITHIN, stop)? {
             Answer::Linked => {}
             other => return Err(agent.unexpected(other)),
@@ -183,8 +183,8 @@ fn await_links(crew: &mut Crew, stop: &Stop) -> Result<(), Error> {
 }
 
 /// Brings every host to its part of a setting.
-fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<(), Error> {
-    for agent in crew.agents() {
+fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Result<(), Error> {
+    for agent in pool.agents() {
         let Some(setting) = setting.by_role.get(&agent.spec.role) else { continue };
         match agent.ask(&Request::Set { setting: setting.clone() }, stop)? {
             Answer::Set => {}
@@ -197,12 +197,12 @@ fn set_hosts(crew: &mut Crew, setting: &LabelledSetting, stop: &Stop) -> Result<
 /// Why some host does not take a setting; `None`: all took it. A host that it could not be taken back from is
 /// an error.
 fn not_taken(
-    crew: &mut Crew,
+    pool: &mut AgentPool,
     by_role: &BTreeMap<Role, Setting>,
     stop: &Stop,
 ) -> Result<Option<String>, Error> {
     let setting = LabelledSetting { label: String::new(), by_role: by_role.clone() };
-    match set_hosts(crew, &setting, stop) {
+    match set_hosts(pool, &setting, stop) {
         Ok(()) => Ok(None),
         Err(Error::Host { host, message, kind: FailureKind::Failed | FailureKind::RolledBack }) => {
             Ok(Some(format!("host `{host}`: {message}")))
@@ -214,41 +214,41 @@ fn not_taken(
 /// Lets the traffic flow once and joins what the hosts saw: an observation for each slice of `order`, and
 /// one where there are none.
 fn observe(
-    crew: &mut Crew,
+    pool: &mut AgentPool,
     workload: &Workload,
     method: &Method,
     order: Option<&Order<'_>>,
     stop: &Stop,
     tell: &mut Tell<'_>,
 ) -> Result<Vec<Observation>, Error> {
-    let parts = prepare(crew, workload, stop)?;
-    let clocks = crew.clocks(stop)?;
+    let parts = prepare(pool, workload, stop)?;
+    let clocks = pool.clocks(stop)?;
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
-    let interval = crew.interval();
+    let interval = pool.interval();
     let (warmup, duration) = (method.warmup, method.duration);
-    for (agent, clock) in crew.agents().iter_mut().zip(&clocks) {
+    for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
         let turns = order.map(|order| order.of_role(agent.spec.role));
         agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval, turns })?;
     }
-    let names = crew.agents().iter().map(|agent| agent.spec.name.clone()).collect();
+    let names = pool.agents().iter().map(|agent| agent.spec.name.clone()).collect();
     let mut joiner = Joiner::new(names, &workload.traffic);
     let mut heard = |host, line| {
         for interval in joiner.enter(host, line) {
-            let _only_results_can_fail = tell(News::Interval(interval));
+            let _only_results_can_fail = tell(TrialEvent::Interval(interval));
         }
     };
     let slices = order.map(|order| order.slices);
     let window = slices.map_or(duration, |slices| slices.total());
     let within = (warmup + window).as_duration() + TRIAL_SLACK;
-    let mut finished = crew.finished(within, stop, &mut heard)?;
+    let mut finished = pool.finished(within, stop, &mut heard)?;
     for part in &mut finished {
         let host = part.slices.first().map_or_else(String::new, |slice| slice.host.host.clone());
         for left in std::mem::take(&mut part.left) {
-            tell(News::Remark(format!("latput: {host}: {left}")))?;
+            tell(TrialEvent::Remark(format!("latput: {host}: {left}")))?;
         }
     }
-    let boot_ids: Vec<String> = crew.opened().map(|opened| opened.boot_id.clone()).collect();
+    let boot_ids: Vec<String> = pool.opened().map(|opened| opened.boot_id.clone()).collect();
     let joined = Joined { workload, duration, slices, parts, clocks, boot_ids };
     joined.observations(finished)
 }
@@ -256,11 +256,11 @@ fn observe(
 /// Opens the ports, the connections and the probe. Returns the hosts that send, by their place in the
 /// testbed and in the order of the far end's ports, each with its part.
 fn prepare(
-    crew: &mut Crew,
+    pool: &mut AgentPool,
     workload: &Workload,
     stop: &Stop,
 ) -> Result<Vec<(usize, Workload)>, Error> {
-    let (senders, prober) = senders(crew.agents(), &workload.traffic);
+    let (senders, prober) = senders(pool.agents(), &workload.traffic);
     let parts = share::parts(workload, senders.len());
     let parts: Vec<(usize, Workload)> = senders.into_iter().zip(parts).collect();
     let mut expected = Vec::new();
@@ -272,13 +272,13 @@ fn prepare(
         expected.push(Part { workload, key });
     }
     let probe = workload.probe;
-    let sut = crew.sut();
+    let sut = pool.sut();
     let peer = sut.spec.address;
     let ports = match sut.ask(&Request::Receive { parts: expected.clone() }, stop)? {
         Answer::Listening { ports } if ports.len() == expected.len() => ports,
         other => return Err(sut.unexpected(other)),
     };
-    let agents = crew.agents();
+    let agents = pool.agents();
     for ((&(idx, _), Part { mut workload, key }), port) in parts.iter().zip(expected).zip(ports) {
         workload.probe = probe.filter(|_| idx == prober);
         agents[idx].send(&Request::Send { workload, key, peer, port })?;
