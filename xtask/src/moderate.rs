@@ -55,7 +55,7 @@ fn soak_time(text: &str) -> Result<Duration, String> {
 }
 
 const FIXED_US: [u32; 5] = [0, 20, 50, 100, 200];
-const GOALS: [&str; 2] = ["balanced", "cpu"];
+const GOALS: [&str; 2] = ["standard", "save-cpu"];
 const INTERFACE: &str = "lat0";
 /// Traffic before what counts of a turn: the daemon finds out about a new load in half a second, which would be the p99 of
 /// a short turn, and of a long one is nothing.

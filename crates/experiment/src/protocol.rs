@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::interval::HostInterval;
 
 /// Both ends must speak the same.
-pub const SCHEMA: u32 = 6;
+pub const SCHEMA: u32 = 7;
 /// A longer request is refused, and a longer answer to [`Request::Go`]; the largest honest one is a stint of
 /// slices, each with its histogram: some 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;

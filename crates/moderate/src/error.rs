@@ -29,7 +29,7 @@ pub enum Error {
     Store(#[from] latput_knobs::StoreError),
     /// Nothing on the interface delays its interrupts or polls.
     #[error("{interface}: has no knob that moderates it: {reasons}")]
-    NoLever {
+    NoDelayKnob {
         /// The interface.
         interface: String,
         /// What each knob lacks.

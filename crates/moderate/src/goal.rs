@@ -1,21 +1,86 @@
-//! What an interface is to be held at.
+//! The goals of moderation: how much of the rate or of the CPU a delay may cost.
 
 use latput_policy::{Bounds, ladder};
 use latput_units::Nanos;
 
-/// The goals by name, with what they stand for; the names are those of `latput tune`.
-pub const NAMED: &[(&str, &str)] = &[
-    ("latency", "no delay at all, whatever it costs"),
-    ("throughput", "the longest delay that costs no throughput (0.5 %), at most 100us"),
-    (
-        "cpu",
-        "the least CPU at full rate: the longest delay that costs at most 5 % of it, at most 200us",
-    ),
-    (
-        "balanced",
-        "the longest delay that costs at most 2 % of the rate, at most 100us (the default)",
-    ),
+/// A goal by name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Named {
+    /// Its name. `latput tune` has other goals under other names: it compares measured settings, and the
+    /// daemon only bounds what a delay costs.
+    pub name: &'static str,
+    /// Its name in releases before, which is refused with the new one.
+    old_name: &'static str,
+    /// The share of the load's rate that the delay may cost; `None`: there is no delay.
+    pub max_loss_ratio: Option<f64>,
+    /// The longest delay, unless `--max-delay` says otherwise.
+    pub max_delay: Nanos,
+}
+
+/// Every goal that has a name; the last one is the default.
+pub const NAMED: [Named; 4] = [
+    Named { name: "no-delay", old_name: "latency", max_loss_ratio: None, max_delay: Nanos::ZERO },
+    Named {
+        name: "keep-rate",
+        old_name: "throughput",
+        max_loss_ratio: Some(0.005),
+        max_delay: Nanos::from_us(100),
+    },
+    Named {
+        name: "save-cpu",
+        old_name: "cpu",
+        max_loss_ratio: Some(0.05),
+        max_delay: Nanos::from_us(200),
+    },
+    Named {
+        name: "standard",
+        old_name: "balanced",
+        max_loss_ratio: Some(0.02),
+        max_delay: Nanos::from_us(100),
+    },
 ];
+
+/// The goal without a name.
+pub const DEFAULT: &Named = &NAMED[3];
+
+impl Named {
+    fn find(name: &str) -> Result<&'static Self, GoalError> {
+        if let Some(found) = NAMED.iter().find(|goal| goal.name == name) {
+            return Ok(found);
+        }
+        if let Some(renamed) = NAMED.iter().find(|goal| goal.old_name == name) {
+            return Err(GoalError::Renamed { old: renamed.old_name, new: renamed.name });
+        }
+        Err(GoalError::Unknown { name: name.chars().take(80).collect() })
+    }
+
+    /// What it stands for, with a longest delay of `max_delay`.
+    fn meaning(&self, max_delay: Nanos) -> String {
+        self.max_loss_ratio.map_or_else(
+            || "no delay, whatever it costs".to_owned(),
+            |loss| {
+                let percent = loss * 100.0;
+                format!(
+                    "the longest delay that costs at most {percent} % of the rate, at most {max_delay}"
+                )
+            },
+        )
+    }
+}
+
+/// The names of all goals, for messages.
+pub fn names() -> String {
+    NAMED.map(|goal| goal.name).join(", ")
+}
+
+/// A line for each goal, for help: its name, what it stands for, which is the default.
+pub fn help() -> String {
+    let line = |goal: Named| {
+        let default = if goal == *DEFAULT { " (the default)" } else { "" };
+        format!("  {:<11}{}{default}", goal.name, goal.meaning(goal.max_delay))
+    };
+    NAMED.map(line).join("\n")
+}
 
 /// A goal that contradicts nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +92,7 @@ pub struct Goal {
     pub(crate) most: Nanos,
 }
 
-/// What decides.
+/// The bound that decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Aim {
     /// No delay.
@@ -38,14 +103,22 @@ pub(crate) enum Aim {
     CpuBudget { ratio: f64 },
 }
 
-/// A goal that says nothing, or two things.
+/// Why options make no goal.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum GoalError {
     /// No such name.
-    #[error("there is no goal `{name}`: take latency, throughput, cpu or balanced")]
+    #[error("there is no goal `{name}`: choose one of {}", names())]
     Unknown {
         /// What was written.
         name: String,
+    },
+    /// The name of a release before.
+    #[error("the goal `{old}` of `latput moderate` is called `{new}` now")]
+    Renamed {
+        /// What was written.
+        old: &'static str,
+        /// Its name now.
+        new: &'static str,
     },
     /// A CPU budget beside a goal that has another idea of CPU.
     #[error(
@@ -57,7 +130,7 @@ pub enum GoalError {
         name: String,
     },
     /// A bound on no delay.
-    #[error("--goal latency holds no delay, so that --max-delay bounds nothing: give one of them")]
+    #[error("--goal no-delay has no delay, so that --max-delay bounds nothing: give one of them")]
     NoDelay,
     /// A longest delay that leaves nothing to choose, or too much.
     #[error("--max-delay {most}: must be from {least} to {greatest}")]
@@ -79,7 +152,7 @@ pub enum GoalError {
 
 impl Goal {
     /// A goal by name, a longest delay and a CPU budget as a share of all CPU time of the host. A budget
-    /// stands alone; without it the goal is `balanced` unless named.
+    /// stands alone; without it and without a name the goal is [`DEFAULT`].
     pub fn new(
         name: Option<&str>,
         max_delay: Option<Nanos>,
@@ -103,24 +176,14 @@ impl Goal {
                 format!("the least delay within {:.1} % of the CPU, at most {most}", ratio * 100.0);
             return Ok(Self { text, aim: Aim::CpuBudget { ratio }, most });
         }
-        let name = name.unwrap_or("balanced");
-        let (loss_ratio, usual) = match name {
-            "latency" if max_delay.is_some() => return Err(GoalError::NoDelay),
-            "latency" => {
-                let text = "latency: no delay".to_owned();
-                return Ok(Self { text, aim: Aim::LeastDelay, most: Nanos::ZERO });
-            }
-            "throughput" => (0.005, Nanos::from_us(100)),
-            "cpu" => (0.05, Nanos::from_us(200)),
-            "balanced" => (0.02, Nanos::from_us(100)),
-            _ => return Err(GoalError::Unknown { name: name.chars().take(80).collect() }),
+        let named = name.map_or(Ok(DEFAULT), Named::find)?;
+        let most = max_delay.unwrap_or(named.max_delay);
+        let aim = match named.max_loss_ratio {
+            None if max_delay.is_some() => return Err(GoalError::NoDelay),
+            None => Aim::LeastDelay,
+            Some(loss_ratio) => Aim::FullRate { loss_ratio },
         };
-        let most = max_delay.unwrap_or(usual);
-        let loss = loss_ratio * 100.0;
-        let text = format!(
-            "{name}: the longest delay that costs at most {loss} % of the rate, at most {most}"
-        );
-        Ok(Self { text, aim: Aim::FullRate { loss_ratio }, most })
+        Ok(Self { text: format!("{}: {}", named.name, named.meaning(most)), aim, most })
     }
 }
 
@@ -134,15 +197,15 @@ mod tests {
             None,
             None,
             None,
-            Ok("balanced: the longest delay that costs at most 2 % of the rate, at most 100us"),
+            Ok("standard: the longest delay that costs at most 2 % of the rate, at most 100us"),
         );
         check(
-            Some("cpu"),
+            Some("save-cpu"),
             Some(50),
             None,
-            Ok("cpu: the longest delay that costs at most 5 % of the rate, at most 50us"),
+            Ok("save-cpu: the longest delay that costs at most 5 % of the rate, at most 50us"),
         );
-        check(Some("latency"), None, None, Ok("latency: no delay"));
+        check(Some("no-delay"), None, None, Ok("no-delay: no delay, whatever it costs"));
         check(
             None,
             Some(80),
@@ -153,9 +216,10 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        check(Some("cpu"), None, Some(0.3), Err("give one of them"));
-        check(Some("latency"), Some(50), None, Err("bounds nothing"));
-        check(Some("speed"), None, None, Err("no goal `speed`"));
+        check(Some("save-cpu"), None, Some(0.3), Err("give one of them"));
+        check(Some("no-delay"), Some(50), None, Err("bounds nothing"));
+        check(Some("speed"), None, None, Err("no-delay, keep-rate, save-cpu, standard"));
+        check(Some("balanced"), None, None, Err("is called `standard` now"));
         check(None, Some(0), None, Err("must be from"));
         check(None, Some(1_000_000), None, Err("must be from"));
         for ratio in [0.0, -0.1, 1.0, 30.0, f64::NAN, f64::INFINITY] {

@@ -7,19 +7,19 @@
 pub mod goal;
 pub mod status;
 
+mod daemon;
+mod delay_knob;
 mod error;
 mod governor;
-mod hand;
-mod hold;
-mod lever;
+mod interface_handle;
 mod meter;
 mod metrics;
 mod notify;
-mod pace;
+mod sampling;
 mod serve;
 
+pub use daemon::{Daemon, Options};
 pub use error::{Error, ErrorKind};
 pub use goal::{Goal, GoalError};
-pub use hold::{Hold, Options};
 pub use serve::{MetricsAddress, ask};
 pub use status::Status;

@@ -27,7 +27,7 @@ fn exposition(status: &Status) -> String {
     let mut text = Text { out: String::new(), interface: escaped(&status.interface) };
     let seconds = |ns: u64| ns as f64 / 1e9;
     text.gauge("delay_seconds", "Delay that holds.", seconds(status.delay_ns));
-    text.gauge("delay_seconds_most", "Longest delay of the goal.", seconds(status.delay_ns_most));
+    text.gauge("delay_seconds_most", "Longest delay of the goal.", seconds(status.max_delay_ns));
     text.gauge("uptime_seconds", "Since the start.", status.uptime_s);
     text.counter("decisions_total", "Samples decided on.", status.decisions);
     text.counter("changes_total", "Changes of the delay.", status.changes);
@@ -47,7 +47,7 @@ fn exposition(status: &Status) -> String {
         text.gauge("cpu_budget_met", "Whether the CPU budget is kept.", f64::from(u8::from(met)));
     }
     text.head("state", "gauge", "What the daemon does: 1 for the state it is in.");
-    for state in [State::Holding, State::Observing, State::Waiting, State::LetGo] {
+    for state in [State::Holding, State::Observing, State::Waiting, State::Released] {
         let is = u8::from(state == status.state);
         let (interface, name) = (&text.interface, state.name());
         let line =
@@ -137,7 +137,7 @@ pub(crate) mod tests {
             goal: "balanced".to_owned(),
             knobs: vec!["rx-usecs".to_owned()],
             delay_ns: 50_000,
-            delay_ns_most: 100_000,
+            max_delay_ns: 100_000,
             ring: 256,
             uptime_s: 1.5,
             decisions: 30,
@@ -153,7 +153,7 @@ pub(crate) mod tests {
             busy_ratio: Some(0.25),
             is_budget_met: Some(false),
             frontier: Vec::new(),
-            let_go: Vec::new(),
+            released: Vec::new(),
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a running daemon says of itself.
+//! The status of a running daemon.
 
 use latput_units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the stored form of [`Status`].
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
-/// What a running daemon says of itself.
+/// The status of a running daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
-    /// Version of this document's shape: 1.
+    /// Version of this document's shape: 2.
     pub schema: u32,
     /// The interface, by the name it has now.
     pub interface: String,
@@ -25,7 +25,7 @@ pub struct Status {
     /// The delay that holds.
     pub delay_ns: u64,
     /// The longest delay that the goal allows.
-    pub delay_ns_most: u64,
+    pub max_delay_ns: u64,
     /// Receive descriptors of a queue: half of them must hold what comes during the delay.
     pub ring: u32,
     /// How long it has been running.
@@ -56,22 +56,22 @@ pub struct Status {
     pub is_budget_met: Option<bool>,
     /// With a CPU budget: the share that each delay was last seen with.
     pub frontier: Vec<Point>,
-    /// What somebody else has set and was let go.
-    pub let_go: Vec<String>,
+    /// What somebody else has set, and latput released.
+    pub released: Vec<String>,
 }
 
 /// What a daemon does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It holds the interface.
+    /// It moderates the interface.
     Holding,
-    /// It only says what it would do.
+    /// It only reports what it would change.
     Observing,
     /// The interface is down.
     Waiting,
-    /// Somebody else has set a knob: it has let the interface go.
-    LetGo,
+    /// Somebody else has set a knob: latput changes nothing more.
+    Released,
 }
 
 impl State {
@@ -81,7 +81,7 @@ impl State {
             Self::Holding => "holding",
             Self::Observing => "observing",
             Self::Waiting => "waiting",
-            Self::LetGo => "let-go",
+            Self::Released => "released",
         }
     }
 }
@@ -118,7 +118,7 @@ impl Status {
             format!(
                 "delay      {} of at most {}, by {}",
                 delay(self.delay_ns),
-                delay(self.delay_ns_most),
+                delay(self.max_delay_ns),
                 self.knobs.join(", ")
             ),
             format!(
@@ -155,8 +155,8 @@ impl Status {
                 change.reason
             ));
         }
-        for what in &self.let_go {
-            lines.push(format!("let go     {what}"));
+        for what in &self.released {
+            lines.push(format!("released   {what}"));
         }
         lines.push(format!(
             "since      {:.0} s: {} decisions, {} changes, {} failed, {} packets dropped",

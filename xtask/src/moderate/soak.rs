@@ -53,7 +53,7 @@ struct Turns {
 pub(super) fn run(lab: &Lab, binary: &Path, length: Duration, rng: &mut Rng) -> Result<()> {
     let knobs = || ask(lab, binary, &["show", INTERFACE, "--json"]).map(|text| settings(&text));
     let before = knobs()??;
-    let daemon = start_daemon(lab, binary, "balanced")?;
+    let daemon = start_daemon(lab, binary, "standard")?;
     let begun = Instant::now();
     let pid = number(&status(lab, binary)?, "pid")?;
     let mut prints = vec![footprint(pid)?];

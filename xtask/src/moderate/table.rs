@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     const CANDIDATES: [Candidate; 3] =
-        [Candidate::Fixed(0), Candidate::Fixed(100), Candidate::Goal("balanced")];
+        [Candidate::Fixed(0), Candidate::Fixed(100), Candidate::Goal("standard")];
 
     #[test]
     fn the_best_of_each_phase_is_the_measure_and_what_is_missed_is_named() {
@@ -161,7 +161,7 @@ mod tests {
         assert!(text.contains("every phase is within 10 %"), "{text}");
         assert!(!text.contains("missed"), "{text}");
         let text = table(|phase| if phase == Phase::Bulk { 0.7 } else { 1.0 });
-        assert!(text.ends_with("missed: goal balanced in bulk\n"), "{text}");
+        assert!(text.ends_with("missed: goal standard in bulk\n"), "{text}");
     }
 
     #[test]

@@ -1,41 +1,23 @@
-//! `latput moderate`: the daemon that holds an interface at a goal while its load changes.
+//! `latput moderate`: the daemon that keeps an interface at a goal while its load changes.
 
 use std::process::ExitCode;
 
 use latput_experiment::host;
-use latput_moderate::{Goal, GoalError, Hold, MetricsAddress, Options, Status};
+use latput_moderate::{Daemon, Goal, GoalError, MetricsAddress, Options, Status};
 use latput_units::Nanos;
 
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::output;
 
-/// Hold an interface at a goal: move the delay of its interrupts (or polls) with the load.
+/// Keep an interface at a goal while its load changes: move the delay of its interrupts (or polls).
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  latput moderate eth0                                  the longest delay that costs at most 2 % of the rate
-  latput moderate eth0 --goal cpu --max-delay 150us     the least CPU at full rate
-  latput moderate eth0 --cpu-budget 30%                 the least delay that keeps the host's CPU under 30 %
-  latput moderate eth0 --observe                        only say what would be done
-  latput moderate eth0 --metrics 127.0.0.1:9711         for Prometheus
-  latput moderate eth0 --status                         ask the one that runs
-
-Goals (the names are those of `latput tune`):
-  latency      no delay at all, whatever it costs
-  throughput   the longest delay that costs no throughput (0.5 %), at most 100us
-  cpu          the longest delay that costs at most 5 % of the rate, at most 200us
-  balanced     the longest delay that costs at most 2 % of the rate, at most 100us (the default)
-
-It moves rx-usecs and tx-usecs where the device has them (adaptive moderation is switched off meanwhile), else
-gro-flush-timeout with napi-defer-hard-irqs. Everything is put back at the end: on Ctrl-C, on SIGTERM, after a
-kill -9 by the next start or by `latput restore`. A knob that somebody else sets meanwhile is let go.
-docs/moderation.md says how it decides.")]
+#[command(after_help = after_help())]
 pub(crate) struct Args {
     /// The interface.
     #[arg(value_name = "IFACE")]
     interface: String,
-    /// What to hold it at: latency, throughput, cpu or balanced.
+    /// The goal: no-delay, keep-rate, save-cpu or standard.
     #[arg(long)]
     goal: Option<String>,
     /// The longest delay, whatever the load: `200us`.
@@ -47,13 +29,13 @@ pub(crate) struct Args {
     /// Change nothing, and log what would be changed.
     #[arg(long)]
     observe: bool,
-    /// Ask the one that runs, and end.
+    /// Print the status of the daemon that runs, and end.
     #[arg(
         long,
         conflicts_with_all = ["goal", "max_delay", "cpu_budget", "observe", "metrics", "every", "length"]
     )]
     status: bool,
-    /// Give out metrics to Prometheus: `unix:PATH`, or a loopback address such as `127.0.0.1:9711`.
+    /// Serve metrics to Prometheus: `unix:PATH`, or a loopback address such as `127.0.0.1:9711`.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// Time between two decisions.
@@ -62,6 +44,28 @@ pub(crate) struct Args {
     /// End after this long; otherwise when told to.
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
+}
+
+fn after_help() -> String {
+    format!(
+        "\
+Examples:
+  latput moderate eth0                                    the longest delay that costs at most 2 % of the rate
+  latput moderate eth0 --goal save-cpu --max-delay 150us  the least CPU at almost full rate
+  latput moderate eth0 --cpu-budget 30%                   the least delay that keeps the host's CPU under 30 %
+  latput moderate eth0 --observe                          only log what it would change
+  latput moderate eth0 --metrics 127.0.0.1:9711           for Prometheus
+  latput moderate eth0 --status                           print the status of the daemon that runs
+
+Goals:
+{}
+
+It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off meanwhile; else it
+sets gro-flush-timeout with napi-defer-hard-irqs. Everything is put back at the end: on Ctrl-C and SIGTERM by
+itself, after a kill -9 by the next start or by `latput restore`. A knob that somebody else sets is released.
+docs/moderation.md explains how it decides.",
+        latput_moderate::goal::help()
+    )
 }
 
 impl Args {
@@ -86,7 +90,7 @@ impl Args {
             metrics,
             length: self.length,
         };
-        let ended = Hold::run(options, &|| context.stop.is_raised())?;
+        let ended = Daemon::run(options, &|| context.stop.is_raised())?;
         tell(context, &ended)?;
         Ok(ExitCode::SUCCESS)
     }

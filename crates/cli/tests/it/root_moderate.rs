@@ -18,7 +18,7 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
     let lab = Lab::up(&place);
     let before = lab.knobs();
     let metrics = format!("unix:{}", place.path("metrics.sock").display());
-    let mut daemon = Daemon::start(&place, &["--goal", "cpu", "--metrics", &metrics]);
+    let mut daemon = Daemon::start(&place, &["--goal", "save-cpu", "--metrics", &metrics]);
     let status = daemon.status();
     assert_eq!(status["state"], "holding", "{status}");
     assert_eq!(status["delay_ns"], 0, "it starts from the safe side: {status}");
@@ -68,7 +68,7 @@ fn over_its_budget_it_delays_and_the_next_start_puts_back_what_a_kill_left() {
     traffic.end();
     lab.b(&["restore", "eth9"]).expect(0, &["nothing to restore"]);
     lab.b(&["restore", "--dry-run"]).expect(0, &["would put back", "gro-flush-timeout"]);
-    let mut daemon = Daemon::start(&place, &["--goal", "latency"]);
+    let mut daemon = Daemon::start(&place, &["--goal", "no-delay"]);
     assert!(daemon.said().contains("put back what an earlier latput left"), "{}", daemon.said());
     assert_eq!(lab.knobs(), before, "no delay is what there was before");
     daemon.end(0);
@@ -76,19 +76,19 @@ fn over_its_budget_it_delays_and_the_next_start_puts_back_what_a_kill_left() {
 }
 
 #[test]
-fn what_somebody_else_sets_is_let_go_once() {
+fn what_somebody_else_sets_is_released_once() {
     if needs_root() {
         return;
     }
     let _turn = lab_turn();
     let place = Place::new();
     let lab = Lab::up(&place);
-    let mut daemon = Daemon::start(&place, &["--goal", "balanced"]);
+    let mut daemon = Daemon::start(&place, &["--goal", "standard"]);
     let file = "echo 77000 > /sys/class/net/lat0/gro_flush_timeout";
     place.run(&["lab", "exec", "b", "--", "sh", "-c", file]).expect(0, &[]);
-    wait_until("the daemon to see it", || daemon.status()["state"] == "let-go");
+    wait_until("the daemon to see it", || daemon.status()["state"] == "released");
     let status = daemon.status();
-    assert!(status["let_go"][0].as_str().unwrap().contains("gro-flush-timeout"), "{status}");
+    assert!(status["released"][0].as_str().unwrap().contains("gro-flush-timeout"), "{status}");
     daemon.end(0);
     let said = daemon.said();
     assert!(said.contains("somebody else has set it"), "{said}");
@@ -105,7 +105,7 @@ fn it_survives_down_and_up_and_a_new_name() {
     let place = Place::new();
     let lab = Lab::up(&place);
     let before = lab.knobs();
-    let mut daemon = Daemon::start(&place, &["--goal", "balanced"]);
+    let mut daemon = Daemon::start(&place, &["--goal", "standard"]);
     // Past `latput lab exec`, which takes a lab without `lat0` for half a lab.
     let ip = |words: &[&str]| {
         let all = ["-n", "latput-b", "link", "set"];
@@ -154,11 +154,11 @@ fn it_observes_without_a_change_and_refuses_what_cannot_be() {
     lab.b(&["moderate", "lat9"]).expect(1, &["lat9"]);
     lab.b(&["moderate", "lat0", "--metrics", "0.0.0.0:9711"]).expect(2, &["this machine only"]);
     lab.b(&["moderate", "lat0", "--goal", "speed"]).expect(2, &["no goal `speed`"]);
-    let two = ["moderate", "lat0", "--goal", "cpu", "--cpu-budget", "30%"];
+    let two = ["moderate", "lat0", "--goal", "save-cpu", "--cpu-budget", "30%"];
     lab.b(&two).expect(2, &["give one of them"]);
     lab.b(&["moderate", "lat0", "--cpu-budget", "130%"]).expect(2, &["below 100 %"]);
     lab.b(&["moderate", "lat0", "--max-delay", "1s"]).expect(2, &["must be from"]);
-    lab.b(&["moderate", "lat0", "--status", "--goal", "cpu"]).expect(2, &[]);
+    lab.b(&["moderate", "lat0", "--status", "--goal", "save-cpu"]).expect(2, &[]);
     assert_eq!(lab.knobs(), before);
 }
 

@@ -54,7 +54,7 @@ fn interrupts_move_the_right_way_in_each_phase() {
 
 /// One daemon through all phases; what moved the wrong way, with its log.
 fn phases(place: &Place, guest: &Guest) -> Result<(), String> {
-    let words = ["latput", "moderate", "eth0", "--goal", "cpu", "--max-delay", MOST];
+    let words = ["latput", "moderate", "eth0", "--goal", "save-cpu", "--max-delay", MOST];
     let words = HOSTS[0].exec_words().into_iter().chain(words.map(str::to_owned));
     let mut daemon = Line::open(guest.folder(), &words.collect::<Vec<_>>()).unwrap();
     wait_until("the daemon", || status(guest).is_some_and(|status| status["state"] == "holding"));

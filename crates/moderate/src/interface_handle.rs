@@ -1,4 +1,4 @@
-//! What touches the interface: a session that is put back at the end, or eyes only.
+//! Access to the interface: a session that is put back at the end, or read-only.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint};
 
 use crate::error::Error;
 
-/// What touches the interface.
+/// Access to the interface.
 #[derive(Debug)]
-pub(crate) enum Hand {
-    /// It is held.
-    Holds(Box<Session<LinuxKernel, FileCheckpoints>>),
-    /// It is only looked at.
-    Looks(Box<LinuxKernel>),
+pub(crate) enum InterfaceHandle {
+    /// May change knobs, and puts them back at the end.
+    Session(Box<Session<LinuxKernel, FileCheckpoints>>),
+    /// Only reads.
+    ReadOnly(Box<LinuxKernel>),
 }
 
-impl Hand {
+impl InterfaceHandle {
     /// Claims the interface. What an earlier latput left unfinished, as after `kill -9`, is put back
     /// first.
     pub(crate) fn claim(folder: &Path, interface: &str) -> Result<Self, Error> {
@@ -38,37 +38,37 @@ impl Hand {
         }
     }
 
-    /// Only looks.
-    pub(crate) fn look() -> Result<Self, Error> {
-        Ok(Self::Looks(Box::new(LinuxKernel::open()?)))
+    /// Read-only access.
+    pub(crate) fn observe() -> Result<Self, Error> {
+        Ok(Self::ReadOnly(Box::new(LinuxKernel::open()?)))
     }
 
     pub(crate) fn kernel(&self) -> &LinuxKernel {
         match self {
-            Self::Holds(session) => session.kernel(),
-            Self::Looks(kernel) => kernel,
+            Self::Session(session) => session.kernel(),
+            Self::ReadOnly(kernel) => kernel,
         }
     }
 
-    /// Brings the interface to a setting, if it is held, and says what its knobs hold then.
+    /// Applies a setting, unless read-only, and gives what the knobs hold then.
     pub(crate) fn apply(&mut self, setting: &Setting) -> Result<State, ApplyError> {
         match self {
-            Self::Holds(session) => session.apply(setting).map(|applied| applied.found),
-            Self::Looks(_) => Ok(State::default()),
+            Self::Session(session) => session.apply(setting).map(|applied| applied.found),
+            Self::ReadOnly(_) => Ok(State::default()),
         }
     }
 
     /// Puts everything back.
     pub(crate) fn close(self) -> Result<Restored, Error> {
         match self {
-            Self::Holds(session) => Ok(session.close()?),
-            Self::Looks(_) => Ok(Restored::NothingToDo),
+            Self::Session(session) => Ok(session.close()?),
+            Self::ReadOnly(_) => Ok(Restored::NothingToDo),
         }
     }
 }
 
-fn open(folder: &Path, interface: &str) -> Result<Hand, Error> {
+fn open(folder: &Path, interface: &str) -> Result<InterfaceHandle, Error> {
     let (kernel, origin) = (LinuxKernel::open()?, checkpoint::context()?);
     let session = Session::open(kernel, FileCheckpoints::new(folder), &origin, interface)?;
-    Ok(Hand::Holds(Box::new(session)))
+    Ok(InterfaceHandle::Session(Box::new(session)))
 }

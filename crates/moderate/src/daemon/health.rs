@@ -1,5 +1,5 @@
-//! What is looked at twice a second: the interface's name, link and queues, the CPU, and whether somebody else has set
-//! what is held.
+//! The check that runs twice a second: the interface's name, link and queues, the CPU, and whether
+//! somebody else has set a knob.
 
 use std::collections::BTreeSet;
 
@@ -8,26 +8,26 @@ use latput_linux::route::Link;
 use latput_linux::{CounterSnapshot, CpuMeter, Namespace};
 use latput_units::Nanos;
 
-use super::{Hold, LOOK_EVERY, is_no_device, unread};
+use super::{Daemon, HEALTH_INTERVAL, is_no_device, unread};
+use crate::delay_knob;
 use crate::error::Error;
-use crate::hand::Hand;
-use crate::lever;
+use crate::interface_handle::InterfaceHandle;
 use crate::serve::socket_path;
 use crate::status::{Point, State};
 
-/// By what it is seen that an interface is not quite the one of before: its NAPIs were made anew (down and
-/// up, channels, GRO) or its link was lost (a driver's reset).
+/// What changes when an interface is reconfigured: the kernel makes new NAPIs (down and up, channels,
+/// GRO), or the link is lost (a driver's reset).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct Fingerprint {
     pub(super) index: u32,
     pub(super) napis: BTreeSet<u32>,
     pub(super) queues: (u32, u32),
     pub(super) carrier_changes: Option<u64>,
 }
 
-/// The counters of the last look.
+/// The counters at the last check.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct HealthCheck {
     pub(super) at: Nanos,
     pub(super) snapshot: CounterSnapshot,
     pub(super) cpu: Option<CpuMeter>,
@@ -35,9 +35,9 @@ pub(super) struct Look {
     pub(super) interrupts: Option<u64>,
 }
 
-impl Hold {
-    /// Looks at what changes seldom.
-    pub(super) fn look_around(&mut self, snapshot: CounterSnapshot) -> Result<(), Error> {
+impl Daemon {
+    /// Checks what changes seldom.
+    pub(super) fn check_health(&mut self, snapshot: CounterSnapshot) -> Result<(), Error> {
         self.notify.say("WATCHDOG=1");
         self.take_rates(snapshot);
         let link = self.find()?;
@@ -49,10 +49,10 @@ impl Hold {
             return Ok(());
         }
         self.meter.set_mtu(link.mtu);
-        let shape = self.shape_of(&link);
+        let fingerprint = self.fingerprint_of(&link);
         let was_down = self.status.state == State::Waiting;
-        if was_down || shape != self.shape {
-            self.shape = shape;
+        if was_down || fingerprint != self.fingerprint {
+            self.fingerprint = fingerprint;
             if matches!(self.status.state, State::Holding | State::Waiting) {
                 return self.start_over();
             }
@@ -60,18 +60,19 @@ impl Hold {
         match self.status.state {
             State::Holding => {
                 if let Some(theirs) = self.set_by_others()? {
-                    return self.let_go(&theirs);
+                    return self.release(&theirs);
                 }
             }
             State::Observing => {
-                let read = self.lever.read(self.hand.kernel(), &link.name);
-                self.delay = read.map_or(self.delay, |state| lever::delay_in(&self.lever, &state));
+                let read = self.delay_knob.read(self.hand.kernel(), &link.name);
+                self.delay =
+                    read.map_or(self.delay, |state| delay_knob::delay_in(&self.delay_knob, &state));
                 self.status.delay_ns = self.delay.as_ns();
             }
-            State::Waiting | State::LetGo => return Ok(()),
+            State::Waiting | State::Released => return Ok(()),
         }
         let busy = self.status.busy_ratio.unwrap_or(0.0);
-        let decision = self.governor.look(LOOK_EVERY, busy);
+        let decision = self.governor.look(HEALTH_INTERVAL, busy);
         let was_met = self.status.is_budget_met;
         self.status.is_budget_met = self.governor.is_budget_met();
         let frontier = self.governor.frontier().into_iter();
@@ -90,10 +91,10 @@ impl Hold {
         self.follow(decision)
     }
 
-    /// Rates over the time since the last look.
+    /// Rates since the last check.
     fn take_rates(&mut self, snapshot: CounterSnapshot) {
-        let seconds = snapshot.at.saturating_sub(self.look.at).as_secs_f64().max(1e-3);
-        let (a, b) = (self.look.snapshot.interface, snapshot.interface);
+        let seconds = snapshot.at.saturating_sub(self.last_check.at).as_secs_f64().max(1e-3);
+        let (a, b) = (self.last_check.snapshot.interface, snapshot.interface);
         let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
         self.status.rx_pps = rate(a.rx_packets, b.rx_packets);
         self.status.tx_pps = rate(a.tx_packets, b.tx_packets);
@@ -101,29 +102,30 @@ impl Hold {
         self.status.tx_bps = 8.0 * rate(a.tx_bytes, b.tx_bytes);
         let interrupts = self.hand.kernel().interrupt_count(&self.status.interface);
         self.status.interrupts_per_s =
-            self.look.interrupts.zip(interrupts).map(|(from, to)| rate(from, to));
-        let (busy, total) = cpu_time(self.look.cpu.as_mut());
-        let (busy_before, total_before) = self.look.cpu_time;
+            self.last_check.interrupts.zip(interrupts).map(|(from, to)| rate(from, to));
+        let (busy, total) = cpu_time(self.last_check.cpu.as_mut());
+        let (busy_before, total_before) = self.last_check.cpu_time;
         let elapsed = total.saturating_sub(total_before).as_secs_f64();
         if elapsed > 0.0 {
             let busy = busy.saturating_sub(busy_before).as_secs_f64();
             self.status.busy_ratio = Some((busy / elapsed).clamp(0.0, 1.0));
         }
-        self.look.at = snapshot.at;
-        self.look.snapshot = snapshot;
-        self.look.interrupts = interrupts;
-        self.look.cpu_time = (busy, total);
+        self.last_check.at = snapshot.at;
+        self.last_check.snapshot = snapshot;
+        self.last_check.interrupts = interrupts;
+        self.last_check.cpu_time = (busy, total);
     }
 
-    /// The interface, by its index: its name may be another one now.
+    /// The interface, by its index: it may have been renamed.
     fn find(&mut self) -> Result<Link, Error> {
         match self.route.link(&self.status.interface) {
-            Ok(link) if link.index == self.shape.index => return Ok(link),
+            Ok(link) if link.index == self.fingerprint.index => return Ok(link),
             Ok(_) => {}
             Err(error) if is_no_device(&error) => {}
             Err(error) => return Err(error.into()),
         }
-        let renamed = self.route.links()?.into_iter().find(|link| link.index == self.shape.index);
+        let renamed =
+            self.route.links()?.into_iter().find(|link| link.index == self.fingerprint.index);
         let Some(link) = renamed else { return Err(self.gone()) };
         let (old, new) = (self.status.interface.clone(), link.name.clone());
         tracing::info!(old, new, "the interface has a new name");
@@ -137,25 +139,25 @@ impl Hold {
         Error::Gone { interface: self.status.interface.clone() }
     }
 
-    /// The interface came up again, or has new queues: what is new gets the setting too, with a way back
-    /// that is its own.
+    /// The interface came up again, or has new queues: opens a new session, whose checkpoint holds the
+    /// new queues too, and applies the first delay.
     fn start_over(&mut self) -> Result<(), Error> {
         let interface = self.status.interface.clone();
         tracing::info!(interface, "the interface came up or has other queues: starting over");
-        let read = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
+        let read = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
         let theirs: Vec<_> = differing(&self.written, &read)
             .filter(|(key, value)| !is_fresh(value) && !self.is_known(*key, value))
             .map(|((knob, _), _)| knob)
             .collect();
         if !theirs.is_empty() {
             self.status.state = State::Holding;
-            return self.let_go(&theirs);
+            return self.release(&theirs);
         }
-        // Placeholder eyes while the session is closed and opened anew.
-        let hand = std::mem::replace(&mut self.hand, Hand::look()?);
+        // A read-only handle stands in while the session is closed and opened anew.
+        let hand = std::mem::replace(&mut self.hand, InterfaceHandle::observe()?);
         hand.close()?;
-        self.hand = Hand::claim(&self.options.folder.join("checkpoints"), &interface)?;
-        self.status.ring = lever::ring(self.hand.kernel(), &interface);
+        self.hand = InterfaceHandle::claim(&self.options.folder.join("checkpoints"), &interface)?;
+        self.status.ring = delay_knob::ring(self.hand.kernel(), &interface);
         self.governor = self.new_governor();
         self.status.state = State::Holding;
         self.change(self.governor.delay(), "started over")
@@ -166,54 +168,56 @@ impl Hold {
     fn is_known(&self, key: (Knob, Place), value: &Value) -> bool {
         let is_ours = |((knob, _), ours): (&(Knob, Place), &Value)| *knob == key.0 && ours == value;
         let is_original = match &self.hand {
-            Hand::Holds(session) => session.checkpoint().undo.0.get(&key) == Some(value),
-            Hand::Looks(_) => false,
+            InterfaceHandle::Session(session) => {
+                session.checkpoint().undo.0.get(&key) == Some(value)
+            }
+            InterfaceHandle::ReadOnly(_) => false,
         };
         is_original || self.written.0.iter().any(is_ours)
     }
 
-    /// The knobs that do not hold any more what was written; `None` if all do.
+    /// The knobs that no longer have the value written by latput; `None` if all have it.
     pub(super) fn set_by_others(&self) -> Result<Option<Vec<Knob>>, Error> {
         let interface = &self.status.interface;
-        let now = self.lever.read(self.hand.kernel(), interface).map_err(unread)?;
+        let now = self.delay_knob.read(self.hand.kernel(), interface).map_err(unread)?;
         let knobs: BTreeSet<Knob> =
             differing(&self.written, &now).map(|((knob, _), _)| knob).collect();
         Ok((!knobs.is_empty()).then(|| knobs.into_iter().collect()))
     }
 
-    /// The administrator wins: what he has set stays, the rest goes back, and nothing is touched again.
-    pub(super) fn let_go(&mut self, theirs: &[Knob]) -> Result<(), Error> {
+    /// The administrator wins: his values stay, the rest is put back, and latput changes nothing more.
+    pub(super) fn release(&mut self, theirs: &[Knob]) -> Result<(), Error> {
         let interface = self.status.interface.clone();
-        let now = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
+        let now = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
         for ((knob, place), value) in differing(&self.written, &now) {
             let ours = self.written.0.get(&(knob, place));
             let ours = ours.map_or_else(|| "nothing".to_owned(), ToString::to_string);
             let what = format!("{knob} ({place}) was {ours} and is now {value}");
             tracing::warn!(
                 interface,
-                "{what}: somebody else has set it, so latput lets it go; restart it to begin again"
+                "{what}: somebody else has set it, so latput releases it; restart latput to begin again"
             );
-            self.status.let_go.push(what);
+            self.status.released.push(what);
         }
         let released: BTreeSet<Knob> =
-            theirs.iter().flat_map(|knob| self.lever.let_go_with(*knob)).collect();
-        if let Hand::Holds(session) = &mut self.hand {
+            theirs.iter().flat_map(|knob| self.delay_knob.released_with(*knob)).collect();
+        if let InterfaceHandle::Session(session) = &mut self.hand {
             for knob in released {
                 session.give_up(knob)?;
             }
             session.apply(&latput_knobs::Setting::new())?;
         }
-        self.status.state = State::LetGo;
-        let state = self.lever.read(self.hand.kernel(), &interface).map_err(unread)?;
-        self.delay = lever::delay_in(&self.lever, &state);
+        self.status.state = State::Released;
+        let state = self.delay_knob.read(self.hand.kernel(), &interface).map_err(unread)?;
+        self.delay = delay_knob::delay_in(&self.delay_knob, &state);
         self.status.delay_ns = self.delay.as_ns();
         Ok(())
     }
 
-    pub(super) fn shape_of(&self, link: &Link) -> Shape {
+    pub(super) fn fingerprint_of(&self, link: &Link) -> Fingerprint {
         let napis = self.netdev.as_ref().and_then(|netdev| netdev.napis(link.index).ok());
         let carrier_changes = self.hand.kernel().carrier_changes(&link.name).ok();
-        Shape::of(
+        Fingerprint::of(
             link,
             napis.map(|napis| napis.iter().map(|napi| napi.id).collect()),
             carrier_changes,
@@ -221,7 +225,7 @@ impl Hold {
     }
 }
 
-impl Shape {
+impl Fingerprint {
     pub(super) fn of(
         link: &Link,
         napis: Option<BTreeSet<u32>>,
@@ -232,7 +236,7 @@ impl Shape {
     }
 }
 
-/// Places of now that do not hold what they held before. Places that went away are no difference.
+/// The places whose value is not the one of before. Places that went away are no difference.
 fn differing<'a>(
     before: &'a latput_knobs::State,
     now: &'a latput_knobs::State,
@@ -241,7 +245,7 @@ fn differing<'a>(
     values.map(|(key, value)| (*key, value))
 }
 
-/// What a knob holds that nobody has set yet.
+/// Whether it is the value of a knob that nobody has set yet.
 fn is_fresh(value: &Value) -> bool {
     matches!(value, Value::Count(0) | Value::Time(Nanos::ZERO) | Value::Switch(_))
 }

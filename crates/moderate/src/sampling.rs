@@ -1,15 +1,17 @@
-//! When a sample is due, and of which moment it is. A machine can stand still between any two lines (its hypervisor
-//! runs another, the process is stopped), and a count over the wrong time is a rate that never was: one of a hundred
-//! times the packets would stay the highest of its load, and bound the delay for the ring's sake.
+//! When a sample is due, and the time it belongs to.
+//!
+//! The machine may be paused between any two lines: its hypervisor runs another guest, or the process is
+//! stopped. A count over the wrong time gives a false rate. One that is a hundred times too high would
+//! stay the highest rate of its load, and would bound the delay by the ring.
 
 use latput_units::{Clock, Nanos};
 
-/// A reading that takes longer than this share of the time between two samples is of no one moment.
+/// A reading may take 1/10 of the time between two samples. A longer one is repeated.
 const LONGEST_READING: u64 = 10;
-/// Readings before one is taken as it is: here each takes long.
+/// Attempts, after which a long reading is accepted: on this machine every reading is slow.
 const READINGS: u32 = 3;
 
-/// What `read` says, and when: read again if the machine stood still in between.
+/// The time and the result of `read`. Repeats it if the machine was paused meanwhile.
 pub(crate) fn timed<T, E>(
     clock: &impl Clock,
     every: Nanos,
@@ -28,8 +30,9 @@ pub(crate) fn timed<T, E>(
     }
 }
 
-/// When the sample after the one that was due at `due` and taken `at` is due. Samples that were missed are not made up
-/// for, and none follows at once: it would show what had waited, as a rate.
+/// When the next sample is due, after one that was due at `due` and taken `at`. Missed samples are not
+/// repeated. The next sample is at least half an interval away: an earlier one would count the packets
+/// that had waited as a rate.
 pub(crate) fn next_due(due: Nanos, at: Nanos, every: Nanos) -> Nanos {
     let next = due + every;
     let is_close = next.saturating_sub(at).saturating_mul(2) < every;
@@ -45,10 +48,10 @@ mod tests {
 
     const EVERY: Nanos = Nanos::from_ms(50);
 
-    /// Moved by what reads.
-    struct Hand(Cell<Nanos>);
+    /// Advanced by each reading.
+    struct ManualClock(Cell<Nanos>);
 
-    impl Clock for Hand {
+    impl Clock for ManualClock {
         fn now(&self) -> Nanos {
             self.0.get()
         }
@@ -56,7 +59,7 @@ mod tests {
 
     /// The moment and the number of the reading that is taken, if readings take so many milliseconds each.
     fn taken(took_ms: &[u64]) -> (Nanos, usize) {
-        let clock = Hand(Cell::new(Nanos::ZERO));
+        let clock = ManualClock(Cell::new(Nanos::ZERO));
         let mut readings = 0;
         timed(&clock, EVERY, || {
             clock.0.set(clock.0.get() + Nanos::from_ms(took_ms[readings]));

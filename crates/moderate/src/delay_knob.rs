@@ -1,4 +1,4 @@
-//! The knobs that delay an interface's interrupts or polls, moved together as one lever.
+//! The knobs that delay an interface's interrupts or polls, changed together as one.
 
 use latput_knobs::{Capability, KernelError, KernelRead, Knob, Place, Setting, State, Value};
 use latput_units::Nanos;
@@ -10,15 +10,15 @@ const LEAST_COALESCING: Nanos = Nanos::from_us(10);
 /// Each end of the timer is a poll, and with threaded NAPI a wake-up: shorter ones leave no time for the work. On a veth pair
 /// with threaded NAPI one request in flight takes 17 us without a delay, 36 with 20 us, and 51 with 10.
 const LEAST_DEFERRAL: Nanos = Nanos::from_us(20);
-/// For how long polls go on by the timer alone once no packet comes; then an interrupt is waited for.
+/// How long the timer alone keeps polling after the last packet. Then the interrupt is enabled again.
 const DEFERRAL_LASTS: Nanos = Nanos::from_ms(1);
-/// A receive ring that does not tell its size: the one of veth (`VETH_RING_SIZE`), and the default of
+/// Assumed where a receive ring does not tell its size: veth's (`VETH_RING_SIZE`), and the default of
 /// most drivers.
 const RING: u32 = 256;
 
-/// Which knobs delay.
+/// The knobs that set the delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lever {
+pub(crate) enum DelayKnob {
     /// The device's own interrupt coalescing: `rx-usecs`, and what goes with it.
     Coalescing {
         /// `tx-usecs`, if the device has it.
@@ -30,7 +30,7 @@ pub(crate) enum Lever {
     Deferral,
 }
 
-impl Lever {
+impl DelayKnob {
     /// Those of an interface that can be set, the device's own coalescing first.
     pub(crate) fn find(kernel: &dyn KernelRead, interface: &str) -> Result<Vec<Self>, Error> {
         let obstacle = |knob: Knob| match kernel.capability(interface, knob) {
@@ -55,12 +55,12 @@ impl Lever {
             let reasons: Vec<_> =
                 reasons.map(|(knob, reason)| format!("{knob}: {reason}")).collect();
             let (interface, reasons) = (interface.to_owned(), reasons.join("; "));
-            return Err(Error::NoLever { interface, reasons });
+            return Err(Error::NoDelayKnob { interface, reasons });
         }
         Ok(found)
     }
 
-    /// The knob that bears the delay.
+    /// The knob that holds the delay.
     pub(crate) fn main(&self) -> Knob {
         match self {
             Self::Coalescing { .. } => Knob::RxUsecs,
@@ -68,7 +68,7 @@ impl Lever {
         }
     }
 
-    /// Every knob of the lever.
+    /// All of its knobs.
     pub(crate) fn knobs(&self) -> Vec<Knob> {
         self.setting(Nanos::ZERO).into_keys().collect()
     }
@@ -119,9 +119,9 @@ impl Lever {
         Ok(state)
     }
 
-    /// What belongs together with a knob that somebody else has set: adaptive moderation put back on
-    /// would overrule the value that he has just chosen.
-    pub(crate) fn let_go_with(&self, knob: Knob) -> Vec<Knob> {
+    /// The knobs that are released together with one that somebody else has set: adaptive moderation,
+    /// put back on, would override his value.
+    pub(crate) fn released_with(&self, knob: Knob) -> Vec<Knob> {
         let group: &[Knob] = match knob {
             Knob::RxUsecs | Knob::AdaptiveRx => &[Knob::RxUsecs, Knob::AdaptiveRx],
             Knob::TxUsecs | Knob::AdaptiveTx => &[Knob::TxUsecs, Knob::AdaptiveTx],
@@ -132,9 +132,9 @@ impl Lever {
     }
 }
 
-/// The longest delay that a state has at any place of the lever.
-pub(crate) fn delay_in(lever: &Lever, state: &State) -> Nanos {
-    let of_main = state.0.iter().filter(|((knob, _), _)| *knob == lever.main());
+/// The longest delay in a state, over all places.
+pub(crate) fn delay_in(delay_knob: &DelayKnob, state: &State) -> Nanos {
+    let of_main = state.0.iter().filter(|((knob, _), _)| *knob == delay_knob.main());
     let delays = of_main.filter_map(|(_, value)| match value {
         Value::Time(delay) => Some(*delay),
         _ => None,
@@ -163,11 +163,14 @@ mod tests {
     fn an_interface_without_coalescing_is_held_by_the_timer_of_napi() {
         let whole = FakeInterface::netlink_veth(1);
         let kernel = FakeKernel::with("eth0", whole.clone());
-        let both = Lever::find(&kernel, "eth0").unwrap();
-        assert!(matches!(both[..], [Lever::Coalescing { .. }, Lever::Deferral]), "{both:?}");
+        let both = DelayKnob::find(&kernel, "eth0").unwrap();
+        assert!(
+            matches!(both[..], [DelayKnob::Coalescing { .. }, DelayKnob::Deferral]),
+            "{both:?}"
+        );
         let kernel = FakeKernel::with("eth0", whole.without(Knob::RxUsecs));
-        assert_eq!(Lever::find(&kernel, "eth0").unwrap(), [Lever::Deferral]);
-        let error = Lever::find(&kernel, "eth9").unwrap_err().to_string();
+        assert_eq!(DelayKnob::find(&kernel, "eth0").unwrap(), [DelayKnob::Deferral]);
+        let error = DelayKnob::find(&kernel, "eth9").unwrap_err().to_string();
         assert!(error.contains("rx-usecs") && error.contains("gro-flush-timeout"), "{error}");
     }
 
@@ -183,21 +186,21 @@ mod tests {
     #[test]
     fn coalescing_switches_adaptive_moderation_off_by_name() {
         let adaptive = vec![Knob::AdaptiveRx];
-        let lever = Lever::Coalescing { has_tx: true, adaptive };
-        let setting = lever.setting(Nanos::from_ns(12_500));
+        let delay_knob = DelayKnob::Coalescing { has_tx: true, adaptive };
+        let setting = delay_knob.setting(Nanos::from_ns(12_500));
         let expected = [
             (Knob::AdaptiveRx, Value::Switch(false)),
             (Knob::RxUsecs, Value::Time(Nanos::from_us(12))),
             (Knob::TxUsecs, Value::Time(Nanos::from_us(12))),
         ];
         assert_eq!(setting, Setting::from(expected));
-        assert_eq!(lever.let_go_with(Knob::RxUsecs), [Knob::RxUsecs, Knob::AdaptiveRx]);
-        assert_eq!(lever.let_go_with(Knob::TxUsecs), [Knob::TxUsecs]);
+        assert_eq!(delay_knob.released_with(Knob::RxUsecs), [Knob::RxUsecs, Knob::AdaptiveRx]);
+        assert_eq!(delay_knob.released_with(Knob::TxUsecs), [Knob::TxUsecs]);
     }
 
     #[track_caller]
     fn check(delay_ns: u64, polls: u64) {
-        let setting = Lever::Deferral.setting(Nanos::from_ns(delay_ns));
+        let setting = DelayKnob::Deferral.setting(Nanos::from_ns(delay_ns));
         assert_eq!(setting[&Knob::NapiDeferHardIrqs], Value::Count(polls));
     }
 }

@@ -1,6 +1,6 @@
-//! The loop that holds an interface: sample, decide, change, and give way.
+//! The daemon's loop: sample, decide, change, and release what an administrator sets.
 
-mod look;
+mod health;
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,64 +14,63 @@ use latput_linux::{
 use latput_policy::Decision;
 use latput_units::{Clock, Nanos};
 
-use look::{Look, Shape, cpu_time};
+use health::{Fingerprint, HealthCheck, cpu_time};
 
+use crate::delay_knob::{self, DelayKnob};
 use crate::error::Error;
 use crate::goal::Goal;
 use crate::governor::Governor;
-use crate::hand::Hand;
-use crate::lever::{self, Lever};
+use crate::interface_handle::InterfaceHandle;
 use crate::meter::{Meter, Sample};
 use crate::notify::Notify;
-use crate::pace::{next_due, timed};
+use crate::sampling::{next_due, timed};
 use crate::serve::{MetricsAddress, Server, socket_path};
 use crate::status::{Change, SCHEMA, State, Status};
 
-/// How often the rest is looked at: the interface's name and queues, its knobs, the CPU.
-const LOOK_EVERY: Nanos = Nanos::from_ms(500);
-/// A sample this many times as long as it should be was interrupted (suspend, a stopped process): it
-/// says nothing of the load.
-const LATE: u64 = 10;
-/// A delay on trial is looked at after this part of a sample: where each delay is waited for, that is seen by then.
-const EARLY: u64 = 5;
-/// Changes that may fail in a row.
-const FAILURES_MOST: u32 = 5;
+/// Time between two checks of what changes seldom: the interface's name and queues, its knobs, the CPU.
+const HEALTH_INTERVAL: Nanos = Nanos::from_ms(500);
+/// A sample this many times too long was interrupted (suspend, a stopped process), and is dropped.
+const LATE_FACTOR: u64 = 10;
+/// The first sample of a delay on trial is this many times shorter: harm to request/response shows by then.
+const TRIAL_SAMPLE_DIVISOR: u64 = 5;
+/// Failed changes in a row that end the daemon.
+const MAX_FAILURES_IN_A_ROW: u32 = 5;
 
-/// What to hold, and how.
+/// What to moderate, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The interface.
     pub interface: String,
-    /// What it is to be held at.
+    /// The goal.
     pub goal: Goal,
     /// Time between two samples.
     pub every: Nanos,
-    /// Only say what would be done.
+    /// Only report what it would change.
     pub observe: bool,
     /// The folder of latput's state: checkpoints and sockets.
     pub folder: PathBuf,
-    /// Where metrics are given out.
+    /// Where metrics are served.
     pub metrics: Option<MetricsAddress>,
-    /// End after this long; `None` for when told to.
+    /// End after this long; `None`: when told to.
     pub length: Option<Nanos>,
 }
 
-/// One interface that is held.
+/// One moderated interface.
 #[derive(Debug)]
-pub struct Hold {
+pub struct Daemon {
     options: Options,
     route: Route,
     /// `None` on kernels without the family.
     netdev: Option<Netdev>,
-    hand: Hand,
-    lever: Lever,
+    hand: InterfaceHandle,
+    delay_knob: DelayKnob,
     governor: Governor,
     meter: Meter,
     /// `None` where they cannot be read.
     protocols: Option<ProtocolMeter>,
     server: Server,
     notify: Notify,
-    shape: Shape,
+    fingerprint: Fingerprint,
     /// What the knobs held after our last write.
     written: latput_knobs::State,
     delay: Nanos,
@@ -79,24 +78,24 @@ pub struct Hold {
     failures_in_row: u32,
     status: Status,
     since: Nanos,
-    look: Look,
+    last_check: HealthCheck,
 }
 
-impl Hold {
-    /// Holds an interface until `should_stop`, and puts it back. What the options ask for is refused
-    /// before anything is touched if it cannot be had.
+impl Daemon {
+    /// Moderates an interface until `should_stop`, and puts it back. Options that it cannot fulfil are
+    /// refused before anything is changed.
     pub fn run(options: Options, should_stop: &dyn Fn() -> bool) -> Result<Status, Error> {
         let mut hold = Self::open(options)?;
         hold.notify.say("READY=1");
-        let ended = hold.go_on(should_stop);
+        let ended = hold.run_loop(should_stop);
         hold.notify.say("STOPPING=1");
         let (hand, status) = (hold.hand, hold.status);
         let interface = status.interface.clone();
-        // The sockets go first: whoever asks now would be told of what is no more.
+        // The sockets close first, so that nobody is told of a state that has ended.
         drop(hold.server);
         let closed = hand.close();
         match (ended, closed) {
-            // What is left behind matters most.
+            // That the interface is not put back matters most.
             (Err(first), Err(error)) => {
                 tracing::error!(interface, "{first}");
                 Err(error)
@@ -108,7 +107,7 @@ impl Hold {
                         tracing::info!(interface, "put back: {change}");
                     }
                     for other in others {
-                        tracing::warn!(interface, "it stays: {other}");
+                        tracing::warn!(interface, "left as it is: {other}");
                     }
                 }
                 Ok(status)
@@ -124,11 +123,14 @@ impl Hold {
         if !options.observe {
             Capability::NetAdmin.require("moderating an interface")?;
         }
-        let mut hand =
-            if options.observe { Hand::look()? } else { Hand::claim(&checkpoints, interface)? };
+        let mut hand = if options.observe {
+            InterfaceHandle::observe()?
+        } else {
+            InterfaceHandle::claim(&checkpoints, interface)?
+        };
         let netdev = Netdev::open().ok();
-        let levers = Lever::find(hand.kernel(), interface)?;
-        let (lever, governor) = take_hold(&mut hand, &options, levers)?;
+        let candidates = DelayKnob::find(hand.kernel(), interface)?;
+        let (delay_knob, governor) = take_over(&mut hand, &options, candidates)?;
         let path = socket_path(&options.folder, Namespace::current()?.inode()?, interface);
         let server = Server::open(interface, path, options.metrics.as_ref())?;
         let snapshot = snapshot(&route, link.index, options.every)?;
@@ -137,15 +139,16 @@ impl Hold {
         let mut protocols = ProtocolMeter::open().ok();
         let cpu_time = cpu_time(cpu.as_mut());
         let interrupts = hand.kernel().interrupt_count(interface);
-        let written = lever.read(hand.kernel(), interface).map_err(unread)?;
-        let delay = lever::delay_in(&lever, &written);
-        let status = first_status(&options, &lever, lever::ring(hand.kernel(), interface), delay);
+        let written = delay_knob.read(hand.kernel(), interface).map_err(unread)?;
+        let delay = delay_knob::delay_in(&delay_knob, &written);
+        let status =
+            first_status(&options, &delay_knob, delay_knob::ring(hand.kernel(), interface), delay);
         let mut hold = Self {
-            shape: Shape::of(&link, None, None),
+            fingerprint: Fingerprint::of(&link, None, None),
             route,
             netdev,
             hand,
-            lever,
+            delay_knob,
             governor,
             meter: Meter::new(snapshot, protocols.as_mut().and_then(|it| it.read().ok()), link.mtu),
             protocols,
@@ -157,17 +160,17 @@ impl Hold {
             failures_in_row: 0,
             status,
             since: now,
-            look: Look { at: now, snapshot, cpu, cpu_time, interrupts },
+            last_check: HealthCheck { at: now, snapshot, cpu, cpu_time, interrupts },
             options,
         };
-        hold.shape = hold.shape_of(&link);
+        hold.fingerprint = hold.fingerprint_of(&link);
         let (interface, goal) = (&hold.status.interface, &hold.status.goal);
         let (state, knobs) = (hold.status.state.name(), hold.status.knobs.join(", "));
         tracing::info!(interface, state, knobs, goal, "started");
         Ok(hold)
     }
 
-    fn go_on(&mut self, should_stop: &dyn Fn() -> bool) -> Result<(), Error> {
+    fn run_loop(&mut self, should_stop: &dyn Fn() -> bool) -> Result<(), Error> {
         let mut due = OsClock.now() + self.options.every;
         let mut is_asked = false;
         while !should_stop() {
@@ -181,7 +184,7 @@ impl Hold {
                 self.tick()?;
                 let after = OsClock.now();
                 due = if std::mem::take(&mut self.has_begun_trial) {
-                    after + Nanos::from_ns(self.options.every.as_ns() / EARLY)
+                    after + Nanos::from_ns(self.options.every.as_ns() / TRIAL_SAMPLE_DIVISOR)
                 } else {
                     next_due(due, after, self.options.every)
                 };
@@ -195,7 +198,7 @@ impl Hold {
         Ok(())
     }
 
-    /// One sample and what follows from it.
+    /// Takes one sample and acts on it.
     fn tick(&mut self) -> Result<(), Error> {
         let snapshot = match self.snapshot() {
             Ok(snapshot) => snapshot,
@@ -204,12 +207,12 @@ impl Hold {
         };
         let protocols = self.protocols(&snapshot);
         let sample = self.meter.advance(snapshot, protocols, self.delay);
-        if snapshot.at.saturating_sub(self.look.at) >= LOOK_EVERY {
-            self.look_around(snapshot)?;
+        if snapshot.at.saturating_sub(self.last_check.at) >= HEALTH_INTERVAL {
+            self.check_health(snapshot)?;
         }
         let Some(sample) = sample else { return Ok(()) };
         self.status.rx_dropped += sample.dropped;
-        let is_late = sample.elapsed > self.options.every.saturating_mul(LATE);
+        let is_late = sample.elapsed > self.options.every.saturating_mul(LATE_FACTOR);
         if is_late || !matches!(self.status.state, State::Holding | State::Observing) {
             return Ok(());
         }
@@ -232,21 +235,21 @@ impl Hold {
             return Ok(());
         }
         let link = self.route.link(&self.status.interface);
-        if !link.is_ok_and(|link| link.is_up && self.shape_of(&link) == self.shape) {
-            // Not quite the interface of before: the next look finds out what it is.
+        if !link.is_ok_and(|link| link.is_up && self.fingerprint_of(&link) == self.fingerprint) {
+            // The interface has changed: the next check finds out how.
             return Ok(());
         }
         if let Some(theirs) = self.set_by_others()? {
-            return self.let_go(&theirs);
+            return self.release(&theirs);
         }
         self.change(target.delay, reason)
     }
 
     fn change(&mut self, to: Nanos, reason: &str) -> Result<(), Error> {
         let interface = self.status.interface.clone();
-        match self.hand.apply(&self.lever.setting(to)) {
+        match self.hand.apply(&self.delay_knob.setting(to)) {
             Ok(mut found) => {
-                let ours = self.lever.knobs();
+                let ours = self.delay_knob.knobs();
                 found.0.retain(|(knob, _), _| ours.contains(knob));
                 self.written = found;
             }
@@ -257,12 +260,12 @@ impl Hold {
                 self.status.failures += 1;
                 self.failures_in_row += 1;
                 tracing::warn!(interface, to = %to, %error, "a change failed");
-                if self.failures_in_row >= FAILURES_MOST {
+                if self.failures_in_row >= MAX_FAILURES_IN_A_ROW {
                     let (times, last) = (self.failures_in_row, error.to_string());
                     return Err(Error::KeepsFailing { interface, times, last });
                 }
-                // It is as before, and the policy must not think otherwise.
-                let read = self.lever.read(self.hand.kernel(), &interface);
+                // The old delay is in force again: the policy starts anew from it.
+                let read = self.delay_knob.read(self.hand.kernel(), &interface);
                 self.written = read.unwrap_or_else(|_| std::mem::take(&mut self.written));
                 self.governor = self.new_governor();
                 return Ok(());
@@ -270,7 +273,7 @@ impl Hold {
         }
         self.failures_in_row = 0;
         let from = std::mem::replace(&mut self.delay, to);
-        let knob = self.lever.main().name();
+        let knob = self.delay_knob.main().name();
         tracing::info!(interface, knob, from = %from, to = %to, why = reason, "changed");
         self.record(from, to, reason);
         self.status.delay_ns = to.as_ns();
@@ -279,22 +282,22 @@ impl Hold {
         Ok(())
     }
 
-    /// A policy that knows nothing yet.
+    /// A policy without memory.
     fn new_governor(&self) -> Governor {
-        Governor::new(&self.options.goal, self.lever.least(), self.status.ring)
+        Governor::new(&self.options.goal, self.delay_knob.least(), self.status.ring)
     }
 
     fn snapshot(&self) -> Result<CounterSnapshot, latput_linux::Error> {
-        snapshot(&self.route, self.shape.index, self.options.every)
+        snapshot(&self.route, self.fingerprint.index, self.options.every)
     }
 
-    /// What the protocols have counted, if there is traffic to be told apart by it.
+    /// The protocols' counters, if there is enough traffic to tell requests from bulk.
     fn protocols(&mut self, snapshot: &CounterSnapshot) -> Option<Protocols> {
         let meter = self.protocols.as_mut().filter(|_| self.meter.is_worth_a_look(snapshot))?;
         meter.read().ok()
     }
 
-    /// What another delay did before the change is no part of the next sample.
+    /// Starts the next sample here: what came before belongs to another delay.
     fn rebase(&mut self) -> Result<(), Error> {
         let snapshot = self.snapshot()?;
         let protocols = self.protocols(&snapshot);
@@ -303,10 +306,10 @@ impl Hold {
         Ok(())
     }
 
-    /// Without acting, the answer of the load to a delay stays unknown: only the first step of a walk can
-    /// be told.
+    /// Reports a change without making it. The load's response stays unknown, so only the first step of a
+    /// search can be reported.
     fn would_change(&mut self, to: Nanos, reason: &str) {
-        let (interface, knob) = (&self.status.interface, self.lever.main().name());
+        let (interface, knob) = (&self.status.interface, self.delay_knob.main().name());
         tracing::info!(interface, knob, from = %self.delay, to = %to, why = reason, "would change");
         self.record(self.delay, to, reason);
         self.governor = self.new_governor();
@@ -324,49 +327,49 @@ impl Hold {
     }
 }
 
-/// Brings the interface to the policy's first delay, by the first lever that its driver takes.
-fn take_hold(
-    hand: &mut Hand,
+/// Brings the interface to the policy's first delay, by the first knob that its driver accepts.
+fn take_over(
+    hand: &mut InterfaceHandle,
     options: &Options,
-    levers: Vec<Lever>,
-) -> Result<(Lever, Governor), Error> {
+    candidates: Vec<DelayKnob>,
+) -> Result<(DelayKnob, Governor), Error> {
     let interface = &options.interface;
     let mut refused = None;
-    for lever in levers {
-        let (most, least) = (options.goal.most, lever.least());
+    for delay_knob in candidates {
+        let (most, least) = (options.goal.most, delay_knob.least());
         if most > Nanos::ZERO && most < least {
-            let (interface, knob) = (interface.clone(), lever.main().name());
+            let (interface, knob) = (interface.clone(), delay_knob.main().name());
             refused = Some(Error::TooShort { interface, most, knob, least });
             continue;
         }
-        let ring = lever::ring(hand.kernel(), interface);
+        let ring = delay_knob::ring(hand.kernel(), interface);
         let governor = Governor::new(&options.goal, least, ring);
-        match hand.apply(&lever.setting(governor.delay())) {
-            Ok(_) => return Ok((lever, governor)),
+        match hand.apply(&delay_knob.setting(governor.delay())) {
+            Ok(_) => return Ok((delay_knob, governor)),
             Err(error) if error.kind() == transaction::ErrorKind::Stranded => {
                 return Err(error.into());
             }
             Err(error) => {
-                // Drivers show coalescing that they cannot set (virtio-net without the feature).
-                let knob = lever.main().name();
-                tracing::info!(interface, knob, %error, "not taken");
+                // Some drivers show coalescing that they cannot set (virtio-net without the feature).
+                let knob = delay_knob.main().name();
+                tracing::info!(interface, knob, %error, "not accepted");
                 refused = refused.or(Some(error.into()));
             }
         }
     }
-    Err(refused.expect("there is a lever, or `find` would have failed"))
+    Err(refused.expect("`find` gives at least one knob"))
 }
 
-fn first_status(options: &Options, lever: &Lever, ring: u32, delay: Nanos) -> Status {
+fn first_status(options: &Options, delay_knob: &DelayKnob, ring: u32, delay: Nanos) -> Status {
     Status {
         schema: SCHEMA,
         interface: options.interface.clone(),
         pid: std::process::id(),
         state: if options.observe { State::Observing } else { State::Holding },
         goal: options.goal.text.clone(),
-        knobs: lever.knobs().iter().map(|knob| knob.name().to_owned()).collect(),
+        knobs: delay_knob.knobs().iter().map(|knob| knob.name().to_owned()).collect(),
         delay_ns: delay.as_ns(),
-        delay_ns_most: options.goal.most.as_ns(),
+        max_delay_ns: options.goal.most.as_ns(),
         ring,
         uptime_s: 0.0,
         decisions: 0,
@@ -382,7 +385,7 @@ fn first_status(options: &Options, lever: &Lever, ring: u32, delay: Nanos) -> St
         busy_ratio: None,
         is_budget_met: None,
         frontier: Vec::new(),
-        let_go: Vec::new(),
+        released: Vec::new(),
     }
 }
 
