@@ -10,7 +10,7 @@ const SOURCES: [&str; 3] =
     ["crates/sim/src", "crates/policy/src", "crates/sim/examples/bench_policies/cases.rs"];
 /// and what of it they do not: the policy that is worked on.
 const OURS: [&str; 3] =
-    ["crates/policy/src/elastic", "crates/policy/src/elastic.rs", "crates/policy/src/ladder.rs"];
+    ["crates/policy/src/response", "crates/policy/src/response.rs", "crates/policy/src/ladder.rs"];
 
 /// Which loads, and how thoroughly.
 #[derive(Debug, clap::Args)]

@@ -21,8 +21,8 @@ const SOURCES: [&str; 4] =
     ["crates/sim/src", "crates/policy/src", "data/systems", "crates/model/examples/bench_search"];
 /// and what of it they do not: a policy that no host here has, and how methods are run.
 const OTHERS: [&str; 5] = [
-    "crates/policy/src/elastic",
-    "crates/policy/src/elastic.rs",
+    "crates/policy/src/response",
+    "crates/policy/src/response.rs",
     "crates/policy/src/ladder.rs",
     "crates/model/examples/bench_search/main.rs",
     "crates/model/examples/bench_search/trials.rs",

@@ -1,6 +1,6 @@
 //! The policy behind a goal, fed by samples and by looks at the CPU.
 
-use latput_policy::{Bounds, Budget, Decision, Elastic, Observation};
+use latput_policy::{Bounds, Budget, Decision, Observation, ResponsePolicy};
 use latput_units::Nanos;
 
 use crate::goal::{Aim, Goal};
@@ -12,7 +12,7 @@ pub(crate) enum Governor {
     /// No delay, for ever.
     LeastDelay,
     /// The longest delay that does not slow the load down.
-    FullRate(Box<Elastic>),
+    FullRate(Box<ResponsePolicy>),
     /// The least delay within a CPU budget, with the packets since the last look.
     CpuBudget { policy: Box<Budget>, packets: Observation },
 }
@@ -23,7 +23,7 @@ impl Governor {
         match goal.aim {
             Aim::LeastDelay => Self::LeastDelay,
             Aim::FullRate { loss_ratio } => {
-                Self::FullRate(Box::new(Elastic::new(Bounds { loss_ratio, ..bounds })))
+                Self::FullRate(Box::new(ResponsePolicy::new(Bounds { loss_ratio, ..bounds })))
             }
             Aim::CpuBudget { ratio } => Self::CpuBudget {
                 policy: Box::new(Budget::new(bounds, ratio)),

@@ -1,20 +1,20 @@
 //! Moderation to a CPU budget: the least delay that keeps the host's CPU within it.
 //!
 //! Delay saves interrupts and with them CPU time, less with each doubling. The policy lengthens the
-//! delay while the CPU is over its budget, and shortens it when the rung below promises to stay
-//! within: by what that rung was seen to take, in proportion to the packets of now. A rung that broke
+//! delay while the CPU is over its budget, and shortens it when the step below promises to stay
+//! within: by what that step was seen to take, in proportion to the packets of now. A step that broke
 //! the budget is tried again only when the load has fallen by enough, so that it does not swing.
 
-use crate::ladder::{Bounds, RUNGS};
+use crate::ladder::{Bounds, STEPS};
 use crate::{Decision, Moderation, Observation};
 
 /// Looks over the budget in a row before the delay grows: CPU time comes in ticks of 10 ms.
 const OVER: u32 = 2;
-/// Looks under it before a rung that was never seen is tried below.
+/// Looks under it before a step that was never seen is tried below.
 const UNDER: u32 = 4;
-/// A rung promises to keep the budget if it would take this share of it.
+/// A step promises to keep the budget if it would take this share of it.
 const PROMISE: f64 = 0.93;
-/// Weight of the newest look in a rung's estimate.
+/// Weight of the newest look in a step's estimate.
 const NEWEST: f64 = 0.4;
 
 /// The policy of one interface.
@@ -23,9 +23,9 @@ pub struct Budget {
     bounds: Bounds,
     /// The share of the host's CPU time that may be used.
     allowed_ratio: f64,
-    rung: usize,
-    /// CPU share and packets per second that each rung was last seen with.
-    seen: [Option<(f64, f64)>; RUNGS],
+    step: usize,
+    /// CPU share and packets per second that each step was last seen with.
+    seen: [Option<(f64, f64)>; STEPS],
     over: u32,
     under: u32,
     is_met: bool,
@@ -37,17 +37,17 @@ impl Budget {
         Self {
             bounds,
             allowed_ratio,
-            rung: 0,
-            seen: [None; RUNGS],
+            step: 0,
+            seen: [None; STEPS],
             over: 0,
             under: 0,
             is_met: true,
         }
     }
 
-    /// The delay of the rung that holds.
+    /// The delay of the step that holds.
     pub fn current(&self) -> Moderation {
-        Moderation::delay(self.bounds.delay(self.rung))
+        Moderation::delay(self.bounds.delay(self.step))
     }
 
     /// Whether the last look was within the budget.
@@ -57,8 +57,8 @@ impl Budget {
 
     /// The CPU share that each delay was last seen with: the frontier of this load.
     pub fn frontier(&self) -> impl Iterator<Item = (Moderation, f64)> {
-        self.seen.iter().enumerate().filter_map(|(rung, seen)| {
-            seen.map(|(cpu, _)| (Moderation::delay(self.bounds.delay(rung)), cpu))
+        self.seen.iter().enumerate().filter_map(|(step, seen)| {
+            seen.map(|(cpu, _)| (Moderation::delay(self.bounds.delay(step)), cpu))
         })
     }
 
@@ -74,38 +74,38 @@ impl Budget {
             return Decision::Keep;
         }
         let pps = f64::from(observation.rx.packets) / seconds;
-        let (cpu, packets) = self.seen[self.rung].unwrap_or((busy_ratio, pps));
+        let (cpu, packets) = self.seen[self.step].unwrap_or((busy_ratio, pps));
         let seen = (cpu + (busy_ratio - cpu) * NEWEST, packets + (pps - packets) * NEWEST);
-        self.seen[self.rung] = Some(seen);
+        self.seen[self.step] = Some(seen);
         self.is_met = busy_ratio <= self.allowed_ratio;
         self.over = if self.is_met { 0 } else { self.over + 1 };
         let highest = self.bounds.highest(pps);
-        if self.rung > highest {
-            return self.go(highest, "the ring would overrun");
+        if self.step > highest {
+            return self.move_to(highest, "the ring would overrun");
         }
-        if self.over >= OVER && self.rung < highest && pps > 0.0 {
-            return self.go(self.rung + 1, "the CPU is over its budget: a longer delay");
+        if self.over >= OVER && self.step < highest && pps > 0.0 {
+            return self.move_to(self.step + 1, "the CPU is over its budget: a longer delay");
         }
         self.under =
-            if self.rung > 0 && self.promises(self.rung - 1, pps) { self.under + 1 } else { 0 };
+            if self.step > 0 && self.promises(self.step - 1, pps) { self.under + 1 } else { 0 };
         if self.under >= UNDER {
-            return self.go(self.rung - 1, "a shorter delay stays within the CPU budget");
+            return self.move_to(self.step - 1, "a shorter delay stays within the CPU budget");
         }
         Decision::Keep
     }
 
-    /// Whether a rung would stay within the budget at this rate.
-    fn promises(&self, rung: usize, pps: f64) -> bool {
+    /// Whether a step would stay within the budget at this rate.
+    fn promises(&self, step: usize, pps: f64) -> bool {
         let allowed = PROMISE * self.allowed_ratio;
-        match self.seen[rung] {
+        match self.seen[step] {
             Some((cpu, packets)) if packets > 0.0 => cpu * (pps / packets).min(1.0) <= allowed,
             Some((cpu, _)) => cpu <= allowed,
-            None => self.seen[self.rung].is_some_and(|(cpu, _)| cpu <= allowed),
+            None => self.seen[self.step].is_some_and(|(cpu, _)| cpu <= allowed),
         }
     }
 
-    fn go(&mut self, rung: usize, reason: &'static str) -> Decision {
-        self.rung = rung;
+    fn move_to(&mut self, step: usize, reason: &'static str) -> Decision {
+        self.step = step;
         self.over = 0;
         self.under = 0;
         Decision::Change { target: self.current(), reason }

@@ -1,9 +1,9 @@
-//! The ladder of delays that policies of ours walk, and what bounds it.
+//! The ladder of delays that policies of ours search, and what bounds it.
 
 use latput_units::Nanos;
 
 /// Rungs at most: no delay, and ten doublings of the least.
-pub(crate) const RUNGS: usize = 12;
+pub(crate) const STEPS: usize = 12;
 
 /// The longest delay that is ever worth trying: what is held back longer is a timeout.
 pub const GREATEST: Nanos = Nanos::from_us(4096);
@@ -39,46 +39,46 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// The delay of a rung: none, the least, and then each twice the one below, up to the longest.
-    pub(crate) fn delay(&self, rung: usize) -> Nanos {
-        let delay = match rung {
+    /// The delay of a step: none, the least, and then each twice the one below, up to the longest.
+    pub(crate) fn delay(&self, step: usize) -> Nanos {
+        let delay = match step {
             0 => Nanos::ZERO,
-            _ => self.least.saturating_mul(1 << (rung - 1)),
+            _ => self.least.saturating_mul(1 << (step - 1)),
         };
         delay.min(self.most)
     }
 
-    /// The highest rung at a rate of packets per second: the longest delay, or what half of the ring
+    /// The highest step at a rate of packets per second: the longest delay, or what half of the ring
     /// absorbs.
     pub(crate) fn highest(&self, peak_pps: f64) -> usize {
         let absorbed = self.absorbed(peak_pps);
-        let allowed = |rung: &usize| {
-            let within = *rung == 0 || self.delay(rung - 1) < self.most;
-            within && self.delay(*rung) <= absorbed
+        let allowed = |step: &usize| {
+            let within = *step == 0 || self.delay(step - 1) < self.most;
+            within && self.delay(*step) <= absorbed
         };
-        (0..RUNGS).take_while(allowed).last().unwrap_or(0)
+        (0..STEPS).take_while(allowed).last().unwrap_or(0)
     }
 
-    /// The highest rung of a ladder whose longest delay is what [`within`](Self::within) allows, and not only
+    /// The highest step of a ladder whose longest delay is what [`within`](Self::within) allows, and not only
     /// the last doubling below it.
     pub(crate) fn reach(&self, peak_pps: f64) -> usize {
         let longest = self.longest(peak_pps);
         if longest < self.least.min(self.most) {
             return 0;
         }
-        let is_worth_it = |rung: &usize| {
-            *rung < 2 || self.delay(rung - 1).saturating_mul(5) <= longest.saturating_mul(4)
+        let is_worth_it = |step: &usize| {
+            *step < 2 || self.delay(step - 1).saturating_mul(5) <= longest.saturating_mul(4)
         };
-        (0..RUNGS).take_while(is_worth_it).last().unwrap_or(0)
+        (0..STEPS).take_while(is_worth_it).last().unwrap_or(0)
     }
 
-    /// The delay of a rung at a rate of packets per second.
-    pub(crate) fn within(&self, rung: usize, peak_pps: f64) -> Nanos {
-        self.delay(rung).min(self.longest(peak_pps))
+    /// The delay of a step at a rate of packets per second.
+    pub(crate) fn within(&self, step: usize, peak_pps: f64) -> Nanos {
+        self.delay(step).min(self.longest(peak_pps))
     }
 
     /// What the owner and half of the ring allow. That of the ring goes by eighths of a doubling: the highest
-    /// rate seen grows a little now and then, and a rung's delay should seldom change.
+    /// rate seen grows a little now and then, and a step's delay should seldom change.
     fn longest(&self, peak_pps: f64) -> Nanos {
         let absorbed = self.absorbed(peak_pps).as_secs_f64();
         let step = (absorbed.log2() * 8.0).floor() / 8.0;
@@ -102,17 +102,17 @@ mod tests {
     #[test]
     fn rungs_double_up_to_the_longest() {
         let bounds = Bounds { least: Nanos::from_us(10), ..Bounds::default() };
-        let delays: Vec<u64> = (0..=5).map(|rung| bounds.delay(rung).as_ns() / 1000).collect();
+        let delays: Vec<u64> = (0..=5).map(|step| bounds.delay(step).as_ns() / 1000).collect();
         assert_eq!(delays, [0, 10, 20, 40, 80, 100]);
         assert_eq!((bounds.highest(0.0), bounds.reach(0.0)), (5, 5));
     }
 
     #[test]
     fn the_longest_delay_of_a_ring_is_a_rung_if_it_is_a_quarter_above_the_one_below() {
-        let check = |pps: f64, rung: usize, least_us: f64, most_us: f64| {
+        let check = |pps: f64, step: usize, least_us: f64, most_us: f64| {
             let bounds = Bounds { most: Nanos::from_us(256), ..Bounds::default() };
             let delay = bounds.within(bounds.reach(pps), pps).as_us_f64();
-            assert_eq!(bounds.reach(pps), rung, "{pps}");
+            assert_eq!(bounds.reach(pps), step, "{pps}");
             assert!((least_us..=most_us).contains(&delay), "{pps}: {delay}");
         };
         check(0.0, 7, 256.0, 256.0);

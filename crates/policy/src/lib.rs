@@ -13,21 +13,21 @@ pub mod budget;
 pub mod byte_limit;
 pub mod dim;
 pub mod e1000;
-pub mod elastic;
 pub mod ixgbe;
 pub mod ladder;
 pub mod polling;
+pub mod response;
 
 pub use aim::Aim;
 pub use budget::Budget;
 pub use byte_limit::ByteLimit;
 pub use dim::Dim;
 pub use e1000::E1000;
-pub use elastic::Elastic;
 pub use ixgbe::Ixgbe;
 pub use ladder::Bounds;
 use latput_units::{BitsPerSecond, Nanos};
 pub use polling::Polling;
+pub use response::ResponsePolicy;
 
 /// What one interrupt vector saw since the previous step: drivers step once per completed poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub enum Policy {
     /// Linux's dynamic interrupt moderation library, for one direction.
     Dim(Dim),
     /// Ours: the longest delay that does not slow the load down.
-    Elastic(Box<Elastic>),
+    Response(Box<ResponsePolicy>),
 }
 
 impl Policy {
@@ -121,7 +121,7 @@ impl Policy {
             Self::Aim(policy) => policy.current(),
             Self::Ixgbe(policy) => policy.current(),
             Self::Dim(policy) => policy.current(),
-            Self::Elastic(policy) => policy.current(),
+            Self::Response(policy) => policy.current(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Policy {
             Self::Aim(policy) => policy.step(observation),
             Self::Ixgbe(policy) => policy.step(observation),
             Self::Dim(policy) => policy.step(observation),
-            Self::Elastic(policy) => policy.step(observation),
+            Self::Response(policy) => policy.step(observation),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Case {
         };
         sut.adaptive.throttle = Some(policy.clone());
         // Ours decides for the interface, as its daemon does; the drivers' decide for each vector.
-        sut.adaptive.shares_throttle = matches!(policy, Policy::Elastic(_));
+        sut.adaptive.shares_throttle = matches!(policy, Policy::Response(_));
         let (mut loads, mut part_of) = (Vec::new(), Vec::new());
         for (idx, part) in self.parts.iter().enumerate() {
             for load in &part.loads {

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use cases::Case;
 use known::Known;
 use latput_policy::e1000::Mode;
-use latput_policy::{Aim, Bounds, Dim, E1000, Elastic, Ixgbe, Moderation, Policy, dim};
+use latput_policy::{Aim, Bounds, Dim, E1000, Ixgbe, Moderation, Policy, ResponsePolicy, dim};
 use latput_units::Nanos;
 
 /// The fixed delays that the oracle chooses from, up to the longest of DIM's, which bounds ours too.
@@ -143,7 +143,7 @@ fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
         ("aim", Policy::Aim(Aim::new(latput_policy::aim::Flavour::IgbConservative))),
         ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_policy::ixgbe::Version::Mainline))),
         ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
-        ("ours", Policy::Elastic(Box::new(Elastic::new(bounds)))),
+        ("ours", Policy::Response(Box::new(ResponsePolicy::new(bounds)))),
     ]
 }
 
@@ -235,7 +235,7 @@ impl Bench {
     }
 
     fn one(&self, case: &Case, name: &str, policy: &Policy, seed: u64) -> Figures {
-        if matches!(policy, Policy::Elastic(_)) {
+        if matches!(policy, Policy::Response(_)) {
             return simulate(case, policy, seed); // what is worked on
         }
         let key = format!("{} seed {seed} {name}", case.key());

@@ -25,7 +25,7 @@ fn a_window_is_given_as_much_delay_as_it_does_not_wait_for() {
     // 64 packets per round trip: the line is full up to a delay of 28 us.
     let rate = |delay: f64| (64.0 / (100e-6 + delay)).min(500_000.0);
     let bounds = Bounds { ring: 4096, ..Bounds::default() };
-    let delays = drive(&mut Elastic::new(bounds), 0.5, rate);
+    let delays = drive(&mut ResponsePolicy::new(bounds), 0.5, rate);
     assert_eq!(last(&delays), Nanos::from_us(16));
 }
 
@@ -52,7 +52,7 @@ fn each_vector_has_a_ring_of_its_own() {
     // 2.4 M packets/s: 128 descriptors hold 53 us of all, and 427 us of an eighth.
     let held = |vectors: u32| {
         let bounds = Bounds { most: Nanos::from_us(256), vectors: 8, ..Bounds::default() };
-        let mut policy = Elastic::new(bounds);
+        let mut policy = ResponsePolicy::new(bounds);
         let (mut now, mut due, mut longest) = (0.0, 0.0_f64, Nanos::ZERO);
         for poll in 0..100_000 {
             let gap = policy.current().delay.as_secs_f64().max(10e-6) / f64::from(vectors);
@@ -106,7 +106,7 @@ fn samples_of_fifty_milliseconds_are_enough() {
             let is_right = policy.current().delay == Nanos::from_us(expected);
             right += u32::from(sample >= 40 && is_right);
         }
-        // The rest are looks at the neighbouring delay.
+        // The hold_slots are looks at the neighbouring delay.
         assert!(right >= 45, "closed {closed}: right in {right} of 60");
     }
 }
@@ -125,7 +125,7 @@ fn one_odd_sample_is_unrest_and_one_far_off_or_two_alike_are_another_load() {
     ] {
         let mut policy = policy();
         let mut now = Nanos::ZERO;
-        let mut sample = |policy: &mut Elastic, packets: f64| {
+        let mut sample = |policy: &mut ResponsePolicy, packets: f64| {
             now = now + Nanos::from_ms(50);
             let packets = u32::try_from(Nanos::from_secs_f64(packets / 1e9).as_ns()).unwrap();
             policy.step(&Observation {
@@ -152,8 +152,8 @@ fn with_parts(
     rate: impl Fn(f64) -> f64,
     noise: f64,
     seed: u64,
-) -> (Elastic, f64) {
-    let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..bounds });
+) -> (ResponsePolicy, f64) {
+    let mut policy = ResponsePolicy::new(Bounds { least: Nanos::from_us(10), ..bounds });
     let (mut now, mut delayed, mut was_on_trial) = (0.0, 0.0, false);
     let mut rng = latput_units::Rng::from_seed(seed);
     while now < seconds {
@@ -194,8 +194,9 @@ fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
 fn a_load_that_begins_within_a_sample_is_not_judged_by_that_sample() {
     // A handshake, then requests for a part of a sample, then for whole ones.
     for part in [100, 700, 1_100, 1_300, 1_800, 2_200] {
-        let mut policy = Elastic::new(Bounds { least: Nanos::from_us(10), ..Bounds::default() });
-        let step = |policy: &mut Elastic, sample: u64, packets: u32| {
+        let mut policy =
+            ResponsePolicy::new(Bounds { least: Nanos::from_us(10), ..Bounds::default() });
+        let step = |policy: &mut ResponsePolicy, sample: u64, packets: u32| {
             policy.step(&Observation {
                 now: Nanos::from_ms(50 * sample),
                 rx: Counts { packets, bytes: packets * 100 },
@@ -234,7 +235,7 @@ fn bulk_whose_samples_scatter_from_the_start_is_one_load() {
 fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
     // With a delay a sender puts more into a segment, and half of bulk's segments that are not full are gone.
     let bounds = Bounds { least: Nanos::from_us(20), ..Bounds::default() };
-    let mut policy = Elastic::new(bounds);
+    let mut policy = ResponsePolicy::new(bounds);
     let mut rng = latput_units::Rng::from_seed(1);
     for sample in 1..40 {
         let delay = policy.current().delay;
@@ -249,10 +250,11 @@ fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
 fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() {
     // 2000 requests/s, which wait for 200 ms now and then: their samples scatter by more than any delay costs.
     for seed in 0..10 {
-        let mut policy = Elastic::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
+        let mut policy =
+            ResponsePolicy::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
         let mut rng = latput_units::Rng::from_seed(seed);
         let mut sample = 0;
-        let mut beside = |policy: &mut Elastic, seconds: u64, somebody_asks: bool| {
+        let mut beside = |policy: &mut ResponsePolicy, seconds: u64, somebody_asks: bool| {
             let (mut longest, mut waiting) = (0_u32, 0_u32);
             for _ in 0..20 * seconds {
                 sample += 1;
@@ -285,7 +287,8 @@ fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() 
 #[test]
 fn requests_of_many_clients_beside_bulk_show_that_no_delay_costs_them() {
     for seed in 0..10 {
-        let mut policy = Elastic::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
+        let mut policy =
+            ResponsePolicy::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
         let mut rng = latput_units::Rng::from_seed(seed);
         for sample in 1..200 {
             let full = 38_000 + below(&mut rng, 4000);
@@ -309,7 +312,7 @@ fn a_part_of_a_sample_condemns_no_delay_that_is_not_waited_for() {
             (u32::from(policy.current().delay == Nanos::from_us(100)), delayed)
         });
         let (longest, delayed) = runs.fold((0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
-        // The rest are looks.
+        // The hold_slots are looks.
         assert!(longest >= 16, "{noise}: {longest} of 20");
         assert!(delayed > 9.5 * 20.0, "{noise}: {delayed} s of 200");
     }
@@ -407,7 +410,8 @@ fn few_packets_a_sample_scatter_by_chance_and_are_not_taken_for_waiting() {
     let mut rng = latput_units::Rng::from_seed(5);
     let mut right = 0;
     for _ in 0..20 {
-        let mut policy = Elastic::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
+        let mut policy =
+            ResponsePolicy::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
         for sample in 1..200 {
             let mut packets = 0.0;
             let mut at = -rng.uniform().max(1e-12).ln() / 680.0;
@@ -428,7 +432,8 @@ fn a_slow_load_on_a_machine_that_stands_still_now_and_then_is_not_idle() {
     let mut rng = latput_units::Rng::from_seed(7);
     let mut shares = Vec::new();
     for _ in 0..100 {
-        let mut policy = Elastic::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
+        let mut policy =
+            ResponsePolicy::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
         let (mut late, mut held) = (0.0, 0);
         for sample in 1..200 {
             let stays = match rng.uniform() {
@@ -470,7 +475,8 @@ fn a_slow_request_is_not_left_under_a_delay_on_trial_that_brings_too_few_packets
     // 1.4 ms a transaction, as in an emulated guest; 4 ms more leave 9 packets a sample.
     let mut rng = latput_units::Rng::from_seed(3);
     for run in 0..20 {
-        let mut policy = Elastic::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
+        let mut policy =
+            ResponsePolicy::new(Bounds { most: Nanos::from_us(4000), ..Bounds::default() });
         let mut held = 0;
         for sample in 1..200 {
             let delay = policy.current().delay;
@@ -567,7 +573,7 @@ fn a_stream_that_scatters_keeps_its_delay_also_if_it_comes_and_goes() {
 fn held_by_samples(packet_bytes: u32, gain: impl Fn(u64) -> f64) -> Nanos {
     let bounds =
         Bounds { least: Nanos::from_us(10), most: Nanos::from_us(200), ..Bounds::default() };
-    let mut policy = Elastic::new(bounds);
+    let mut policy = ResponsePolicy::new(bounds);
     let mut held = Vec::new();
     for sample in 1..200 {
         let delay_us = policy.current().delay.as_ns() / 1000;
@@ -581,7 +587,7 @@ fn held_by_samples(packet_bytes: u32, gain: impl Fn(u64) -> f64) -> Nanos {
 }
 
 /// A sample of 50 ms, as a daemon takes it.
-fn step_sample(policy: &mut Elastic, sample: u64, packet_bytes: u32, pps: f64) {
+fn step_sample(policy: &mut ResponsePolicy, sample: u64, packet_bytes: u32, pps: f64) {
     let packets = u32::try_from(Nanos::from_secs_f64(pps * 50e-12).as_ns()).unwrap();
     let polls = 50_000_000 / policy.current().delay.as_ns().max(1000);
     policy.step(&Observation {
@@ -593,22 +599,22 @@ fn step_sample(policy: &mut Elastic, sample: u64, packet_bytes: u32, pps: f64) {
     });
 }
 
-fn policy() -> Elastic {
-    Elastic::new(Bounds::default())
+fn policy() -> ResponsePolicy {
+    ResponsePolicy::new(Bounds::default())
 }
 
 fn last(delays: &[Nanos]) -> Nanos {
     *delays.last().expect("at least the first")
 }
 
-fn drive(policy: &mut Elastic, seconds: f64, rate: impl Fn(f64) -> f64) -> Vec<Nanos> {
+fn drive(policy: &mut ResponsePolicy, seconds: f64, rate: impl Fn(f64) -> f64) -> Vec<Nanos> {
     drive_from(policy, 0.0, seconds, rate)
 }
 
 /// Polls as a hold-off makes them, of packets of 100 byte at the rate that the delay (in seconds)
 /// allows; every delay that held, in order.
 fn drive_from(
-    policy: &mut Elastic,
+    policy: &mut ResponsePolicy,
     start: f64,
     seconds: f64,
     rate: impl Fn(f64) -> f64,
@@ -641,7 +647,7 @@ fn drive_from(
 /// The share of the time with traffic at each delay (in microseconds), under an open loop with
 /// exponential gaps that is there in every other span of `turn` (always, if zero).
 fn drive_poisson(seconds: f64, pps: f64, turn: f64, seed: u64) -> BTreeMap<u64, f64> {
-    let mut policy = Elastic::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
+    let mut policy = ResponsePolicy::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
     let mut rng = latput_units::Rng::from_seed(seed);
     let mut next = 0.0;
     let mut arrival = move || {

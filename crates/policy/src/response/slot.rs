@@ -156,8 +156,8 @@ impl Slot {
                 })
     }
 
-    /// `None` if nothing flowed. `talks` if small packets were seen beside the bulk before.
-    pub(super) fn seen(&self, now: Nanos, talks: bool) -> Option<Seen> {
+    /// `None` if nothing flowed. `has_small_packets` if small packets were seen beside the bulk before.
+    pub(super) fn seen(&self, now: Nanos, has_small_packets: bool) -> Option<Seen> {
         let seconds = self.elapsed(now).as_secs_f64();
         let bytes = self.bytes[0] + self.bytes[1];
         if bytes == 0 || seconds <= 0.0 {
@@ -168,7 +168,11 @@ impl Slot {
         let way = self.way();
         let requests = (self.are_requests && way == 0).then_some(small as f64 / seconds);
         // Requests that wait for a retransmission (200 ms at least) have not gone.
-        let least = if requests.is_some() && talks { 0 } else { SMALL_SEEN[usize::from(talks)] };
+        let least = if requests.is_some() && has_small_packets {
+            0
+        } else {
+            SMALL_SEEN[usize::from(has_small_packets)]
+        };
         let small_log = (small >= u64::from(least)).then(|| per_second(small.max(1)));
         Some(Seen {
             bytes_log: per_second(bytes),

@@ -1,18 +1,18 @@
-//! What is known of a load: what each rung of the ladder was seen to do, and how its rates scatter.
+//! What is known of a load: what each step of the ladder was seen to do, and how its rates scatter.
 
 use super::slot::Seen;
-use crate::ladder::RUNGS;
+use crate::ladder::STEPS;
 
 /// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
 const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
-/// A rate this far from what its rung had, as a logarithm, is another load (if it comes twice).
+/// A rate this far from what its step had, as a logarithm, is another load (if it comes twice).
 pub(super) const JUMP: [f64; 2] = [0.18, 0.4];
 /// The same of a daemon's samples until so many have shown how the load scatters: within one they do not.
 const JUMP_AT_FIRST: [f64; 2] = [0.7, 2.0];
 const LEARNT: u32 = 6;
 /// Small packets that come up beside bulk, or are gone, are as far off as this many jumps.
 const COME_OR_GONE: f64 = 2.0;
-/// Weight of the newest slot in a rung's estimate, once it has more than its inverse.
+/// Weight of the newest slot in a step's estimate, once it has more than its inverse.
 const NEWEST: f64 = 1.0 / 12.0;
 
 /// Weight of the newest slot in the rate of requests, once there are more than its inverse: a lost one keeps a client
@@ -20,15 +20,15 @@ const NEWEST: f64 = 1.0 / 12.0;
 const REQUESTS_NEWEST: f64 = 1.0 / 16.0;
 
 /// By how much a few polls are off until a load shows it, and at least; and the weight of the newest.
-const FLUTTER_AT_FIRST: f64 = 0.3;
-const FLUTTER_LEAST: f64 = 0.05;
-const FLUTTER_NEWEST: f64 = 0.01;
+const JITTER_AT_FIRST: f64 = 0.3;
+const JITTER_LEAST: f64 = 0.05;
+const JITTER_NEWEST: f64 = 0.01;
 
 /// What is known of the load of now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
-    /// What each rung was seen to do.
-    pub(super) rungs: [Rung; RUNGS],
+    /// What each step was seen to do.
+    pub(super) steps: [Step; STEPS],
     /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
     pub(super) scatter: [f64; 2],
     /// Slots that they were learnt from.
@@ -36,36 +36,36 @@ pub(super) struct Load {
     /// Most packets per second seen.
     pub(super) peak_pps: f64,
     /// Whether small packets go beside bulk.
-    pub(super) talks: bool,
+    pub(super) has_small_packets: bool,
     /// Whether it is seen in samples of many polls, as a daemon takes them.
     pub(super) is_sampled: bool,
     /// Requests per second beside bulk, over some slots; `None` where they are not told from other small packets.
     pub(super) requests: Option<f64>,
     /// By how much a few polls are off, as a logarithm: the mean deviation.
-    flutter: f64,
+    jitter: f64,
 }
 
-/// What a rung was seen to do.
+/// What a step was seen to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Rung {
+pub(super) struct Step {
     /// Means of the logarithms.
     pub(super) seen: Seen,
     pub(super) slots: u32,
-    /// What was given up of the rate on the way to this rung, beyond doubt.
+    /// What was given up of the rate on the way to this step, beyond doubt.
     pub(super) spent: f64,
 }
 
 impl Load {
     pub(super) fn new() -> Self {
         Self {
-            rungs: [Rung::default(); RUNGS],
+            steps: [Step::default(); STEPS],
             scatter: SCATTER_AT_FIRST,
             learnt: 0,
             peak_pps: 0.0,
-            talks: false,
+            has_small_packets: false,
             is_sampled: false,
             requests: None,
-            flutter: FLUTTER_AT_FIRST,
+            jitter: JITTER_AT_FIRST,
         }
     }
 
@@ -78,14 +78,14 @@ impl Load {
     }
 
     /// Takes in by how much a few polls were off.
-    pub(super) fn flutter_by(&mut self, off: f64) {
-        self.flutter += (off.abs().min(1.0) - self.flutter) * FLUTTER_NEWEST;
+    pub(super) fn jitter_by(&mut self, off: f64) {
+        self.jitter += (off.abs().min(1.0) - self.jitter) * JITTER_NEWEST;
     }
 
     /// How improbable it is that a few polls are off by so much, as a logarithm: with the long tails of a Laplace
     /// distribution, whose mean deviation is what was seen.
-    pub(super) fn surprise(&self, off: f64) -> f64 {
-        off.abs() / self.flutter.max(FLUTTER_LEAST)
+    pub(super) fn neg_log_likelihood(&self, off: f64) -> f64 {
+        off.abs() / self.jitter.max(JITTER_LEAST)
     }
 
     /// Takes in by how much a slot was off what was expected.
@@ -129,7 +129,7 @@ pub(super) fn distance(a: &Seen, b: &Seen, load: &Load, packets: bool) -> f64 {
     small.max(rates / load.limit(0))
 }
 
-impl Rung {
+impl Step {
     /// Takes in a slot.
     pub(super) fn take(&mut self, new: &Seen) {
         self.slots = self.slots.saturating_add(1);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_walk_that_a_turn_cuts_short_is_gone_on_with() {
-    // To walk a stream that scatters takes 45 ms; each turn of it has 30.
+    // To search a stream that scatters takes 45 ms; each turn of it has 30.
     let turns: Vec<[f64; 2]> = (0..10).map(drive_turns).collect();
     let mean = |which: usize| turns.iter().map(|turn| turn[which]).sum::<f64>() / 10.0;
     assert!(mean(0) > 0.6, "the stream had a long delay for {turns:?} of its time");
@@ -27,7 +27,7 @@ fn a_slot_of_two_loads_is_not_scatter_of_the_first() {
     let mut policy = policy();
     drive(&mut policy, 0.2, |_| 50_000.0);
     assert_eq!(policy.current().delay, Nanos::from_us(100));
-    let usual = policy.load.rungs[policy.rung].seen;
+    let usual = policy.load.steps[policy.step].seen;
     for off in [0.25, 0.55, 0.55] {
         let bytes_log = usual.bytes_log + off;
         policy.learn(&Seen { bytes_log, ..usual }, false, Nanos::from_ms(200));
@@ -39,7 +39,7 @@ fn a_slot_of_two_loads_is_not_scatter_of_the_first() {
 /// half, which share of its time each was under more than 100 us.
 fn drive_turns(seed: u64) -> [f64; 2] {
     let turn = 0.03;
-    let mut policy = Elastic::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
+    let mut policy = ResponsePolicy::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
     let mut rng = latput_units::Rng::from_seed(seed);
     let mut gap = move || -rng.uniform().max(1e-12).ln() / 50e3;
     let (mut now, mut due, mut shares) = (0.0_f64, 0.0_f64, [0.0; 2]);

@@ -17,7 +17,7 @@ const IMPROBABLE: f64 = 12.0;
 
 /// Pieces in a row that were off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Run {
+pub(super) struct RateJump {
     /// When the piece of now began, and what has come since.
     since: Option<Nanos>,
     packets: u32,
@@ -25,10 +25,10 @@ pub(super) struct Run {
     /// How many were off, on which side, and the logarithm of how improbable that is.
     pieces: u32,
     is_above: bool,
-    surprise: f64,
+    neg_log_likelihood: f64,
 }
 
-impl Run {
+impl RateJump {
     /// Takes in a poll, whose predecessor was at `before`, under a `delay` with which `usual` is expected of the load.
     /// Whether it is another load now.
     pub(super) fn add(
@@ -55,10 +55,10 @@ impl Run {
             let before = if is_above == run.is_above { run } else { Self::default() };
             self.is_above = is_above;
             self.pieces = before.pieces + 1;
-            self.surprise = before.surprise + load.surprise(off);
+            self.neg_log_likelihood = before.neg_log_likelihood + load.neg_log_likelihood(off);
         }
-        load.flutter_by(off);
-        self.pieces >= PIECES && self.surprise > IMPROBABLE
+        load.jitter_by(off);
+        self.pieces >= PIECES && self.neg_log_likelihood > IMPROBABLE
     }
 }
 
@@ -68,7 +68,11 @@ mod tests {
     use crate::Counts;
 
     /// Feeds one piece after the other, at rates in percent of the usual; those with which another load was seen.
-    fn alarms(run: &mut Run, load: &mut Load, rates: impl IntoIterator<Item = u32>) -> Vec<usize> {
+    fn alarms(
+        run: &mut RateJump,
+        load: &mut Load,
+        rates: impl IntoIterator<Item = u32>,
+    ) -> Vec<usize> {
         let delay = Nanos::from_us(256);
         let (usual_bytes, seconds) = (150_000, delay.as_secs_f64());
         let usual = Seen {
@@ -83,7 +87,7 @@ mod tests {
             let observation = Observation { now: delay, rx, ..Observation::default() };
             if run.add(&observation, Nanos::ZERO, delay, &usual, load) {
                 found.push(idx);
-                *run = Run::default();
+                *run = RateJump::default();
             }
         }
         found
@@ -91,7 +95,7 @@ mod tests {
 
     #[test]
     fn three_polls_show_another_load_and_two_do_not() {
-        let (mut run, mut load) = (Run::default(), Load::new());
+        let (mut run, mut load) = (RateJump::default(), Load::new());
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
         assert!(alarms(&mut run, &mut load, steady).is_empty());
         assert!(alarms(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
@@ -101,7 +105,7 @@ mod tests {
 
     #[test]
     fn bursts_that_a_load_always_had_are_no_news() {
-        let (mut run, mut load) = (Run::default(), Load::new());
+        let (mut run, mut load) = (RateJump::default(), Load::new());
         let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
         alarms(&mut run, &mut load, bursts(400));
         assert!(alarms(&mut run, &mut load, bursts(400)).is_empty());
