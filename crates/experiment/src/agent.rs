@@ -68,7 +68,7 @@ where
     let mut service = match opened {
         Ok((host, opened)) => {
             line.send(&Answer::Opened(Box::new(opened)));
-            Service { host, stop, prepared: Prepared::default() }
+            Service { host, stop, prepared: Prepared::default(), has_connected: false }
         }
         Err(failure) => {
             line.end(&Answer::Failed(failure));
@@ -104,6 +104,8 @@ struct Service<'a> {
     host: Host,
     stop: &'a Stop,
     prepared: Prepared,
+    /// Whether this host has reached the system under test before.
+    has_connected: bool,
 }
 
 /// What waits for `go`: nothing on a host that only counts.
@@ -192,10 +194,20 @@ impl Service<'_> {
     ) -> Result<Answer, Failure> {
         self.prepared = Prepared::default();
         let cpus = self.host.cpus().clone();
-        let generator = Generator::connect(peer, port, &key, workload, cpus)
-            .map_err(|error| traffic_failed(&error))?;
+        let generator = Generator::connect(peer, port, &key, workload, cpus);
+        let generator = generator.map_err(|error| self.connect_failed(&error))?;
+        self.has_connected = true;
         self.prepared.sender = Some(generator);
         Ok(Answer::Connected)
+    }
+
+    /// A far end that was there before and does not answer may come back, as after a link was down.
+    fn connect_failed(&self, error: &latput_load::Error) -> Failure {
+        let failure = traffic_failed(error);
+        if self.has_connected && matches!(error, latput_load::Error::NoAnswer { .. }) {
+            return Failure { kind: FailureKind::Lost, ..failure };
+        }
+        failure
     }
 
     fn probe(&mut self, probe: Probe, peer: IpAddr) -> Result<Answer, Failure> {

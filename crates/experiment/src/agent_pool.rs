@@ -288,13 +288,17 @@ fn prepare(
     if let Some(probe) = probe_alone {
         agents[prober].send(&Request::Probe { probe, peer })?;
     }
+    // Every answer is read, also after a failure: the next attempt must not take it for its own.
+    let mut failure = None;
     for idx in senders.into_iter().chain(probe_alone.map(|_| prober)) {
-        match agents[idx].receive(ANSWER_WITHIN, stop)? {
-            Answer::Connected | Answer::Probing => {}
-            other => return Err(agents[idx].unexpected(other)),
+        match agents[idx].receive(ANSWER_WITHIN, stop) {
+            Ok(Answer::Connected | Answer::Probing) => {}
+            Ok(other) => return Err(agents[idx].unexpected(other)),
+            Err(error) if error.is_transient() => failure = Some(error),
+            Err(error) => return Err(error),
         }
     }
-    Ok(parts)
+    failure.map_or(Ok(parts), Err)
 }
 
 /// Who makes the traffic and who sends the probe, by place in the testbed: the generators, and the
