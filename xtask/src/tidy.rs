@@ -3,6 +3,7 @@
 
 mod arrows;
 mod code;
+mod documents;
 mod prose;
 mod source;
 mod tree;
@@ -21,7 +22,7 @@ pub struct Finding {
     pub path: String,
     /// The line from 1, or 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong, and the mend.
+    /// What is wrong, and the remedy.
     pub message: String,
 }
 
@@ -46,6 +47,9 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     for (path, lines) in source::long_files(&tree) {
         println!("note: {path} has {lines} lines (aim for {})", source::AIM_LINES);
     }
+    for finding in documents::words_of_code(&tree) {
+        println!("note: {finding}");
+    }
     let findings = check(&tree, workspace);
     for finding in &findings {
         println!("{finding}");
@@ -59,6 +63,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = source::check(tree);
     findings.extend(prose::check(tree));
+    findings.extend(documents::check(tree));
     findings.extend(arrows::check(tree, &workspace.packages));
     findings.sort();
     findings

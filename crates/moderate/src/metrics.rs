@@ -51,7 +51,7 @@ fn exposition(status: &Status) -> String {
         let is = u8::from(state == status.state);
         let (interface, name) = (&text.interface, state.name());
         let line =
-            format!("latput_policy_state{{interface=\"{interface}\",state=\"{name}\"}} {is}\n");
+            format!("latput_moderate_state{{interface=\"{interface}\",state=\"{name}\"}} {is}\n");
         text.out.push_str(&line);
     }
     text.out
@@ -64,20 +64,20 @@ struct Text {
 
 impl Text {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.out, "# HELP latput_policy_{name} {help}");
-        let _ = writeln!(self.out, "# TYPE latput_policy_{name} {kind}");
+        let _ = writeln!(self.out, "# HELP latput_moderate_{name} {help}");
+        let _ = writeln!(self.out, "# TYPE latput_moderate_{name} {kind}");
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: f64) {
         self.head(name, "gauge", help);
         let interface = &self.interface;
-        let _ = writeln!(self.out, "latput_policy_{name}{{interface=\"{interface}\"}} {value}");
+        let _ = writeln!(self.out, "latput_moderate_{name}{{interface=\"{interface}\"}} {value}");
     }
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "counter", help);
         let interface = &self.interface;
-        let _ = writeln!(self.out, "latput_policy_{name}{{interface=\"{interface}\"}} {value}");
+        let _ = writeln!(self.out, "latput_moderate_{name}{{interface=\"{interface}\"}} {value}");
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) mod tests {
             }
         }
         assert!(
-            text.contains("latput_policy_delay_seconds{interface=\"eth\\\"0\"} 0.00005"),
+            text.contains("latput_moderate_delay_seconds{interface=\"eth\\\"0\"} 0.00005"),
             "{text}"
         );
         assert!(text.contains("state=\"holding\"} 1"), "{text}");

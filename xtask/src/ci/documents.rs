@@ -20,10 +20,10 @@ pub fn check_examples(root: &Path, binary: &Path, tally: &mut Tally) -> Result<(
     Ok(())
 }
 
-/// Checks every fenced block of README.md and docs/ that has a language we know.
+/// Checks every fenced block of README.md, CONTRIBUTING.md and docs/ that has a language we know.
 pub fn check_snippets(root: &Path, binary: &Path, tally: &mut Tally) -> Result<()> {
     let mut documents = files_in(&root.join("docs"), "md")?;
-    documents.push(root.join("README.md"));
+    documents.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
     let scratch = binary.with_file_name("xtask-snippet.toml");
     for document in documents {
         let text = read(&document)?;

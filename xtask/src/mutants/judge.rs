@@ -185,7 +185,7 @@ impl Verdict {
         self.surplus.len() as f64 <= most && self.outdated.is_empty()
     }
 
-    /// A line for each survivor that nobody accepted, and for each accepted one that is none.
+    /// A line for each survivor that nobody accepted, and for each accepted one that is no survivor.
     pub fn complaints(&self) -> impl Iterator<Item = String> {
         let surplus = self.surplus.iter().map(|name| format!("survived: {name}"));
         let outdated = self.outdated.iter().map(|name| format!("accepted, but seen: {name}"));

@@ -1,5 +1,5 @@
-//! Rules of every text file: white space, unfinished work, paths and hosts that mean nothing to
-//! anybody else, and titles of documents.
+//! Rules of every text file: white space, unfinished work, and paths and hosts that mean nothing to
+//! anybody else.
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -9,15 +9,10 @@ const KEPT_AS_MADE: &[&str] = &["Cargo.lock", "fuzz/Cargo.lock", "LICENSE-APACHE
 
 /// Every violation of these rules.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: &[fn(&File) -> Vec<Finding>] = &[
-        white_space_is_plain,
-        nothing_is_left_to_do,
-        paths_mean_something_elsewhere,
-        documents_have_a_title,
-    ];
+    let rules: &[fn(&File) -> Vec<Finding>] =
+        &[white_space_is_plain, nothing_is_left_to_do, paths_mean_something_elsewhere];
     let ours = tree.files.iter().filter(|file| !is_kept_as_made(file));
-    let by_file = ours.flat_map(|file| rules.iter().flat_map(move |rule| rule(file)));
-    by_file.chain(links_lead_somewhere(tree)).collect()
+    ours.flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect()
 }
 
 /// Lock files, licences, and what others wrote and we only ship.
@@ -82,46 +77,8 @@ fn starts_a_path(before: &str) -> bool {
     !before.ends_with(inside)
 }
 
-fn documents_have_a_title(file: &File) -> Vec<Finding> {
-    if !file.is(&["md"]) || file.text.starts_with("# ") {
-        return Vec::new();
-    }
-    vec![Finding::new(&file.path, 1, "must open with a title: `# ...`")]
-}
-
-/// A link to a file of ours must lead to one.
-fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
-    let documents = tree.files.iter().filter(|file| file.is(&["md"]));
-    documents
-        .flat_map(|file| {
-            by_line(file, |line| {
-                let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-                let targets = targets.map(|target| target.split('#').next().unwrap_or_default());
-                let mut ours = targets.filter(|one| !one.is_empty() && !one.contains("://"));
-                let lost = ours.find(|target| !exists(tree, &file.path, target))?;
-                Some(format!("the link to `{lost}` leads nowhere"))
-            })
-        })
-        .collect()
-}
-
-/// Whether `target`, seen from the file at `from`, is a file or a folder of the tree.
-fn exists(tree: &Tree, from: &str, target: &str) -> bool {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    for part in target.split('/') {
-        match part {
-            ".." if parts.pop().is_none() => return false,
-            "" | "." | ".." => {}
-            name => parts.push(name),
-        }
-    }
-    let path = parts.join("/");
-    let folder = format!("{path}/");
-    tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
-}
-
-fn by_line(file: &File, rule: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
+/// A finding for each line of which `rule` has something to say.
+pub fn by_line(file: &File, rule: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     let lines = file.text.split('\n').enumerate();
     lines
         .filter_map(|(idx, line)| rule(line).map(|said| Finding::new(&file.path, idx + 1, said)))
@@ -155,25 +112,6 @@ mod tests {
         check_one("a.sh", concat!("cp a base/ro", "ot/b\n"), &[]);
         check_one("a.md", concat!("# see crates", ".io\n"), &["package registry"]);
         check_one("Cargo.lock", concat!("source = crates", ".io-index\n"), &[]);
-    }
-
-    #[test]
-    fn documents_must_have_a_title() {
-        check_one("a.md", "Hello\n", &["title"]);
-        check_one("a.md", "## Hello\n", &["title"]);
-        check_one("a.md", "# Hello\n", &[]);
-    }
-
-    #[test]
-    fn links_must_lead_somewhere() {
-        let documents = |text| tree_of(&[("README.md", "# A\n"), ("docs/adr/a.md", text)]);
-        let check = |text| check(&documents(text));
-        assert!(
-            check("# A [b](../../README.md#c) [d](a.md) [e](https://f.g) [h](#i) [j](..)\n")
-                .is_empty()
-        );
-        assert!(check("# A [b](b.md)\n")[0].message.contains("`b.md` leads nowhere"));
-        assert_eq!(check("# A [b](../../../README.md)\n").len(), 1);
     }
 
     #[track_caller]

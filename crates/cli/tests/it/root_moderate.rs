@@ -34,7 +34,7 @@ fn it_holds_answers_and_puts_back_on_sigterm() {
             .output()
             .unwrap();
         let text = String::from_utf8(scraped.stdout).unwrap();
-        assert!(text.contains("latput_policy_delay_seconds{interface=\"lat0\"} 0"), "{text}");
+        assert!(text.contains("latput_moderate_delay_seconds{interface=\"lat0\"} 0"), "{text}");
     }
     let second = lab.b(&["moderate", "lat0"]);
     second.expect(1, &["another latput", "--status"]);
