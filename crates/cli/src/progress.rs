@@ -18,7 +18,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Reports while a trial runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Watch {
-    /// Report the rate and the packets of every so much of each run while it goes on, on stderr: at
+    /// Report the rate and the packets of each interval of a running trial, on stderr: at
     /// least 100ms.
     #[arg(short, long, value_name = "TIME")]
     interval: Option<Nanos>,

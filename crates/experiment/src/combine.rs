@@ -1,4 +1,4 @@
-//! One observation from what every host brought home.
+//! Combines the reports of all hosts into one observation.
 //!
 //! Each generator and its reflector count one flow. Bytes, transactions and datagrams are added up and
 //! histograms merged; a host's CPU time is in its own counters once, however many flows it carries.

@@ -71,7 +71,7 @@ impl AgentPool {
         self.agents.iter().map(|agent| &agent.opened)
     }
 
-    /// With word from the agents of every so much of a trial while it runs.
+    /// With a report from the agents at each interval of a running trial.
     pub fn with_progress_interval(mut self, interval: Option<Nanos>) -> Self {
         self.interval = interval;
         self

@@ -34,7 +34,7 @@ pub enum Error {
     Overrun {
         /// Its label.
         setting: String,
-        /// The arithmetic and the mend.
+        /// The arithmetic and the remedy.
         problem: String,
     },
     /// The testbed file cannot be used.

@@ -64,7 +64,7 @@ pub struct Run<'a> {
     pub plan_text: &'a str,
     /// What runs the trials.
     pub testbed: &'a Testbed,
-    /// Tell of every so much of a running trial; `None`: only of finished ones.
+    /// Report at each interval of a running trial; `None`: only finished trials.
     pub interval: Option<Nanos>,
     /// Set to end after the present moment.
     pub stop: &'a Stop,

@@ -215,7 +215,7 @@ const KEPT: f64 = 0.99;
 const SATURATED: f64 = 0.97;
 
 impl SenderOutcome {
-    /// Adds what another thread of the same end brought home.
+    /// Adds the counts of another thread of the same end.
     pub(crate) fn merge(&mut self, other: Self) {
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
@@ -238,7 +238,7 @@ impl SenderOutcome {
 }
 
 impl ReceiverOutcome {
-    /// Adds what another thread of the same end brought home.
+    /// Adds the counts of another thread of the same end.
     pub(crate) fn merge(&mut self, other: Self) {
         self.received_bytes += other.received_bytes;
         self.sent_bytes += other.sent_bytes;

@@ -91,7 +91,7 @@ pub(crate) enum Accepted {
     Connection(OwnedFd, Option<SocketAddr>),
     /// There was one, and it is gone.
     Gone,
-    /// There is none.
+    /// No connection waits.
     None,
     /// No descriptor or no memory is left for it. It waits in the kernel.
     NoRoom,

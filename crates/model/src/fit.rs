@@ -4,10 +4,10 @@
 //! told apart, what polls cost beside interrupts and what the host does beside the traffic. No cost can be
 //! below zero. A cost that the rows do not fix is refused, with the factor that would fix it.
 
-mod apart;
 mod cells;
+mod collinearity;
 mod solve;
-mod vary;
+mod suggestions;
 
 use latput_knobs::Knob;
 use latput_trial::Results;
@@ -201,7 +201,7 @@ pub fn fit(
     let model = |((host, role), cells): (&(String, Role), &Vec<CellFigures>)| {
         let fitted = solve::fitted(cells, confidence);
         let refusal =
-            |why: Why, term| Refusal { why, vary: vary::factor(term, why, results, *role) };
+            |why: Why, term| Refusal { why, vary: suggestions::factor(term, why, results, *role) };
         CostModel {
             host: host.clone(),
             role: *role,

@@ -24,7 +24,7 @@ use crate::status::Status;
 const CLIENTS_MOST: usize = 16;
 const REQUEST_BYTES_MOST: usize = 4096;
 const PATIENCE: Nanos = Nanos::from_s(1);
-/// A status that is longer is none.
+/// A longer status is invalid.
 const STATUS_BYTES_MOST: u64 = 1 << 20;
 
 /// Where metrics are given out.

@@ -9,7 +9,7 @@ use latput_units::Nanos;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A target that looks like a peer and is none.
+    /// A target that looks like a peer but is invalid.
     #[error("`{text}`: {problem}, such as `iperf3://192.0.2.7` or `netperf://[2001:db8::7]:12865`")]
     Url {
         /// What was read.

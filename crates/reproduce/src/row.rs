@@ -12,7 +12,7 @@ pub struct RowError {
     pub row: usize,
     /// The column.
     pub column: String,
-    /// What is wrong, and the mend.
+    /// What is wrong, and the remedy.
     pub problem: String,
     /// How bad it is.
     pub kind: RowErrorKind,

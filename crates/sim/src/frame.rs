@@ -1,7 +1,7 @@
-//! What travels: one packet or a train of alike ones, small enough to be copied from queue to queue.
+//! What travels: one packet or a burst of alike ones, small enough to be copied from queue to queue.
 
 use crate::agenda::Time;
-use crate::narrow::short;
+use crate::casts::short;
 
 /// Preamble 8, header 14, check sequence 4 and gap 12 bytes around every Ethernet payload.
 const ETHERNET_OVERHEAD: u32 = 38;
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Pause,
 }
 
-/// One packet, or a train: alike packets that follow each other at once. With TSO on, between stack and
+/// One packet, or a burst: alike packets that follow each other at once. With TSO on, between stack and
 /// port, a chunk of several packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frame {
@@ -46,7 +46,7 @@ pub(crate) struct Frame {
     pub(crate) payload: u32,
     /// TCP: bytes that may follow `ack`. Datagrams: see [`Self::gap`].
     pub(crate) window: u32,
-    /// How many more packets the train has; each goes on where the one before it ends, or a gap later.
+    /// How many more packets the burst has; each goes on where the one before it ends, or a gap later.
     pub(crate) more: u16,
     pub(crate) kind: Kind,
 }
@@ -81,7 +81,7 @@ impl Frame {
         matches!(self.kind, Kind::Tcp) && self.payload > mss
     }
 
-    /// Between two packets of a train of datagrams that were sent at an even pace, in nanoseconds; 0: they
+    /// Between two packets of a burst of datagrams that were sent at an even pace, in nanoseconds; 0: they
     /// were sent together.
     #[inline]
     pub(crate) const fn gap(&self) -> u32 {
@@ -91,13 +91,13 @@ impl Frame {
         }
     }
 
-    /// Packets of the train.
+    /// Packets of the burst.
     #[inline]
     pub(crate) const fn count(&self) -> u32 {
         self.more as u32 + 1
     }
 
-    /// The first `count` packets, as a train of their own.
+    /// The first `count` packets, as a burst of their own.
     #[inline]
     pub(crate) const fn first(&self, count: u32) -> Self {
         debug_assert!(0 < count && count <= self.count());
@@ -126,7 +126,7 @@ impl Frame {
         (0..self.count()).map(move |idx| self.after(idx).first(1))
     }
 
-    /// Whether `next` could be another packet of this train.
+    /// Whether `next` could be another packet of this burst.
     #[inline]
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
         let is_alike = self.kind == next.kind

@@ -8,8 +8,8 @@ use latput_trial::observation::{
 };
 use latput_units::{CpuId, Nanos};
 
+use crate::casts::id;
 use crate::core::Spent;
-use crate::narrow::id;
 use crate::queue::Counters;
 use crate::scenario::{Load, Scenario, Traffic, Transport};
 use crate::tally::Tally;

@@ -3,11 +3,11 @@
 use latput_units::{BitsPerSecond, Nanos, Rng};
 
 use crate::agenda::{NEVER, Time};
-use crate::coming::{Coming, Timed};
+use crate::casts::short;
 use crate::fifo::Fifo;
 use crate::frame::{Frame, on_wire};
-use crate::narrow::short;
-use crate::train::{FRACTION, Pace, Step};
+use crate::packet_bursts::{FRACTION, Pace, Step};
+use crate::timed_queue::{Timed, TimedQueue};
 
 /// Where a wire ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +59,15 @@ pub(crate) struct Port {
     last_arrival: Time,
     /// 512 bit times, the unit of pauses.
     quantum: Time,
-    wire: Coming<Travelling>,
-    /// Packets of the longest train whose times are sure to fit.
+    wire: TimedQueue<Travelling>,
+    /// Packets of the longest burst whose times are sure to fit.
     longest_train: u32,
     pub(crate) dropped: u64,
     /// The only ring that feeds this port, if nobody can pause it: frames leave at times known in advance.
     pub(crate) foreseen: Option<usize>,
     busy_until: Time,
     /// Foreseen departures that the ring has not heard of.
-    departures: Coming<Departures>,
+    departures: TimedQueue<Departures>,
 }
 
 /// Frames that leave at times known in advance.
@@ -129,16 +129,16 @@ impl Port {
             jitter,
             last_arrival: 0,
             quantum: (512_000_000_000 / rate.get()).max(1),
-            wire: Coming::with_capacity(64),
+            wire: TimedQueue::with_capacity(64),
             longest_train: u32::try_from(longest_train.clamp(1, 1 << 15)).unwrap_or(1),
             dropped: 0,
             foreseen: None,
             busy_until: 0,
-            departures: Coming::with_capacity(64),
+            departures: TimedQueue::with_capacity(64),
         }
     }
 
-    /// From a packet of a train to the next.
+    /// From a packet of a burst to the next.
     #[inline]
     pub(crate) fn step(&self, counted_bytes: u32, gap: u32) -> Step {
         Step { link: u64::from(on_wire(counted_bytes)) * self.per_byte, gap }
@@ -153,7 +153,7 @@ impl Port {
         at
     }
 
-    /// Sends a train, or the packets of a chunk, of a foreseen port: after all that it has, from now on at the
+    /// Sends a burst, or the packets of a chunk, of a foreseen port: after all that it has, from now on at the
     /// earliest.
     #[inline]
     pub(crate) fn foresee(&mut self, frame: &Frame, mss: u32, now: Time) {
@@ -194,7 +194,7 @@ impl Port {
     fn foresee_part(&mut self, frame: &Frame, completes: Option<u32>, now: Time) {
         let bytes = frame.counted_bytes();
         let step = self.step(bytes, 0);
-        // What follows without a gap and is alike joins the last train, whose end is where this begins.
+        // What follows without a gap and is alike joins the last burst, whose end is where this begins.
         let is_behind = self.busy_until >= now;
         let before = self.busy_until.max(now);
         let pace = Pace { at: before, fraction: self.fraction }.from(1, step);
@@ -226,7 +226,7 @@ impl Port {
     }
 
     /// Whether datagrams that begin to leave at `first` and each `gap` after it find the wire free, and how
-    /// many of them one train can hold.
+    /// many of them one burst can hold.
     #[inline]
     pub(crate) fn most_apart(&self, frame: &Frame, gap: u32, first: Time) -> u32 {
         let link_ns = (self.step(frame.counted_bytes(), 0).link >> FRACTION) + 1;
@@ -283,7 +283,7 @@ impl Port {
         }
     }
 
-    /// Of the train that departs next, as much as does so before `until`, which something does.
+    /// Of the burst that departs next, as much as does so before `until`, which something does.
     #[inline(never)]
     fn part_before(&mut self, until: Time) -> (Departures, Step) {
         let per_byte = self.per_byte;

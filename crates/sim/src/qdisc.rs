@@ -5,11 +5,11 @@
 //! packets are dropped from the front while they have waited longer than `target` for `interval`.
 
 use crate::agenda::Time;
+use crate::casts::id;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine;
-use crate::narrow::id;
-use crate::train::Trains;
+use crate::packet_bursts::PacketBursts;
 
 const FLOWS: usize = 1_024;
 /// One full Ethernet frame.
@@ -61,11 +61,11 @@ impl Qdisc {
         }
     }
 
-    /// Takes the packets of a train; gives how many were dropped for it (of it, or others in its stead).
-    pub(crate) fn push(&mut self, now: Time, train: &Frame) -> u64 {
+    /// Takes the packets of a burst; gives how many were dropped for it (of it, or others in its stead).
+    pub(crate) fn push(&mut self, now: Time, burst: &Frame) -> u64 {
         match self {
-            Self::Plain(plain) => plain.push(train),
-            Self::FqCodel(queues) => train.each().map(|packet| queues.push(now, packet)).sum(),
+            Self::Plain(plain) => plain.push(burst),
+            Self::FqCodel(queues) => burst.each().map(|packet| queues.push(now, packet)).sum(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Qdisc {
 /// First in, first out, dropping at the end.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    frames: Trains,
+    frames: PacketBursts,
     bytes: u64,
     most: usize,
     most_bytes: u64,
@@ -91,33 +91,33 @@ pub(crate) struct Plain {
 
 impl Plain {
     fn new(most: usize, most_bytes: u64, mss: u32) -> Self {
-        Self { frames: Trains::with_capacity(64), bytes: 0, most, most_bytes, mss }
+        Self { frames: PacketBursts::with_capacity(64), bytes: 0, most, most_bytes, mss }
     }
 
-    fn push(&mut self, train: &Frame) -> u64 {
-        let (count, each) = (train.count(), u64::from(train.counted_bytes()));
+    fn push(&mut self, burst: &Frame) -> u64 {
+        let (count, each) = (burst.count(), u64::from(burst.counted_bytes()));
         let mut fits = count.min(u32::try_from(self.most - self.frames.len()).unwrap_or(u32::MAX));
         while fits > 0 && self.bytes + u64::from(fits) * each > self.most_bytes {
             fits -= 1;
         }
         self.bytes += u64::from(fits) * each;
         if fits == count {
-            self.frames.push(train);
+            self.frames.push(burst);
             return 0;
         }
         if fits == 0 {
-            return train.packets(self.mss);
+            return burst.packets(self.mss);
         }
-        self.frames.push(&train.first(fits));
-        train.after(fits).packets(self.mss)
+        self.frames.push(&burst.first(fits));
+        burst.after(fits).packets(self.mss)
     }
 
     /// The next packet, or several that belong together, `most` of them. There must be some.
     #[inline]
     pub(crate) fn take(&mut self, most: u32) -> Frame {
-        let train = self.frames.take(most);
-        self.bytes -= u64::from(train.count()) * u64::from(train.counted_bytes());
-        train
+        let burst = self.frames.take(most);
+        self.bytes -= u64::from(burst.count()) * u64::from(burst.counted_bytes());
+        burst
     }
 }
 

@@ -4,14 +4,14 @@ use latput_policy::{ByteLimit, Decision, Observation, Policy, SMALL_BYTES};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::agenda::Time;
+use crate::casts::id;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::Driver;
-use crate::narrow::id;
+use crate::packet_bursts::{Pace, PacketBursts, Step};
 use crate::port::{Departures, Port};
 use crate::qdisc::Qdisc;
 use crate::scenario::{Adaptive, Host};
-use crate::train::{Pace, Step, Trains};
 use crate::vector::{Coalescing, Vector};
 
 /// What a queue counted since the start.
@@ -56,7 +56,7 @@ pub(crate) struct Queue {
     pub(crate) poll_thread: Option<usize>,
     pub(crate) vector: Vector,
     /// Received packets in descriptors; the host sees the first `visible` of them.
-    pub(crate) rx: Trains,
+    pub(crate) rx: PacketBursts,
     pub(crate) rx_limit: usize,
     pub(crate) visible: usize,
     /// Packets that wait in the NIC for a descriptor.
@@ -73,7 +73,7 @@ pub(crate) struct Queue {
     pub(crate) polled: u32,
     pub(crate) deferrals_left: u32,
     /// Packets (or chunks) in the transmit ring that were not sent yet.
-    pub(crate) tx: Trains,
+    pub(crate) tx: PacketBursts,
     /// Descriptors in use: waiting, being sent, or sent and not yet seen by the driver.
     pub(crate) tx_used: u32,
     pub(crate) tx_limit: u32,
@@ -127,7 +127,7 @@ impl Queue {
             driver: host.nic.driver,
             poll_thread: None,
             vector,
-            rx: Trains::with_capacity(host.nic.rx_ring as usize),
+            rx: PacketBursts::with_capacity(host.nic.rx_ring as usize),
             rx_limit: host.nic.rx_ring as usize,
             visible: 0,
             waiting: Fifo::with_capacity(4),
@@ -138,7 +138,7 @@ impl Queue {
             in_poll: false,
             polled: 0,
             deferrals_left: 0,
-            tx: Trains::with_capacity(host.nic.tx_ring as usize),
+            tx: PacketBursts::with_capacity(host.nic.tx_ring as usize),
             tx_used: 0,
             tx_limit: host.nic.tx_ring,
             hands_over: host.nic.handover,
@@ -168,7 +168,7 @@ impl Queue {
         }
     }
 
-    /// Takes descriptors (and byte limit) for as many packets of a train as there is room for; gives how
+    /// Takes descriptors (and byte limit) for as many packets of a burst as there is room for; gives how
     /// many.
     #[inline]
     pub(crate) fn tx_admit(&mut self, frame: &Frame) -> u32 {
@@ -206,7 +206,7 @@ impl Queue {
         self.vector.tx_ahead(sent).merge(self.foresees, sent, due)
     }
 
-    /// A train is in the receive ring, at this pace; true if that may have changed when the vector is due.
+    /// A burst is in the receive ring, at this pace; true if that may have changed when the vector is due.
     #[inline]
     pub(crate) fn received(&mut self, frame: &Frame, pace: Pace, step: Step) -> bool {
         let count = frame.count();

@@ -4,9 +4,9 @@ use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
 
 use crate::agenda::{NEVER, Time};
+use crate::casts::id;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
-use crate::narrow::id;
 use crate::tcp::Tcp;
 
 /// What a socket speaks.
@@ -55,7 +55,7 @@ impl Inbox {
         self.waiting.front().map(|first| first.payload)
     }
 
-    /// Puts as many packets of a train into the socket as there is room for; gives how many.
+    /// Puts as many packets of a burst into the socket as there is room for; gives how many.
     #[inline]
     pub(crate) fn put(&mut self, frame: &Frame) -> u32 {
         let count = frame.count().min(self.limit - self.len);
@@ -91,14 +91,14 @@ impl Inbox {
 }
 
 impl Datagrams {
-    /// Whether a train goes on with datagrams as these are.
+    /// Whether a burst goes on with datagrams as these are.
     #[inline]
-    fn is_followed_by(&self, train: &Frame) -> bool {
+    fn is_followed_by(&self, burst: &Frame) -> bool {
         let later = u64::from(self.count) * u64::from(self.gap);
-        self.payload == train.payload
-            && self.gap == train.gap()
-            && self.sent_at + later == train.sent_at
-            && self.echo + later == train.echo
+        self.payload == burst.payload
+            && self.gap == burst.gap()
+            && self.sent_at + later == burst.sent_at
+            && self.echo + later == burst.echo
     }
 }
 

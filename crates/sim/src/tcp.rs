@@ -11,13 +11,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::agenda::{NEVER, Time};
+use crate::casts::{short, size};
 use crate::congestion::Window;
 use crate::frame::{Frame, Kind};
-use crate::narrow::{short, size};
 pub(crate) use options::Options;
 use out_of_order::OutOfOrder;
 
-/// Segments beyond the first of a train.
+/// Segments beyond the first of a burst.
 const LONGEST_TRAIN: u64 = 1 << 14;
 const DELAYED_ACK: Time = 40_000_000;
 const SHORTEST_TIMEOUT: Time = 200_000_000;
@@ -385,7 +385,7 @@ impl Tcp {
 
     /// Makes packets for the socket `end`; every one carries the newest acknowledgement and window.
     #[inline]
-    pub(crate) fn frame(&mut self, now: Time, end: u32, train: &Train) -> Frame {
+    pub(crate) fn frame(&mut self, now: Time, end: u32, burst: &Train) -> Frame {
         let possible = self.received + u64::from(self.options.receive_buffer) - self.readable();
         self.advertised = self.advertised.max(possible);
         self.unacknowledged = 0;
@@ -394,12 +394,12 @@ impl Tcp {
         Frame {
             sent_at: now,
             echo: self.echo,
-            seq: train.seq,
+            seq: burst.seq,
             ack: self.received,
             end,
-            payload: train.payload,
+            payload: burst.payload,
             window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
-            more: train.more,
+            more: burst.more,
             kind: Kind::Tcp,
         }
     }

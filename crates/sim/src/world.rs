@@ -1,6 +1,6 @@
 //! The running simulation: all components in flat tables, and the loop that lets the earliest act.
 
-mod ahead;
+mod batch_advance;
 mod build;
 mod bus;
 mod connect;
@@ -23,11 +23,11 @@ pub(crate) use snapshot::Snapshot;
 
 use crate::agenda::{Agenda, NEVER, Time};
 use crate::bus::Server;
+use crate::casts::id;
 use crate::core::{Core, Irq};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::{Driver, Placement, Stack};
-use crate::narrow::id;
 use crate::port::Port;
 use crate::queue::Queue;
 use crate::scenario::{Load, Scenario, Traffic};

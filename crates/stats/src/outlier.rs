@@ -34,7 +34,7 @@ impl Spread {
 
     /// Whether `value` is far from the median: more than 5 median absolute deviations, and more than
     /// 10 % of the median.
-    pub fn is_far(&self, value: f64) -> bool {
+    pub fn is_outlier(&self, value: f64) -> bool {
         let off = (value - self.median).abs();
         off > DEVIATIONS * self.deviation && off > SHARE * self.median.abs()
     }
@@ -45,7 +45,7 @@ impl Spread {
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let spread = Spread::of(values).filter(|_| values.len() >= FEWEST_RUNS);
     spread.map_or_else(Vec::new, |spread| {
-        (0..values.len()).filter(|&index| spread.is_far(values[index])).collect()
+        (0..values.len()).filter(|&index| spread.is_outlier(values[index])).collect()
     })
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a guest, each with the thing it is about and the mend.
+//! What can go wrong with a guest, each with the thing it is about and the remedy.
 
 use std::io;
 use std::path::Path;

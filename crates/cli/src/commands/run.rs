@@ -24,7 +24,7 @@ pub(crate) const SIMULATED: &str = "sim:";
 /// Before the driver of a guest's network cards.
 const EMULATED: &str = "vm:";
 
-/// Run every trial of a plan; a file that was cut short is gone on with.
+/// Run every trial of a plan; an interrupted run is resumed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ Examples:
   latput run plan.toml --on vm:e1000e                 with a real driver, in a QEMU guest, needs no root
   latput run plan.toml --check                        only check the plan
 
-After Ctrl-C, a kill -9 or a power cut the same command goes on with the next trial.")]
+After Ctrl-C, a kill -9 or a power cut the same command resumes with the next trial.")]
 pub(crate) struct Args {
     /// The plan file.
     plan: PathBuf,

@@ -1,4 +1,4 @@
-//! Everything a person or a disk can get wrong: the error names the thing and the mend, and nothing
+//! Everything a person or a disk can get wrong: the error names the thing and the remedy, and nothing
 //! is touched.
 
 use std::io::Write;

@@ -20,7 +20,7 @@ const MOST_INTERVALS: u32 = 8;
 const ALIKE: f64 = 0.1;
 
 /// `None` where there is no timer, or nothing that it could be in step with: an open loop asks when it
-/// wants to, and that is the mend.
+/// wants to, and that is the remedy.
 pub(super) fn check(
     traffic: &Traffic,
     flow: &TrafficObservation,

@@ -272,7 +272,7 @@ pub(super) fn to_number(knob: Knob, value: &Value) -> Option<u64> {
     }
 }
 
-/// Why an interface has no NAPI instance, and the mend.
+/// Why an interface has no NAPI instance, and the remedy.
 pub(super) fn without_napi(link: &Link) -> &'static str {
     if !link.is_up {
         "the interface has no NAPI instance while it is down: bring it up"

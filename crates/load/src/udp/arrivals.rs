@@ -199,7 +199,7 @@ mod tests {
         let counts = enter_all(&sent, 2);
         let of = |idx: usize| (counts[idx].received, counts[idx].reordered, counts[idx].duplicates);
         assert_eq!((of(0), of(1)), ((3, 1, 0), (2, 0, 1)));
-        // A slice that this end does not have is none.
+        // This end has no such slice.
         assert_eq!(enter_all(&[(0, Some(7)), (1, first)], 1)[0].received, 1);
     }
 

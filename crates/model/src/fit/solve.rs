@@ -3,8 +3,8 @@
 use latput_stats::mean::critical_t;
 use latput_stats::nnls::Products;
 
-use super::apart::{apart, condition_number, nearest};
 use super::cells::CellFigures;
+use super::collinearity::{apart, condition_number, nearest};
 use super::{CellError, Cost, Term, Why};
 
 /// A column of which less than this is its own cannot be told from the others.

@@ -1,9 +1,9 @@
 //! Packets on their way over a host's I/O bus, between the wire and the rings.
 
 use super::World;
+use crate::casts::id;
 use crate::frame::Frame;
-use crate::narrow::id;
-use crate::train::{Pace, Step};
+use crate::packet_bursts::{Pace, Step};
 
 impl World {
     /// A packet came from the wire: it waits in the NIC for its turn, or is lost if there is no room.

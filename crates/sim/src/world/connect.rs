@@ -6,8 +6,8 @@
 use super::World;
 use super::deliver::CONNECT;
 use crate::agenda::Time;
+use crate::casts::id;
 use crate::frame::{Frame, Kind};
-use crate::narrow::id;
 use crate::socket::{Link, Protocol};
 use crate::task::Item;
 

@@ -3,8 +3,8 @@
 use super::World;
 use super::process::copying;
 use crate::agenda::Time;
+use crate::casts::{id, short};
 use crate::frame::{Frame, Kind};
-use crate::narrow::{id, short};
 use crate::scenario::Spacing;
 use crate::socket::Protocol;
 use crate::task::{Item, Program, exponential};

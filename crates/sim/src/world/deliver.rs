@@ -2,8 +2,8 @@
 
 use super::World;
 use crate::agenda::{NEVER, Time};
+use crate::casts::id;
 use crate::frame::{Frame, Kind};
-use crate::narrow::id;
 use crate::socket::{Link, Protocol};
 use crate::task::{Program, State};
 
@@ -88,17 +88,17 @@ impl World {
         }
     }
 
-    /// The segments of a train, one after the other.
-    pub(super) fn deliver_segments(&mut self, core: usize, train: &Frame) -> Time {
-        let end = train.end as usize;
+    /// The segments of a burst, one after the other.
+    pub(super) fn deliver_segments(&mut self, core: usize, burst: &Frame) -> Time {
+        let end = burst.end as usize;
         let costs = &self.hosts[self.cores[core].host].costs;
-        let is_bare = train.payload == 0;
+        let is_bare = burst.payload == 0;
         let (rx_data, rx_remote) = if is_bare { (0, 0) } else { (costs.rx_data, costs.rx_remote) };
         let each = costs.rx_merged + rx_data;
         let mut cost = each + self.remote_cost(core, end, rx_remote);
-        cost += self.deliver_segment(core, end, train);
-        let mut segment = *train;
-        for _ in 0..train.more {
+        cost += self.deliver_segment(core, end, burst);
+        let mut segment = *burst;
+        for _ in 0..burst.more {
             segment.seq += u64::from(segment.payload);
             cost += each + self.remote_cost(core, end, rx_remote);
             cost += self.deliver_segment(core, end, &segment);
@@ -170,10 +170,10 @@ impl World {
         let (mut cost, mut may_send) = (0, true);
         while may_send
             && let Protocol::Tcp(tcp) = &mut self.ends[end].protocol
-            && let Some(train) = tcp.next_train(self.now)
+            && let Some(burst) = tcp.next_train(self.now)
         {
-            may_send = train.has_more;
-            let frame = tcp.frame(self.now, id(end) ^ 1, &train);
+            may_send = burst.has_more;
+            let frame = tcp.frame(self.now, id(end) ^ 1, &burst);
             let each = if frame.payload == 0 { for_ack } else { for_data };
             cost += u64::from(frame.count()) * each;
             self.transmit(queue, &frame);

@@ -2,19 +2,19 @@
 
 use super::World;
 use crate::agenda::{NEVER, Time};
+use crate::casts::id;
 use crate::core::Irq;
 use crate::frame::{Frame, Kind};
-use crate::narrow::id;
+use crate::packet_bursts::{Pace, Step};
 use crate::port::{Departures, Far, Feed, Sending};
 use crate::qdisc::Qdisc;
-use crate::train::{Pace, Step};
 use crate::vector::Event;
 
 /// The longest pause that fits a pause frame.
 pub(super) const LONGEST_PAUSE: u32 = 0xffff;
 
 impl World {
-    /// The stack hands a packet, a train or, with TSO, a chunk to a transmit queue.
+    /// The stack hands a packet, a burst or, with TSO, a chunk to a transmit queue.
     #[inline]
     pub(super) fn transmit(&mut self, queue: usize, frame: &Frame) {
         self.sent += frame.packets(self.mss);

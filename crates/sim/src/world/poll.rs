@@ -5,10 +5,10 @@ use latput_units::Nanos;
 
 use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
+use crate::casts::id;
 use crate::core::{Irq, Poll, Work};
 use crate::frame::{Frame, Kind};
 use crate::machine::Driver;
-use crate::narrow::id;
 
 /// Packets of a NIC's ring that GRO sees together.
 const GRO_UNIT: u32 = 64;
@@ -414,11 +414,11 @@ impl World {
 }
 
 impl Frame {
-    /// How many packets of a train GRO can append to this segment.
+    /// How many packets of a burst GRO can append to this segment.
     #[inline]
-    fn room_for(&self, train: &Self) -> u32 {
-        if self.end == train.end && self.seq + u64::from(self.payload) == train.seq {
-            GRO_BYTES.saturating_sub(self.payload) / train.payload
+    fn room_for(&self, burst: &Self) -> u32 {
+        if self.end == burst.end && self.seq + u64::from(self.payload) == burst.seq {
+            GRO_BYTES.saturating_sub(self.payload) / burst.payload
         } else {
             0
         }

@@ -4,9 +4,9 @@ use latput_units::Nanos;
 
 use super::World;
 use crate::agenda::{NEVER, Time};
+use crate::casts::id;
 use crate::core::{Poll, Work};
 use crate::machine::Driver;
-use crate::narrow::id;
 use crate::task::{Item, Program};
 
 /// How long a process that only computes goes on between two looks at the clock.

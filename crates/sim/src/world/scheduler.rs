@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::deliver::STEAL;
 use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
+use crate::casts::id;
 use crate::machine::Placement;
-use crate::narrow::id;
 use crate::task::State;
 
 impl World {

@@ -3,7 +3,7 @@
 use super::World;
 use super::process::copying;
 use crate::agenda::Time;
-use crate::narrow::size;
+use crate::casts::size;
 use crate::socket::Protocol;
 use crate::task::{Item, Program};
 

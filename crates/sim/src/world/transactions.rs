@@ -5,8 +5,8 @@ use super::World;
 use super::deliver::{ANSWER, LOST};
 use super::process::copying;
 use crate::agenda::{NEVER, Time};
+use crate::casts::{id, size};
 use crate::frame::Frame;
-use crate::narrow::{id, size};
 use crate::socket::{Link, Protocol, Start};
 use crate::task::{Item, Program, State, Think, exponential};
 

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::{output, parallel};
 
-/// A twin whose rates are farther from its own rows, in the median, is none.
+/// A twin is refused if the median error of its rates on its own rows is larger.
 const POOR: f64 = 0.15;
 
 /// Calibrate a simulator profile on a few rows that were measured on a host pair, so that

@@ -7,7 +7,7 @@ use latput_units::Nanos;
 
 use super::Builder;
 use crate::agenda::{NEVER, Time};
-use crate::narrow::{id, size};
+use crate::casts::{id, size};
 use crate::scenario::{Load, Spacing, Traffic, Transport};
 use crate::socket::{End, Inbox, Link, Protocol};
 use crate::task::{Program, Schedule, Think};

@@ -4,7 +4,7 @@
 use latput_units::Nanos;
 
 use super::Builder;
-use crate::narrow::id;
+use crate::casts::id;
 use crate::port::{Far, Port};
 use crate::scenario::{Spacing, Traffic};
 use crate::socket::Link;

@@ -1,23 +1,23 @@
 //! Packets in order, where alike ones that follow each other are one entry: in rings, and in time.
 
 use crate::agenda::Time;
+use crate::casts::short;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
-use crate::narrow::short;
 
 /// Fraction bits of a nanosecond.
 pub(crate) const FRACTION: u32 = 20;
 /// All of them.
 const WHOLE: u64 = (1 << FRACTION) - 1;
 
-/// A queue of packets that keeps trains together.
+/// A queue of packets that keeps bursts together.
 #[derive(Debug)]
-pub(crate) struct Trains {
+pub(crate) struct PacketBursts {
     entries: Fifo<Frame>,
     packets: usize,
 }
 
-impl Trains {
+impl PacketBursts {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { entries: Fifo::with_capacity(capacity), packets: 0 }
     }
@@ -85,7 +85,7 @@ impl Trains {
     }
 }
 
-/// From a packet of a train to the next.
+/// From a packet of a burst to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Link time of each packet, in 2^-20 ns.
@@ -95,7 +95,7 @@ pub(crate) struct Step {
     pub(crate) gap: u32,
 }
 
-/// When the first packet of a train passes a point; the others pass at a steady pace behind it.
+/// When the first packet of a burst passes a point; the others pass at a steady pace behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
     pub(crate) at: Time,
@@ -148,7 +148,7 @@ impl Pace {
         if count == 1 || self.nth(count - 1, step) < until {
             return count;
         }
-        // The last is not before `until`: the span is no longer than the train.
+        // The last is not before `until`: the span is no longer than the burst.
         if step.gap == 0 {
             let span = (until - self.at) << FRACTION;
             return ((span - 1 - self.fraction) / step.link + 1) as u32;
@@ -181,20 +181,20 @@ mod tests {
 
     #[test]
     fn a_train_may_leave_in_parts_and_every_byte_leaves_once() {
-        let mut trains = Trains::with_capacity(4);
-        let train = Frame { kind: Kind::Tcp, payload: 100, more: 9, ..Frame::default() };
-        trains.push(&train);
-        trains.push(&Frame { seq: 1_000, ..train });
+        let mut bursts = PacketBursts::with_capacity(4);
+        let burst = Frame { kind: Kind::Tcp, payload: 100, more: 9, ..Frame::default() };
+        bursts.push(&burst);
+        bursts.push(&Frame { seq: 1_000, ..burst });
         let (mut next, mut left) = (0, 20);
         for most in [3, 3, 100, 1, 4, 9] {
-            let frame = trains.take(most);
+            let frame = bursts.take(most);
             assert_eq!(frame.seq, next);
             next += u64::from(frame.count()) * 100;
             left -= frame.count() as usize;
-            assert_eq!(trains.len(), left);
+            assert_eq!(bursts.len(), left);
         }
         assert_eq!((next, left), (2_000, 0));
-        assert!(trains.is_empty());
+        assert!(bursts.is_empty());
     }
 
     #[test]
@@ -225,12 +225,12 @@ mod tests {
             let gap = (link >> FRACTION) as u32 + 2 + rng.below(1_000) as u32;
             let alone = Step { link, gap: 0 };
             let begins = Pace { at: 1_000, fraction: rng.below(1 << 20) as u64 };
-            let train = begins.from(1, alone);
+            let burst = begins.from(1, alone);
             let mut fraction = begins.fraction;
             for idx in 0..100 {
                 let at = begins.at + u64::from(idx) * u64::from(gap);
                 let one = Pace { at, fraction }.from(1, alone);
-                assert_eq!(train.nth(idx, Step { link, gap }), one.at);
+                assert_eq!(burst.nth(idx, Step { link, gap }), one.at);
                 fraction = one.fraction;
             }
         }

@@ -18,7 +18,7 @@ pub(crate) const fn size(bytes: u64) -> u32 {
 
 /// A count as 16 bits, for counts that are known to be smaller.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "trains are cut to fit")]
+#[expect(clippy::cast_possible_truncation, reason = "bursts are cut to fit")]
 pub(crate) const fn short(count: u32) -> u16 {
     debug_assert!(count <= u16::MAX as u32);
     count as u16

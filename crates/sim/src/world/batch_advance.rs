@@ -7,8 +7,8 @@ use latput_units::Nanos;
 
 use super::World;
 use crate::agenda::{NEVER, Time};
+use crate::casts::{id, short};
 use crate::frame::{Frame, Kind};
-use crate::narrow::{id, short};
 use crate::scenario::Spacing;
 use crate::socket::{Link, Protocol};
 use crate::task::{Item, Program};

@@ -12,12 +12,12 @@ pub(crate) trait Timed {
 
 /// A queue in order of time.
 #[derive(Debug)]
-pub(crate) struct Coming<T> {
+pub(crate) struct TimedQueue<T> {
     next: Time,
     items: Fifo<T>,
 }
 
-impl<T: Copy + Default + Timed> Coming<T> {
+impl<T: Copy + Default + Timed> TimedQueue<T> {
     /// An empty queue with room for at least `capacity` items.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { next: NEVER, items: Fifo::with_capacity(capacity) }
@@ -86,18 +86,18 @@ mod tests {
 
     #[test]
     fn the_time_at_hand_is_that_of_the_first() {
-        let mut coming = Coming::with_capacity(4);
-        assert_eq!(coming.next(), NEVER);
+        let mut queue = TimedQueue::with_capacity(4);
+        assert_eq!(queue.next(), NEVER);
         for at in [3, 5, 9] {
-            coming.push(at);
-            assert_eq!(coming.next(), 3);
+            queue.push(at);
+            assert_eq!(queue.next(), 3);
         }
-        coming.set_front(4);
-        assert_eq!((coming.next(), *coming.front()), (4, 4));
-        coming.drop_front();
-        assert_eq!(coming.next(), 5);
-        coming.drop_front();
-        coming.drop_front();
-        assert_eq!((coming.next(), coming.is_empty()), (NEVER, true));
+        queue.set_front(4);
+        assert_eq!((queue.next(), *queue.front()), (4, 4));
+        queue.drop_front();
+        assert_eq!(queue.next(), 5);
+        queue.drop_front();
+        queue.drop_front();
+        assert_eq!((queue.next(), queue.is_empty()), (NEVER, true));
     }
 }
