@@ -1,4 +1,5 @@
-//! The far end: `latput agent --stdio`. One host's hands and eyes, led over stdin and stdout.
+//! The far end: `latput agent --stdio`. It sets the knobs of one host, runs its part of the traffic and
+//! counts, on requests over stdin and stdout.
 //!
 //! Before it ends, its traffic stops and every knob it touched goes back. That holds when the controller says so,
 //! when the line is closed or silent, on a signal and on a panic. Only kill -9 skips it. Then the checkpoint is
@@ -27,7 +28,7 @@ use crate::protocol::{
 
 use self::line::{ControllerLine, LineEnd};
 
-/// Why an agent ended that was not told to.
+/// Why an agent ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The control line is of no more use. The host is as it was.
@@ -108,7 +109,7 @@ struct Service<'a> {
     has_connected: bool,
 }
 
-/// What waits for `go`: nothing on a host that only counts.
+/// Traffic that is ready for `go`; none on a host that only counts.
 #[derive(Default)]
 struct Prepared {
     receivers: Vec<Reflector>,
@@ -311,7 +312,7 @@ impl<'a> Watch<'a> {
 }
 
 impl Prepared {
-    /// A look at each part of the traffic.
+    /// The progress of each part of the traffic.
     fn progress(&self) -> Vec<Progress> {
         let receivers = self.receivers.iter().map(Reflector::progress);
         receivers.chain(self.sender.iter().map(Generator::progress)).collect()
@@ -339,7 +340,7 @@ impl Prepared {
     }
 }
 
-/// What a thread of the traffic counted.
+/// The result of a traffic thread.
 fn joined<T>(
     thread: thread::ScopedJoinHandle<'_, Result<T, latput_load::Error>>,
 ) -> Result<T, Failure> {
@@ -347,7 +348,7 @@ fn joined<T>(
     outcome.map_err(|error| traffic_failed(&error))
 }
 
-/// What the traffic engine could not do.
+/// The failure for an error of the traffic engine.
 fn traffic_failed(error: &latput_load::Error) -> Failure {
     let kind = match error.kind() {
         latput_load::ErrorKind::Permission => FailureKind::Permission,

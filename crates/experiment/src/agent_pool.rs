@@ -1,4 +1,4 @@
-//! Trials on real hosts: the agents set the knobs, let the traffic flow and tell what they saw.
+//! Trials on real hosts: the agents set the knobs, run the traffic and report what they counted.
 
 #[cfg(test)]
 mod mutated;
@@ -26,11 +26,11 @@ use crate::protocol::{Answer, FailureKind, Finished, HostSlice, Part, Request, T
 use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
 use crate::unsupported::Wanted;
 
-/// Beyond warm-up and window an answer may take this long: drains, joins, a slow control line.
+/// Time that an answer may take beyond warm-up and window: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
 
-/// Hosts are told an instant to start at, so far ahead that all get word of it in time, beside the
-/// longest round trip of a control line.
+/// Hosts start at an agreed instant: this far ahead, plus the longest round trip of a control line, so
+/// that all of them know it in time.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
 
 impl TrialRunner for AgentPool {
@@ -156,7 +156,7 @@ impl<'a> Order<'a> {
         Self { slices, settings, places }
     }
 
-    /// What a host of `role` is told; a host that no setting names is left as it is.
+    /// The turns of a host of `role`; a host that no setting names is left as it is.
     fn of_role(&self, role: Role) -> Turns {
         let of_role = |set: &&LabelledSetting| set.by_role.get(&role).cloned().unwrap_or_default();
         Turns {
@@ -167,8 +167,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Waits until every host's link is up that was so to begin with: what broke the trial before may have been one
-/// that was not, and some knobs take theirs down.
+/// Waits until every link that was up at the start is up again. One that was down may have broken the
+/// trial before, and some knobs take the link down.
 fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
     for agent in pool.agents().iter_mut() {
         agent.send(&Request::Link)?;
@@ -194,8 +194,8 @@ fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Re
     Ok(())
 }
 
-/// Why some host does not take a setting; `None`: all took it. A host that it could not be taken back from is
-/// an error.
+/// Why some host does not accept a setting; `None`: all did. It is an error if a host could not be put
+/// back.
 fn not_taken(
     pool: &mut AgentPool,
     by_role: &BTreeMap<Role, Setting>,
@@ -211,8 +211,8 @@ fn not_taken(
     }
 }
 
-/// Lets the traffic flow once and joins what the hosts saw: an observation for each slice of `order`, and
-/// one where there are none.
+/// Runs the traffic once and joins what the hosts counted: an observation for each slice of `order`, or
+/// one for a window without slices.
 fn observe(
     pool: &mut AgentPool,
     workload: &Workload,
@@ -417,7 +417,7 @@ impl Joined<'_> {
     }
 }
 
-/// A change that takes longer than the cut reaches into what is measured.
+/// A change that takes longer than the cut reaches into the measured part.
 fn changed_in_cut(slice: &[HostSlice], cut: Nanos) -> Check {
     let longest = slice.iter().max_by_key(|part| part.change);
     let change = longest.map_or(Nanos::ZERO, |part| part.change);

@@ -1,5 +1,4 @@
-//! The controller's end of the control line: starts the agents, speaks to them, and sees to it that
-//! they end.
+//! The controller's end of the control line: starts the agents, speaks to them and ends them.
 
 mod ending;
 mod line;
@@ -26,8 +25,8 @@ use self::line::AgentLine;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// For requests that do not run traffic.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// An agent's death explains the failures that it causes at other hosts, and may be seen after them by
-/// so much.
+/// An agent's death explains the failures that it causes at other hosts. It may be seen this long after
+/// them.
 const DEATHS_WITHIN: Duration = Duration::from_millis(300);
 
 /// The agents of a testbed, in its order. Dropping it ends them all; each puts its host back.
@@ -36,7 +35,7 @@ pub struct AgentPool {
     agents: Vec<Agent>,
     /// How the clocks of other kernels stood when the testbed was opened, in sentences.
     clock_notes: Vec<String>,
-    /// How often the agents tell of a trial that runs.
+    /// Interval of the agents' reports on a running trial.
     interval: Option<Nanos>,
 }
 
@@ -66,7 +65,7 @@ impl AgentPool {
         Ok(())
     }
 
-    /// What each agent said of itself, in the testbed's order.
+    /// What each agent reported when it was opened, in the testbed's order.
     pub fn opened(&self) -> impl Iterator<Item = &Opened> {
         self.agents.iter().map(|agent| &agent.opened)
     }
@@ -77,7 +76,7 @@ impl AgentPool {
         self
     }
 
-    /// How often the agents tell of a trial that runs.
+    /// Interval of the agents' reports on a running trial.
     pub const fn interval(&self) -> Option<Nanos> {
         self.interval
     }
@@ -102,8 +101,8 @@ impl AgentPool {
         self.of_role(Role::Sut).next().expect("a testbed has one system under test")
     }
 
-    /// Each host's clock against this one, in the testbed's order. Of hosts that share a clock the
-    /// quickest round trip counts for all.
+    /// Each host's clock against this one, in the testbed's order. Hosts that share a clock share the
+    /// estimate of the quickest round trip.
     pub(crate) fn clocks(&mut self, stop: &Stop) -> Result<Vec<ClockOffset>, Error> {
         let here = latput_linux::process::boot_id().map(|boot_id| host::clock_id(&boot_id)).ok();
         let mut by_clock: BTreeMap<String, Vec<RoundTrip>> = BTreeMap::new();
@@ -120,11 +119,11 @@ impl AgentPool {
         Ok(self.agents.iter().map(of).collect())
     }
 
-    /// Waits until every host has finished its trial, in whatever order they do; the answers in the
-    /// testbed's order. Traffic that broke at one host is the error once all have answered; any other
-    /// failure ends the wait, and where an agent died, that is the failure.
+    /// Waits until every host has finished its trial; gives the answers in the testbed's order. If traffic
+    /// broke at a host, that is the error once all have answered. Any other failure ends the wait; if an
+    /// agent died, its death is the failure.
     ///
-    /// `heard` is told of each interval that a host has sent, with its place in the testbed.
+    /// `heard` gets each interval that a host sends, with the host's place in the testbed.
     pub fn finished(
         &mut self,
         within: Duration,
@@ -181,9 +180,9 @@ impl AgentPool {
         }
     }
 
-    /// Ends every agent whatever it is doing; each puts its host back. Where one does not, `latput restore` is
-    /// run in its place. Gives `cause`, with the hosts that may still be changed. `tell` hears what a person
-    /// should know. A `stop` that is raised again ends the wait.
+    /// Ends every agent in any state; each puts its host back. Where one does not, `latput restore` runs in
+    /// its place. Gives `cause`, with the hosts that may still be changed. `tell` gets remarks for people.
+    /// A second raise of `stop` ends the wait.
     pub fn abandon(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
         let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
         if hosts.is_empty() {
@@ -203,7 +202,7 @@ impl AgentPool {
 }
 
 impl Drop for AgentPool {
-    /// Whatever ended it: the agents have their time to put their hosts back.
+    /// Gives the agents time to put their hosts back, also after a panic.
     fn drop(&mut self) {
         let _hurried = ending::close(&mut self.agents, &Stop::new(), &mut |_| {});
     }

@@ -25,14 +25,14 @@ use crate::protocol::{Failure, FailureKind, LinkReset, Open, Opened, SCHEMA, Tur
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
 
-/// How often a window whose end a count may bring forward is looked after.
+/// How often the traffic's count is read where it may end the window early.
 const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
-/// How long a link that went down is waited for: the negotiation of 10GBASE-T takes some 5 s, a switch port with
-/// spanning tree 30 s.
+/// How long to wait for a link that went down: the negotiation of 10GBASE-T takes some 5 s, a switch port
+/// with spanning tree 30 s.
 pub(crate) const LINK_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often a link that is waited for is looked at.
+/// How often the link is read meanwhile.
 const LINK_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Where checkpoints and locks are kept, unless `LATPUT_STATE_DIR` names another folder.
@@ -69,7 +69,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Looks at the host, and claims its interface if knobs will be set.
+    /// Reads the host's facts, and claims its interface if knobs will be set.
     pub(crate) fn open(open: Open) -> Result<(Self, Opened), Failure> {
         let broken = |error: latput_linux::Error| Failure {
             kind: if error.is_permission() { FailureKind::Permission } else { FailureKind::Failed },
@@ -196,7 +196,7 @@ impl Host {
         Ok(())
     }
 
-    /// What is not to be had of the setting in force, in sentences.
+    /// What the host does not have of the current setting, in sentences.
     fn not_in_force(&self) -> Vec<String> {
         let given_up = self.session.iter().flat_map(Session::given_up);
         let lacking = given_up.filter(|knob| self.wanted.contains(knob));
@@ -392,7 +392,7 @@ fn differences(before: &State, after: &State) -> Vec<String> {
     changes
 }
 
-/// Sleeps in pieces of at most `piece`, so that it is seen when `is_over`.
+/// Sleeps in pieces of at most `piece`, and ends early when `is_over`.
 fn sleep_until(instant: Nanos, piece: Nanos, is_over: impl Fn() -> bool) {
     while !is_over() {
         let left = instant.saturating_sub(process::OsClock.now());

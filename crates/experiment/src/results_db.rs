@@ -424,7 +424,7 @@ fn sql_error(path: &Path, error: &rusqlite::Error) -> Error {
             "the file is damaged ({error}): move it away, or recover it with `sqlite3 FILE .recover`"
         ),
         Some(ErrorCode::DiskFull) => {
-            "the disk is full: free some space and run the same command again, it goes on with the \
+            "the disk is full: free some space and run the same command again, it resumes with the \
              next trial"
                 .to_owned()
         }

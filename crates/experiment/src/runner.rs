@@ -13,27 +13,27 @@ use crate::error::Error;
 use crate::interval::Interval;
 use crate::unsupported::Wanted;
 
-/// What runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
+/// Runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
 pub(crate) trait TrialRunner {
-    /// What a reader must know of each host, in the order of every observation.
+    /// The facts of each host, in the order of every observation.
     fn hosts(&self) -> Vec<HostFacts>;
 
-    /// A run is only resumed where this is the same.
+    /// Identifies the hosts: a run is only resumed where this is the same.
     fn machine(&self) -> String;
 
     /// Remarks that belong to every result of this runner.
     fn notes(&self) -> Vec<String>;
 
-    /// What is known of the hosts' receive sides; what is not known refuses nothing.
+    /// The receive sides of the hosts, where they are known; an unknown one refuses nothing.
     fn receive_sides(&self) -> Vec<ReceiveSide> {
         Vec::new()
     }
 
-    /// Whether time is simulated: it then passes as the method says, however long the trials take.
+    /// Whether time is simulated: trials then take the simulated time of the method.
     fn is_simulated(&self) -> bool;
 
-    /// Runs trials. `tell` hears of each in this order, as soon as it and all before it are over, and of
-    /// intervals of the one that runs.
+    /// Runs trials. `tell` gets the trials in this order, each as soon as it and all before it are over,
+    /// and the intervals of the running one.
     fn trials(
         &mut self,
         todo: Vec<Trial>,
@@ -42,7 +42,7 @@ pub(crate) trait TrialRunner {
         tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// What runs slices here; `None` where settings cannot take turns while traffic flows.
+    /// Runs slices; `None` where settings cannot take turns while traffic flows.
     fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
         None
     }
@@ -56,11 +56,11 @@ pub(crate) trait TrialRunner {
         stop: &Stop,
     ) -> Result<Option<String>, Error>;
 
-    /// Puts everything back after the last trial. `tell` hears what a person should know of that; a `stop` that
-    /// is raised again ends the wait.
+    /// Puts everything back after the last trial. `tell` gets remarks for people; a second raise of `stop`
+    /// ends the wait.
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error>;
 
-    /// Puts everything back whatever state the trials are in. Gives `cause`, or what is worse.
+    /// Puts everything back in any state of the trials. Gives `cause`, or the worse error of that.
     fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error;
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Trial {
     pub set: LabelledSetting,
     /// The workload.
     pub load: Workload,
-    /// Of whatever is random in the trial; its own, whatever the order of trials.
+    /// The seed of the trial's random draws; it does not depend on the order of trials.
     pub seed: u64,
 }
 
@@ -118,9 +118,9 @@ pub(crate) enum TrialEvent {
     Done(Box<Done>),
     /// The traffic of a trial broke; nothing of it is kept.
     Aborted(Box<Aborted>),
-    /// What the running trial did in an interval; in no result.
+    /// An interval of the running trial; it is not stored.
     Interval(Interval),
-    /// Something a person should know.
+    /// A remark for people.
     Remark(String),
 }
 
@@ -135,18 +135,18 @@ pub(crate) struct Done {
     pub observation: Observation,
 }
 
-/// A trial whose traffic broke while every host stayed ready for another.
+/// A trial whose traffic broke while every host stayed ready for the next.
 #[derive(Debug)]
 pub(crate) struct Aborted {
     /// The trial.
     pub trial: Trial,
-    /// What broke.
+    /// The cause.
     pub error: Error,
     /// Whether it is not tried again.
     pub given_up: bool,
 }
 
-/// How often a trial is tried whose traffic breaks.
+/// Attempts at a trial whose traffic breaks.
 const ATTEMPTS: u32 = 3;
 
 /// One trial, tried again while its traffic breaks. `attempt` brings the hosts to its setting and measures.
@@ -216,7 +216,7 @@ pub(crate) fn run_stint(
     Ok(())
 }
 
-/// Takes event; its error ends the run.
+/// Receives events; an error from it ends the run.
 pub(crate) type Tell<'a> = dyn FnMut(TrialEvent) -> Result<(), Error> + 'a;
 
 /// Now, milliseconds since 1970.

@@ -13,7 +13,7 @@ It listens on no port for control: whoever may start it may control it. When its
 come for 10 s (`lease` in the testbed file), it ends its traffic, puts every knob back that it changed, and
 ends.")]
 pub(crate) struct Args {
-    /// Speak over stdin and stdout (there is no other way).
+    /// Speak over stdin and stdout; required.
     #[arg(long, required = true)]
     stdio: bool,
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Start from this profile in place of the shipped one.
     #[arg(long, value_name = "FILE")]
     profile: Vec<PathBuf>,
-    /// Also fit without parts of the cells, choose `steal_after_ns` without them too, and tell the errors there: takes many times as long.
+    /// Also fit without parts of the cells, choose `steal_after_ns` without them too, and print the errors there. Takes many times as long.
     #[arg(long)]
     validate: bool,
     /// Write each figure that was left out, and its prediction, to this file (JSON).

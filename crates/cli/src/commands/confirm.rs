@@ -16,7 +16,7 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   latput set eth0 mtu=9000 --confirm-within 60s
-  latput confirm eth0           from a new ssh session: what proves that the host can still be reached
+  latput confirm eth0           from a new ssh session, which proves that the host can still be reached
   latput confirm                every change of this host (or network namespace) that waits
   latput restore                instead: put back now
 
@@ -68,7 +68,7 @@ impl Args {
     }
 }
 
-/// Too late, or nothing was ever to be confirmed.
+/// No change waits: it is too late, or none was ever to be confirmed.
 fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> Failure {
     if late.is_empty() {
         let of = interface.map_or(String::new(), |name| format!(" of {name}"));

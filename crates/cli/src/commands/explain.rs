@@ -16,7 +16,7 @@ use crate::document::model::ExplainDocument;
 use crate::exit::Failure;
 use crate::output;
 
-/// Say in words where time and CPU go under each setting: waiting for the timer, behind other requests,
+/// Explain where time and CPU go under each setting: waiting for the timer, behind other requests,
 /// per interrupt, per packet, per byte; and what would change if a knob moved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -12,9 +12,9 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   latput plan twin > twin.toml           the rows that `latput model twin` needs
-  latput plan built-in > mine.toml       the plan of `latput tune`, to begin one of your own with")]
+  latput plan built-in > mine.toml       the plan of `latput tune`, as a start for your own")]
 pub(crate) struct Args {
-    /// Which.
+    /// Which plan.
     which: Which,
 }
 

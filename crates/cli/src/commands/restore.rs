@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// Print what would be put back and do nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Forget one checkpoint and put nothing back: for an interface or a namespace that is gone, or a boot that is over. Its
-    /// ID is in what `latput restore` prints.
+    /// Forget one checkpoint and put nothing back: its interface, namespace or boot is gone. `latput restore`
+    /// prints the ID.
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
 }

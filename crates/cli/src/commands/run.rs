@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// The results file; runs are added to it.
     #[arg(short, long, default_value = "latput-results.db", value_name = "FILE")]
     output: PathBuf,
-    /// Another goal than the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
+    /// A goal in place of the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
     goal: Option<String>,
@@ -179,7 +179,7 @@ pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, Failure
         _ => Code::Partial,
     };
     let message = format!(
-        "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to go on",
+        "{cause}; {} of {} trials are kept in run {} of {file}: run the same command again to resume",
         ended.results.rows.len(),
         ended.results.planned_trials,
         ended.run

@@ -46,12 +46,11 @@ pub(crate) struct Args {
     /// Print the exact writes and do none of them.
     #[arg(long)]
     dry_run: bool,
-    /// Put everything back after this time, 1s to 24h, unless `latput confirm` comes; also if latput is
-    /// killed or the ssh session that carries it dies.
+    /// Put everything back after this time (1s to 24h) unless `latput confirm` comes first, also if latput
+    /// is killed or its ssh session dies.
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Nanos>,
-    /// Allow what takes the link down and up; with the interface's name also where that carries the
-    /// connection to you.
+    /// Allow changes that take the link down and up; name the interface if it carries your connection.
     #[arg(long, value_name = "IFACE", num_args = 0..=1, require_equals = true)]
     #[expect(clippy::option_option, reason = "absent, without a name, and with one")]
     allow_link_reset: Option<Option<String>>,

@@ -55,19 +55,19 @@ struct TraceArgs {
     /// Knobs of both hosts.
     #[arg(long, value_name = "KNOB=VALUE,...", conflicts_with = "plan", value_delimiter = ',')]
     set: Vec<String>,
-    /// A plan instead: one of its settings with one of its workloads.
+    /// Take setting and workload from a trial of this plan.
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Which, from 1: settings in their order, each with every workload.
+    /// Which trial of the plan, from 1: settings in their order, each with every workload.
     #[arg(long, requires = "plan", default_value_t = 1, value_name = "NUMBER")]
     trial: usize,
-    /// How much simulated time is written.
+    /// How much simulated time to write.
     #[arg(long, default_value = "2ms")]
     duration: Nanos,
-    /// Simulated time before that.
+    /// Simulated time before it.
     #[arg(long, default_value = "20ms")]
     warmup: Nanos,
-    /// Of every random draw.
+    /// The seed of every random draw.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The folder to write; made if it is not there.

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// How long trials may take, such as `20min`; in the place of the plan's `budget`.
     #[arg(long, value_name = "TIME")]
     budget: Option<Nanos>,
-    /// What is wanted: `latency`, `throughput`, `cpu`, `balanced`, or in words
+    /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
     goal: Option<String>,

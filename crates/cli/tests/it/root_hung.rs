@@ -144,7 +144,7 @@ fn a_controller_that_is_stopped_loses_its_hosts_and_the_run_goes_on_later() {
     assert_eq!(code, Some(6), "{said}");
     assert!(said.contains("its agent put the host back and ended"), "{said}");
     assert!(said.contains("its controller sent nothing for 2s"), "{said}");
-    assert!(said.contains("run the same command again to go on"), "{said}");
+    assert!(said.contains("run the same command again to resume"), "{said}");
     assert!(hosts.place.trials("kept.db") >= kept && kept >= 2);
     assert_eq!(hosts.seen(), before);
     let mut again = hosts.start();

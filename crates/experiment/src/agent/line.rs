@@ -1,8 +1,7 @@
 //! The agent's end of the control line.
 //!
-//! Three threads, so that nothing the controller does or leaves undone keeps the agent from putting its host
-//! back: one reads, one writes (a controller that is stopped takes nothing, and the pipe is soon full), and one
-//! watches the lease.
+//! Three threads: one reads, one writes (a stopped controller reads nothing, and the pipe is soon full), and
+//! one watches the lease. So no controller can keep the agent from putting its host back.
 
 use std::fmt;
 use std::io::{BufReader, Read, Write};
@@ -19,10 +18,10 @@ use crate::protocol::{self, Answer, LEASE, LineError, Request};
 
 /// How often a wait looks at the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The last answer may take so long to leave.
+/// How long the last answer may take to leave.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
-/// The lease is counted in so many parts of it. Only time in which this process runs is counted: one that was
-/// stopped itself has not been left by its controller.
+/// The lease is counted in this many parts, and only while this process runs: a process that was stopped
+/// itself has not lost its controller.
 const PARTS_OF_LEASE: u32 = 20;
 
 /// Why there are no more requests.
@@ -32,7 +31,7 @@ pub(super) enum LineEnd {
     Closed,
     /// A signal told the agent to end.
     Told,
-    /// What comes over the line is of no use, or nothing comes.
+    /// The line is broken or silent.
     Line(LineError),
 }
 
@@ -46,7 +45,7 @@ impl fmt::Display for LineEnd {
     }
 }
 
-/// What is to be written.
+/// A message to be written.
 enum Outgoing {
     Line(Vec<u8>),
     /// The last one, and whom to tell once it has left.

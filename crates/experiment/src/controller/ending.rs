@@ -1,4 +1,4 @@
-//! The end of a pool: every host is put back, and none waits for another.
+//! Ends a pool of agents: every host is put back, and none waits for another.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -14,22 +14,22 @@ use crate::testbed::HostSpec;
 
 /// After its line is closed an agent has this long to put its host back, all at the same time.
 const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);
-/// An agent whose host has nothing to be put back is waited for so long.
+/// How long to wait for an agent whose host needs no putting back.
 const END_WITHIN: Duration = Duration::from_secs(2);
 /// `latput restore` has this long, on all hosts that need it at the same time.
 const RESTORE_WITHIN: Duration = Duration::from_secs(15);
-/// Where it fails it is tried again: an agent that was cut off may be about to put its host back itself.
+/// Time between two attempts: an agent that was cut off may be putting its host back itself.
 const RESTORE_EVERY: Duration = Duration::from_millis(500);
-/// A wait that is longer is told.
+/// A longer wait is reported.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Without the interface, which may have another name by now.
 const RESTORE: [&str; 1] = ["restore"];
-/// What is kept of what `latput restore` says: 64 KB.
+/// Output of `latput restore` that is kept: 64 KB.
 const RESTORE_LINES: usize = 64;
 const RESTORE_LINE_BYTES: usize = 1000;
 
-/// Whoever waits was told twice to end.
+/// `stop` was raised twice.
 pub(super) struct Hurried;
 
 /// Closes every line, on which each agent puts its host back, and waits for all of them together. Then runs

@@ -1,8 +1,8 @@
 //! The process that leads to an agent, and the line to it.
 //!
-//! One thread writes, so that an agent that takes nothing holds up nobody, and so that a controller that is busy
-//! still says that it lives; one reads; one keeps what comes on stderr. What the far end says is bounded: a
-//! line in its length, stderr in what is kept of it, answers in how many wait.
+//! One thread writes: an agent that reads nothing blocks nobody, and a busy controller still sends pings. One
+//! reads. One keeps the last lines of stderr. The length of a line, the kept part of stderr and the number of
+//! waiting answers are bounded.
 
 use std::io::{BufReader, Read, Write};
 use std::process::Stdio;
@@ -23,9 +23,9 @@ use crate::testbed::HostSpec;
 
 /// The last lines of an agent's stderr that an error shows.
 const STDERR_LINES: usize = 8;
-/// The most of a line of stderr that is kept, in bytes.
+/// Bytes kept of a line of stderr.
 const STDERR_LINE_BYTES: usize = 300;
-/// So many answers may wait; an agent that says more waits itself.
+/// Answers in the queue, at most; an agent that sends more is blocked.
 const ANSWERS_WAITING: usize = 4;
 /// Pings in each lease.
 const PINGS: u32 = 3;
@@ -42,11 +42,11 @@ pub(super) struct AgentLine {
     /// The longest answer that may come now, in bytes.
     limit: Arc<AtomicUsize>,
     stderr: Arc<Mutex<LastLines>>,
-    /// Why nothing more comes.
+    /// Why no more answers come.
     broken: Option<String>,
     /// The agent has said that its host is as it was.
     is_put_back: bool,
-    /// What the agent said last that it could not do.
+    /// The failure that the agent reported last.
     refusal: Option<String>,
     /// Nothing more can come.
     is_heard_out: bool,
@@ -186,7 +186,7 @@ impl AgentLine {
         self.is_put_back
     }
 
-    /// What the agent said last that it could not do.
+    /// The failure that the agent reported last.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
@@ -201,7 +201,7 @@ impl AgentLine {
         self.process.kill();
     }
 
-    /// Lets the process end in its own time.
+    /// Leaves the process to end by itself.
     pub(super) fn leave(&mut self) {
         self.process.leave();
     }
@@ -244,7 +244,7 @@ impl AgentLine {
             Some(how) => format!("its agent ended ({how})"),
             None => "its agent closed the control line".to_owned(),
         };
-        // What it said last may still be on its way through the pipe.
+        // Its last words may still be in the pipe.
         let deadline = Instant::now() + DEATHS_WITHIN;
         let mut lines = String::new();
         while lines.is_empty() && Instant::now() < deadline {
@@ -255,7 +255,7 @@ impl AgentLine {
         format!("{ended}; it was started by `{}`{said}", self.command)
     }
 
-    /// Keeps why nothing more comes, so that whoever asks again is told the same.
+    /// Keeps why no more answers come, so that every later call gives the same error.
     fn breaks(&mut self, problem: String) -> Error {
         self.broken = Some(problem.clone());
         self.error(problem)
@@ -272,7 +272,7 @@ enum Ending {
     Silent,
 }
 
-/// What the thread that reads tells the one that writes.
+/// What the reading thread tells the writing one.
 #[derive(Debug, Default)]
 struct Signs {
     /// Something has come since the last look.

@@ -1,4 +1,4 @@
-//! A process of a `via` command: it leads its own group, and what it says is kept within bounds.
+//! A process of a `via` command: it leads its own process group, and its output is bounded.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::protocol::printable;
 
-/// A process that was killed is waited for so long; one that waits for a disk does not end before that does.
+/// How long to wait for a killed process. One that waits for a disk ends only after that.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A process that leads its own group: Ctrl-C is for the controller, and what the process starts can be ended
@@ -67,14 +67,14 @@ impl Process {
         self.leave();
     }
 
-    /// Lets it be. One that has ended is waited for.
+    /// Leaves it alone. One that has ended is reaped.
     pub(super) fn leave(&mut self) {
         self.is_over = true;
         let _running = self.child.try_wait();
     }
 }
 
-/// The last lines of what a process says, each cut to a length.
+/// The last lines of a process's output, each cut to a length.
 #[derive(Debug)]
 pub(super) struct LastLines {
     lines: VecDeque<Vec<u8>>,
@@ -125,12 +125,12 @@ impl LastLines {
         }
     }
 
-    /// What has been said by now.
+    /// The output so far.
     pub(super) fn said(lines: &Mutex<Self>) -> String {
         lines.lock().map(|lines| lines.joined()).unwrap_or_default()
     }
 
-    /// All in one line, without what a terminal would obey.
+    /// All in one line, without control characters.
     fn joined(&self) -> String {
         let lines = self.lines.iter().map(|line| {
             let line = String::from_utf8_lossy(line);
