@@ -17,7 +17,6 @@ use latput_sim::{Profile, Scenario};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::workload::Direction;
 use latput_trial::{Observation, Plan, Traffic, Workload};
 use latput_units::Bytes;
 
@@ -126,7 +125,7 @@ impl Simulator {
         for (host, described) in observation.hosts.iter_mut().zip(&scenario.hosts) {
             host.state = knobs::state(described, &scenario.network);
         }
-        if !flows_back(&trial.load.traffic) {
+        if !trial.load.traffic.flows_back() {
             observation.traffic.reverse = None;
         }
         let flow = &observation.traffic;
@@ -289,15 +288,6 @@ fn in_order(
         }
     }
     Ok(())
-}
-
-/// Whether payload flows from the system under test to the generator.
-fn flows_back(traffic: &Traffic) -> bool {
-    match traffic {
-        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
-        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
-        _ => false,
-    }
 }
 
 /// An error in the words of plans: a trial has one load and, beside it, the probe.

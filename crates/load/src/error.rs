@@ -193,14 +193,9 @@ pub enum Error {
         /// How late.
         late_by: Nanos,
     },
-    /// Traffic that no engine can make.
-    #[error("{what} must be {allowed}")]
-    BadTraffic {
-        /// The part of the workload.
-        what: &'static str,
-        /// What it may be.
-        allowed: &'static str,
-    },
+    /// A field of the workload is out of range.
+    #[error(transparent)]
+    BadTraffic(#[from] latput_trial::workload::FieldError),
     /// A window that cannot be.
     #[error(
         "cannot measure {length} after a warm-up of {warm_up}: the window must last between 1 ns and a day, and start within a day from now"
@@ -272,7 +267,7 @@ impl Error {
     /// What a caller can do about it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::BadTraffic { .. }
+            Self::BadTraffic(_)
             | Self::BadWindow { .. }
             | Self::BadSlices { .. }
             | Self::CountInSlices

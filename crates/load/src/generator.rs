@@ -84,7 +84,7 @@ impl Generator {
         let nodelay = limits::nodelay(&traffic);
         let sockets = dial(peer, &hellos, |socket| {
             socket::prepare(socket, nodelay)?;
-            if limits::flows_back(&traffic) {
+            if traffic.flows_back() {
                 socket::reset_on_close(socket)?;
             }
             socket::apply(socket, &workload.sockets)

@@ -1,70 +1,17 @@
-//! The traffic that the engine can make; everything else is refused before a socket is opened.
+//! What the traffic engine needs of a workload: its connections, threads, descriptors and CPUs. What is out of range
+//! is refused before a socket is opened; the ranges are those of the fields in `latput-trial`.
 
-use std::ops::RangeInclusive;
-
-use latput_trial::{Arrivals, Direction, Probe, Traffic, Workload};
-use latput_units::{BitsPerSecond, Bytes, CpuSet};
+use latput_trial::workload::PROBE_HZ;
+use latput_trial::{Direction, Probe, Traffic, Workload};
+use latput_units::{Bytes, CpuSet};
 
 use crate::clock::Window;
 use crate::error::Error;
 
-/// Largest message on TCP.
-const LARGEST_MESSAGE: u64 = 16 << 20;
-
-/// Largest payload of a datagram: 65535 - 20 (IPv4 header) - 8 (UDP, or ICMP, header).
-const LARGEST_DATAGRAM: u64 = 65_507;
-/// Most connections of one test.
-const MOST_CONNECTIONS: u64 = 10_000;
-/// Most threads at one end.
-const MOST_THREADS: u64 = 256;
-
-/// Refuses a workload that cannot be made. The bounds also keep a plan from taking all memory.
+/// Refuses a workload that is out of range. The bounds also keep a plan from taking all memory.
 pub(crate) fn check(workload: &Workload) -> Result<(), Error> {
-    const MESSAGE: &str = "1B to 16MiB";
-    let message = |bytes: Bytes, what| within(bytes.get(), 1..=LARGEST_MESSAGE, (what, MESSAGE));
     workload.probe.map_or(Ok(()), check_probe)?;
-    match workload.traffic {
-        Traffic::TcpRr {
-            request_bytes,
-            response_bytes,
-            burst,
-            connections,
-            threads,
-            arrivals,
-            ..
-        } => {
-            arrivals.map_or(Ok(()), check_arrivals)?;
-            message(request_bytes, "request_bytes")?;
-            message(response_bytes, "response_bytes")?;
-            within(burst.into(), 0..=65_535, ("burst", "0 to 65535"))?;
-            spread(connections, threads)
-        }
-        Traffic::TcpCrr { request_bytes, response_bytes, connections, threads, .. } => {
-            message(request_bytes, "request_bytes")?;
-            message(response_bytes, "response_bytes")?;
-            spread(connections, threads)
-        }
-        Traffic::TcpBulk { message_bytes, connections, threads, rate, .. } => {
-            message(message_bytes, "message_bytes")?;
-            let rate = rate.map_or(1, BitsPerSecond::get);
-            within(rate, 1..=1_000_000_000_000, ("rate", "1bps to 1000Gbps"))?;
-            spread(connections, threads)
-        }
-        Traffic::Fetch { object_bytes, connections, threads } => {
-            let object = ("object_bytes", "1B to 1TiB");
-            within(object_bytes.get(), 1..=1 << 40, object)?;
-            spread(connections, threads)
-        }
-        Traffic::RpcRead { clients, outstanding, read_bytes, think } => {
-            message(read_bytes, "read_bytes")?;
-            within(clients.into(), 1..=MOST_THREADS, ("the number of clients", "1 to 256"))?;
-            within(outstanding.into(), 1..=1024, ("outstanding", "1 to 1024"))?;
-            within(think.mean.as_ns(), 0..=1_000_000_000, ("think", "0s to 1s"))
-        }
-        Traffic::UdpStream { .. } | Traffic::UdpRr { .. } | Traffic::Ping { .. } => {
-            check_datagrams(&workload.traffic)
-        }
-    }
+    Ok(workload.traffic.check()?)
 }
 
 /// Refuses a window with slices for a workload that ends when it has counted enough.
@@ -75,66 +22,16 @@ pub(crate) fn check_window(workload: &Workload, window: Window) -> Result<(), Er
     Ok(())
 }
 
-fn spread(connections: u32, threads: u32) -> Result<(), Error> {
-    let of_connections = ("the number of connections", "1 to 10000");
-    within(connections.into(), 1..=MOST_CONNECTIONS, of_connections)?;
-    within(threads.into(), 1..=MOST_THREADS, ("the number of threads", "1 to 256"))
-}
-
-/// The same of the kinds that are not made of connections.
-fn check_datagrams(traffic: &Traffic) -> Result<(), Error> {
-    match *traffic {
-        Traffic::UdpStream { datagram_bytes, rate, connections, threads, .. } => {
-            let datagram = ("datagram_bytes", "18B (sequence number and time) to 65507B");
-            within(datagram_bytes.get(), 18..=LARGEST_DATAGRAM, datagram)?;
-            let rate = rate.map_or(1, BitsPerSecond::get);
-            within(rate, 1..=1_000_000_000_000, ("rate", "1bps to 1000Gbps"))?;
-            spread(connections, threads)
-        }
-        Traffic::UdpRr {
-            request_bytes,
-            response_bytes,
-            burst,
-            connections,
-            threads,
-            timeout,
-            arrivals,
-        } => {
-            for (bytes, what) in
-                [(request_bytes, "request_bytes"), (response_bytes, "response_bytes")]
-            {
-                within(bytes.get(), 32..=LARGEST_DATAGRAM, (what, "32B to 65507B"))?;
-            }
-            within(burst.into(), 0..=1023, ("burst", "0 to 1023"))?;
-            within(timeout.as_ns(), 1_000_000..=10_000_000_000, ("timeout", "1ms to 10s"))?;
-            arrivals.map_or(Ok(()), check_arrivals)?;
-            spread(connections, threads)
-        }
-        Traffic::Ping { rate_hz, payload_bytes } => {
-            within(rate_hz.into(), 1..=10_000, ("rate_hz", "1 to 10000"))?;
-            let payload = ("payload_bytes", "16B (what tells an echo from others) to 65507B");
-            within(payload_bytes.get(), 16..=LARGEST_DATAGRAM, payload)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Refuses a probe that cannot be sent.
 pub(crate) fn check_probe(probe: Probe) -> Result<(), Error> {
-    within(probe.rate_hz.into(), 1..=10_000, ("the probe's rate_hz", "1 to 10000"))
-}
-
-/// Refuses an open loop that never sends.
-fn check_arrivals(arrivals: Arrivals) -> Result<(), Error> {
-    within(arrivals.rate_per_s.into(), 1..=100_000_000, ("rate_per_s", "1 to 100000000"))
+    Ok(PROBE_HZ.check(probe.rate_hz.into())?)
 }
 
 /// Whether a trial in which nothing came to the reflector's application may be sound.
 pub(crate) fn may_be_silent(traffic: &Traffic) -> bool {
     match traffic {
         Traffic::UdpStream { .. } | Traffic::Ping { .. } => true,
-        Traffic::TcpRr { arrivals, .. } | Traffic::UdpRr { arrivals, .. } => arrivals.is_some(),
-        _ => false,
+        _ => traffic.arrivals().is_some(),
     }
 }
 
@@ -175,15 +72,6 @@ pub(crate) fn nodelay(traffic: &Traffic) -> bool {
         | Traffic::UdpStream { .. }
         | Traffic::UdpRr { .. } => true,
         Traffic::TcpBulk { .. } | Traffic::Ping { .. } => false,
-    }
-}
-
-/// Whether bulk flows from the system under test to the generator.
-pub(crate) fn flows_back(traffic: &Traffic) -> bool {
-    match traffic {
-        Traffic::TcpBulk { direction, .. } => *direction != Direction::ToSut,
-        Traffic::Fetch { .. } | Traffic::RpcRead { .. } => true,
-        _ => false,
     }
 }
 
@@ -235,63 +123,33 @@ pub(crate) fn cpus(host: CpuSet, binding: Option<&CpuSet>) -> Result<CpuSet, Err
     }
 }
 
-/// The size of a message on TCP, refused where none can be so large.
-pub(crate) fn message(bytes: Bytes) -> Result<usize, Error> {
-    within(bytes.get(), 1..=LARGEST_MESSAGE, ("the size of a message", "1B to 16MiB"))?;
-    Ok(size(bytes))
-}
-
 /// A size that [`check`] let through.
 pub(crate) fn size(bytes: Bytes) -> usize {
     usize::try_from(bytes.get()).expect("sizes are checked to be at most 16 MiB")
 }
 
-fn within(
-    value: u64,
-    range: RangeInclusive<u64>,
-    (what, allowed): (&'static str, &'static str),
-) -> Result<(), Error> {
-    if range.contains(&value) { Ok(()) } else { Err(Error::BadTraffic { what, allowed }) }
-}
-
 #[cfg(test)]
 mod tests {
-    use latput_trial::{Distribution, Think};
-    use latput_units::Nanos;
+    use latput_units::BitsPerSecond;
 
     use super::*;
 
     #[test]
-    fn traffic_of_every_kind_is_bounded() {
-        check_rr(1, 1, 0, 1, None);
-        check_rr(1 << 24, 1 << 24, 65_535, 10_000, None);
-        check_rr(1, 1, 0, 10_001, Some("the number of connections"));
-        check_rr(0, 1, 0, 1, Some("request_bytes"));
-        check_rr(1, u64::MAX, 0, 1, Some("response_bytes"));
-        check_rr(1, 1, u32::MAX, 1, Some("burst"));
-        check_rr(1, 1, 0, 0, Some("the number of connections"));
-        check_udp(18, 1, None);
-        check_udp(17, 1, Some("datagram_bytes"));
-        check_udp(65_508, 1, Some("datagram_bytes"));
-        check_udp(1470, 0, Some("rate"));
-        check_refused(Traffic::tcp_stream(Bytes::new(0), 1), Some("message_bytes"));
-        let fetch = |object_bytes, threads| Traffic::Fetch {
-            object_bytes: Bytes::new(object_bytes),
-            connections: 10_000,
-            threads,
+    fn traffic_and_probes_out_of_range_are_refused_by_field() {
+        let check = |traffic, probe: Option<u32>| {
+            let probe = probe.map(|rate_hz| Probe { rate_hz });
+            check(&Workload { probe, ..Workload::plain("test", traffic) })
         };
-        check_refused(fetch(1 << 40, 256), None);
-        check_refused(fetch(0, 1), Some("object_bytes"));
-        check_refused(fetch(1, 257), Some("the number of threads"));
-        let read = |outstanding, mean| Traffic::RpcRead {
-            clients: 3,
-            outstanding,
-            read_bytes: Bytes::new(32_768),
-            think: Think { mean, distribution: Distribution::Fixed },
-        };
-        check_refused(read(1024, Nanos::from_s(1)), None);
-        check_refused(read(0, Nanos::ZERO), Some("outstanding"));
-        check_refused(read(1, Nanos::from_s(2)), Some("think"));
+        let datagrams =
+            |bytes| Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(1_000_000));
+        assert!(check(datagrams(64), Some(10_000)).is_ok());
+        let too_short = check(datagrams(63), None).unwrap_err().to_string();
+        assert!(
+            too_short.contains("`datagram_bytes` must be a whole number from 64"),
+            "{too_short}"
+        );
+        let too_fast = check(datagrams(64), Some(10_001)).unwrap_err().to_string();
+        assert!(too_fast.contains("`probe_hz`"), "{too_fast}");
     }
 
     #[test]
@@ -317,34 +175,5 @@ mod tests {
         assert_eq!(cpus(CpuSet::new(), Some(&set("7"))).unwrap(), set("7"));
         let error = cpus(set("0-1"), Some(&set("1-2"))).unwrap_err();
         assert!(matches!(error, Error::NotItsCpus { .. }), "{error}");
-    }
-
-    #[track_caller]
-    fn check_rr(request: u64, response: u64, burst: u32, connections: u32, bad: Option<&str>) {
-        let traffic = Traffic::TcpRr {
-            request_bytes: Bytes::new(request),
-            response_bytes: Bytes::new(response),
-            burst,
-            connections,
-            nodelay: true,
-            threads: 1,
-            arrivals: None,
-        };
-        check_refused(traffic, bad);
-    }
-
-    #[track_caller]
-    fn check_udp(bytes: u64, rate: u64, bad: Option<&str>) {
-        let datagram_bytes = Bytes::new(bytes);
-        check_refused(Traffic::udp_stream(datagram_bytes, BitsPerSecond::new(rate)), bad);
-    }
-
-    #[track_caller]
-    fn check_refused(traffic: Traffic, bad: Option<&str>) {
-        match (check(&Workload::plain("test", traffic)), bad) {
-            (Ok(()), None) => {}
-            (Err(Error::BadTraffic { what, .. }), Some(bad)) => assert_eq!(what, bad),
-            (result, _) => panic!("{traffic:?}: {result:?}"),
-        }
     }
 }

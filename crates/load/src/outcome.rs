@@ -8,8 +8,6 @@ use latput_trial::{Check, Direction, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::limits;
-
 /// The generator's half of a trial, over one slice of its window or all of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -288,7 +286,7 @@ pub fn combine(
         receiver_window: receiver.window,
         sent_bytes: sender.sent_bytes,
         received_bytes: receiver.received_bytes,
-        reverse: limits::flows_back(&workload.traffic).then_some(FlowObservation {
+        reverse: workload.traffic.flows_back().then_some(FlowObservation {
             sent_bytes: receiver.sent_bytes,
             received_bytes: sender.received_bytes,
         }),

@@ -77,8 +77,8 @@ impl PeerTraffic {
         stop: &Stop,
     ) -> Result<SenderOutcome, Error> {
         let side = rr::Side {
-            incoming: limits::message(exchange.response)?,
-            outgoing: limits::message(exchange.request)?,
+            incoming: limits::size(exchange.response),
+            outgoing: limits::size(exchange.request),
             in_flight: exchange.burst + 1,
             separate: exchange.separate,
             leads: true,
@@ -99,8 +99,7 @@ impl PeerTraffic {
         window: Window,
         stop: &Stop,
     ) -> Result<SenderOutcome, Error> {
-        let bulk =
-            Bulk { direction, message: limits::message(message)?, rate: None, vectored: false };
+        let bulk = Bulk { direction, message: limits::size(message), rate: None, vectored: false };
         self.drive(window, stop, |worker| {
             let mut meter = Meter::leading(worker);
             stream::run(worker, &bulk, &mut meter)?;

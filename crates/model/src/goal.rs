@@ -149,7 +149,7 @@ impl Figure {
 
 impl Measure {
     /// The metric that it is under `traffic`.
-    pub const fn of(self, traffic: &Traffic) -> Metric {
+    pub fn of(self, traffic: &Traffic) -> Metric {
         match (self, traffic) {
             (Self::Metric(metric), _) => metric,
             (Self::Rate, traffic) if traffic.is_transactional() => Metric::TransactionsPerS,
@@ -158,7 +158,7 @@ impl Measure {
     }
 
     /// The name in goals.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Metric(metric) => metric.name(),
             Self::Rate => "rate",

@@ -449,10 +449,7 @@ fn workload(workload: &latput_trial::Workload) -> Workload {
     Workload {
         name: workload.name.clone(),
         kind: workload.traffic.kind().to_owned(),
-        parameters: parameters(workload)
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
+        parameters: parameters(workload).into_iter().collect(),
     }
 }
 

@@ -288,10 +288,6 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
     const TRANSACTIONS: &[Metric] =
         &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99];
     const DATAGRAMS: &[Metric] = &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio];
-    let arrivals = match workload.traffic {
-        Traffic::TcpRr { arrivals, .. } | Traffic::UdpRr { arrivals, .. } => arrivals,
-        _ => None,
-    };
     let mut wanted = match workload.traffic {
         // At an offered rate goodput is what was offered; without one it is the question.
         Traffic::UdpStream { rate: None, .. } => [&[Metric::ThroughputBps], DATAGRAMS].concat(),
@@ -306,7 +302,7 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
         ],
         _ => vec![Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99],
     };
-    if arrivals.is_some() {
+    if workload.traffic.arrivals().is_some() {
         wanted.push(Metric::LatencyRawNsP99); // what a closed loop would have seen of the tail
     }
     if matches!(workload.traffic, Traffic::UdpRr { .. }) {

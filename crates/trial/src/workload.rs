@@ -1,11 +1,15 @@
 //! The traffic of a trial: what flows, on what sockets, bound to which CPUs, and what observes it.
 
+mod field;
 mod fields;
+mod kinds;
 
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
-pub use self::fields::{FieldError, from_fields};
+pub use self::field::{Field, FieldError, FieldUnit};
+pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
+pub use self::kinds::{KINDS, Kind, Shape};
 
 /// One load, and what observes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,38 +176,6 @@ const fn yes() -> bool {
 }
 
 impl Traffic {
-    /// The kinds there are, for errors and help.
-    pub const KINDS: &[&str] = &[
-        "tcp_rr",
-        "tcp_crr",
-        "tcp_stream",
-        "tcp_maerts",
-        "tcp_bidir",
-        "udp_stream",
-        "udp_rr",
-        "fetch",
-        "rpc_read",
-        "ping",
-    ];
-
-    /// The name that plans and the command line use.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::TcpRr { .. } => "tcp_rr",
-            Self::TcpCrr { .. } => "tcp_crr",
-            Self::TcpBulk { direction, .. } => match direction {
-                Direction::ToSut => "tcp_stream",
-                Direction::FromSut => "tcp_maerts",
-                Direction::Both => "tcp_bidir",
-            },
-            Self::UdpStream { .. } => "udp_stream",
-            Self::UdpRr { .. } => "udp_rr",
-            Self::Fetch { .. } => "fetch",
-            Self::RpcRead { .. } => "rpc_read",
-            Self::Ping { .. } => "ping",
-        }
-    }
-
     /// A closed loop of 1-byte requests and responses on one connection, each a segment of its own.
     pub const fn tcp_rr(burst: u32) -> Self {
         Self::TcpRr {
@@ -238,29 +210,6 @@ impl Traffic {
             threads: 1,
             segmentation: true,
         }
-    }
-
-    /// Whether it is made of requests and responses: its rate is transactions per second, its service
-    /// demand is per transaction, and each has a latency. The others are judged by their goodput.
-    pub const fn is_transactional(&self) -> bool {
-        match self {
-            Self::TcpRr { .. }
-            | Self::TcpCrr { .. }
-            | Self::UdpRr { .. }
-            | Self::RpcRead { .. }
-            | Self::Ping { .. } => true,
-            Self::TcpBulk { .. } | Self::UdpStream { .. } | Self::Fetch { .. } => false,
-        }
-    }
-
-    /// Whether it moves bytes on TCP without a pause: where the wire or a CPU is the limit.
-    pub const fn is_bulk(&self) -> bool {
-        matches!(self, Self::TcpBulk { .. } | Self::Fetch { .. })
-    }
-
-    /// Whether datagrams that are lost stay lost.
-    pub const fn is_datagram_stream(&self) -> bool {
-        matches!(self, Self::UdpStream { .. })
     }
 }
 

@@ -1,12 +1,13 @@
 //! `latput measure`: one workload now, with intervals and service demand.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
 use latput_model::Summary;
 use latput_trial::plan::Method;
-use latput_trial::workload;
+use latput_trial::workload::{self, COUNT, KINDS, PROBE_HZ, SOCKET_FIELDS};
 use latput_trial::{Plan, Workload};
 use latput_units::Nanos;
 
@@ -19,36 +20,12 @@ use crate::progress::Watch;
 /// Run one workload now, repeated until its rate and the CPU utilisation of both ends are known well
 /// enough: 3 to 10 times, to +/- 2.5 % at 99 %, unless told otherwise.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  latput measure loopback --workload tcp_rr                  both ends on this host, no root needed
-  latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
-  latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
-  latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
-  latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
-  latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
-  latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
-
-Fields: tcp_rr      request_bytes response_bytes burst nodelay
-        tcp_crr     request_bytes response_bytes nodelay (a connection to each transaction)
-        tcp_stream, tcp_maerts (from the system under test), tcp_bidir (both ways)
-                    message_bytes rate (or max) vectored
-        fetch       object_bytes
-        rpc_read    clients outstanding read_bytes think think_distribution
-        udp_stream  datagram_bytes rate (or max) segmentation
-        udp_rr      request_bytes response_bytes burst timeout
-        ping        rate_hz payload_bytes
-        tcp_rr, udp_rr  rate_per_s gaps: requests leave when due (an open loop)
-        TCP and UDP connections threads count sut_cpus generator_cpus
-                    send_buffer_bytes receive_buffer_bytes congestion busy_poll prefer_busy_poll
-        any         probe_hz (ICMP echo beside it)
-
-Nothing is set on any host. `docs/measuring.md` says what each figure means.")]
+#[command(after_help = after_help())]
 pub(crate) struct Args {
     /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, or a testbed
     /// file that names hosts.
     target: String,
-    /// The kind of traffic: `tcp_rr`, `tcp_stream`, `udp_stream`, `udp_rr`, `ping` or another kind.
+    /// The kind of traffic; the kinds and their fields are listed below.
     #[arg(long, value_name = "KIND")]
     workload: String,
     /// Fields of the workload.
@@ -67,6 +44,38 @@ pub(crate) struct Args {
     /// Keep the runs in this results file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+fn after_help() -> String {
+    let mut text = String::from(
+        "\
+Examples:
+  latput measure loopback --workload tcp_rr                  both ends on this host, no root needed
+  latput measure lab --workload tcp_rr burst=16              between two namespaces, needs root
+  latput measure rack.toml --workload udp_stream rate=2Gbps  on the hosts that a testbed file names
+  latput measure loopback --workload tcp_stream message_bytes=32768 probe_hz=100
+  latput measure iperf3://192.0.2.7 --workload tcp_bidir     against an unmodified `iperf3 -s`
+  latput measure netperf://192.0.2.7 --workload tcp_rr       against an unmodified netserver
+  latput measure lab --workload tcp_rr rate_per_s=20000 connections=16
+
+Kinds and their fields (defaults and ranges: docs/plans.md):
+",
+    );
+    for kind in KINDS {
+        let names: Vec<&str> = kind.fields.iter().map(|field| field.name).collect();
+        let _ =
+            writeln!(text, "  {:<11} {}\n  {:11} {}", kind.name, kind.about, "", names.join(" "));
+    }
+    let sockets: Vec<&str> = SOCKET_FIELDS.iter().map(|field| field.name).collect();
+    let _ = write!(
+        text,
+        "  all but ping: {} congestion sut_cpus generator_cpus {}\n  all: {}, ICMP echo beside the traffic\n\n\
+         Nothing is set on any host. `docs/measuring.md` says what each figure means.",
+        sockets.join(" "),
+        COUNT.name,
+        PROBE_HZ.name,
+    );
+    text
 }
 
 impl Args {

@@ -32,7 +32,7 @@ pub fn csv(results: &Results) -> String {
     let parameters = parameter_names(results);
     let knobs = knob_columns(results);
     let mut header: Vec<String> = FIRST.iter().map(|&name| name.to_owned()).collect();
-    header.extend(parameters.iter().map(|&name| name.to_owned()));
+    header.extend(parameters.iter().cloned());
     header.extend(knobs.iter().map(|&(role, knob)| knob_column(role, knob)));
     header.extend(Metric::ALL.iter().map(ToString::to_string));
     for role in [Role::Sut, Role::Generator] {
@@ -53,7 +53,7 @@ fn fields(
     results: &Results,
     idx: usize,
     row: &Row,
-    parameter_names: &BTreeSet<&'static str>,
+    parameter_names: &BTreeSet<String>,
     knobs: &BTreeSet<(Role, Knob)>,
 ) -> Vec<String> {
     let setting = results.settings.get(row.setting);
@@ -100,7 +100,7 @@ fn fields(
     fields
 }
 
-fn parameter_names(results: &Results) -> BTreeSet<&'static str> {
+fn parameter_names(results: &Results) -> BTreeSet<String> {
     results.workloads.iter().flat_map(parameters).map(|(name, _)| name).collect()
 }
 

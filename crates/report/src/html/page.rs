@@ -350,7 +350,7 @@ fn workloads_in_full(view: &View<'_>) -> Vec<Named> {
         .map(|workload| {
             let parameters = crate::document::parameters(workload).into_iter();
             let mut rows = vec![("kind".to_owned(), workload.traffic.kind().to_owned())];
-            rows.extend(parameters.map(|(name, value)| (name.to_owned(), value.to_string())));
+            rows.extend(parameters.map(|(name, value)| (name, value.to_string())));
             Named { title: printable(&workload.name), rows }
         })
         .collect()

@@ -1,0 +1,476 @@
+//! The kinds of traffic: what flows, which fields each kind has, and how a kind becomes a [`Traffic`] and back.
+//!
+//! A new kind is a variant of [`Traffic`], a row in [`KINDS`] and an arm in each `match` below, beside its loop in
+//! `latput-load` and its model in `latput-sim`.
+
+use std::collections::BTreeMap;
+
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+
+use super::field::{Field, FieldError};
+use super::{Arrivals, Direction, Distribution, Think, Traffic};
+
+/// The largest message on TCP.
+const LARGEST_MESSAGE: u64 = 16 << 20;
+/// The largest payload of a datagram: 65535 - 20 (IPv4 header) - 8 (UDP or ICMP header).
+const LARGEST_DATAGRAM: u64 = 65_507;
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name in plans and on the command line.
+    pub name: &'static str,
+    /// What flows, for people.
+    pub about: &'static str,
+    /// What it counts, in the plural.
+    pub unit: &'static str,
+    /// What it is made of.
+    pub shape: Shape,
+    /// Its own fields, in the order in which they name a workload.
+    pub fields: &'static [Field],
+    /// The traffic with these values of the fields.
+    pub(super) build: fn(&Values) -> Traffic,
+}
+
+/// What a kind of traffic is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Requests and responses: the rate is transactions per second, and each has a latency.
+    Transactions,
+    /// Bytes on TCP without a pause: the wire or a CPU is the limit.
+    Bulk,
+    /// Datagrams one way; a lost one stays lost.
+    Datagrams,
+}
+
+const CONNECTIONS: Field =
+    Field::count("connections", 1, (1, 10_000), "connections, spread over the threads");
+const THREADS: Field = Field::count("threads", 1, (1, 256), "threads at each end");
+const NODELAY: Field = Field::switch("nodelay", true, "whether `TCP_NODELAY` is set at both ends");
+const RATE_PER_S: Field = Field::per_second(
+    "rate_per_s",
+    None,
+    (1, 100_000_000),
+    "open loop: requests per second over all connections",
+);
+const GAPS: Field = Field::distribution("gaps", "open loop: gaps between requests");
+const RATE: Field = Field::bit_rate("rate", "offered payload rate over all connections");
+
+const fn message(name: &'static str, default: u64, about: &'static str) -> Field {
+    Field::bytes(name, default, (1, LARGEST_MESSAGE), about)
+}
+
+const fn datagram(name: &'static str, default: u64, least: u64, about: &'static str) -> Field {
+    Field::bytes(name, default, (least, LARGEST_DATAGRAM), about)
+}
+
+const fn burst(most: u64) -> Field {
+    Field::count("burst", 0, (0, most), "requests in flight on each connection beside the first")
+}
+
+const BULK: &[Field] = &[
+    message("message_bytes", 32_768, "size of one send"),
+    CONNECTIONS,
+    THREADS,
+    RATE,
+    Field::switch("vectored", true, "whether one call may send on several connections"),
+];
+
+fn bulk(values: &Values, direction: Direction) -> Traffic {
+    Traffic::TcpBulk {
+        direction,
+        message_bytes: values.bytes("message_bytes"),
+        connections: values.small("connections"),
+        threads: values.small("threads"),
+        rate: values.rate(),
+        vectored: values.is_on("vectored"),
+    }
+}
+
+/// Every kind.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "tcp_rr",
+        about: "request and response on TCP",
+        unit: "transactions",
+        shape: Shape::Transactions,
+        fields: &[
+            message("request_bytes", 1, "size of a request"),
+            message("response_bytes", 1, "size of a response"),
+            burst(65_535),
+            CONNECTIONS,
+            THREADS,
+            NODELAY,
+            RATE_PER_S,
+            GAPS,
+        ],
+        build: |values| Traffic::TcpRr {
+            request_bytes: values.bytes("request_bytes"),
+            response_bytes: values.bytes("response_bytes"),
+            burst: values.small("burst"),
+            connections: values.small("connections"),
+            threads: values.small("threads"),
+            nodelay: values.is_on("nodelay"),
+            arrivals: values.arrivals(),
+        },
+    },
+    Kind {
+        name: "tcp_crr",
+        about: "connect, request, response, close; `connections` are transactions at the same time",
+        unit: "transactions",
+        shape: Shape::Transactions,
+        fields: &[
+            message("request_bytes", 1, "size of a request"),
+            message("response_bytes", 1, "size of a response"),
+            CONNECTIONS,
+            THREADS,
+            NODELAY,
+        ],
+        build: |values| Traffic::TcpCrr {
+            request_bytes: values.bytes("request_bytes"),
+            response_bytes: values.bytes("response_bytes"),
+            connections: values.small("connections"),
+            threads: values.small("threads"),
+            nodelay: values.is_on("nodelay"),
+        },
+    },
+    Kind {
+        name: "tcp_stream",
+        about: "bulk on TCP from the generator to the system under test",
+        unit: "messages",
+        shape: Shape::Bulk,
+        fields: BULK,
+        build: |values| bulk(values, Direction::ToSut),
+    },
+    Kind {
+        name: "tcp_maerts",
+        about: "bulk on TCP from the system under test to the generator",
+        unit: "messages",
+        shape: Shape::Bulk,
+        fields: BULK,
+        build: |values| bulk(values, Direction::FromSut),
+    },
+    Kind {
+        name: "tcp_bidir",
+        about: "bulk on TCP both ways at once; `connections` and `rate` are of each way",
+        unit: "messages",
+        shape: Shape::Bulk,
+        fields: BULK,
+        build: |values| bulk(values, Direction::Both),
+    },
+    Kind {
+        name: "udp_stream",
+        about: "datagrams from the generator to the system under test, evenly spaced; each connection is a flow",
+        unit: "datagrams",
+        shape: Shape::Datagrams,
+        fields: &[
+            // The default fits a frame of 1500 bytes over IPv4 and IPv6.
+            datagram("datagram_bytes", 1_448, 64, "payload of a datagram"),
+            RATE,
+            CONNECTIONS,
+            THREADS,
+            Field::switch(
+                "segmentation",
+                true,
+                "whether the kernel cuts large sends and joins what it receives",
+            ),
+        ],
+        build: |values| Traffic::UdpStream {
+            datagram_bytes: values.bytes("datagram_bytes"),
+            rate: values.rate(),
+            connections: values.small("connections"),
+            threads: values.small("threads"),
+            segmentation: values.is_on("segmentation"),
+        },
+    },
+    Kind {
+        name: "udp_rr",
+        about: "request and response on UDP; each connection is a flow",
+        unit: "transactions",
+        shape: Shape::Transactions,
+        fields: &[
+            datagram("request_bytes", 64, 32, "size of a request"),
+            datagram("response_bytes", 64, 32, "size of a response"),
+            burst(1_023),
+            CONNECTIONS,
+            THREADS,
+            Field::time(
+                "timeout",
+                Nanos::from_ms(200),
+                (Nanos::from_ms(1), Nanos::from_s(10)),
+                "time until a transaction counts as lost",
+            ),
+            RATE_PER_S,
+            GAPS,
+        ],
+        build: |values| Traffic::UdpRr {
+            request_bytes: values.bytes("request_bytes"),
+            response_bytes: values.bytes("response_bytes"),
+            burst: values.small("burst"),
+            connections: values.small("connections"),
+            threads: values.small("threads"),
+            timeout: Nanos::from_ns(values.number("timeout")),
+            arrivals: values.arrivals(),
+        },
+    },
+    Kind {
+        name: "fetch",
+        about: "each connection downloads an object from the system under test again and again",
+        unit: "objects",
+        shape: Shape::Bulk,
+        fields: &[
+            Field::bytes("object_bytes", 1_000_000, (1, 1 << 40), "size of the object"),
+            CONNECTIONS,
+            THREADS,
+        ],
+        build: |values| Traffic::Fetch {
+            object_bytes: values.bytes("object_bytes"),
+            connections: values.small("connections"),
+            threads: values.small("threads"),
+        },
+    },
+    Kind {
+        name: "rpc_read",
+        about: "NFS-like reads by clients, each a thread and a connection",
+        unit: "reads",
+        shape: Shape::Transactions,
+        fields: &[
+            Field::count("clients", 3, (1, 256), "clients"),
+            Field::count("outstanding", 8, (1, 1_024), "reads in flight of each client"),
+            message("read_bytes", 32_768, "data of a read"),
+            Field::time(
+                "think",
+                Nanos::ZERO,
+                (Nanos::ZERO, Nanos::from_s(1)),
+                "time that the server takes before it answers",
+            ),
+            Field::distribution("think_distribution", "spread of `think`"),
+        ],
+        build: |values| Traffic::RpcRead {
+            clients: values.small("clients"),
+            outstanding: values.small("outstanding"),
+            read_bytes: values.bytes("read_bytes"),
+            think: Think {
+                mean: Nanos::from_ns(values.number("think")),
+                distribution: values.distribution("think_distribution"),
+            },
+        },
+    },
+    Kind {
+        name: "ping",
+        about: "ICMP echo and nothing else",
+        unit: "echoes",
+        shape: Shape::Transactions,
+        fields: &[
+            Field::per_second("rate_hz", Some(1_000), (1, 10_000), "echo requests per second"),
+            datagram("payload_bytes", 56, 16, "payload of a request"),
+        ],
+        build: |values| Traffic::Ping {
+            rate_hz: values.small("rate_hz"),
+            payload_bytes: values.bytes("payload_bytes"),
+        },
+    },
+];
+
+impl Kind {
+    /// The kind of this name.
+    ///
+    /// # Errors
+    ///
+    /// There is none; the error names those there are.
+    pub fn find(name: &str) -> Result<&'static Self, FieldError> {
+        KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+            let problem =
+                format!("no workload is of kind `{name}`: there are {}", names.join(", "));
+            FieldError::new("kind", problem)
+        })
+    }
+}
+
+impl Traffic {
+    /// The name of its kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::TcpRr { .. } => "tcp_rr",
+            Self::TcpCrr { .. } => "tcp_crr",
+            Self::TcpBulk { direction: Direction::ToSut, .. } => "tcp_stream",
+            Self::TcpBulk { direction: Direction::FromSut, .. } => "tcp_maerts",
+            Self::TcpBulk { direction: Direction::Both, .. } => "tcp_bidir",
+            Self::UdpStream { .. } => "udp_stream",
+            Self::UdpRr { .. } => "udp_rr",
+            Self::Fetch { .. } => "fetch",
+            Self::RpcRead { .. } => "rpc_read",
+            Self::Ping { .. } => "ping",
+        }
+    }
+
+    /// Its kind.
+    pub fn descriptor(&self) -> &'static Kind {
+        Kind::find(self.kind()).expect("every kind of traffic has a row")
+    }
+
+    /// The fields of its kind with their values, in order; `None` for one that is off.
+    #[expect(clippy::too_many_lines, reason = "a table: one arm to a kind")]
+    pub fn values(&self) -> Vec<(&'static Field, Option<u64>)> {
+        let small = |value: u32| Some(u64::from(value));
+        let switch = |value: bool| Some(u64::from(value));
+        let values = match *self {
+            Self::TcpRr {
+                request_bytes,
+                response_bytes,
+                burst,
+                connections,
+                threads,
+                nodelay,
+                arrivals,
+            } => vec![
+                Some(request_bytes.get()),
+                Some(response_bytes.get()),
+                small(burst),
+                small(connections),
+                small(threads),
+                switch(nodelay),
+                arrivals.map(|open| open.rate_per_s.into()),
+                arrivals.map(|open| open.gaps.number()),
+            ],
+            Self::TcpCrr { request_bytes, response_bytes, connections, threads, nodelay } => vec![
+                Some(request_bytes.get()),
+                Some(response_bytes.get()),
+                small(connections),
+                small(threads),
+                switch(nodelay),
+            ],
+            Self::TcpBulk { direction: _, message_bytes, connections, threads, rate, vectored } => {
+                vec![
+                    Some(message_bytes.get()),
+                    small(connections),
+                    small(threads),
+                    rate.map(BitsPerSecond::get),
+                    switch(vectored),
+                ]
+            }
+            Self::UdpStream { datagram_bytes, rate, connections, threads, segmentation } => vec![
+                Some(datagram_bytes.get()),
+                rate.map(BitsPerSecond::get),
+                small(connections),
+                small(threads),
+                switch(segmentation),
+            ],
+            Self::UdpRr {
+                request_bytes,
+                response_bytes,
+                burst,
+                connections,
+                threads,
+                timeout,
+                arrivals,
+            } => vec![
+                Some(request_bytes.get()),
+                Some(response_bytes.get()),
+                small(burst),
+                small(connections),
+                small(threads),
+                Some(timeout.as_ns()),
+                arrivals.map(|open| open.rate_per_s.into()),
+                arrivals.map(|open| open.gaps.number()),
+            ],
+            Self::Fetch { object_bytes, connections, threads } => {
+                vec![Some(object_bytes.get()), small(connections), small(threads)]
+            }
+            Self::RpcRead { clients, outstanding, read_bytes, think } => vec![
+                small(clients),
+                small(outstanding),
+                Some(read_bytes.get()),
+                Some(think.mean.as_ns()),
+                Some(think.distribution.number()),
+            ],
+            Self::Ping { rate_hz, payload_bytes } => {
+                vec![small(rate_hz), Some(payload_bytes.get())]
+            }
+        };
+        self.descriptor().fields.iter().zip(values).collect()
+    }
+
+    /// Refuses a value that is out of its field's range.
+    ///
+    /// # Errors
+    ///
+    /// The first such field.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let given = self.values().into_iter();
+        given
+            .filter_map(|(field, value)| Some((field, value?)))
+            .try_for_each(|(field, value)| field.check(value))
+    }
+
+    /// Whether it is made of requests and responses: its rate is transactions per second, its service
+    /// demand is per transaction, and each has a latency. The others are judged by their goodput.
+    pub fn is_transactional(&self) -> bool {
+        self.descriptor().shape == Shape::Transactions
+    }
+
+    /// Whether it moves bytes on TCP without a pause: where the wire or a CPU is the limit.
+    pub fn is_bulk(&self) -> bool {
+        self.descriptor().shape == Shape::Bulk
+    }
+
+    /// Whether payload flows from the system under test to the generator.
+    pub fn flows_back(&self) -> bool {
+        match self {
+            Self::TcpBulk { direction, .. } => *direction != Direction::ToSut,
+            Self::Fetch { .. } | Self::RpcRead { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// When requests leave, if it is an open loop.
+    pub const fn arrivals(&self) -> Option<Arrivals> {
+        match self {
+            Self::TcpRr { arrivals, .. } | Self::UdpRr { arrivals, .. } => *arrivals,
+            _ => None,
+        }
+    }
+}
+
+impl Distribution {
+    fn number(self) -> u64 {
+        u64::from(self == Self::Exponential)
+    }
+}
+
+/// The values of a kind's fields, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Values(pub(super) BTreeMap<&'static str, Option<u64>>);
+
+impl Values {
+    /// The value of a field that is never off.
+    fn number(&self, field: &str) -> u64 {
+        self.0[field].expect("the field has a default")
+    }
+
+    fn small(&self, field: &str) -> u32 {
+        u32::try_from(self.number(field)).expect("the field's range is within 32 bits")
+    }
+
+    fn bytes(&self, field: &str) -> Bytes {
+        Bytes::new(self.number(field))
+    }
+
+    fn is_on(&self, field: &str) -> bool {
+        self.number(field) != 0
+    }
+
+    fn rate(&self) -> Option<BitsPerSecond> {
+        self.0["rate"].map(BitsPerSecond::new)
+    }
+
+    fn distribution(&self, field: &str) -> Distribution {
+        if self.is_on(field) { Distribution::Exponential } else { Distribution::Fixed }
+    }
+
+    fn arrivals(&self) -> Option<Arrivals> {
+        let rate_per_s = self.0["rate_per_s"].map(|_| self.small("rate_per_s"))?;
+        Some(Arrivals { rate_per_s, gaps: self.distribution("gaps") })
+    }
+}

@@ -1,0 +1,51 @@
+//! The guide's table of workloads is made from the kinds' own rows.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use latput_trial::workload::{COUNT, Field, FieldUnit, KINDS, PROBE_HZ, SOCKET_FIELDS};
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
+const MARKS: [&str; 2] = ["<!-- workloads: begin -->\n", "<!-- workloads: end -->\n"];
+
+#[test]
+fn the_guide_has_every_kind_with_its_fields() {
+    let page = fs::read_to_string(PATH).unwrap();
+    let (head, rest) = page.split_once(MARKS[0]).expect("the mark before the table");
+    let (found, tail) = rest.split_once(MARKS[1]).expect("the mark after the table");
+    let wanted = table();
+    if std::env::var_os("LATPUT_BLESS").is_some() {
+        fs::write(PATH, [head, MARKS[0], &wanted, MARKS[1], tail].concat()).unwrap();
+    } else {
+        assert_eq!(found, wanted, "run this test with LATPUT_BLESS=1");
+    }
+}
+
+fn table() -> String {
+    let mut text = String::from("| kind | what flows | fields (default) |\n|---|---|---|\n");
+    for kind in KINDS {
+        let fields: Vec<String> = kind.fields.iter().map(in_words).collect();
+        let _ = writeln!(text, "| `{}` | {} | {} |", kind.name, kind.about, fields.join("; "));
+    }
+    let sockets: Vec<String> = SOCKET_FIELDS.iter().chain([&COUNT]).map(in_words).collect();
+    let _ = writeln!(
+        text,
+        "| all but `ping` | sockets at both ends, CPUs of the traffic threads within the host's | {}; `congestion`: \
+         `TCP_CONGESTION`, not of UDP; `sut_cpus`, `generator_cpus` |",
+        sockets.join("; ")
+    );
+    let _ = writeln!(text, "| all | | {}; `name` |", in_words(&PROBE_HZ));
+    text
+}
+
+/// The field with its default, its range where that is one of numbers, and what it is.
+fn in_words(field: &Field) -> String {
+    let Field { name, about, least, most, .. } = field;
+    let default = field.default_text();
+    match field.unit {
+        FieldUnit::Count | FieldUnit::Bytes | FieldUnit::PerSecond if *most < u64::MAX >> 1 => {
+            format!("`{name}` ({default}; {least} to {most}): {about}")
+        }
+        _ => format!("`{name}` ({default}): {about}"),
+    }
+}
