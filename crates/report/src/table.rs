@@ -404,7 +404,7 @@ pub(crate) fn plain(mut table: Table, right: RangeInclusive<usize>) -> Vec<Strin
 }
 
 /// Breaks at spaces; a word that is too long for any line stays whole.
-pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     hanging(text, indent, indent, columns)
 }
 

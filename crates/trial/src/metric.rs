@@ -226,7 +226,7 @@ mod tests {
         for metric in Metric::ALL {
             let suffix = metric.row().unit.suffix();
             let is_end = |end: &&str| metric.name().ends_with(&format!("{suffix}{end}"));
-            assert!(STATISTICS.iter().any(|end| is_end(end)), "{metric}");
+            assert!(STATISTICS.iter().any(is_end), "{metric}");
         }
     }
 

@@ -1,8 +1,8 @@
 //! `latput metrics`: what is measured, in which unit, and of which workloads.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use latput_report::table::wrapped;
 use latput_trial::metric::{Needs, PreferredDirection, Row};
 use latput_trial::{Metric, Traffic};
 
@@ -14,6 +14,7 @@ use crate::output;
 /// Columns of a name, a unit and a direction: the longest have 27, 23 and 7 characters.
 const NAME: usize = 28;
 const UNIT: usize = 24;
+const INDENT: &str = "    ";
 
 /// List the metrics: name, unit, which way is better, workloads, definition.
 #[derive(Debug, clap::Args)]
@@ -49,7 +50,8 @@ impl Args {
             let metrics = rows.into_iter().map(described).collect();
             output::print_json(&MetricsDocument { schema: 1, workload: self.workload, metrics })?;
         } else {
-            output::print(&rows.into_iter().map(in_words).collect::<String>())?;
+            let columns = output::screen().columns;
+            output::print(&rows.iter().map(|row| in_words(row, columns)).collect::<String>())?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -67,13 +69,13 @@ fn described(row: &Row) -> MetricDocument {
     }
 }
 
-fn in_words(row: &Row) -> String {
+fn in_words(row: &Row, columns: usize) -> String {
     let better = match row.preferred {
         PreferredDirection::Neither => "neither way is better".to_owned(),
         way => format!("{} is better", way.name()),
     };
     let mut text = format!("{:<NAME$}{:<UNIT$}{better}\n", row.name, row.unit.name());
-    let _ = writeln!(text, "    {}", row.definition);
+    text += &wrapped(row.definition, INDENT, columns);
     let kinds = match row.workloads {
         all if all.len() == Traffic::KINDS.len() => "any workload".to_owned(),
         some => some.join(", "),
@@ -83,6 +85,6 @@ fn in_words(row: &Row) -> String {
         Needs::Probe => ", with `probe_hz`; also `ping`",
         Needs::Arrivals => ", with `rate_per_s`",
     };
-    let _ = writeln!(text, "    Of {kinds}{needs}; {} over runs.\n", row.summary.name());
-    text
+    let line = format!("Of {kinds}{needs}; {} over runs.", row.summary.name());
+    text + &wrapped(&line, INDENT, columns) + "\n"
 }
