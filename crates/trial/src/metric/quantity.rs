@@ -105,11 +105,15 @@ impl Scale {
     /// The unit for a column whose largest figure is `largest`, so that it has at most four digits
     /// before the point. `traffic` tells what one unit of work is.
     pub fn of(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
-        Self::of_unit(metric.row().unit, traffic, largest)
+        Self::of_steps(metric.row().unit.steps(traffic), largest)
     }
 
-    fn of_unit(unit: Unit, traffic: &Traffic, largest: f64) -> Self {
-        let steps = unit.steps(traffic);
+    /// The unit for times of which the largest is `largest_ns`.
+    pub fn of_time(largest_ns: f64) -> Self {
+        Self::of_steps(TIMES, largest_ns)
+    }
+
+    fn of_steps(steps: &[Step], largest: f64) -> Self {
         // Bits per second read best just above 1, times and counts up to 9999.
         let limit = if steps == BITS { 1.0 } else { 10.0 };
         let mut chosen = steps[0];
@@ -180,7 +184,7 @@ mod tests {
             let bulk = Traffic::tcp_stream(Bytes::new(1), 1);
             let traffic = if is_transactional { Traffic::tcp_rr(0) } else { bulk };
             let value = 10_f64.powf(exponent).min(unit.most());
-            let text = Scale::of_unit(unit, &traffic, value).with_unit(value);
+            let text = Scale::of_steps(unit.steps(&traffic), value).with_unit(value);
             let (low, high) = read_back(unit, &traffic, &text);
             let slack = value * 1e-9;
             prop_assert!((low - slack..=high + slack).contains(&value), "{value} as {text}");
