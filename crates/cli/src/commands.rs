@@ -9,6 +9,7 @@ pub(crate) mod export_settings;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod moderate;
 pub(crate) mod plan;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Moderate(moderate::Args),
     ExportSettings(export_settings::Args),
     Report(report::Args),
+    Metrics(metrics::Args),
     Model(model::Args),
     Explain(explain::Args),
     Reproduce(reproduce::Args),
@@ -69,6 +71,7 @@ impl Command {
             Self::Moderate(args) => args.run(context),
             Self::ExportSettings(args) => args.run(context),
             Self::Report(args) => args.run(context),
+            Self::Metrics(args) => args.run(context),
             Self::Model(args) => args.run(context),
             Self::Explain(args) => args.run(context),
             Self::Reproduce(args) => args.run(context),

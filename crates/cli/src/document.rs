@@ -1,4 +1,4 @@
-//! The JSON of `latput show`, of `latput sim trace` and, in a file of its own, of `latput model`. The documents of `tune`, `run`, `measure` and `report` are in
+//! The JSON of `latput show`, of `latput metrics`, of `latput sim trace` and, in a file of its own, of `latput model`. The documents of `tune`, `run`, `measure` and `report` are in
 //! `latput-report`; `docs/schema/` has the schema of each.
 
 pub(crate) mod model;
@@ -78,6 +78,38 @@ pub(crate) struct ShownFact {
     pub(crate) value: String,
 }
 
+/// The metrics that there are.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetricsDocument {
+    /// Version of this document's shape: 1.
+    pub(crate) schema: u32,
+    /// The kind of workload whose metrics these are; `null`: of all.
+    pub(crate) workload: Option<String>,
+    /// In the order of tables.
+    pub(crate) metrics: Vec<MetricDocument>,
+}
+
+/// One metric.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MetricDocument {
+    /// As goals, CSV, JSON and the results file have it.
+    pub(crate) name: String,
+    /// The unit of values: `ns`, `bit/s`, `share of 1`.
+    pub(crate) unit: String,
+    /// `lower`, `higher` or `neither`.
+    pub(crate) better: String,
+    /// What several runs are summarised by: `mean` or `median`.
+    pub(crate) summarised: String,
+    /// The kinds of workload that can have it.
+    pub(crate) workloads: Vec<String>,
+    /// The field of a plan's workload that these must have for it; `null`: none. A `ping` needs no probe.
+    pub(crate) needs: Option<String>,
+    /// What it is, in one sentence, with the formula or its source.
+    pub(crate) definition: String,
+}
+
 /// What `latput sim trace` wrote.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +143,7 @@ mod tests {
     #[test]
     fn the_schemas_in_docs_are_those_of_the_documents() {
         check("show", serde_json::to_value(schemars::schema_for!(ShowDocument)).unwrap());
+        check("metrics", serde_json::to_value(schemars::schema_for!(MetricsDocument)).unwrap());
         check("trace", serde_json::to_value(schemars::schema_for!(TraceDocument)).unwrap());
         check("fit", serde_json::to_value(schemars::schema_for!(model::FitDocument)).unwrap());
         let explain = serde_json::to_value(schemars::schema_for!(model::ExplainDocument)).unwrap();

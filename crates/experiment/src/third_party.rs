@@ -128,12 +128,12 @@ fn observation(
     drift: &[String],
     boot_id: &str,
 ) -> Observation {
-    let Outcome { traffic, given, programs, mut checks } = outcome;
+    let Outcome { traffic, reported_metrics, programs, mut checks } = outcome;
     let hosts = vec![host];
     let part = HostPart { boot_id, traffic_cpu: traffic.sender_cpu };
     checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &[part]));
     checks.push(checks::knob_drift(drift));
-    Observation { traffic, hosts, checks, given, programs, ..Observation::default() }
+    Observation { traffic, hosts, checks, reported_metrics, programs, ..Observation::default() }
 }
 
 fn here(problem: &str) -> Error {

@@ -6,7 +6,7 @@
 //! the chance that any difference is claimed where there is none stays at what was asked for.
 
 use latput_stats::{Estimate, paired, unpaired};
-use latput_trial::metric::Better;
+use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results};
 
 use crate::runs::{AVERAGE, Runs};
@@ -273,11 +273,11 @@ fn verdict(
     let is_equivalent = smallest_effect
         .is_some_and(|effect| ratio.low > 1.0 / (1.0 + effect) && ratio.high < 1.0 + effect);
     let is_higher = ratio.value > 1.0;
-    match metric.better() {
+    match metric.preferred_direction() {
         _ if is_equivalent => Verdict::Equivalent,
         _ if !proven => Verdict::NoDifferenceShown,
-        Better::Higher if is_higher => Verdict::Better,
-        Better::Lower if !is_higher => Verdict::Better,
+        PreferredDirection::Higher if is_higher => Verdict::Better,
+        PreferredDirection::Lower if !is_higher => Verdict::Better,
         _ => Verdict::Worse,
     }
 }

@@ -18,6 +18,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use latput_trial::metric::FORMER_NAMES;
 use latput_trial::{Metric, Traffic, Workload};
 
 mod parse;
@@ -122,6 +123,13 @@ impl Goal {
     /// Reads a goal; the error names the word that is wrong, where it is, and what it could be.
     pub fn parse(text: &str) -> Result<Self, GoalError> {
         parse::goal(text)
+    }
+
+    /// Reads the goal of a results file, which may have names that metrics had in earlier versions.
+    pub fn parse_kept(text: &str) -> Result<Self, GoalError> {
+        let rename =
+            |text: String, (former, metric): &(&str, Metric)| text.replace(former, metric.name());
+        Self::parse(&FORMER_NAMES.iter().fold(text.to_owned(), rename))
     }
 }
 

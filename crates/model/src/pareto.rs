@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use latput_trial::metric::Better;
+use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results, Traffic};
 
 use crate::goal::Measure;
@@ -54,7 +54,7 @@ fn compared(traffic: &Traffic) -> [Metric; 3] {
 
 fn cost(metric: Metric, value: f64) -> f64 {
     let log = value.max(f64::MIN_POSITIVE).ln();
-    if metric.better() == Better::Higher { -log } else { log }
+    if metric.preferred_direction() == PreferredDirection::Higher { -log } else { log }
 }
 
 /// Whether `a` is better than `b` somewhere and worse nowhere.

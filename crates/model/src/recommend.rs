@@ -394,7 +394,7 @@ mod tests {
         }
         for goal in Goal::NAMED.iter().map(|(name, _)| *name).chain([DEFAULT]) {
             let text = recommend_for(goal, &results).unwrap().reason.join(" ");
-            assert!(text.chars().count() <= 520, "{goal}: {} in {text}", text.chars().count());
+            assert!(text.chars().count() <= 530, "{goal}: {} in {text}", text.chars().count());
             assert!(!text.contains("gro-flush-timeout"), "{text}");
         }
         let goal = "maximize latency_ns_p99 where throughput_bps >= 1.1 first";

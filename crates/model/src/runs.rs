@@ -118,7 +118,7 @@ impl<'a> Runs<'a> {
     ) -> Option<Estimate> {
         let figures = self.figures(setting, workload, metric);
         let values: Vec<f64> = figures.into_iter().map(|(_, value)| value).collect();
-        let estimate = match metric.summary() {
+        let estimate = match metric.row().summary {
             Summarised::Mean => mean::mean(&values, confidence),
             Summarised::Median => order::median(&values, confidence),
         };
@@ -157,8 +157,7 @@ impl<'a> Runs<'a> {
 /// Cuts the interval to what the metric can be: nothing measured is below 0, and no share above 1.
 /// Student's t knows of no such ends; the truth is never beyond them, so no confidence is lost.
 fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
-    let is_share = metric.name().ends_with("_ratio");
-    let most = if is_share { 1.0 } else { f64::INFINITY };
+    let most = metric.row().unit.most();
     // A kernel's counters may give a share just above 1; the figure stays inside its interval.
     let value = estimate.value;
     let (low, high) = (estimate.low.max(0.0).min(value), estimate.high.min(most).max(value));

@@ -2,6 +2,7 @@
 
 use latput_stats::{Estimate, Method};
 use latput_trial::Results;
+use latput_units::text;
 
 use crate::summary::{Cell, stopping_rule};
 use crate::words;
@@ -18,8 +19,8 @@ pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
     let workload = &results.workloads[cell.workload].name;
     let asked = format!(
         "+/- {} at {}",
-        words::percent(results.half_width),
-        words::percent(results.confidence)
+        text::percent(results.half_width),
+        text::percent(results.confidence)
     );
     let place = format!("`{setting}` under `{workload}`");
     if rate.method == Method::Single {

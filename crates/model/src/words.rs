@@ -1,34 +1,14 @@
-//! Figures in words that people read: `25.1 us`, `9.42 Gbit/s`, `12.5 % lower`.
+//! Changes and shares in words that people read: `12.5 % lower`, `5.30 times as high`.
 
 use latput_stats::Estimate;
-use latput_trial::Metric;
-
-/// A metric's value with the unit that suits its size.
-pub(crate) fn quantity(metric: Metric, value: f64) -> String {
-    let name = metric.name();
-    if name.contains("_ns") {
-        scaled(value, &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")])
-    } else if name.ends_with("_bps") {
-        scaled(value, &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
-    } else if name.ends_with("_ratio") {
-        percent(value)
-    } else if name.ends_with("_us") {
-        format!("{} us", digits(value))
-    } else if name.ends_with("_per_s") {
-        format!("{}/s", digits(value))
-    } else if name.ends_with("_pps") {
-        format!("{} packets/s", digits(value))
-    } else {
-        digits(value)
-    }
-}
+use latput_units::text::{self, number};
 
 /// A ratio to something as a change from it.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio > 1000.0 {
         "over 1000 times as high".to_owned()
     } else if ratio >= 2.0 {
-        format!("{} times as high", digits(ratio))
+        format!("{} times as high", number(ratio))
     } else if ratio >= 1.0 {
         format!("{} higher", percent(ratio - 1.0))
     } else {
@@ -43,7 +23,7 @@ pub(crate) fn interval(ratio: &Estimate) -> String {
     let shared = [" % lower", " % higher", " times as high"];
     let said_once = shared.iter().find(|end| low.ends_with(**end) && high.ends_with(**end));
     let low = said_once.and_then(|end| low.strip_suffix(end)).unwrap_or(&low);
-    format!("interval {low} to {high} at {}", percent(ratio.confidence))
+    format!("interval {low} to {high} at {}", text::percent(ratio.confidence))
 }
 
 /// A share as a percentage, with as many decimals as keep it apart from 0 and from 100 %.
@@ -58,36 +38,9 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    let unit = units.iter().find(|(size, _)| value.abs() >= *size).or(units.last());
-    unit.map_or_else(String::new, |(size, name)| format!("{} {name}", digits(value / size)))
-}
-
-/// Three significant digits, and never an exponent.
-fn digits(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantities_have_the_unit_that_suits_their_size() {
-        check(Metric::LatencyNsP99, 25_140.0, "25.1 us");
-        check(Metric::LatencyNsP99, 999.0, "999 ns");
-        check(Metric::ProbeNsMdev, 0.0, "0.00 ns");
-        check(Metric::JitterNs, 2.5e6, "2.50 ms");
-        check(Metric::ThroughputBps, 9.417e9, "9.42 Gbit/s");
-        check(Metric::TransactionsPerS, 41_234.4, "41234/s");
-        check(Metric::SutCpuBusyRatio, 0.123, "12.3 %");
-        check(Metric::SutServiceDemandUs, 0.253, "0.25 us");
-        check(Metric::SutRxPps, 12.34, "12.3 packets/s");
-    }
 
     #[test]
     fn changes_and_confidences_keep_the_digits_that_matter() {
@@ -114,10 +67,5 @@ mod tests {
         assert_eq!(said(0.837, 0.927), "interval 16.3 to 7.3 % lower at 99.5 %");
         assert_eq!(said(0.651, 2.1), "interval 34.9 % lower to 2.10 times as high at 99.5 %");
         assert_eq!(said(3.0, 4.0), "interval 3.00 to 4.00 times as high at 99.5 %");
-    }
-
-    #[track_caller]
-    fn check(metric: Metric, value: f64, expected: &str) {
-        assert_eq!(quantity(metric, value), expected);
     }
 }

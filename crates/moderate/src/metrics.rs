@@ -27,7 +27,7 @@ fn exposition(status: &Status) -> String {
     let mut text = Text { out: String::new(), interface: escaped(&status.interface) };
     let seconds = |ns: u64| ns as f64 / 1e9;
     text.gauge("delay_seconds", "Delay that holds.", seconds(status.delay_ns));
-    text.gauge("delay_seconds_most", "Longest delay of the goal.", seconds(status.max_delay_ns));
+    text.gauge("max_delay_seconds", "Longest delay of the goal.", seconds(status.max_delay_ns));
     text.gauge("uptime_seconds", "Since the start.", status.uptime_s);
     text.counter("decisions_total", "Samples decided on.", status.decisions);
     text.counter("changes_total", "Changes of the delay.", status.changes);

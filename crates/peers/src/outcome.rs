@@ -12,7 +12,7 @@ pub struct Outcome {
     /// The traffic.
     pub traffic: TrafficObservation,
     /// Figures that only the peer could give, without the counts behind them.
-    pub given: BTreeMap<Metric, f64>,
+    pub reported_metrics: BTreeMap<Metric, f64>,
     /// The peer's own CPU figure, with its method.
     pub programs: Vec<ProgramCpu>,
     /// What was checked.
@@ -23,7 +23,7 @@ impl Outcome {
     /// Keeps a figure that is a number; what is not is absent.
     pub(crate) fn give(&mut self, metric: Metric, value: f64) {
         if value.is_finite() && value >= 0.0 {
-            self.given.insert(metric, value);
+            self.reported_metrics.insert(metric, value);
         }
     }
 

@@ -6,6 +6,7 @@ use comfy_table::Table;
 use latput_model::Comparison;
 use latput_model::compare::{Figure, Verdict};
 use latput_trial::Results;
+use latput_trial::metric::Scale;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -107,7 +108,7 @@ pub fn terminal(comparison: &Comparison, base: &Results, screen: Screen) -> Stri
         for figure in figures {
             let cells = cells(figure, base);
             table.add_row([
-                format::short_name(figure.metric).to_owned(),
+                figure.metric.column().to_owned(),
                 cells.base,
                 cells.other,
                 cells.change,
@@ -138,7 +139,7 @@ pub fn markdown(comparison: &Comparison, base: &Results) -> String {
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} |",
-                format::short_name(figure.metric),
+                figure.metric.column(),
                 cells.base,
                 cells.other,
                 cells.change,
@@ -209,7 +210,7 @@ fn cells(figure: &Figure, results: &Results) -> Cells {
     let any = latput_trial::Traffic::tcp_rr(0);
     let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
     let largest = figure.base.value.abs().max(figure.other.value.abs());
-    let scale = format::Scale::of(figure.metric, &traffic, largest);
+    let scale = Scale::of(figure.metric, &traffic, largest);
     let ratio = figure.ratio.as_ref();
     Cells {
         base: scale.with_unit(figure.base.value),

@@ -1,4 +1,4 @@
-//! The JSON document of `tune`, `run` and `report`, schema 1: results and summary under names that
+//! The JSON document of `tune`, `run` and `report`, schema 2: results and summary under names that
 //! will stay.
 //!
 //! Every name ends in its unit (`_ns`, `_bps`, `_ratio`, `_us`); times are integers in nanoseconds or
@@ -24,14 +24,14 @@ pub(crate) use parameters::parameters;
 use run::run;
 
 /// The version of the document's schema.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Results and what they amount to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Document")]
 pub struct Document<R = Vec<Run>> {
-    /// Version of this schema: 1.
+    /// Version of this schema: 2.
     pub schema: u32,
     /// Version of latput that measured.
     pub latput_version: String,

@@ -16,7 +16,7 @@ use latput_trial::Results;
 
 use crate::Document;
 
-/// The JSON document, schema 1, with a line feed at its end.
+/// The JSON document, schema 2, with a line feed at its end.
 pub fn json(results: &Results, summary: &Summary) -> String {
     let mut bytes = Vec::new();
     write_json(results, summary, &mut bytes);

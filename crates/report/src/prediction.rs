@@ -3,6 +3,7 @@
 use comfy_table::Table;
 use latput_model::{Prediction, ShortLabels, predicted};
 use latput_trial::Results;
+use latput_trial::metric::Scale;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -155,9 +156,9 @@ pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> 
 fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> Vec<[String; 5]> {
     let traffic = &measured.workloads[column.workload].traffic;
     let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
-    let scale = format::Scale::of(column.metric, traffic, sizes.fold(0.0, f64::max));
+    let scale = Scale::of(column.metric, traffic, sizes.fold(0.0, f64::max));
     let line = |(idx, point): (usize, &predicted::Point)| {
-        let name = if idx == 0 { format::short_name(column.metric) } else { "" };
+        let name = if idx == 0 { column.metric.column() } else { "" };
         let half = format::half_width(&point.measured, &scale);
         let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
         let mark = if point.is_fitted { "*" } else { "" };
@@ -187,7 +188,7 @@ pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
         Some(_) => String::new(),
         None => ", none of which the runs tell apart".to_owned(),
     };
-    let name = format::short_name(column.metric);
+    let name = column.metric.column();
     Some(format!(
         "{name}: Kendall tau {:.2} over {} pairs of settings{of_apart}",
         rank.tau, rank.pairs
@@ -224,6 +225,6 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
 fn figure_name(errors: &predicted::Errors) -> &'static str {
     match errors.metric {
         latput_trial::Metric::TransactionsPerS => "rate",
-        metric => format::short_name(metric),
+        metric => metric.column(),
     }
 }

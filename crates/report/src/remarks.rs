@@ -7,6 +7,7 @@ use latput_model::summary::{FailedCheck, Outlier};
 use latput_model::{Cell, SmallestEffect};
 use latput_stats::Estimate;
 use latput_trial::Metric;
+use latput_trial::metric::Scale;
 
 use crate::format;
 use crate::view::{View, estimate, rate_metric};
@@ -68,7 +69,7 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
             format!(
                 "the widest, {}: {} ±{}, CPU of the SUT {}, of the generator {}",
                 place(view, cell.setting, cell.workload),
-                format::short_name(metric),
+                metric.column(),
                 format::rough_percent(half_width),
                 cpu(cell, Metric::SutCpuBusyRatio),
                 cpu(cell, Metric::GeneratorCpuBusyRatio),
@@ -127,7 +128,7 @@ fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
         [(workload, _)] => view.workload_name(*workload),
         several => format!("{} workloads", several.len()),
     };
-    format!("{} of {workloads}", format::short_name(*metric))
+    format!("{} of {workloads}", metric.column())
 }
 
 /// `12 %`, from a ratio of 0.88 or of 1.12; there is little use in the per cent of a tenfold one.
@@ -186,12 +187,12 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     };
     let line = |outlier: &Outlier| {
         let traffic = view.traffic(outlier.workload);
-        let scale = format::Scale::of(outlier.metric, &traffic, outlier.value.max(outlier.median));
+        let scale = Scale::of(outlier.metric, &traffic, outlier.value.max(outlier.median));
         format!(
             "{}, block {}: {} {}, median of its cell {}",
             place(view, outlier.setting, outlier.workload),
             outlier.block,
-            format::short_name(outlier.metric),
+            outlier.metric.column(),
             scale.with_unit(outlier.value),
             scale.with_unit(outlier.median),
         )

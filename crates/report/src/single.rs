@@ -7,9 +7,10 @@ use std::fmt::Write;
 use comfy_table::Table;
 use latput_model::Cell;
 use latput_stats::{Estimate, order};
+use latput_trial::metric::{self, Scale};
 use latput_trial::observation::{CpuMethod, CpuTime, HostObservation, Role};
 use latput_trial::results::HostFacts;
-use latput_trial::{Metric, Observation, metric};
+use latput_trial::{Metric, Observation};
 
 use crate::format;
 use crate::printable::printable;
@@ -34,7 +35,7 @@ pub(crate) fn figures(
     columns: usize,
 ) -> String {
     let Some(cell) = view.cell(setting, workload) else { return String::new() };
-    let named = [format::long_name, format::short_name].map(|name| lines(view, cell, name));
+    let named = [Metric::phrase, Metric::column].map(|name| lines(view, cell, name));
     let [long, short] = named;
     let fits = long.iter().all(|line| line.chars().count() <= columns);
     let mut text = if fits { long } else { short }.join("\n") + "\n\n";
@@ -67,7 +68,7 @@ fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
             |ratio| format!("±{}", format::rough_percent(ratio)),
         );
         let mark = if is_too_wide(cell, metric) { "too wide" } else { "" };
-        let line = format!("  {:<36} {reached:>11}  {mark}", format::long_name(metric));
+        let line = format!("  {:<36} {reached:>11}  {mark}", metric.phrase());
         text += &(line.trim_end().to_owned() + "\n");
     }
     text
@@ -79,7 +80,7 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
     let mut table = Table::new();
     for metric in view.metrics(cell.workload) {
         let Some(estimate) = estimate(cell, metric) else { continue };
-        let scale = format::Scale::of(metric, &traffic, estimate.value);
+        let scale = Scale::of(metric, &traffic, estimate.value);
         // One run says nothing of others; its percentiles have an interval of its own samples.
         let within = within_run(cell, metric, view.results.confidence);
         let estimate = within.as_ref().unwrap_or(estimate);
@@ -104,7 +105,7 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
 
 /// The distribution-free interval of a percentile from one run's own samples, where there is just one.
 fn within_run(cell: &Cell, metric: Metric, confidence: f64) -> Option<Estimate> {
-    let histogram = if metric.name().starts_with("probe") { &cell.probe } else { &cell.latency };
+    let histogram = if metric.is_of_probe() { &cell.probe } else { &cell.latency };
     let histogram = histogram.as_ref().filter(|_| cell.runs == 1)?;
     order::quantile_within(histogram, metric.quantile()?, confidence)
 }
@@ -131,7 +132,7 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
         let demands: Vec<f64> = runs().filter_map(of_host).collect();
         if let Some(demand) = order::median(&demands, 0.5) {
             let metric = Metric::SutServiceDemandUs;
-            let figure = format::figure(metric, &traffic, demand.value);
+            let figure = metric::quantity(metric, &traffic, demand.value);
             let _ = write!(text, "; service demand {figure}");
         }
         text.push('\n');

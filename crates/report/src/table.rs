@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
 use latput_model::{Cell, Summary};
+use latput_trial::metric::Scale;
 use latput_trial::{Metric, Results, Traffic};
 
 use crate::format;
@@ -27,7 +28,7 @@ pub struct Screen {
 struct Column {
     workload: usize,
     metric: Metric,
-    scale: format::Scale,
+    scale: Scale,
     with_interval: bool,
 }
 
@@ -260,7 +261,7 @@ impl Layout<'_, '_> {
         }
         let mut header = vec![TableCell::new(""), TableCell::new(format!("\n{}", self.view.knobs))];
         header.extend(self.columns.iter().map(|column| {
-            let name = format::short_name(column.metric);
+            let name = column.metric.column();
             TableCell::new(format!("{name}\n{}", column.scale.unit))
                 .set_alignment(CellAlignment::Right)
                 .add_attribute(Attribute::Dim)
@@ -403,7 +404,7 @@ pub(crate) fn plain(mut table: Table, right: RangeInclusive<usize>) -> Vec<Strin
 }
 
 /// Breaks at spaces; a word that is too long for any line stays whole.
-pub(crate) fn wrapped(text: &str, indent: &str, columns: usize) -> String {
+pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     hanging(text, indent, indent, columns)
 }
 

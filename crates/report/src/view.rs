@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use latput_model::{Cell, ShortLabels, Summary};
 use latput_stats::Estimate;
+use latput_trial::metric::Scale;
 use latput_trial::observation::{CpuSource, CpuTime, Role};
 use latput_trial::workload::Direction;
 use latput_trial::{Metric, Results, Traffic, Workload};
@@ -107,7 +108,7 @@ impl<'a> View<'a> {
     }
 
     /// The unit for all figures of one metric of one workload.
-    pub(crate) fn scale(&self, workload: usize, metric: Metric) -> format::Scale {
+    pub(crate) fn scale(&self, workload: usize, metric: Metric) -> Scale {
         let figures = self.cells(workload);
         let largest = figures
             .iter()
@@ -115,7 +116,7 @@ impl<'a> View<'a> {
             .map(|estimate| estimate.value.abs())
             .filter(|value| value.is_finite())
             .fold(0.0, f64::max);
-        format::Scale::of(metric, &self.traffic(workload), largest)
+        Scale::of(metric, &self.traffic(workload), largest)
     }
 
     /// The traffic of a workload; of one that is not there, any will do for units.
@@ -303,7 +304,7 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
         _ => vec![Metric::ThroughputBps, Metric::ProbeNsMean, Metric::ProbeNsP99],
     };
     if workload.traffic.arrivals().is_some() {
-        wanted.push(Metric::LatencyRawNsP99); // what a closed loop would have seen of the tail
+        wanted.push(Metric::LatencyUncorrectedNsP99); // what a closed loop would have seen of the tail
     }
     if matches!(workload.traffic, Traffic::UdpRr { .. }) {
         wanted.push(Metric::LossRatio);

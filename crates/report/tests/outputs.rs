@@ -69,7 +69,7 @@ fn json_holds_to_its_schema_and_reads_back() {
     let text = json(&results, &summary);
     let read: Document = serde_json::from_str(&text).unwrap();
     assert_eq!(read, Document::new(&results, &summary));
-    assert_eq!(read.schema, 1);
+    assert_eq!(read.schema, latput_report::document::SCHEMA);
     assert_eq!(read.runs.len(), 120);
     let cell = read.cells.iter().find(|cell| cell.setting == 1 && cell.workload == 0).unwrap();
     let histogram = cell.latency_histogram.as_ref().unwrap();

@@ -1,99 +1,63 @@
 //! The figures that tables, goals and intervals are about, each with one name and one definition.
+//!
+//! A metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs` prints it.
+
+mod quantity;
+mod table;
+mod value;
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+pub use self::quantity::{Scale, Unit, quantity};
+pub use self::table::{FORMER_NAMES, Metric};
+pub use self::value::service_demand_us;
 
-use crate::observation::{CpuTime, HostObservation, Observation, Role, TrafficObservation};
-use crate::workload::Traffic;
-
-/// One figure of an observation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Goodput at the receiver, bit/s of payload; of bulk both ways, the sum.
-    ThroughputBps,
-    /// Of bulk both ways, goodput at the system under test, bit/s of payload.
-    ThroughputToSutBps,
-    /// Of bulk both ways, goodput at the generators, bit/s of payload.
-    ThroughputFromSutBps,
-    /// Completed transactions per second.
-    TransactionsPerS,
-    /// Round-trip time, nanoseconds.
-    LatencyNsMean,
-    /// Round-trip time that half of the transactions do not exceed.
-    LatencyNsP50,
-    /// 90 % do not exceed it.
-    LatencyNsP90,
-    /// 99 % do not exceed it.
-    LatencyNsP99,
-    /// 99.9 % do not exceed it.
-    LatencyNsP999,
-    /// The longest.
-    LatencyNsMax,
-    /// Of an open loop, round-trip time from when a request was really sent and not from when it was
-    /// due: half do not exceed it.
-    LatencyRawNsP50,
-    /// 99 % do not exceed it.
-    LatencyRawNsP99,
-    /// Probe (ICMP echo) round-trip time, nanoseconds: the shortest.
-    ProbeNsMin,
-    /// Its mean.
-    ProbeNsMean,
-    /// 99 % do not exceed it.
-    ProbeNsP99,
-    /// The longest.
-    ProbeNsMax,
-    /// Its standard deviation, as `ping` prints `mdev`.
-    ProbeNsMdev,
-    /// Share of echo requests without an answer.
-    ProbeLossRatio,
-    /// Share of datagrams that never arrived.
-    LossRatio,
-    /// Share of received datagrams that came after a later one.
-    ReorderedRatio,
-    /// Interarrival jitter, nanoseconds (RFC 3550).
-    JitterNs,
-    /// TCP segments sent again per second.
-    RetransmitsPerS,
-    /// Busy share of the system under test's CPUs.
-    SutCpuBusyRatio,
-    /// Busy share of the generators' CPUs, of all of them together.
-    GeneratorCpuBusyRatio,
-    /// Service demand of the system under test: busy CPU microseconds per transaction, or per KB
-    /// (1024 byte) for bulk, by the source that the row names ([`CpuSource`](crate::observation::CpuSource)).
-    SutServiceDemandUs,
-    /// The same of the generators: the CPU time of all of them per transaction of all, or per KB.
-    GeneratorServiceDemandUs,
-    /// What netperf would have said of the system under test: the share of ticks that were not idle ones
-    /// (`1 - idle / total`, waiting for disks and stolen time counted as busy) x CPUs per unit. Wrong where
-    /// the kernel's ticks miss short spells; kept to compare with netperf.
-    SutNetperfDemandUs,
-    /// The same of the generators.
-    GeneratorNetperfDemandUs,
-    /// The generators' own ceiling: the rate (transactions, or bits of payload, per second) that they
-    /// would reach at the same cost if their busiest traffic thread never waited.
-    GeneratorCeilingPerS,
-    /// NAPI polls per second on the system under test.
-    SutPollsPerS,
-    /// Packets per NAPI poll on the system under test (polls that found nothing not counted).
-    SutPacketsPerPoll,
-    /// Packets in per second on the system under test.
-    SutRxPps,
-    /// Packets out per second on the system under test.
-    SutTxPps,
+/// All that is declared of a metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Which one.
+    pub metric: Metric,
+    /// The name in files, goals and flags; it ends with its unit, and after that the statistic.
+    pub name: &'static str,
+    /// The name above a table's column.
+    pub column: &'static str,
+    /// The name in a phrase, for axis titles and tool tips.
+    pub phrase: &'static str,
+    /// What it is, in one sentence, with the formula or its source.
+    pub definition: &'static str,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Which way is better.
+    pub preferred: PreferredDirection,
+    /// How several runs are summarised.
+    pub summary: Summary,
+    /// The kinds of workload that have it.
+    pub workloads: &'static [&'static str],
+    /// What a workload of these kinds must ask for to have it.
+    pub needs: Needs,
 }
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum PreferredDirection {
     /// More is better.
     Higher,
     /// Less is better.
     Lower,
     /// Neither: it only describes.
     Neither,
+}
+
+impl PreferredDirection {
+    /// `higher`, `lower`, `neither`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Higher => "higher",
+            Self::Lower => "lower",
+            Self::Neither => "neither",
+        }
+    }
 }
 
 /// How runs of a metric are summarised.
@@ -106,256 +70,85 @@ pub enum Summary {
     Median,
 }
 
+impl Summary {
+    /// `mean`, `median`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+        }
+    }
+}
+
+/// What a workload must ask for to have a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing beside its kind.
+    Nothing,
+    /// A probe beside the traffic, or to be one itself (`ping`).
+    Probe,
+    /// An open loop.
+    Arrivals,
+}
+
+impl Needs {
+    /// The field of a plan that asks for it.
+    pub const fn field(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Probe => Some("probe_hz"),
+            Self::Arrivals => Some("rate_per_s"),
+        }
+    }
+}
+
 impl Metric {
     /// Every metric, in the order of tables.
-    pub const ALL: &[Self] = &[
-        Self::ThroughputBps,
-        Self::ThroughputToSutBps,
-        Self::ThroughputFromSutBps,
-        Self::TransactionsPerS,
-        Self::LatencyNsMean,
-        Self::LatencyNsP50,
-        Self::LatencyNsP90,
-        Self::LatencyNsP99,
-        Self::LatencyNsP999,
-        Self::LatencyNsMax,
-        Self::LatencyRawNsP50,
-        Self::LatencyRawNsP99,
-        Self::ProbeNsMin,
-        Self::ProbeNsMean,
-        Self::ProbeNsP99,
-        Self::ProbeNsMax,
-        Self::ProbeNsMdev,
-        Self::ProbeLossRatio,
-        Self::LossRatio,
-        Self::ReorderedRatio,
-        Self::JitterNs,
-        Self::RetransmitsPerS,
-        Self::SutCpuBusyRatio,
-        Self::GeneratorCpuBusyRatio,
-        Self::SutServiceDemandUs,
-        Self::GeneratorServiceDemandUs,
-        Self::SutNetperfDemandUs,
-        Self::GeneratorNetperfDemandUs,
-        Self::GeneratorCeilingPerS,
-        Self::SutPollsPerS,
-        Self::SutPacketsPerPoll,
-        Self::SutRxPps,
-        Self::SutTxPps,
-    ];
+    pub const ALL: &[Self] = &{
+        let mut all = [Self::ThroughputBps; table::TABLE.len()];
+        let mut idx = 0;
+        while idx < all.len() {
+            all[idx] = table::TABLE[idx].metric;
+            assert!(all[idx] as usize == idx, "the rows are in the order of the type");
+            idx += 1;
+        }
+        all
+    };
+
+    /// All that is declared of it.
+    pub const fn row(self) -> &'static Row {
+        &table::TABLE[self as usize]
+    }
 
     /// The name in files, goals and flags.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::ThroughputBps => "throughput_bps",
-            Self::ThroughputToSutBps => "throughput_to_sut_bps",
-            Self::ThroughputFromSutBps => "throughput_from_sut_bps",
-            Self::TransactionsPerS => "transactions_per_s",
-            Self::LatencyNsMean => "latency_ns_mean",
-            Self::LatencyNsP50 => "latency_ns_p50",
-            Self::LatencyNsP90 => "latency_ns_p90",
-            Self::LatencyNsP99 => "latency_ns_p99",
-            Self::LatencyNsP999 => "latency_ns_p999",
-            Self::LatencyNsMax => "latency_ns_max",
-            Self::LatencyRawNsP50 => "latency_raw_ns_p50",
-            Self::LatencyRawNsP99 => "latency_raw_ns_p99",
-            Self::ProbeNsMin => "probe_ns_min",
-            Self::ProbeNsMean => "probe_ns_mean",
-            Self::ProbeNsP99 => "probe_ns_p99",
-            Self::ProbeNsMax => "probe_ns_max",
-            Self::ProbeNsMdev => "probe_ns_mdev",
-            Self::ProbeLossRatio => "probe_loss_ratio",
-            Self::LossRatio => "loss_ratio",
-            Self::ReorderedRatio => "reordered_ratio",
-            Self::JitterNs => "jitter_ns",
-            Self::RetransmitsPerS => "retransmits_per_s",
-            Self::SutCpuBusyRatio => "sut_cpu_busy_ratio",
-            Self::GeneratorCpuBusyRatio => "generator_cpu_busy_ratio",
-            Self::SutServiceDemandUs => "sut_service_demand_us",
-            Self::GeneratorServiceDemandUs => "generator_service_demand_us",
-            Self::SutNetperfDemandUs => "sut_netperf_demand_us",
-            Self::GeneratorNetperfDemandUs => "generator_netperf_demand_us",
-            Self::GeneratorCeilingPerS => "generator_ceiling_per_s",
-            Self::SutPollsPerS => "sut_polls_per_s",
-            Self::SutPacketsPerPoll => "sut_packets_per_poll",
-            Self::SutRxPps => "sut_rx_pps",
-            Self::SutTxPps => "sut_tx_pps",
-        }
+        self.row().name
+    }
+
+    /// The name above a table's column.
+    pub const fn column(self) -> &'static str {
+        self.row().column
+    }
+
+    /// The name in a phrase, for axis titles and tool tips.
+    pub const fn phrase(self) -> &'static str {
+        self.row().phrase
     }
 
     /// Which way is better.
-    pub const fn better(self) -> Better {
-        match self {
-            Self::ThroughputBps
-            | Self::ThroughputToSutBps
-            | Self::ThroughputFromSutBps
-            | Self::TransactionsPerS => Better::Higher,
-            Self::GeneratorCeilingPerS
-            | Self::SutPollsPerS
-            | Self::SutPacketsPerPoll
-            | Self::SutRxPps
-            | Self::SutTxPps => Better::Neither,
-            _ => Better::Lower,
-        }
+    pub const fn preferred_direction(self) -> PreferredDirection {
+        self.row().preferred
     }
 
-    /// The share of round trips that this percentile is not exceeded by; `None` of other figures.
-    pub const fn quantile(self) -> Option<f64> {
-        match self {
-            Self::LatencyNsP50 => Some(0.5),
-            Self::LatencyNsP90 => Some(0.9),
-            Self::LatencyNsP99 | Self::ProbeNsP99 => Some(0.99),
-            Self::LatencyNsP999 => Some(0.999),
-            _ => None,
-        }
+    /// Whether it is a figure of the probe beside the traffic.
+    pub const fn is_of_probe(self) -> bool {
+        matches!(self.row().needs, Needs::Probe)
     }
 
-    /// How runs are summarised.
-    pub const fn summary(self) -> Summary {
-        match self {
-            Self::LatencyNsP50
-            | Self::LatencyNsP90
-            | Self::LatencyNsP99
-            | Self::LatencyNsP999
-            | Self::LatencyNsMax
-            | Self::LatencyRawNsP50
-            | Self::LatencyRawNsP99
-            | Self::ProbeNsMin
-            | Self::ProbeNsP99
-            | Self::ProbeNsMax
-            | Self::SutServiceDemandUs
-            | Self::GeneratorServiceDemandUs
-            | Self::SutNetperfDemandUs
-            | Self::GeneratorNetperfDemandUs
-            | Self::GeneratorCeilingPerS => Summary::Median,
-            _ => Summary::Mean,
-        }
+    /// Whether workloads of this kind can have it.
+    pub fn is_reported_by(self, kind: &str) -> bool {
+        self.row().workloads.contains(&kind)
     }
-
-    /// The figure of one observation; `None` where the workload has no such figure or the host could
-    /// not tell.
-    pub fn value(self, traffic: &Traffic, observation: &Observation) -> Option<f64> {
-        if let Some(given) = observation.given.get(&self) {
-            return Some(*given);
-        }
-        let flow = &observation.traffic;
-        let latency =
-            |quantile: f64| flow.latency.as_ref()?.quantile(quantile).map(|t| t.as_ns() as f64);
-        let raw =
-            |quantile: f64| Some(flow.latency_raw.as_ref()?.quantile(quantile)?.as_ns() as f64);
-        let probe = observation.probe.as_ref();
-        let rtt = probe.map(|probe| &probe.rtt);
-        let datagrams = flow.datagrams.as_ref();
-        let host = |role| observation.hosts.iter().find(|host| host.role == role);
-        let generators = || observation.hosts.iter().filter(|host| host.role == Role::Generator);
-        let sut_per_s = |count: fn(&HostObservation) -> Option<u64>| {
-            let sut = host(Role::Sut)?;
-            rate(count(sut)? as f64, sut.window.as_secs_f64())
-        };
-        match self {
-            // Requests and responses count as transactions, and have neither an order nor a jitter of their own.
-            Self::ThroughputBps | Self::ReorderedRatio | Self::JitterNs
-                if traffic.is_transactional() =>
-            {
-                None
-            }
-            Self::ThroughputBps => flow.goodput_bps(traffic),
-            Self::ThroughputToSutBps => Some(flow.goodput_each_way_bps(traffic)?.0),
-            Self::ThroughputFromSutBps => Some(flow.goodput_each_way_bps(traffic)?.1),
-            Self::TransactionsPerS => {
-                rate(flow.transactions? as f64, flow.sender_window.as_secs_f64())
-            }
-            Self::LatencyNsMean => flow.latency.as_ref()?.mean_ns(),
-            Self::LatencyNsP50 => latency(0.5),
-            Self::LatencyNsP90 => latency(0.9),
-            Self::LatencyNsP99 => latency(0.99),
-            Self::LatencyNsP999 => latency(0.999),
-            Self::LatencyNsMax => flow.latency.as_ref()?.max().map(|t| t.as_ns() as f64),
-            Self::LatencyRawNsP50 => raw(0.5),
-            Self::LatencyRawNsP99 => raw(0.99),
-            Self::ProbeNsMin => rtt?.min().map(|t| t.as_ns() as f64),
-            Self::ProbeNsMean => rtt?.mean_ns(),
-            Self::ProbeNsP99 => rtt?.quantile(0.99).map(|t| t.as_ns() as f64),
-            Self::ProbeNsMax => rtt?.max().map(|t| t.as_ns() as f64),
-            Self::ProbeNsMdev => rtt?.stdev_ns(),
-            Self::ProbeLossRatio => {
-                rate((probe?.sent - probe?.received.min(probe?.sent)) as f64, probe?.sent as f64)
-            }
-            Self::LossRatio => rate(datagrams?.lost as f64, datagrams?.sent as f64),
-            Self::ReorderedRatio => rate(datagrams?.reordered as f64, datagrams?.received as f64),
-            Self::JitterNs => Some(datagrams?.jitter_ns),
-            Self::RetransmitsPerS => {
-                rate(flow.retransmits? as f64, flow.sender_window.as_secs_f64())
-            }
-            Self::SutCpuBusyRatio => host(Role::Sut)?.busy_ratio(),
-            Self::GeneratorCpuBusyRatio => {
-                let time: CpuTime = generators().map(HostObservation::cpu).sum();
-                rate(time.busy().as_secs_f64(), time.total().as_secs_f64())
-            }
-            Self::SutServiceDemandUs => service_demand_us(traffic, observation, [host(Role::Sut)?]),
-            Self::GeneratorServiceDemandUs => service_demand_us(traffic, observation, generators()),
-            Self::SutNetperfDemandUs => demand_us(traffic, flow, [host(Role::Sut)?], netperf_busy),
-            Self::GeneratorNetperfDemandUs => demand_us(traffic, flow, generators(), netperf_busy),
-            Self::GeneratorCeilingPerS => rate(work_per_s(traffic, flow)?, flow.busiest_ratio?),
-            Self::SutPollsPerS => sut_per_s(|sut| Some(sut.napi?.polls)),
-            Self::SutPacketsPerPoll => {
-                let napi = host(Role::Sut)?.napi?;
-                rate(napi.packets as f64, napi.polls.checked_sub(napi.empty_polls)? as f64)
-            }
-            Self::SutRxPps => sut_per_s(|sut| Some(sut.interface.rx_packets)),
-            Self::SutTxPps => sut_per_s(|sut| Some(sut.interface.tx_packets)),
-        }
-    }
-}
-
-/// Service demand: busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput for
-/// bulk, in microseconds. Of several hosts it is their CPU time together: what one end of the traffic costs.
-///
-/// Busy time is that of the row's source, without stolen time. netperf's figure of this name is
-/// [`Metric::SutNetperfDemandUs`].
-pub fn service_demand_us<'a>(
-    traffic: &Traffic,
-    observation: &Observation,
-    hosts: impl IntoIterator<Item = &'a HostObservation>,
-) -> Option<f64> {
-    let busy =
-        |host: &HostObservation| rate(host.cpu().busy().as_us_f64(), host.window.as_secs_f64());
-    demand_us(traffic, &observation.traffic, hosts, busy)
-}
-
-/// netperf: utilisation [%] x 10000 / throughput x CPUs (`calc_service_demand_internal`, `src/netlib.c`), with
-/// the utilisation of `src/netcpu_procstat.c`. In busy microseconds per second.
-fn netperf_busy(host: &HostObservation) -> Option<f64> {
-    let time = host.cpu_by_ticks();
-    let total = time.total().as_secs_f64();
-    let idle_share = rate(time.idle.as_secs_f64(), total)?;
-    Some((1.0 - idle_share) * host.cpus.len() as f64 * 1e6)
-}
-
-/// `busy` gives one host's busy microseconds per second.
-fn demand_us<'a>(
-    traffic: &Traffic,
-    flow: &TrafficObservation,
-    hosts: impl IntoIterator<Item = &'a HostObservation>,
-    busy: fn(&HostObservation) -> Option<f64>,
-) -> Option<f64> {
-    let busy: Vec<f64> = hosts.into_iter().map(busy).collect::<Option<_>>()?;
-    let busy_us_per_s = (!busy.is_empty()).then(|| busy.iter().sum::<f64>())?;
-    let units = if traffic.is_transactional() { 1.0 } else { 8.0 * 1024.0 };
-    rate(busy_us_per_s, work_per_s(traffic, flow)? / units)
-}
-
-/// Transactions per second, or bits of goodput per second of what is not counted in transactions.
-fn work_per_s(traffic: &Traffic, flow: &TrafficObservation) -> Option<f64> {
-    match flow.transactions.filter(|_| traffic.is_transactional()) {
-        Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
-        None => flow.goodput_bps(traffic),
-    }
-}
-
-/// `amount / base`; `None` where there is no base to divide by.
-fn rate(amount: f64, base: f64) -> Option<f64> {
-    (base > 0.0).then(|| amount / base)
 }
 
 impl fmt::Display for Metric {
@@ -366,61 +159,92 @@ impl fmt::Display for Metric {
 
 /// A name that no metric has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no metric is called `{name}`")]
-pub struct UnknownMetric {
-    /// What was asked for.
-    pub name: String,
+pub enum UnknownMetric {
+    /// It is the name that a metric had in an earlier version.
+    #[error("`{former}` is called `{metric}` now")]
+    Former {
+        /// What was asked for.
+        former: String,
+        /// What has this name's meaning.
+        metric: Metric,
+    },
+    /// It never was one.
+    #[error("no metric is called `{name}`; `latput metrics` lists them")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
 }
 
 impl FromStr for Metric {
     type Err = UnknownMetric;
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|metric| metric.name() == name)
-            .ok_or_else(|| UnknownMetric { name: name.to_owned() })
+        if let Some(metric) = Self::ALL.iter().find(|metric| metric.name() == name) {
+            return Ok(*metric);
+        }
+        let name = name.chars().take(80).collect();
+        Err(match FORMER_NAMES.iter().find(|(former, _)| *former == name) {
+            Some((_, metric)) => UnknownMetric::Former { former: name, metric: *metric },
+            None => UnknownMetric::Unknown { name },
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use latput_stats::Histogram;
-    use latput_units::Nanos;
+    use std::collections::BTreeSet;
 
     use super::*;
-    use crate::observation::ProbeObservation;
+    use crate::workload::Traffic;
 
-    /// 2000 round trips of 1 to 2000 ns, which a histogram keeps apart: of these a share `q` does not
-    /// exceed `q * 2000` ns.
     #[test]
-    fn each_percentile_is_the_one_of_its_name() {
-        let mut rtt = Histogram::new();
-        (1..=2000).for_each(|ns| rtt.record(Nanos::from_ns(ns)));
-        let mut observation = Observation::default();
-        observation.traffic.latency = Some(rtt.clone());
-        observation.traffic.latency_raw = Some(rtt.clone());
-        observation.probe = Some(ProbeObservation { sent: 2000, received: 2000, rtt });
-        let traffic = Traffic::tcp_rr(0);
-        for (name, expected) in [
-            ("latency_ns_mean", 1000.5),
-            ("latency_ns_p50", 1000.0),
-            ("latency_ns_p90", 1800.0),
-            ("latency_ns_p99", 1980.0),
-            ("latency_ns_p999", 1998.0),
-            ("latency_ns_max", 2000.0),
-            ("latency_raw_ns_p50", 1000.0),
-            ("latency_raw_ns_p99", 1980.0),
-            ("probe_ns_min", 1.0),
-            ("probe_ns_mean", 1000.5),
-            ("probe_ns_p99", 1980.0),
-            ("probe_ns_max", 2000.0),
-        ] {
-            let metric: Metric = name.parse().unwrap();
-            assert_eq!(metric.value(&traffic, &observation), Some(expected), "{name}");
-            if let Some(quantile) = metric.quantile() {
-                assert!((quantile * 2000.0 - expected).abs() < 1e-9, "{name}: {quantile}");
-            }
+    fn every_variant_has_a_row_and_files_have_its_name() {
+        // serde lists the names of all variants where it knows one not.
+        let error = serde_json::from_str::<Metric>("\"?\"").unwrap_err().to_string();
+        let variants = error.split('`').skip(3).step_by(2);
+        let metrics: BTreeSet<Metric> =
+            variants.map(|name| serde_json::from_value(name.into()).unwrap()).collect();
+        assert_eq!(metrics.into_iter().collect::<Vec<_>>(), Metric::ALL);
+        for metric in Metric::ALL {
+            assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
+            assert_eq!(metric.name().parse(), Ok(*metric));
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for name in [Metric::name, Metric::column, Metric::phrase, |m: Metric| m.row().definition] {
+            let names: BTreeSet<&str> = Metric::ALL.iter().map(|metric| name(*metric)).collect();
+            assert_eq!(names.len(), Metric::ALL.len());
+        }
+    }
+
+    #[test]
+    fn every_name_ends_with_its_unit_and_a_statistic() {
+        const STATISTICS: &[&str] =
+            &["", "_min", "_mean", "_p50", "_p90", "_p99", "_p999", "_max", "_mdev"];
+        for metric in Metric::ALL {
+            let suffix = metric.row().unit.suffix();
+            let is_end = |end: &&str| metric.name().ends_with(&format!("{suffix}{end}"));
+            assert!(STATISTICS.iter().any(is_end), "{metric}");
+        }
+    }
+
+    #[test]
+    fn every_definition_is_a_sentence_and_every_workload_a_kind() {
+        for metric in Metric::ALL {
+            let row = metric.row();
+            assert!(row.definition.ends_with('.') && !row.workloads.is_empty(), "{metric}");
+            assert!(row.workloads.iter().all(|kind| Traffic::KINDS.contains(kind)), "{metric}");
+        }
+    }
+
+    #[test]
+    fn files_with_a_former_name_are_read_and_people_are_told_the_new_one() {
+        for (former, metric) in FORMER_NAMES {
+            assert_eq!(serde_json::from_value::<Metric>((*former).into()).unwrap(), *metric);
+            let error = former.parse::<Metric>().unwrap_err().to_string();
+            assert_eq!(error, format!("`{former}` is called `{metric}` now"));
         }
     }
 }

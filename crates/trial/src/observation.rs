@@ -25,8 +25,8 @@ pub struct Observation {
     pub checks: Vec<Check>,
     /// Figures as another program gave them, without the counts behind them: each stands for the one
     /// that latput would compute from its own.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub given: BTreeMap<Metric, f64>,
+    #[serde(rename = "given", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported_metrics: BTreeMap<Metric, f64>,
     /// What other programs said of the CPU time of their end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramCpu>,

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use latput_experiment::ResultsDb;
 use latput_model::explain::{self, Amount, Explanation};
 use latput_model::fit::CostModel;
+use latput_trial::metric::Scale;
 use latput_trial::{Results, Row};
 
-use crate::commands::model::fit::{quantity, wanted};
+use crate::commands::model::fit::wanted;
 use crate::context::Context;
 use crate::document::model::ExplainDocument;
 use crate::exit::Failure;
@@ -87,7 +88,7 @@ fn in_words(results: &Results, models: &Models, explained: &[Explanation]) -> St
         let (load, set) = (&results.workloads[it.workload], &results.settings[it.setting]);
         let _ = writeln!(text, "{} under {}", load.name, set.label);
         if let Some(ns) = it.round_trip_ns {
-            let _ = writeln!(text, "  A mean round trip of {} is", quantity(ns));
+            let _ = writeln!(text, "  A mean round trip of {} is", time(ns));
             for (stage, amount) in &it.time {
                 let _ = writeln!(text, "    {:<28} {}", stage.describe(), part(amount, ns));
             }
@@ -134,6 +135,10 @@ fn cpu(text: &mut String, it: &Explanation) {
     }
 }
 
+fn time(ns: f64) -> String {
+    Scale::of_time(ns).with_unit(ns)
+}
+
 /// A part of a round trip.
 fn part(amount: &Amount, whole_ns: f64) -> String {
     match amount {
@@ -141,16 +146,11 @@ fn part(amount: &Amount, whole_ns: f64) -> String {
         Amount::Unknown(why) => format!("not known: {why}"),
         Amount::Known { ns, ns_low, ns_high, confidence } => {
             let interval = if *confidence > 0.0 {
-                format!(
-                    ", {} to {} at {:.0} %",
-                    quantity(*ns_low),
-                    quantity(*ns_high),
-                    100.0 * confidence
-                )
+                format!(", {} to {} at {:.0} %", time(*ns_low), time(*ns_high), 100.0 * confidence)
             } else {
                 ", one run and no interval".to_owned()
             };
-            format!("{} ({:.0} %){interval}", quantity(*ns), 100.0 * ns / whole_ns)
+            format!("{} ({:.0} %){interval}", time(*ns), 100.0 * ns / whole_ns)
         }
     }
 }

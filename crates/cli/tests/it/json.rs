@@ -4,6 +4,7 @@ use crate::Place;
 
 const RESULTS: &str = include_str!("../../../../docs/schema/results.json");
 const COMPARISON: &str = include_str!("../../../../docs/schema/comparison.json");
+const METRICS: &str = include_str!("../../../../docs/schema/metrics.json");
 const SHOW: &str = include_str!("../../../../docs/schema/show.json");
 
 #[test]
@@ -44,6 +45,12 @@ fn a_comparison_is_a_document_of_its_own_schema() {
     place.run(&["report", "--compare", "kept.db#9", "kept.db"]).expect(1, &["9"]);
     let as_csv = [args.as_slice(), &["--format", "csv"]].concat();
     place.run(&as_csv).expect(2, &["markdown"]);
+}
+
+#[test]
+fn metrics_prints_a_document_of_the_metrics_schema() {
+    let place = Place::new();
+    check(METRICS, &place.run(&["metrics", "--json"]).expect(0, &[]).out);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod hostile_files;
 mod hostile_names;
 mod json;
 mod loopback;
+mod metrics;
 mod model;
 mod peers;
 mod published;

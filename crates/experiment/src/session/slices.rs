@@ -140,7 +140,7 @@ impl Session<'_> {
 
     /// Settings that are proven to lose have no further slices: their time goes to the rest.
     fn drop_losers(&mut self, dropped: &mut BTreeSet<usize>, share: f64) {
-        let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse) else { return };
+        let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse_kept) else { return };
         // Early on a goal may not be judged yet: then nobody has lost.
         let losers = eliminated(&self.results, &goal, share).unwrap_or_default();
         for Eliminated { setting, why } in losers {
@@ -255,7 +255,7 @@ fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
 
 /// For each workload, whether the goal reads a figure of it. Without a goal all are wanted alike.
 fn read_by_goal(goal: Option<&str>, workloads: &[Workload]) -> Vec<bool> {
-    let Some(Ok(goal)) = goal.map(Goal::parse) else { return vec![true; workloads.len()] };
+    let Some(Ok(goal)) = goal.map(Goal::parse_kept) else { return vec![true; workloads.len()] };
     let conditions = goal.conditions.iter().map(|condition| &condition.figure);
     let figures = goal.objective.iter().chain(conditions);
     let read: Vec<(usize, Metric)> = figures.flat_map(|figure| figure.of(workloads)).collect();

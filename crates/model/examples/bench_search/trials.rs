@@ -234,8 +234,8 @@ impl Case<'_> {
             results.settings.len() - 1
         });
         let metrics = cases::figures(&self.plan.workloads[0]);
-        let given = metrics.into_iter().zip(figures).collect();
-        let observation = Observation { given, ..Observation::default() };
+        let reported_metrics = metrics.into_iter().zip(figures).collect();
+        let observation = Observation { reported_metrics, ..Observation::default() };
         Row { block, setting, workload: 0, started_unix_ms: 0, observation }
     }
 

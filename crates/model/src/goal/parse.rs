@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use latput_trial::Metric;
-use latput_trial::metric::Better;
+use latput_trial::metric::{PreferredDirection, UnknownMetric};
 
 use super::{Bound, Condition, Direction, Figure, Goal, Measure, Reference};
 
@@ -129,7 +129,10 @@ fn figure(words: &mut Words) -> Result<Figure, GoalError> {
         "rate" => Measure::Rate,
         name => match name.parse() {
             Ok(metric) => Measure::Metric(metric),
-            Err(_) => return Err(word.error(unknown_metric(name))),
+            Err(former @ UnknownMetric::Former { .. }) => {
+                return Err(word.error(former.to_string()));
+            }
+            Err(UnknownMetric::Unknown { .. }) => return Err(word.error(unknown_metric(name))),
         },
     };
     let workload = words.take("of").then(|| workload(words)).transpose()?;
@@ -170,7 +173,7 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
     } else {
         None
     };
-    let has_best = !matches!(figure.measure, Measure::Metric(m) if m.better() == Better::Neither);
+    let has_best = !matches!(figure.measure, Measure::Metric(m) if m.preferred_direction() == PreferredDirection::Neither);
     if let (Some(Reference::Best), false, Some(metric)) = (reference, has_best, start) {
         return Err(metric.error("of this metric no value is the best; compare with `today`"));
     }
@@ -182,7 +185,10 @@ fn unknown_metric(name: &str) -> String {
     let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
     names.push(Measure::Rate.name());
     names.sort_by_key(distance);
-    format!("no metric is called this; the nearest are `{}`", names[..3].join("`, `"))
+    format!(
+        "no metric is called this; the nearest are `{}`, and `latput metrics` lists all",
+        names[..3].join("`, `")
+    )
 }
 
 /// How many letters must be added, removed or changed (Levenshtein), looking at no more of a wrong
@@ -300,7 +306,22 @@ mod tests {
         check("minimize rate of \"tcp rr", Some("\"tcp rr"), 18, "not closed");
         check("balanced of tcp_rr", Some("of"), 10, "stands alone");
         check("minimize rate where sut_rx_pps >= 0.9 best", Some("sut_rx_pps"), 21, "`today`");
+        check(
+            "minimize latency_raw_ns_p99",
+            Some("latency_raw_ns_p99"),
+            10,
+            "is called `latency_uncorrected_ns_p99` now",
+        );
+        check("minimize latncy", Some("latncy"), 10, "`latput metrics`");
         check("minimize \u{fc}ber * rate", Some("\u{fc}ber"), 10, "no metric");
+    }
+
+    #[test]
+    fn a_goal_that_was_kept_by_an_earlier_version_is_read() {
+        let kept = "minimize latency_raw_ns_p99 where generator_ceiling_per_s >= 1";
+        let goal = Goal::parse_kept(kept).unwrap();
+        let now = "minimize latency_uncorrected_ns_p99 where generator_max_per_s >= 1";
+        assert_eq!(goal, Goal::parse(now).unwrap());
     }
 
     #[test]

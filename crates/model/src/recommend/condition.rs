@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use latput_stats::{Estimate, Method, paired};
 use latput_trial::Metric;
-use latput_trial::metric::Better;
+use latput_trial::metric::PreferredDirection;
 
 use super::Judge;
 use crate::goal::{Bound, Condition, Reference};
@@ -167,8 +167,8 @@ impl<'a> Judge<'a> {
                     self.settings().filter(is_measured).map(|base| against(Some(base))).collect();
                 let (short, keeps) =
                     (|| each.iter().map(|p| p.short), || each.iter().map(|p| p.keeps));
-                let is_worse_if_short =
-                    (condition.bound == Bound::AtLeast) == (cell.1.better() == Better::Higher);
+                let is_worse_if_short = (condition.bound == Bound::AtLeast)
+                    == (cell.1.preferred_direction() == PreferredDirection::Higher);
                 if is_worse_if_short {
                     PValues { short: any(short()), keeps: all(keeps()) }
                 } else {
@@ -215,8 +215,13 @@ impl<'a> Judge<'a> {
         match condition.reference? {
             Reference::Today => Some(0),
             Reference::Best => {
-                let cost =
-                    |value: f64| if metric.better() == Better::Higher { -value } else { value };
+                let cost = |value: f64| {
+                    if metric.preferred_direction() == PreferredDirection::Higher {
+                        -value
+                    } else {
+                        value
+                    }
+                };
                 let costs = self.settings().filter_map(|s| Some((s, cost(value(s)?))));
                 costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(setting, _)| setting)
             }

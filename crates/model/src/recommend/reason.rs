@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latput_stats::{Estimate, Method};
 use latput_trial::Metric;
-use latput_trial::metric::Better;
+use latput_trial::metric::{self, PreferredDirection};
 
 use super::comparison::corrected;
 use super::condition::Kept;
@@ -126,7 +126,7 @@ impl Judge<'_> {
                 .map(|kept| {
                     let (value, workload) =
                         (self.value(setting, kept), self.workload(kept.workload));
-                    format!("{workload} ({value}: {})", interval_words(kept))
+                    format!("{workload} ({value}: {})", self.interval_words(kept))
                 })
                 .collect();
             (!words.is_empty()).then(|| format!("`{condition}` in {}", listed(words.into_iter())))
@@ -188,7 +188,8 @@ impl Judge<'_> {
         let loss = |((workload, metric), comparison): (&(usize, Metric), Comparison)| {
             let ratio = comparison.ratio?;
             let log = ratio.value.ln();
-            let loss = if metric.better() == Better::Higher { -log } else { log };
+            let loss =
+                if metric.preferred_direction() == PreferredDirection::Higher { -log } else { log };
             let (change, interval) = (words::change(ratio.value), words::interval(&ratio));
             let words =
                 format!("{metric} in {} is {change} ({interval})", self.workload(*workload));
@@ -228,8 +229,10 @@ impl Judge<'_> {
         let [cells] = self.objective.as_slice() else { return String::new() };
         let figures = cells.iter().map(|&(workload, metric)| {
             let value = |setting| {
-                self.estimate(setting, workload, metric)
-                    .map_or_else(|| "nothing".to_owned(), |e| words::quantity(metric, e.value))
+                self.estimate(setting, workload, metric).map_or_else(
+                    || "nothing".to_owned(),
+                    |e| self.quantity(workload, metric, e.value),
+                )
             };
             format!("{} against {} in {}", value(setting), value(0), self.workload(workload))
         });
@@ -239,7 +242,10 @@ impl Judge<'_> {
     /// `10 % short of COND (3.91 of 4.34 Gbit/s in tcp_stream)`.
     pub(super) fn missed_words(&self, kept: &Kept<'_>) -> String {
         let quantity = |value: Option<f64>| {
-            value.map_or_else(|| "nothing".to_owned(), |v| words::quantity(kept.metric, v))
+            value.map_or_else(
+                || "nothing".to_owned(),
+                |v| self.quantity(kept.workload, kept.metric, v),
+            )
         };
         let (value, limit) = (quantity(kept.value), quantity(kept.limit));
         let missed = missed_ratio(kept).map_or_else(
@@ -254,8 +260,31 @@ impl Judge<'_> {
     }
 
     fn value(&self, setting: usize, kept: &Kept<'_>) -> String {
-        self.estimate(setting, kept.workload, kept.metric)
-            .map_or_else(|| "nothing".to_owned(), |e| words::quantity(kept.metric, e.value))
+        self.estimate(setting, kept.workload, kept.metric).map_or_else(
+            || "nothing".to_owned(),
+            |e| self.quantity(kept.workload, kept.metric, e.value),
+        )
+    }
+
+    fn quantity(&self, workload: usize, metric: Metric, value: f64) -> String {
+        metric::quantity(metric, &self.results.workloads[workload].traffic, value)
+    }
+
+    /// What a limit's keeping rests on: `98.2 to 101 % of it`, `58.1 us to 62.3 us`.
+    fn interval_words(&self, kept: &Kept<'_>) -> String {
+        match &kept.interval {
+            Some(ratio) if kept.condition.reference.is_some() => {
+                let low = words::percent(ratio.low);
+                format!("{} to {} of it", low.trim_end_matches(" %"), words::percent(ratio.high))
+            }
+            Some(own) => {
+                let [low, high] =
+                    [own.low, own.high].map(|end| self.quantity(kept.workload, kept.metric, end));
+                format!("{low} to {high}")
+            }
+            None if kept.proven => "it is what the others are held to".to_owned(),
+            None => "no interval".to_owned(),
+        }
     }
 
     pub(super) fn label(&self, setting: usize) -> String {
@@ -295,22 +324,6 @@ fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> St
         return format!(" ({most} {side})");
     }
     format!(" ({} to {most} {side})", least.trim_end_matches(" %"))
-}
-
-/// What a limit's keeping rests on: `98.2 to 101 % of it`, `58.1 us to 62.3 us`.
-fn interval_words(kept: &Kept<'_>) -> String {
-    match &kept.interval {
-        Some(ratio) if kept.condition.reference.is_some() => {
-            let low = words::percent(ratio.low);
-            format!("{} to {} of it", low.trim_end_matches(" %"), words::percent(ratio.high))
-        }
-        Some(own) => {
-            let [low, high] = [own.low, own.high].map(|end| words::quantity(kept.metric, end));
-            format!("{low} to {high}")
-        }
-        None if kept.proven => "it is what the others are held to".to_owned(),
-        None => "no interval".to_owned(),
-    }
 }
 
 fn comparison_words(comparison: &Comparison) -> String {

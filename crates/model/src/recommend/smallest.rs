@@ -3,7 +3,7 @@
 use latput_stats::paired::Center;
 use latput_stats::{mean, order, paired};
 use latput_trial::Metric;
-use latput_trial::metric::Better;
+use latput_trial::metric::PreferredDirection;
 
 use super::Judge;
 use super::comparison::Claim;
@@ -72,8 +72,8 @@ impl Judge<'_> {
             Center::of(&logs?, AVERAGE)
         };
         let centers: Vec<Center> = self.others().filter_map(center_of).collect();
-        let is_worse_if_short =
-            (condition.bound == Bound::AtLeast) == (metric.better() == Better::Higher);
+        let is_worse_if_short = (condition.bound == Bound::AtLeast)
+            == (metric.preferred_direction() == PreferredDirection::Higher);
         // Short of the best is short of any one setting, which is corrected for their number.
         let bases = match condition.reference {
             Some(Reference::Best) if is_worse_if_short => {

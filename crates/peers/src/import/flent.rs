@@ -78,11 +78,11 @@ fn test(document: &Value) -> Result<Test, String> {
     let bps =
         |flows: &[&Vec<Point>]| flows.iter().filter_map(|points| mean(points)).sum::<f64>() * 1e6;
     if !up.is_empty() && !down.is_empty() {
-        observation.given.insert(Metric::ThroughputToSutBps, bps(&up));
-        observation.given.insert(Metric::ThroughputFromSutBps, bps(&down));
+        observation.reported_metrics.insert(Metric::ThroughputToSutBps, bps(&up));
+        observation.reported_metrics.insert(Metric::ThroughputFromSutBps, bps(&down));
     }
     let all = [up, down, udp].concat();
-    observation.given.insert(Metric::ThroughputBps, bps(&all));
+    observation.reported_metrics.insert(Metric::ThroughputBps, bps(&all));
     if let Some(ping) = ping {
         probe(ping, &mut observation);
     }
@@ -146,7 +146,7 @@ fn probe(ping: &[Point], observation: &mut Observation) {
         (Metric::ProbeNsMdev, rtt.stdev_ns()),
     ];
     let known = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
-    observation.given.extend(known);
+    observation.reported_metrics.extend(known);
 }
 
 fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String {
@@ -234,7 +234,7 @@ mod tests {
     fn flows_add_up_and_pings_are_the_probe() {
         let test = one(FILE);
         assert_eq!(test.workload.name, "tcp_stream connections=2");
-        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&250e6));
+        assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&250e6));
         let probe = test.observation.probe.unwrap();
         assert_eq!((probe.sent, probe.received), (4, 2), "numbers 2 and 3 are missing");
         assert_eq!(test.started_unix_ms, Some(1_795_304_069_000));

@@ -75,9 +75,9 @@ fn test(value: &Value) -> Result<Test, String> {
         let sum = |key: &str| number(&end[key], "bits_per_second");
         let parts = sum("sum_received").zip(sum("sum_received_bidir_reverse"));
         let (to, from) = parts.ok_or("it has no figures of both directions")?;
-        observation.given.insert(Metric::ThroughputBps, to + from);
-        observation.given.insert(Metric::ThroughputToSutBps, to);
-        observation.given.insert(Metric::ThroughputFromSutBps, from);
+        observation.reported_metrics.insert(Metric::ThroughputBps, to + from);
+        observation.reported_metrics.insert(Metric::ThroughputToSutBps, to);
+        observation.reported_metrics.insert(Metric::ThroughputFromSutBps, from);
     }
     if udp {
         datagrams(end, &mut observation);
@@ -143,10 +143,10 @@ fn datagrams(end: &Value, observation: &mut Observation) {
         &end["sum"]
     };
     if let Some(percent) = number(sum, "lost_percent") {
-        observation.given.insert(Metric::LossRatio, (percent / 100.0).min(1.0));
+        observation.reported_metrics.insert(Metric::LossRatio, (percent / 100.0).min(1.0));
     }
     if let Some(jitter_ms) = number(sum, "jitter_ms") {
-        observation.given.insert(Metric::JitterNs, jitter_ms * 1e6);
+        observation.reported_metrics.insert(Metric::JitterNs, jitter_ms * 1e6);
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
             .replace("\"cpu_", "\"sum_received_bidir_reverse\":{\"bits_per_second\":6000},\"cpu_");
         let test = one(&both);
         assert_eq!(test.workload.traffic.kind(), "tcp_bidir");
-        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&10_000.0));
+        assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&10_000.0));
     }
 
     #[test]

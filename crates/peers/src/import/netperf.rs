@@ -34,7 +34,7 @@ fn test(record: &Record) -> Result<Test, String> {
         _ => {
             let rate = throughput_bps(record, "THROUGHPUT")?;
             let rate = rate.ok_or("it has no THROUGHPUT that is a number")?;
-            observation.given.insert(Metric::ThroughputBps, rate);
+            observation.reported_metrics.insert(Metric::ThroughputBps, rate);
             if kind == "tcp_stream" {
                 notes.push(
                     "netperf's throughput of a TCP_STREAM is what the sender's kernel took"
@@ -123,7 +123,7 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
         "it has no transaction rate: add TRANSACTION_RATE, or THROUGHPUT with THROUGHPUT_UNITS, to the \
          selectors",
     )?;
-    observation.given.insert(Metric::TransactionsPerS, rate);
+    observation.reported_metrics.insert(Metric::TransactionsPerS, rate);
     for (metric, key) in [
         (Metric::LatencyNsMean, "MEAN_LATENCY"),
         (Metric::LatencyNsP50, "P50_LATENCY"),
@@ -133,7 +133,7 @@ fn request_response(record: &Record, observation: &mut Observation) -> Result<()
     ] {
         // Without -j every latency is -1, or the histogram that a long run overflowed is negative.
         if let Some(us) = number(record, key).filter(|us| *us > 0.0) {
-            observation.given.insert(metric, us * 1e3);
+            observation.reported_metrics.insert(metric, us * 1e3);
         }
     }
     Ok(())
@@ -144,10 +144,10 @@ fn datagrams(record: &Record, observation: &mut Observation) -> Result<(), Strin
     let rate = throughput_bps(record, "REMOTE_RECV_THROUGHPUT")?.ok_or(
         "what arrived is not in it: add REMOTE_RECV_THROUGHPUT and THROUGHPUT_UNITS to the selectors",
     )?;
-    observation.given.insert(Metric::ThroughputBps, rate);
+    observation.reported_metrics.insert(Metric::ThroughputBps, rate);
     let counts = number(record, "LOCAL_OKAY").zip(number(record, "REMOTE_OKAY"));
     if let Some((sent, received)) = counts.filter(|(sent, _)| *sent > 0.0) {
-        observation.given.insert(Metric::LossRatio, (1.0 - received / sent).max(0.0));
+        observation.reported_metrics.insert(Metric::LossRatio, (1.0 - received / sent).max(0.0));
     }
     Ok(())
 }
@@ -181,7 +181,7 @@ fn retransmits(record: &Record, kind: &str, observation: &mut Observation) {
     };
     let seconds = number(record, "ELAPSED_TIME").filter(|seconds| *seconds > 0.0);
     if let Some((segments, seconds)) = segments.zip(seconds) {
-        observation.given.insert(Metric::RetransmitsPerS, segments / seconds);
+        observation.reported_metrics.insert(Metric::RetransmitsPerS, segments / seconds);
     }
 }
 
@@ -200,7 +200,7 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
     ] {
         let Some(percent) = number(record, &format!("{end}_CPU_UTIL")) else { continue };
         let share = percent / 100.0;
-        observation.given.insert(busy, share);
+        observation.reported_metrics.insert(busy, share);
         let part = |name: &str| number(record, &format!("{end}_CPU_PERCENT_{name}"));
         observation.programs.push(ProgramCpu {
             role,
@@ -214,7 +214,7 @@ fn cpu(record: &Record, kind: &str, observation: &mut Observation) -> Result<(),
         match (unit, per_transaction) {
             (None | Some("usec/Tran" | "us/Tr"), true)
             | (None | Some("usec/KB" | "us/KB"), false) => {
-                observation.given.insert(demand, us);
+                observation.reported_metrics.insert(demand, us);
             }
             (Some(other), _) => {
                 return Err(format!("its service demand in {other} does not fit a {kind}"));
@@ -285,7 +285,10 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
                21365.65,Trans/s,46.71,\"netperf -- -o a,b\",1\n21000.00,Trans/s,47.00,\"x\",1\n";
         let both = tests(text.as_bytes()).unwrap();
         assert_eq!(both.len(), 2);
-        assert_eq!(both[1].observation.given.get(&Metric::LatencyNsMean), Some(&47_000.0));
+        assert_eq!(
+            both[1].observation.reported_metrics.get(&Metric::LatencyNsMean),
+            Some(&47_000.0)
+        );
         assert!(
             both[0].notes[0].contains("RESPONSE_SIZE is not in the file"),
             "{:?}",
@@ -298,16 +301,25 @@ bytes  bytes   bytes    secs.    10^6bits/s  % S      % S      us/KB   us/KB
     fn classic_output_is_read_under_its_title() {
         let test = one(STREAM);
         assert_eq!(test.workload.name, "tcp_stream message_bytes=16384");
-        assert_eq!(test.observation.given.get(&Metric::ThroughputBps), Some(&2_549_640_000.0));
-        assert_eq!(test.observation.given.get(&Metric::SutServiceDemandUs), Some(&6.427));
+        assert_eq!(
+            test.observation.reported_metrics.get(&Metric::ThroughputBps),
+            Some(&2_549_640_000.0)
+        );
+        assert_eq!(
+            test.observation.reported_metrics.get(&Metric::SutServiceDemandUs),
+            Some(&6.427)
+        );
         let rr = RR_TITLE.to_owned()
             + "bytes  bytes  bytes   bytes  secs.   per sec\n\n\
                16384  131072 1        1       1.00     25740.94\n16384  131072\n";
-        assert_eq!(one(&rr).observation.given.get(&Metric::TransactionsPerS), Some(&25_740.94));
+        assert_eq!(
+            one(&rr).observation.reported_metrics.get(&Metric::TransactionsPerS),
+            Some(&25_740.94)
+        );
         let udp = "MIGRATED UDP STREAM TEST from a to b\nbytes   bytes    secs   #   #   10^6bits/sec\n\n\
                    212992    1470   1.01        60000      0     720.00\n\
                    212992           1.01        45000            426.03\n";
-        let given = one(udp).observation.given;
+        let given = one(udp).observation.reported_metrics;
         assert_eq!(given.get(&Metric::ThroughputBps), Some(&426_030_000.0), "what arrived");
         assert_eq!(given.get(&Metric::LossRatio), Some(&0.25));
     }

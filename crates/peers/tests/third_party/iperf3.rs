@@ -24,7 +24,7 @@ fn every_direction_protocol_and_number_of_streams_is_measured() {
         let traffic = load(text).traffic;
         let observation = latput_trial::Observation {
             traffic: outcome.traffic.clone(),
-            given: outcome.given.clone(),
+            reported_metrics: outcome.reported_metrics.clone(),
             ..Default::default()
         };
         let goodput = Metric::ThroughputBps.value(&traffic, &observation).unwrap();
@@ -34,8 +34,8 @@ fn every_direction_protocol_and_number_of_streams_is_measured() {
         assert_eq!(outcome.traffic.datagrams, None, "its counts are not ours");
         if matches!(traffic, latput_trial::Traffic::UdpStream { .. }) {
             assert!(goodput < 40e6, "{text}: {goodput} bit/s of 20 Mbit/s");
-            assert!(outcome.given[&Metric::LossRatio] <= 1.0, "{outcome:?}");
-            assert!(outcome.given.contains_key(&Metric::JitterNs), "{outcome:?}");
+            assert!(outcome.reported_metrics[&Metric::LossRatio] <= 1.0, "{outcome:?}");
+            assert!(outcome.reported_metrics.contains_key(&Metric::JitterNs), "{outcome:?}");
         } else {
             assert!(outcome.traffic.retransmits.is_some(), "{text}");
         }

@@ -18,10 +18,10 @@ fn every_workload_is_measured_with_the_remote_hosts_cpu_time() {
         "udp_rr burst=4",
     ] {
         let outcome = measure(&url, text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let busy = outcome.given[&Metric::SutCpuBusyRatio];
+        let busy = outcome.reported_metrics[&Metric::SutCpuBusyRatio];
         assert!((0.0..=1.1).contains(&busy), "{text}: {busy}");
         // A host that did nothing else may have been busy for less than a clock tick.
-        let demand = outcome.given[&Metric::SutServiceDemandUs];
+        let demand = outcome.reported_metrics[&Metric::SutServiceDemandUs];
         assert!((0.0..1e6).contains(&demand), "{text}: {demand} us");
         assert_eq!(outcome.programs[0].method, CpuMethod::Host);
         if load(text).traffic.is_transactional() {

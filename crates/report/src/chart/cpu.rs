@@ -3,6 +3,7 @@
 use latput_model::Cell;
 use latput_stats::Estimate;
 use latput_trial::Metric;
+use latput_trial::metric::Scale;
 use latput_trial::observation::Role;
 
 use super::axis::Axis;
@@ -178,19 +179,19 @@ fn draw_service_demand(view: &View<'_>, workload: usize, size: Size) -> Option<S
 }
 
 /// `12.3 ±0.4`.
-fn demand_text(estimate: &Estimate, scale: &format::Scale) -> String {
+fn demand_text(estimate: &Estimate, scale: &Scale) -> String {
     let half = format::half_width(estimate, scale);
     let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
     format!("{}{half}", scale.number(estimate.value))
 }
 
-fn demand_tip(view: &View<'_>, cell: &Cell, scale: &format::Scale) -> String {
+fn demand_tip(view: &View<'_>, cell: &Cell, scale: &Scale) -> String {
     let figures = DEMANDS.into_iter().filter_map(|metric| {
         let estimate = estimate(cell, metric)?;
         let ends = interval(estimate).map_or_else(String::new, |(low, high)| {
             format!(" ({} to {})", scale.number(low), scale.number(high))
         });
-        Some(format!("{} {}{ends}", format::long_name(metric), scale.with_unit(estimate.value)))
+        Some(format!("{} {}{ends}", metric.phrase(), scale.with_unit(estimate.value)))
     });
     let figures: Vec<String> = figures.collect();
     format!("{}: {}", view.full_label(cell.setting), figures.join(", "))

@@ -5,9 +5,10 @@ use latput_model::predicted::{Column, Point as Cell};
 use super::axis::Axis;
 use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
 use super::{Size, both, setting_class};
-use crate::format::{self, interval};
+use crate::format::interval;
 use crate::prediction::error;
 use crate::view::View;
+use latput_trial::metric::Scale;
 
 const FONT_SIZE: f64 = 12.0;
 const TOP: f64 = 26.0;
@@ -25,7 +26,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     });
     let axis = Axis::from_zero(ends.clone(), if size == Size::Wide { 5 } else { 4 })?;
     let traffic = &view.traffic(column.workload);
-    let scale = format::Scale::of(column.metric, traffic, ends.fold(0.0, f64::max));
+    let scale = Scale::of(column.metric, traffic, ends.fold(0.0, f64::max));
     let errors: Vec<String> = column.points.iter().map(error).collect();
     // On a phone the label stands above its marks, not beside them.
     let (left, row_height) = if size == Size::Wide { (110.0, 26.0) } else { (10.0, 40.0) };
@@ -33,7 +34,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     let plot =
         Area { left, top: TOP, right, bottom: TOP + row_height * column.points.len() as f64 };
     let x = |value: f64| plot.left + plot.width() * axis.at(value);
-    let name = format::long_name(column.metric);
+    let name = column.metric.phrase();
     let title = format!("{}: {name}", view.workload_name(column.workload));
     let mut svg =
         Svg::new(size, plot.bottom + 22.0, &format!("{title}, predicted beside measured"));
@@ -70,7 +71,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     Some(svg.finish())
 }
 
-fn tip(view: &View<'_>, cell: &Cell, scale: &format::Scale, error: &str) -> String {
+fn tip(view: &View<'_>, cell: &Cell, scale: &Scale, error: &str) -> String {
     format!(
         "{}: measured {}, predicted {} ({error})",
         view.full_label(cell.setting),

@@ -4,13 +4,13 @@
 use latput_model::Cell;
 use latput_stats::Estimate;
 use latput_trial::Metric;
-use latput_trial::metric::Better;
+use latput_trial::metric::PreferredDirection;
 
 use super::axis::Axis;
 use super::label::{Labels, Name};
 use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, coordinate, fitted, text_width, widest};
 use super::{Size, both, setting_class};
-use crate::format::{interval, long_name, short_name};
+use crate::format::interval;
 use crate::view::{View, estimate};
 
 /// What one axis shows.
@@ -33,13 +33,13 @@ const MOST_NAMES: usize = 24;
 impl Choice {
     /// `tcp_rr: p99`.
     pub(crate) fn name(self, view: &View<'_>) -> String {
-        format!("{}: {}", view.workload_name(self.workload), short_name(self.metric))
+        format!("{}: {}", view.workload_name(self.workload), self.metric.column())
     }
 
     fn title(self, view: &View<'_>) -> String {
         let unit = view.scale(self.workload, self.metric).unit;
         let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
-        format!("{}: {}{unit}", view.workload_name(self.workload), short_name(self.metric))
+        format!("{}: {}{unit}", view.workload_name(self.workload), self.metric.column())
     }
 }
 
@@ -145,10 +145,10 @@ fn divisor(view: &View<'_>, choice: Choice) -> f64 {
 
 /// Which way along an axis is better, in words of falling length.
 fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
-    match metric.better() {
-        Better::Higher => [format!(" {higher} more is better"), format!(" {higher}")],
-        Better::Lower => [format!(" {lower} less is better"), format!(" {lower}")],
-        Better::Neither => [String::new(), String::new()],
+    match metric.preferred_direction() {
+        PreferredDirection::Higher => [format!(" {higher} more is better"), format!(" {higher}")],
+        PreferredDirection::Lower => [format!(" {lower} less is better"), format!(" {lower}")],
+        PreferredDirection::Neither => [String::new(), String::new()],
     }
 }
 
@@ -192,10 +192,10 @@ fn ellipse(centre: Point, low: Point, high: Point) -> String {
 /// The marks that no other beats in both figures, from left to right; none where a figure only
 /// describes.
 fn frontier<'m, 'a>(marks: &'m [Mark<'a>], x: Metric, y: Metric) -> Vec<&'m Mark<'a>> {
-    let gain = |metric: Metric, value: f64| match metric.better() {
-        Better::Higher => Some(value),
-        Better::Lower => Some(-value),
-        Better::Neither => None,
+    let gain = |metric: Metric, value: f64| match metric.preferred_direction() {
+        PreferredDirection::Higher => Some(value),
+        PreferredDirection::Lower => Some(-value),
+        PreferredDirection::Neither => None,
     };
     let gains = |mark: &Mark<'_>| Some((gain(x, mark.x.value)?, gain(y, mark.y.value)?));
     let is_beaten = |mark: &Mark<'_>| {
@@ -215,7 +215,7 @@ fn tip(view: &View<'_>, mark: &Mark<'_>, x: Choice, y: Choice) -> String {
         let ends = interval(estimate).map_or_else(String::new, |(low, high)| {
             format!(" ({} to {})", scale.number(low), scale.number(high))
         });
-        let name = long_name(choice.metric);
+        let name = choice.metric.phrase();
         format!(
             "{}, {name}: {}{ends}",
             view.workload_name(choice.workload),

@@ -33,7 +33,7 @@ pub(super) fn run(results: &Results, row: &Row) -> Run {
             .collect(),
         metrics_given: row
             .observation
-            .given
+            .reported_metrics
             .keys()
             .map(|metric| metric.name().to_owned())
             .collect(),
@@ -53,7 +53,7 @@ fn run_program(told: &ProgramCpu) -> Option<RunProgram> {
 fn percentiles(observation: &Observation, confidence: f64) -> BTreeMap<String, Estimate> {
     let of = |metric: &Metric| {
         let probe = observation.probe.as_ref().map(|probe| &probe.rtt);
-        let is_probe = metric.name().starts_with("probe");
+        let is_probe = metric.is_of_probe();
         let histogram = if is_probe { probe } else { observation.traffic.latency.as_ref() };
         let found = stats::order::quantile_within(histogram?, metric.quantile()?, confidence)?;
         Some((metric.name().to_owned(), estimate(&found)?))

@@ -63,7 +63,7 @@ fn workload_table(view: &View<'_>, idx: usize) -> String {
     let mut text = format!("## {}\n\n| | {} |", escaped(&workload.name), escaped(&view.knobs));
     for &metric in &metrics {
         let scale = view.scale(idx, metric);
-        let _ = write!(text, " {} {} |", format::short_name(metric), scale.unit);
+        let _ = write!(text, " {} {} |", metric.column(), scale.unit);
     }
     let _ = writeln!(text, " runs |\n|---|---|{}", "---:|".repeat(metrics.len() + 1));
     for cell in view.cells(idx) {

@@ -443,8 +443,8 @@ fn definitions(view: &View<'_>, workloads: &[usize]) -> Vec<(String, String, Str
         |metric: &&Metric| workloads.iter().any(|&idx| view.metrics(idx).contains(metric));
     let used = Metric::ALL.iter().filter(is_used);
     used.map(|&metric| {
-        let short = format::short_name(metric).to_owned();
-        (short, metric.name().to_owned(), format::long_name(metric).to_owned())
+        let short = metric.column().to_owned();
+        (short, metric.name().to_owned(), metric.row().definition.to_owned())
     })
     .collect()
 }

@@ -2,7 +2,7 @@
 //! setting.
 
 use latput_trial::Metric;
-use latput_trial::metric::Better;
+use latput_trial::metric::PreferredDirection;
 use serde::Serialize;
 
 use crate::format::{self, interval};
@@ -83,11 +83,13 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
         else {
             return unknown();
         };
-        let (class, mark) = match (metric.better(), ratio.excludes(1.0), ratio.value > 1.0) {
-            (Better::Neither, _, _) | (_, false, _) => ("", ""),
-            (Better::Higher, true, true) | (Better::Lower, true, false) => ("better", "✓"),
-            _ => ("worse", "✗"),
-        };
+        let (class, mark) =
+            match (metric.preferred_direction(), ratio.excludes(1.0), ratio.value > 1.0) {
+                (PreferredDirection::Neither, _, _) | (_, false, _) => ("", ""),
+                (PreferredDirection::Higher, true, true)
+                | (PreferredDirection::Lower, true, false) => ("better", "✓"),
+                _ => ("worse", "✗"),
+            };
         Cell {
             key: ratio.value.to_string(),
             text: format::change(ratio.value),
@@ -111,9 +113,9 @@ fn table(
     cell: impl Fn(&View<'_>, &latput_model::Cell, Metric) -> Cell,
 ) -> Table {
     let columns = metrics.iter().map(|&metric| Column {
-        name: format::short_name(metric),
+        name: metric.column(),
         unit: view.scale(workload, metric).unit.to_owned(),
-        tip: format!("{} ({metric})", format::long_name(metric)),
+        tip: format!("{} ({metric})", metric.phrase()),
         group: group(metric),
     });
     let rows = view.cells(workload).into_iter().map(|measured| Row {

@@ -39,8 +39,8 @@ pub const PROBE_HZ: Field = Field::per_second(
 pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldError> {
     let mut fields = Fields { rest: fields.clone(), label: String::new() };
     let name = fields.text("kind").ok_or_else(|| {
-        let names: Vec<&str> = super::KINDS.iter().map(|kind| kind.name).collect();
-        error("kind", format!("the workload has no `kind`: one of {}", names.join(", ")))
+        let kinds = Traffic::KINDS.join(", ");
+        error("kind", format!("the workload has no `kind`: one of {kinds}"))
     })?;
     let kind = Kind::find(&name)?;
     let given_name = fields.text("name");

@@ -272,6 +272,17 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
+/// The names of all kinds.
+const NAMES: [&str; KINDS.len()] = {
+    let mut names = [""; KINDS.len()];
+    let mut idx = 0;
+    while idx < KINDS.len() {
+        names[idx] = KINDS[idx].name;
+        idx += 1;
+    }
+    names
+};
+
 impl Kind {
     /// The kind of this name.
     ///
@@ -280,15 +291,17 @@ impl Kind {
     /// There is none; the error names those there are.
     pub fn find(name: &str) -> Result<&'static Self, FieldError> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-            let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
             let problem =
-                format!("no workload is of kind `{name}`: there are {}", names.join(", "));
+                format!("no workload is of kind `{name}`: there are {}", NAMES.join(", "));
             FieldError::new("kind", problem)
         })
     }
 }
 
 impl Traffic {
+    /// The names of all kinds.
+    pub const KINDS: &[&str] = &NAMES;
+
     /// The name of its kind.
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -8,6 +8,7 @@ use latput_experiment::ResultsDb;
 use latput_model::fit::{CostModel, FittedTerm, Why};
 use latput_model::{Term, fit};
 use latput_trial::Results;
+use latput_trial::metric::Scale;
 
 use crate::context::Context;
 use crate::document::model::FitDocument;
@@ -135,13 +136,12 @@ fn worst(text: &mut String, results: &Results, model: &CostModel) {
 fn told(fitted: &FittedTerm) -> String {
     let refusal = match &fitted.finding {
         Ok(cost) => {
-            let (unit, scale) = scale(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
-            let digits = |ns: f64| significant(ns / scale);
+            let scale = Scale::of_time(if cost.ns > 0.0 { cost.ns } else { cost.ns_high });
             return format!(
-                "{} {unit}, {} to {}; {:.0} % of the CPU time",
-                digits(cost.ns),
-                digits(cost.ns_low),
-                digits(cost.ns_high),
+                "{}, {} to {}; {:.0} % of the CPU time",
+                scale.with_unit(cost.ns),
+                scale.number(cost.ns_low),
+                scale.number(cost.ns_high),
                 100.0 * cost.share
             );
         }
@@ -163,30 +163,5 @@ fn told(fitted: &FittedTerm) -> String {
         format!("not known: {why}")
     } else {
         format!("not known: {why}. Vary {}", refusal.vary)
-    }
-}
-
-/// A time with the unit that suits its size; of a difference perhaps below zero.
-pub(crate) fn quantity(ns: f64) -> String {
-    let (unit, scale) = scale(ns.abs());
-    let sign = if ns < 0.0 { "-" } else { "" };
-    format!("{sign}{} {unit}", significant(ns.abs() / scale))
-}
-
-/// The unit that suits a time, and its nanoseconds.
-fn scale(ns: f64) -> (&'static str, f64) {
-    match ns {
-        ns if ns >= 1e6 => ("ms", 1e6),
-        ns if ns >= 1e3 => ("us", 1e3),
-        _ => ("ns", 1.0),
-    }
-}
-
-fn significant(value: f64) -> String {
-    match value {
-        value if value >= 99.95 => format!("{value:.0}"),
-        value if value >= 9.995 => format!("{value:.1}"),
-        value if value >= 0.995 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
     }
 }

@@ -1,0 +1,90 @@
+//! `latput metrics`: what is measured, in which unit, and of which workloads.
+
+use std::process::ExitCode;
+
+use latput_report::table::wrapped;
+use latput_trial::metric::{Needs, PreferredDirection, Row};
+use latput_trial::{Metric, Traffic};
+
+use crate::context::Context;
+use crate::document::{MetricDocument, MetricsDocument};
+use crate::exit::Failure;
+use crate::output;
+
+/// Columns of a name, a unit and a direction: the longest have 27, 23 and 7 characters.
+const NAME: usize = 28;
+const UNIT: usize = 24;
+const INDENT: &str = "    ";
+
+/// List the metrics: name, unit, which way is better, workloads, definition.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  latput metrics               every metric
+  latput metrics udp_stream    those that a udp_stream can have
+  latput metrics --json        for scripts
+
+Goals, CSV, JSON and the results file use these names.")]
+pub(crate) struct Args {
+    /// Only the metrics of this kind of workload.
+    #[arg(value_name = "WORKLOAD")]
+    workload: Option<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        if let Some(kind) = &self.workload
+            && !Traffic::KINDS.contains(&kind.as_str())
+        {
+            let kinds = Traffic::KINDS.join(", ");
+            return Err(Failure::usage(format!(
+                "{kind}: no workload is of this kind; there are {kinds}"
+            )));
+        }
+        let is_wanted = |metric: &&Metric| {
+            self.workload.as_ref().is_none_or(|kind| metric.is_reported_by(kind))
+        };
+        let rows: Vec<&Row> =
+            Metric::ALL.iter().filter(is_wanted).map(|metric| metric.row()).collect();
+        if context.json {
+            let metrics = rows.into_iter().map(described).collect();
+            output::print_json(&MetricsDocument { schema: 1, workload: self.workload, metrics })?;
+        } else {
+            let columns = output::screen().columns;
+            output::print(&rows.iter().map(|row| in_words(row, columns)).collect::<String>())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn described(row: &Row) -> MetricDocument {
+    MetricDocument {
+        name: row.name.to_owned(),
+        unit: row.unit.name().to_owned(),
+        better: row.preferred.name().to_owned(),
+        summarised: row.summary.name().to_owned(),
+        workloads: row.workloads.iter().map(|kind| (*kind).to_owned()).collect(),
+        needs: row.needs.field().map(ToOwned::to_owned),
+        definition: row.definition.to_owned(),
+    }
+}
+
+fn in_words(row: &Row, columns: usize) -> String {
+    let better = match row.preferred {
+        PreferredDirection::Neither => "neither way is better".to_owned(),
+        way => format!("{} is better", way.name()),
+    };
+    let mut text = format!("{:<NAME$}{:<UNIT$}{better}\n", row.name, row.unit.name());
+    text += &wrapped(row.definition, INDENT, columns);
+    let kinds = match row.workloads {
+        all if all.len() == Traffic::KINDS.len() => "any workload".to_owned(),
+        some => some.join(", "),
+    };
+    let needs = match row.needs {
+        Needs::Nothing => "",
+        Needs::Probe => ", with `probe_hz`; also `ping`",
+        Needs::Arrivals => ", with `rate_per_s`",
+    };
+    let line = format!("Of {kinds}{needs}; {} over runs.", row.summary.name());
+    text + &wrapped(&line, INDENT, columns) + "\n"
+}

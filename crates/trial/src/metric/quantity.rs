@@ -1,0 +1,214 @@
+//! The one formatter of a metric's values: `25.1 us`, `9.42 Gbit/s`, `45.2 k/s`.
+
+use latput_units::text::number;
+
+use super::Metric;
+use crate::workload::Traffic;
+
+/// The unit of a metric's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bits per second.
+    BitsPerS,
+    /// Events per second.
+    PerS,
+    /// Packets per second.
+    PacketsPerS,
+    /// Work per second: transactions, or bits of goodput where the workload has no transactions.
+    WorkPerS,
+    /// A share, 0 to 1.
+    Ratio,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Microseconds per transaction, or per KB (1024 byte) where the workload has no transactions.
+    MicrosecondsPerWork,
+    /// Packets per poll.
+    PacketsPerPoll,
+}
+
+/// A unit in which values are printed: over this divisor, with this name.
+type Step = (f64, &'static str);
+
+const BITS: &[Step] = &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
+const RATES: &[Step] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")];
+const TIMES: &[Step] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
+
+impl Unit {
+    /// Every unit.
+    pub const ALL: &[Self] = &[
+        Self::BitsPerS,
+        Self::PerS,
+        Self::PacketsPerS,
+        Self::WorkPerS,
+        Self::Ratio,
+        Self::Nanoseconds,
+        Self::MicrosecondsPerWork,
+        Self::PacketsPerPoll,
+    ];
+
+    /// The unit of values in files, in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BitsPerS => "bit/s",
+            Self::PerS => "1/s",
+            Self::PacketsPerS => "packet/s",
+            Self::WorkPerS => "transaction/s or bit/s",
+            Self::Ratio => "share of 1",
+            Self::Nanoseconds => "ns",
+            Self::MicrosecondsPerWork => "us/transaction or us/KB",
+            Self::PacketsPerPoll => "packet/poll",
+        }
+    }
+
+    /// What names of metrics with this unit have for it.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::BitsPerS => "_bps",
+            Self::PerS | Self::WorkPerS => "_per_s",
+            Self::PacketsPerS => "_pps",
+            Self::Ratio => "_ratio",
+            Self::Nanoseconds => "_ns",
+            Self::MicrosecondsPerWork => "_us",
+            Self::PacketsPerPoll => "_packets_per_poll",
+        }
+    }
+
+    /// The largest value that there can be.
+    pub const fn most(self) -> f64 {
+        if matches!(self, Self::Ratio) { 1.0 } else { f64::INFINITY }
+    }
+
+    /// The units that people read, from the smallest on.
+    fn steps(self, traffic: &Traffic) -> &'static [Step] {
+        match (self, traffic.is_transactional()) {
+            (Self::BitsPerS, _) | (Self::WorkPerS, false) => BITS,
+            (Self::PerS | Self::PacketsPerS, _) | (Self::WorkPerS, true) => RATES,
+            (Self::Ratio, _) => &[(0.01, "%")],
+            (Self::Nanoseconds, _) => TIMES,
+            (Self::MicrosecondsPerWork, true) => &[(1.0, "us/tr")],
+            (Self::MicrosecondsPerWork, false) => &[(1.0, "us/KB")],
+            (Self::PacketsPerPoll, _) => &[(1.0, "")],
+        }
+    }
+}
+
+/// The unit in which the figures of one column, axis or sentence are printed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// A figure in the metric's own unit over this is a figure in `unit`.
+    pub divisor: f64,
+    /// `us`, `Gbit/s`, `%`, `k/s`; empty for a plain number.
+    pub unit: &'static str,
+}
+
+impl Scale {
+    /// The unit for a column whose largest figure is `largest`, so that it has at most four digits
+    /// before the point. `traffic` tells what one unit of work is.
+    pub fn of(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
+        Self::of_steps(metric.row().unit.steps(traffic), largest)
+    }
+
+    /// The unit for times of which the largest is `largest_ns`.
+    pub fn of_time(largest_ns: f64) -> Self {
+        Self::of_steps(TIMES, largest_ns)
+    }
+
+    fn of_steps(steps: &[Step], largest: f64) -> Self {
+        // Bits per second read best just above 1, times and counts up to 9999.
+        let limit = if steps == BITS { 1.0 } else { 10.0 };
+        let mut chosen = steps[0];
+        for &(divisor, unit) in steps {
+            // Nanoseconds are below the precision of the figures: microseconds from 1 us on.
+            let enough = if unit == "us" { 1.0 } else { limit };
+            if largest.abs() >= divisor * enough {
+                chosen = (divisor, unit);
+            }
+        }
+        Self { divisor: chosen.0, unit: chosen.1 }
+    }
+
+    /// The figure in this unit, without it.
+    pub fn number(&self, figure: f64) -> String {
+        number(figure / self.divisor)
+    }
+
+    /// The figure with its unit: `12.3 us`.
+    pub fn with_unit(&self, figure: f64) -> String {
+        format!("{} {}", self.number(figure), self.unit).trim_end().to_owned()
+    }
+}
+
+/// A single figure with the unit that suits it best.
+pub fn quantity(metric: Metric, traffic: &Traffic, figure: f64) -> String {
+    Scale::of(metric, traffic, figure).with_unit(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use latput_units::{BitsPerSecond, Bytes};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn figures_take_the_unit_that_people_read() {
+        let rr = Traffic::tcp_rr(0);
+        let udp = Traffic::udp_stream(Bytes::new(1470), BitsPerSecond::new(1_000_000));
+        check(Metric::LatencyNsP99, &rr, 850.0, "850 ns");
+        check(Metric::LatencyNsP99, &rr, 11_234.0, "11.2 us");
+        check(Metric::LatencyNsP99, &rr, 1_015_000.0, "1015 us");
+        check(Metric::LatencyNsMax, &rr, 25e6, "25.0 ms");
+        check(Metric::LatencyNsMax, &rr, 0.0, "0 ns");
+        check(Metric::TransactionsPerS, &rr, 987.0, "987 /s");
+        check(Metric::TransactionsPerS, &rr, 41_234.0, "41.2 k/s");
+        check(Metric::TransactionsPerS, &rr, 12_345_678.0, "12.3 M/s");
+        check(Metric::GeneratorMaxPerS, &rr, 41_234.0, "41.2 k/s");
+        check(Metric::GeneratorMaxPerS, &udp, 9.41e9, "9.41 Gbit/s");
+        check(Metric::ThroughputBps, &udp, 9.41e9, "9.41 Gbit/s");
+        check(Metric::ThroughputBps, &udp, 500e6, "500 Mbit/s");
+        check(Metric::LossRatio, &udp, 0.0123, "1.23 %");
+        check(Metric::SutCpuBusyRatio, &udp, 1.0, "100 %");
+        check(Metric::SutServiceDemandUs, &rr, 12.34, "12.3 us/tr");
+        check(Metric::SutServiceDemandUs, &udp, 0.4, "0.400 us/KB");
+        check(Metric::SutPacketsPerPoll, &udp, 3.5, "3.50");
+        check(Metric::SutRxPps, &udp, 12.34, "12.3 /s");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_and_read_back_is_within_the_printed_precision(
+            unit in proptest::sample::select(Unit::ALL),
+            is_transactional: bool,
+            exponent in -9.0..14.0_f64,
+        ) {
+            let bulk = Traffic::tcp_stream(Bytes::new(1), 1);
+            let traffic = if is_transactional { Traffic::tcp_rr(0) } else { bulk };
+            let value = 10_f64.powf(exponent).min(unit.most());
+            let text = Scale::of_steps(unit.steps(&traffic), value).with_unit(value);
+            let (low, high) = read_back(unit, &traffic, &text);
+            let slack = value * 1e-9;
+            prop_assert!((low - slack..=high + slack).contains(&value), "{value} as {text}");
+            // Three digits: half of the last is at most 0.5 %, unless the figure is below 0.1 of the unit.
+            let smallest = 0.1 * unit.steps(&traffic)[0].0;
+            prop_assert!(value < smallest || high - low <= value * 0.0101, "{value} as {text}");
+        }
+    }
+
+    /// The least and the largest value, in the unit of files, that are printed like this.
+    fn read_back(unit: Unit, traffic: &Traffic, text: &str) -> (f64, f64) {
+        let (digits, name) = text.split_once(' ').unwrap_or((text, ""));
+        let step = unit.steps(traffic).iter().find(|step| step.1 == name).expect("a unit of it");
+        if let Some(below) = digits.strip_prefix('<') {
+            return (0.0, below.parse::<f64>().unwrap() * step.0);
+        }
+        let decimals = digits.split_once('.').map_or(0, |(_, after)| after.len());
+        let half = 0.5 * 0.1_f64.powi(i32::try_from(decimals).unwrap());
+        let number: f64 = digits.parse().unwrap();
+        ((number - half) * step.0, (number + half) * step.0)
+    }
+
+    #[track_caller]
+    fn check(metric: Metric, traffic: &Traffic, value: f64, text: &str) {
+        assert_eq!(quantity(metric, traffic, value), text);
+    }
+}
