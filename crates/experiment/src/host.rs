@@ -171,7 +171,7 @@ impl Host {
                 lab::pin_napi_threads(interface, &self.cpus).map_err(broken)?;
             }
             let held = session.checkpoint().undo.0.keys().map(|(knob, _)| *knob);
-            let watched = held.filter(|knob| !knob.is_negotiated()).chain(self.wanted.clone());
+            let watched = held.filter(|knob| !knob.spec().is_negotiated).chain(self.wanted.clone());
             self.watch.expect(&self.kernel, watched);
             found = applied.found;
         } else if !setting.is_empty() {

@@ -167,7 +167,7 @@ impl LinuxKernel {
             Source::Number(number) if matches!(knob, Knob::TxPush | Knob::RxPush) => {
                 unless(self.push_obstacle(reading, number)?, spec.lives.to_owned())
             }
-            Source::LoadTime(_) => {
+            Source::LoadTime => {
                 Capability::ReadOnly("the driver reads it when it is loaded".to_owned())
             }
             _ => via(spec.lives.to_owned()),
