@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::thread;
 
+use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::Glance;
 use latput_load::{
     Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
@@ -21,8 +22,7 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, Host, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
-    Answer, Failure, FailureKind, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA,
-    Turns,
+    Answer, Failure, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA, Turns,
 };
 
 use self::line::{ControllerLine, LineEnd};
@@ -337,15 +337,20 @@ fn joined<T>(
 
 /// What the traffic engine could not do.
 fn traffic_failed(error: &latput_load::Error) -> Failure {
-    let kind = match error.kind() {
-        latput_load::ErrorKind::Permission => FailureKind::Permission,
-        _ if error.is_passing() => FailureKind::Lost,
-        _ => FailureKind::Failed,
-    };
-    Failure { kind, message: chain(error) }
+    let is_permission = error.kind() == latput_load::ErrorKind::Permission;
+    Failure {
+        outcome: ChangeOutcome::refused(is_permission),
+        is_passing: !is_permission && error.is_passing(),
+        message: chain(error),
+    }
 }
 
 /// A failure that left the host unchanged.
 pub(crate) fn failed(message: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Failed, message: message.into() }
+    refused(ChangeOutcome::Refused(Refusal::Failure), message)
+}
+
+/// A failure that is not of the traffic.
+pub(crate) fn refused(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
+    Failure { outcome, is_passing: false, message: message.into() }
 }

@@ -26,6 +26,6 @@ pub mod testbed;
 mod vm;
 
 pub use archive::Archive;
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use session::{Ended, Progress, run};
 pub use testbed::Testbed;

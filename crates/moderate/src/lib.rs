@@ -18,7 +18,7 @@ mod notify;
 mod pace;
 mod serve;
 
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use goal::{Goal, GoalError};
 pub use hold::{Hold, Options};
 pub use serve::{MetricsAddress, ask};
