@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use latput_experiment::ErrorKind;
-use latput_knobs::transaction;
+use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
 use crate::output;
 
@@ -18,9 +17,10 @@ Exit codes:
   5  stranded: a rollback failed; the message says what is left and how to finish
   6  partial result: some trials are missing";
 
-/// Why a command did not do what was asked.
+/// What the process ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
+    Done = 0,
     Failed = 1,
     Usage = 2,
     Permission = 3,
@@ -58,16 +58,22 @@ impl From<Code> for ExitCode {
     }
 }
 
+impl From<ChangeOutcome> for Code {
+    fn from(outcome: ChangeOutcome) -> Self {
+        match outcome {
+            ChangeOutcome::Unchanged | ChangeOutcome::Done => Self::Done,
+            ChangeOutcome::Refused(Refusal::Failure) => Self::Failed,
+            ChangeOutcome::Refused(Refusal::Usage) => Self::Usage,
+            ChangeOutcome::Refused(Refusal::Permission) => Self::Permission,
+            ChangeOutcome::RolledBack => Self::RolledBack,
+            ChangeOutcome::Stranded => Self::Stranded,
+        }
+    }
+}
+
 impl From<latput_experiment::Error> for Failure {
     fn from(error: latput_experiment::Error) -> Self {
-        let code = match error.kind() {
-            ErrorKind::Failed => Code::Failed,
-            ErrorKind::Usage => Code::Usage,
-            ErrorKind::Permission => Code::Permission,
-            ErrorKind::RolledBack => Code::RolledBack,
-            ErrorKind::Stranded => Code::Stranded,
-        };
-        Self { code, error: error.into() }
+        Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
@@ -81,26 +87,15 @@ impl From<latput_experiment::agent::Error> for Failure {
     }
 }
 
-impl From<transaction::ErrorKind> for Code {
-    fn from(kind: transaction::ErrorKind) -> Self {
-        match kind {
-            transaction::ErrorKind::Unchanged => Self::Failed,
-            transaction::ErrorKind::Permission => Self::Permission,
-            transaction::ErrorKind::RolledBack => Self::RolledBack,
-            transaction::ErrorKind::Stranded => Self::Stranded,
-        }
-    }
-}
-
 impl From<transaction::ApplyError> for Failure {
     fn from(error: transaction::ApplyError) -> Self {
-        Self { code: error.kind().into(), error: error.into() }
+        Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
 impl From<transaction::RestoreError> for Failure {
     fn from(error: transaction::RestoreError) -> Self {
-        Self { code: error.kind().into(), error: error.into() }
+        Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
@@ -127,15 +122,7 @@ impl From<latput_linux::files::FileError> for Failure {
 
 impl From<latput_moderate::Error> for Failure {
     fn from(error: latput_moderate::Error) -> Self {
-        use latput_moderate::ErrorKind as Kind;
-        let code = match error.kind() {
-            Kind::Failed => Code::Failed,
-            Kind::Usage => Code::Usage,
-            Kind::Permission => Code::Permission,
-            Kind::RolledBack => Code::RolledBack,
-            Kind::Stranded => Code::Stranded,
-        };
-        Self { code, error: error.into() }
+        Self { code: error.outcome().into(), error: error.into() }
     }
 }
 

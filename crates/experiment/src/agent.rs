@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::thread;
 
+use latput_knobs::{ChangeOutcome, Refusal};
 use latput_linux::CounterSnapshot;
 use latput_load::{
     Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
@@ -22,8 +23,7 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, Host, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
-    Answer, Failure, FailureKind, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA,
-    Turns,
+    Answer, Failure, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA, Turns,
 };
 
 use self::line::{ControllerLine, LineEnd};
@@ -206,7 +206,7 @@ impl Service<'_> {
     fn connect_failed(&self, error: &latput_load::Error) -> Failure {
         let failure = traffic_failed(error);
         if self.has_connected && matches!(error, latput_load::Error::NoAnswer { .. }) {
-            return Failure { kind: FailureKind::Lost, ..failure };
+            return Failure { is_transient: true, ..failure };
         }
         failure
     }
@@ -350,15 +350,20 @@ fn joined<T>(
 
 /// The failure for an error of the traffic engine.
 fn traffic_failed(error: &latput_load::Error) -> Failure {
-    let kind = match error.kind() {
-        latput_load::ErrorKind::Permission => FailureKind::Permission,
-        _ if error.is_transient() => FailureKind::Lost,
-        _ => FailureKind::Failed,
-    };
-    Failure { kind, message: chain(error) }
+    let is_permission = error.kind() == latput_load::ErrorKind::Permission;
+    Failure {
+        outcome: ChangeOutcome::refused(is_permission),
+        is_transient: !is_permission && error.is_transient(),
+        message: chain(error),
+    }
 }
 
 /// A failure that left the host unchanged.
 pub(crate) fn failed(message: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Failed, message: message.into() }
+    refused(ChangeOutcome::Refused(Refusal::Failure), message)
+}
+
+/// A failure that is not of the traffic.
+pub(crate) fn refused(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
+    Failure { outcome, is_transient: false, message: message.into() }
 }

@@ -6,7 +6,7 @@ mod mutated;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use latput_knobs::Setting;
+use latput_knobs::{ChangeOutcome, Refusal, Setting};
 use latput_load::{Key, ReceiverOutcome, Slices, Stop};
 use latput_trial::observation::{HostObservation, ProbeObservation, Role, TrafficObservation};
 use latput_trial::overrun::ReceiveSide;
@@ -22,7 +22,7 @@ use crate::controller::{ANSWER_WITHIN, Agent, AgentPool};
 use crate::error::Error;
 use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
-use crate::protocol::{Answer, FailureKind, Finished, HostSlice, Part, Request, Turns};
+use crate::protocol::{Answer, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
 use crate::unsupported::Wanted;
 
@@ -204,9 +204,12 @@ fn not_taken(
     let setting = LabelledSetting { label: String::new(), by_role: by_role.clone() };
     match set_hosts(pool, &setting, stop) {
         Ok(()) => Ok(None),
-        Err(Error::Host { host, message, kind: FailureKind::Failed | FailureKind::RolledBack }) => {
-            Ok(Some(format!("host `{host}`: {message}")))
-        }
+        Err(Error::Host {
+            host,
+            message,
+            outcome: ChangeOutcome::Refused(Refusal::Failure) | ChangeOutcome::RolledBack,
+            is_transient: false,
+        }) => Ok(Some(format!("host `{host}`: {message}"))),
         Err(other) => Err(other),
     }
 }

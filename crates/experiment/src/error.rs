@@ -1,10 +1,9 @@
-//! What can go wrong in a run, and which exit code it means.
+//! What can go wrong in a run, and what became of the hosts.
 
 use std::path::PathBuf;
 
+use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
-
-use crate::protocol::FailureKind;
 
 /// A run that did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -87,8 +86,10 @@ pub enum Error {
         host: String,
         /// What the agent says.
         message: String,
-        /// What it means for the host.
-        kind: FailureKind,
+        /// What became of the host.
+        outcome: ChangeOutcome,
+        /// Whether only the traffic broke, and the host is ready for another trial.
+        is_transient: bool,
     },
     /// Some hosts may still be changed.
     #[error("{}", changed(hosts, cause.as_deref()))]
@@ -148,55 +149,36 @@ fn changed(hosts: &[LeftChanged], cause: Option<&Error>) -> String {
     cause.map(ToString::to_string).into_iter().chain(hosts).collect::<Vec<_>>().join("; ")
 }
 
-/// What an [`Error`] means for the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Failed, and the machine is unchanged.
-    Failed,
-    /// The command, plan or testbed file is wrong.
-    Usage,
-    /// Not permitted.
-    Permission,
-    /// Changed and put back.
-    RolledBack,
-    /// Changed, and putting back failed.
-    Stranded,
-}
-
 impl Error {
     /// Whether a trial's traffic broke with every host ready for another trial.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Host { kind, .. } => matches!(kind, FailureKind::Lost),
+            Self::Host { is_transient, .. } => *is_transient,
             Self::Peer(error) => error.is_transient(),
             _ => false,
         }
     }
 
-    /// What it means for the exit code.
-    pub const fn kind(&self) -> ErrorKind {
-        match self {
+    /// What became of the hosts.
+    pub const fn outcome(&self) -> ChangeOutcome {
+        let refusal = match self {
+            Self::Changed { .. } => return ChangeOutcome::Stranded,
+            Self::Host { outcome, .. } => return *outcome,
             Self::Plan(_)
             | Self::Search { .. }
             | Self::Unsupported { .. }
             | Self::NoSlices
             | Self::Overrun { .. }
             | Self::TestbedFile { .. }
-            | Self::Simulator { .. } => ErrorKind::Usage,
+            | Self::Simulator { .. } => Refusal::Usage,
             Self::Peer(error) => match error.kind() {
-                latput_peers::ErrorKind::Usage => ErrorKind::Usage,
-                _ => ErrorKind::Failed,
+                latput_peers::ErrorKind::Usage => Refusal::Usage,
+                _ => Refusal::Failure,
             },
-            Self::Lab { permission: true, .. } => ErrorKind::Permission,
-            Self::Changed { .. } => ErrorKind::Stranded,
-            Self::Host { kind, .. } => match kind {
-                FailureKind::Failed | FailureKind::Lost => ErrorKind::Failed,
-                FailureKind::Permission => ErrorKind::Permission,
-                FailureKind::RolledBack => ErrorKind::RolledBack,
-                FailureKind::Stranded => ErrorKind::Stranded,
-            },
-            _ => ErrorKind::Failed,
-        }
+            Self::Lab { permission: true, .. } => Refusal::Permission,
+            _ => Refusal::Failure,
+        };
+        ChangeOutcome::Refused(refusal)
     }
 }
 

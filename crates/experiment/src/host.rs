@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use latput_knobs::transaction::{Change, ErrorKind, Restored, Session};
-use latput_knobs::{Knob, LinkResets, Setting, State};
+use latput_knobs::transaction::{Change, Restored, Session};
+use latput_knobs::{ChangeOutcome, Knob, LinkResets, Setting, State};
 use latput_linux::route::Route;
 use latput_linux::{
     Control, CounterSnapshot, FileCheckpoints, LinuxKernel, Sampler, Watch, checkpoint, lab,
@@ -19,8 +19,8 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
-use crate::agent::failed;
-use crate::protocol::{Failure, FailureKind, LinkReset, Open, Opened, SCHEMA, Turns};
+use crate::agent::{failed, refused};
+use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA, Turns};
 
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
@@ -71,9 +71,8 @@ pub(crate) struct Host {
 impl Host {
     /// Reads the host's facts, and claims its interface if knobs will be set.
     pub(crate) fn open(open: Open) -> Result<(Self, Opened), Failure> {
-        let broken = |error: latput_linux::Error| Failure {
-            kind: if error.is_permission() { FailureKind::Permission } else { FailureKind::Failed },
-            message: chain(&error),
+        let broken = |error: latput_linux::Error| {
+            refused(ChangeOutcome::refused(error.is_permission()), chain(&error))
         };
         let cpus = match &open.cpus {
             Some(cpus) => cpus.clone(),
@@ -159,9 +158,8 @@ impl Host {
         let interface = &self.open.interface;
         let broken = |error: latput_linux::Error| failed(chain(&error));
         if let Some(session) = &mut self.session {
-            let applied = session
-                .apply(setting)
-                .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })?;
+            let applied =
+                session.apply(setting).map_err(|error| refused(error.outcome(), chain(&error)))?;
             let makes_threads = |change: &Change| {
                 change.knob == Knob::Threaded || change.knob.spec().resets.contains(&Knob::Threaded)
             };
@@ -172,7 +170,7 @@ impl Host {
                 lab::pin_napi_threads(interface, &self.cpus).map_err(broken)?;
             }
             let held = session.checkpoint().undo.0.keys().map(|(knob, _)| *knob);
-            let watched = held.filter(|knob| !knob.is_negotiated()).chain(self.wanted.clone());
+            let watched = held.filter(|knob| !knob.spec().is_negotiated).chain(self.wanted.clone());
             self.watch.expect(&self.kernel, watched);
             found = applied.found;
         } else if !setting.is_empty() {
@@ -304,9 +302,7 @@ impl Host {
         self.leave_to_others()?;
         let mut left = self.take_left();
         let Some(session) = self.session.take() else { return Ok(left) };
-        let restored = session
-            .close()
-            .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })?;
+        let restored = session.close().map_err(|error| refused(error.outcome(), chain(&error)))?;
         if let Restored::Done { others, .. } = restored {
             left.extend(others.iter().map(|other| format!("{other}; it stays")));
         }
@@ -328,7 +324,7 @@ fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> 
         LinkReset::Refused => LinkResets::Refused,
     };
     Session::open(kernel, store, &origin, &open.interface)
-        .map_err(|error| Failure { kind: kind_of(error.kind()), message: chain(&error) })
+        .map_err(|error| refused(error.outcome(), chain(&error)))
 }
 
 impl Drop for Host {
@@ -342,15 +338,6 @@ impl Drop for Host {
 fn is_linked(interface: &str) -> Result<bool, latput_linux::Error> {
     let link = Route::open()?.link(interface)?;
     Ok(link.is_up && link.has_carrier != Some(false))
-}
-
-const fn kind_of(kind: ErrorKind) -> FailureKind {
-    match kind {
-        ErrorKind::Unchanged => FailureKind::Failed,
-        ErrorKind::Permission => FailureKind::Permission,
-        ErrorKind::RolledBack => FailureKind::RolledBack,
-        ErrorKind::Stranded => FailureKind::Stranded,
-    }
 }
 
 /// Which `CLOCK_MONOTONIC` this process reads: that of its kernel, moved by its time namespace

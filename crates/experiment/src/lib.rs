@@ -25,7 +25,7 @@ mod third_party;
 mod unsupported;
 mod vm;
 
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use results_db::ResultsDb;
 pub use session::{Ended, Progress, run};
 pub use testbed::Testbed;

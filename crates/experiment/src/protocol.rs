@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Write};
 
-use latput_knobs::Setting;
+use latput_knobs::{ChangeOutcome, Setting};
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::overrun::ReceiveSide;
@@ -282,26 +282,12 @@ pub struct HostSlice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// What the controller may do about it.
-    pub kind: FailureKind,
+    /// What became of the host.
+    pub outcome: ChangeOutcome,
+    /// Whether only the traffic broke, and the host is ready for another trial.
+    pub is_transient: bool,
     /// For people.
     pub message: String,
-}
-
-/// What a controller may do about a [`Failure`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
-    /// Nothing was changed.
-    Failed,
-    /// The traffic broke, and the host is ready for another trial.
-    Lost,
-    /// The agent may not.
-    Permission,
-    /// It was changed and put back.
-    RolledBack,
-    /// Putting it back failed.
-    Stranded,
 }
 
 /// A line that is no message.

@@ -1,24 +1,43 @@
-//! The catalogue: every knob latput knows, with the kernel's own name and unit.
+//! The catalogue: every knob latput knows, one row to a knob.
+//!
+//! A row is what the knob does (the help of `latput show` and the user guide), its name as ethtool spells
+//! it, where it lives, a value as it is written in files, and its kind, unit, range, tier and quirks.
 
-use std::fmt;
-use std::str::FromStr;
+mod name;
 
-use serde::{Deserialize, Serialize};
+use latput_units::cpu;
 
-/// Makes the type, the list and the names from one table.
+use crate::spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind, plain};
+use crate::value::Named;
+
+pub use name::UnknownKnob;
+
+/// Makes the type, the list, the names and the entries from the rows.
 macro_rules! knobs {
-    ($($(#[$doc:meta])* $knob:ident = $name:literal,)*) => {
+    ($(
+        #[doc = $help:literal]
+        $knob:ident = $name:literal, $lives:expr, $example:literal: $row:expr,
+    )*) => {
         /// One thing that can be set on a host's network path.
         ///
         /// The order is that in which changes are written: what recreates queues and NAPIs first,
         /// then offloads, queue disciplines, steering, the host's own knobs, interrupt coalescing,
         /// and per-NAPI values last.
         #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            Clone,
+            Copy,
+            Debug,
+            PartialEq,
+            Eq,
+            PartialOrd,
+            Ord,
+            Hash,
+            serde::Serialize,
+            serde::Deserialize,
         )]
         #[serde(rename_all = "kebab-case")]
         pub enum Knob {
-            $($(#[$doc])* $knob,)*
+            $(#[doc = $help] $knob,)*
         }
 
         impl Knob {
@@ -27,8 +46,22 @@ macro_rules! knobs {
 
             /// The kernel's name, as ethtool spells it.
             pub const fn name(self) -> &'static str {
+                self.spec().name
+            }
+
+            /// What is known of this knob.
+            pub const fn spec(self) -> &'static KnobSpec {
                 match self {
-                    $(Self::$knob => $name,)*
+                    $(Self::$knob => {
+                        const SPEC: KnobSpec = KnobSpec {
+                            name: $name,
+                            lives: $lives,
+                            doc: $help.trim_ascii_start(),
+                            example: $example,
+                            ..$row
+                        };
+                        &SPEC
+                    })*
                 }
             }
         }
@@ -36,296 +69,388 @@ macro_rules! knobs {
 }
 
 knobs! {
-    /// Interrupts a second of an Intel driver, or its mode (`InterruptThrottleRate`).
-    InterruptThrottleRate = "interrupt-throttle-rate",
-    /// Receive timer that each packet starts anew (`RxIntDelay`, 1.024 us units).
-    RxIntDelay = "rx-int-delay",
-    /// Longest wait of a received packet (`RxAbsIntDelay`, 1.024 us units).
-    RxAbsIntDelay = "rx-abs-int-delay",
-    /// Transmit timer that each packet starts anew (`TxIntDelay`, 1.024 us units).
-    TxIntDelay = "tx-int-delay",
-    /// Longest wait of a sent packet's completion (`TxAbsIntDelay`, 1.024 us units).
-    TxAbsIntDelay = "tx-abs-int-delay",
-    /// Queue pairs with one interrupt each (`ETHTOOL_A_CHANNELS_COMBINED_COUNT`).
-    CombinedChannels = "combined-channels",
-    /// Receive-only queues (`ETHTOOL_A_CHANNELS_RX_COUNT`).
-    RxChannels = "rx-channels",
-    /// Transmit-only queues (`ETHTOOL_A_CHANNELS_TX_COUNT`).
-    TxChannels = "tx-channels",
-    /// Descriptors of each receive ring (`ETHTOOL_A_RINGS_RX`).
-    RxRing = "rx-ring",
-    /// Descriptors of each transmit ring (`ETHTOOL_A_RINGS_TX`).
-    TxRing = "tx-ring",
-    /// Descriptors of the ring of small receive buffers (`ETHTOOL_A_RINGS_RX_MINI`).
-    RxMiniRing = "rx-mini-ring",
-    /// Descriptors of the ring of large receive buffers (`ETHTOOL_A_RINGS_RX_JUMBO`).
-    RxJumboRing = "rx-jumbo-ring",
-    /// Size of a receive buffer (`ETHTOOL_A_RINGS_RX_BUF_LEN`).
-    RxBufLen = "rx-buf-len",
-    /// Size of a completion queue entry (`ETHTOOL_A_RINGS_CQE_SIZE`).
-    CqeSize = "cqe-size",
-    /// Descriptors are pushed to the NIC rather than fetched by it (`ETHTOOL_A_RINGS_TX_PUSH`).
-    TxPush = "tx-push",
-    /// The same for receive descriptors (`ETHTOOL_A_RINGS_RX_PUSH`).
-    RxPush = "rx-push",
-    /// How much of a packet may be pushed (`ETHTOOL_A_RINGS_TX_PUSH_BUF_LEN`).
-    TxPushBufLen = "tx-push-buf-len",
-    /// Largest packet of the interface (`IFLA_MTU`).
-    Mtu = "mtu",
-    /// Flow control (802.3x) is negotiated with the other end.
-    PauseAutoneg = "pause-autoneg",
-    /// PAUSE frames of the other end are obeyed.
-    PauseRx = "pause-rx",
-    /// PAUSE frames are sent when the receive buffer fills.
-    PauseTx = "pause-tx",
-    /// Energy Efficient Ethernet (802.3az).
-    Eee = "eee",
-    /// The transmitter may sleep between packets.
-    EeeTxLpi = "eee-tx-lpi",
-    /// How long the transmitter must be idle before it sleeps.
-    EeeTxLpiTimer = "eee-tx-lpi-timer",
-    /// Receive checksums by the NIC.
-    RxChecksum = "rx-checksum",
-    /// Transmit checksums by the NIC (`tx-checksum-ip-generic`, or `-ipv4` and `-ipv6`).
+    /// interrupts a second; 0 off, 1 dynamic, 3 conservative, 4 simplified
+    InterruptThrottleRate = "interrupt-throttle-rate", DRIVER_PARAMETER, "3":
+        load_time("interrupt/s", "InterruptThrottleRate"),
+    /// receive timer that each packet starts anew; not 0 may hang old NICs
+    RxIntDelay = "rx-int-delay", DRIVER_PARAMETER, "0": load_time("1.024us unit", "RxIntDelay"),
+    /// longest wait of a received packet
+    RxAbsIntDelay = "rx-abs-int-delay", DRIVER_PARAMETER, "8":
+        load_time("1.024us unit", "RxAbsIntDelay"),
+    /// transmit timer that each packet starts anew
+    TxIntDelay = "tx-int-delay", DRIVER_PARAMETER, "8": load_time("1.024us unit", "TxIntDelay"),
+    /// longest wait of a sent packet's completion
+    TxAbsIntDelay = "tx-abs-int-delay", DRIVER_PARAMETER, "32":
+        load_time("1.024us unit", "TxAbsIntDelay"),
+    /// queue pairs, each with one interrupt
+    CombinedChannels = "combined-channels", CHANNELS, "4": channels(),
+    /// receive-only queues
+    RxChannels = "rx-channels", CHANNELS, "4": channels(),
+    /// transmit-only queues
+    TxChannels = "tx-channels", CHANNELS, "4": channels(),
+    /// packets that the NIC may hold before the host has read them
+    RxRing = "rx-ring", RINGS, "256": ring(),
+    /// packets that the host may give the NIC ahead
+    TxRing = "tx-ring", RINGS, "256": ring(),
+    /// the same for a ring of small buffers
+    RxMiniRing = "rx-mini-ring", RINGS, "256": ring(),
+    /// the same for a ring of large buffers
+    RxJumboRing = "rx-jumbo-ring", RINGS, "256": ring(),
+    /// size of a receive buffer
+    RxBufLen = "rx-buf-len", RINGS, "2048":
+        count("byte", MANY).disruptive(PER_NAPI).group(Group::Queues),
+    /// size of a completion queue entry
+    CqeSize = "cqe-size", RINGS, "64":
+        count("byte", MANY).disruptive(PER_NAPI).group(Group::Queues),
+    /// push descriptors to the NIC instead of letting it fetch them
+    TxPush = "tx-push", RINGS, "off": switch().disruptive(PER_NAPI).group(Group::Queues),
+    /// the same for receive descriptors
+    RxPush = "rx-push", RINGS, "off": switch().disruptive(PER_NAPI).group(Group::Queues),
+    /// how much of a packet may be pushed with its descriptor
+    TxPushBufLen = "tx-push-buf-len", RINGS, "96":
+        count("byte", MANY).disruptive(PER_NAPI).group(Group::Queues),
+    // IPv4 would allow 68, but below 1280 (RFC 8200, section 5) the kernel removes the interface's IPv6
+    // addresses, and no checkpoint brings those back. The largest is the loopback interface's; IFLA_MAX_MTU
+    // of others is less. Many drivers close and open their queues for a new MTU.
+    /// largest packet of the interface
+    Mtu = "mtu", "rtnetlink IFLA_MTU", "1500":
+        count("byte", 65_536).min(1280).disruptive(PER_NAPI).group(Group::Link),
+    /// negotiate flow control (802.3x) with the other end
+    PauseAutoneg = "pause-autoneg", PAUSE, "on": link_switch().negotiated(),
+    /// obey PAUSE frames of the other end
+    PauseRx = "pause-rx", PAUSE, "off": link_switch().negotiated(),
+    /// send PAUSE frames when the receive buffer fills
+    PauseTx = "pause-tx", PAUSE, "off": link_switch().negotiated(),
+    /// Energy Efficient Ethernet (802.3az): waking costs microseconds
+    Eee = "eee", EEE, "off": link_switch().negotiated(),
+    /// let the transmitter sleep between packets
+    EeeTxLpi = "eee-tx-lpi", EEE, "off": link_switch().negotiated(),
+    /// how long the transmitter is idle before it sleeps
+    EeeTxLpiTimer = "eee-tx-lpi-timer", EEE, "20us":
+        time("us", SECOND_US)
+            .rounding(Rounding::Quarter)
+            .disruptive(PER_NAPI)
+            .group(Group::Link)
+            .negotiated(),
+    /// the NIC checks checksums of received packets
+    RxChecksum = "rx-checksum", "ethtool netlink feature rx-checksum", "off":
+        offload().resets_link(),
+    /// the NIC computes checksums of sent packets
     TxChecksum = "tx-checksum",
-    /// Packets in several pieces (`tx-scatter-gather`).
-    Sg = "sg",
-    /// Generic receive offload (`rx-gro`).
-    Gro = "gro",
-    /// Generic segmentation offload (`tx-generic-segmentation`).
-    Gso = "gso",
-    /// TCP segmentation offload (`tx-tcp-segmentation` and its IPv6 and ECN kin).
-    Tso = "tso",
-    /// UDP segmentation by the NIC.
-    TxUdpSegmentation = "tx-udp-segmentation",
-    /// Large receive offload (`rx-lro`).
-    Lro = "lro",
-    /// Generic receive offload by the NIC.
-    RxGroHw = "rx-gro-hw",
-    /// GRO keeps the packets of a flow as a list.
-    RxGroList = "rx-gro-list",
-    /// GRO also of forwarded UDP.
+        "ethtool netlink feature tx-checksum-ip-generic, or -ipv4 and -ipv6", "off":
+        offload(),
+    /// give the NIC packets in pieces; without it there is no gso and no tso
+    Sg = "sg", "ethtool netlink feature tx-scatter-gather", "off": offload(),
+    // Seen on veth, kernel 6.18: the NAPI is created anew and its own values are the device's again.
+    /// join received packets of a flow before the stack sees them
+    Gro = "gro", "ethtool netlink feature rx-gro", "off": offload().resets(PER_NAPI),
+    /// cut large packets in software, as late as possible
+    Gso = "gso", "ethtool netlink feature tx-generic-segmentation", "off": offload(),
+    /// let the NIC cut large TCP packets
+    Tso = "tso", "ethtool netlink feature tx-tcp-segmentation and its IPv6 and ECN kin", "off":
+        offload(),
+    /// let the NIC cut large UDP packets
+    TxUdpSegmentation = "tx-udp-segmentation", "ethtool netlink feature tx-udp-segmentation", "off":
+        offload(),
+    /// let the driver join received packets; breaks forwarding
+    Lro = "lro", "ethtool netlink feature rx-lro", "off": offload().resets_link(),
+    /// let the NIC join received packets as GRO would
+    RxGroHw = "rx-gro-hw", "ethtool netlink feature rx-gro-hw", "off": offload().resets_link(),
+    /// keep the packets of a flow as a list when joining them
+    RxGroList = "rx-gro-list", "ethtool netlink feature rx-gro-list", "off": offload(),
+    /// join received UDP packets that are forwarded
     RxUdpGroForwarding = "rx-udp-gro-forwarding",
-    /// The NIC gives each packet's flow hash.
-    RxHashing = "rx-hashing",
-    /// Flow steering filters of the NIC (`rx-ntuple-filter`).
-    RxNtuple = "rx-ntuple",
-    /// The NIC takes VLAN tags off (`rx-vlan-hw-parse`).
-    RxVlan = "rx-vlan",
-    /// The NIC puts VLAN tags on (`tx-vlan-hw-insert`).
-    TxVlan = "tx-vlan",
-    /// Sent data is copied past the CPU's cache.
-    TxNocacheCopy = "tx-nocache-copy",
-    /// Length of the transmit queue (`IFLA_TXQLEN`).
-    Txqueuelen = "txqueuelen",
-    /// The queue discipline of the interface, with its parameters.
-    Qdisc = "qdisc",
-    /// The queue discipline of each transmit queue, under `mq`.
-    QueueQdisc = "queue-qdisc",
-    /// Lower bound of the byte limit of a transmit queue (BQL).
-    BqlLimitMin = "bql-limit-min",
-    /// Upper bound of the byte limit of a transmit queue (BQL).
-    BqlLimitMax = "bql-limit-max",
-    /// Which receive queue each hash value goes to (RSS indirection table).
-    RssTable = "rss-table",
-    /// The CPUs that may take an interrupt of the interface.
-    SmpAffinity = "smp-affinity",
-    /// Receive packet steering: the CPUs that take over packets of a receive queue (`rps_cpus`).
-    RpsCpus = "rps-cpus",
-    /// Receive flow steering: flows that a receive queue remembers (`rps_flow_cnt`).
-    RpsFlowCnt = "rps-flow-cnt",
-    /// Transmit packet steering: the CPUs that use a transmit queue (`xps_cpus`).
-    XpsCpus = "xps-cpus",
-    /// Transmit packet steering by receive queue (`xps_rxqs`).
-    XpsRxqs = "xps-rxqs",
-    /// Receive flow steering: flows that the host remembers.
-    RpsSockFlowEntries = "rps-sock-flow-entries",
-    /// How long `poll` and `select` spin on the device (`net.core.busy_poll`).
-    BusyPoll = "busy-poll",
-    /// How long a blocking read spins on the device (`net.core.busy_read`).
-    BusyRead = "busy-read",
-    /// Packets of one round of the receive softirq (`net.core.netdev_budget`).
-    NetdevBudget = "netdev-budget",
-    /// Time of one round of the receive softirq (`net.core.netdev_budget_usecs`).
-    NetdevBudgetUsecs = "netdev-budget-usecs",
-    /// Packets of one poll of the backlog (`net.core.dev_weight`).
-    DevWeight = "dev-weight",
-    /// Packets that a CPU's backlog holds (`net.core.netdev_max_backlog`).
-    NetdevMaxBacklog = "netdev-max-backlog",
-    /// The driver chooses the receive moderation itself.
-    AdaptiveRx = "adaptive-rx",
-    /// The driver chooses the transmit moderation itself.
-    AdaptiveTx = "adaptive-tx",
-    /// Delay of the receive interrupt after a packet.
-    RxUsecs = "rx-usecs",
-    /// Packets that raise the receive interrupt before the delay is over.
-    RxFrames = "rx-frames",
-    /// The same delay while an interrupt is being served.
-    RxUsecsIrq = "rx-usecs-irq",
-    /// The same number while an interrupt is being served.
-    RxFramesIrq = "rx-frames-irq",
-    /// Delay of the transmit completion interrupt.
-    TxUsecs = "tx-usecs",
-    /// Sent packets that raise the interrupt before the delay is over.
-    TxFrames = "tx-frames",
-    /// The same delay while an interrupt is being served.
-    TxUsecsIrq = "tx-usecs-irq",
-    /// The same number while an interrupt is being served.
-    TxFramesIrq = "tx-frames-irq",
-    /// Time between two updates of the NIC's statistics in memory.
-    StatsBlockUsecs = "stats-block-usecs",
-    /// Below this rate the `-low` values hold while adaptive.
-    PktRateLow = "pkt-rate-low",
-    /// `rx-usecs` at low packet rates.
-    RxUsecsLow = "rx-usecs-low",
-    /// `rx-frames` at low packet rates.
-    RxFramesLow = "rx-frames-low",
-    /// `tx-usecs` at low packet rates.
-    TxUsecsLow = "tx-usecs-low",
-    /// `tx-frames` at low packet rates.
-    TxFramesLow = "tx-frames-low",
-    /// Above this rate the `-high` values hold while adaptive.
-    PktRateHigh = "pkt-rate-high",
-    /// `rx-usecs` at high packet rates; on `ice` the limit of the interrupt rate.
-    RxUsecsHigh = "rx-usecs-high",
-    /// `rx-frames` at high packet rates.
-    RxFramesHigh = "rx-frames-high",
-    /// `tx-usecs` at high packet rates.
-    TxUsecsHigh = "tx-usecs-high",
-    /// `tx-frames` at high packet rates.
-    TxFramesHigh = "tx-frames-high",
-    /// How often the packet rate is sampled while adaptive.
-    SampleInterval = "sample-interval",
-    /// The receive timer starts anew with each completion.
-    CqeModeRx = "cqe-mode-rx",
-    /// The transmit timer starts anew with each completion.
-    CqeModeTx = "cqe-mode-tx",
-    /// Most bytes of an aggregate of sent packets.
-    TxAggrMaxBytes = "tx-aggr-max-bytes",
-    /// Most packets of an aggregate of sent packets.
-    TxAggrMaxFrames = "tx-aggr-max-frames",
-    /// Longest wait for an aggregate of sent packets.
-    TxAggrTimeUsecs = "tx-aggr-time-usecs",
-    /// The points between which the kernel's adaptive receive moderation (DIM) moves.
-    RxProfile = "rx-profile",
-    /// The points between which its transmit moderation moves.
-    TxProfile = "tx-profile",
-    /// NAPI polls in a kernel thread instead of softirq (`threaded`).
-    Threaded = "threaded",
-    /// Empty polls before the interrupt is unmasked again (`napi_defer_hard_irqs`).
+        "ethtool netlink feature rx-udp-gro-forwarding", "off":
+        offload(),
+    /// let the NIC give each packet's flow hash
+    RxHashing = "rx-hashing", "ethtool netlink feature rx-hashing", "off": offload().resets_link(),
+    /// let the NIC steer chosen flows to queues
+    RxNtuple = "rx-ntuple", "ethtool netlink feature rx-ntuple-filter", "off": offload(),
+    /// let the NIC take VLAN tags off
+    RxVlan = "rx-vlan", "ethtool netlink feature rx-vlan-hw-parse", "off": offload().resets_link(),
+    /// let the NIC put VLAN tags on
+    TxVlan = "tx-vlan", "ethtool netlink feature tx-vlan-hw-insert", "off":
+        offload().resets_link(),
+    /// copy sent data past the CPU's cache
+    TxNocacheCopy = "tx-nocache-copy", "ethtool netlink feature tx-nocache-copy", "off": offload(),
+    // The kernel takes any u32, and allocates rings of that many pointers for each pfifo_fast band.
+    /// packets that the default queue discipline may hold
+    Txqueuelen = "txqueuelen", "rtnetlink IFLA_TXQLEN", "1000":
+        count("packet", 1_000_000).group(Group::Queueing),
+    /// the queue discipline that packets pass on their way out
+    Qdisc = "qdisc", "rtnetlink QDISC at the root", "fq_codel limit=10240 target=5ms":
+        plain(ValueKind::Qdisc).tier(Tier::Brief).resets(&[Knob::QueueQdisc]).group(Group::Queueing),
+    /// the same of each transmit queue, where `qdisc` is `mq`
+    QueueQdisc = "queue-qdisc", "rtnetlink QDISC under mq", "fq":
+        plain(ValueKind::Qdisc).tier(Tier::Brief).group(Group::Queueing),
+    /// bytes that a transmit queue of the NIC may always hold (BQL)
+    BqlLimitMin = "bql-limit-min", "sysfs queues/tx-N/byte_queue_limits/limit_min", "0":
+        count("byte", 1_879_048_192).group(Group::Queueing),
+    /// bytes that a transmit queue of the NIC may hold at most (BQL)
+    BqlLimitMax = "bql-limit-max", "sysfs queues/tx-N/byte_queue_limits/limit_max", "30000":
+        count("byte", 1_879_048_192).group(Group::Queueing),
+    /// receive queues over which the NIC spreads flows by their hash
+    RssTable = "rss-table", "ethtool netlink RSS", "equal 4":
+        plain(ValueKind::Table).tier(Tier::Brief).group(Group::Steering),
+    /// CPUs that may take an interrupt of the interface; irqbalance overwrites it
+    SmpAffinity = "smp-affinity", "/proc/irq/N/smp_affinity_list", "0":
+        cpus().named(Named::Hint).group(Group::Steering),
+    /// CPUs that take over received packets of a queue
+    RpsCpus = "rps-cpus", "sysfs queues/rx-N/rps_cpus", "0-3": cpus().group(Group::Steering),
+    /// flows that a receive queue remembers for RFS; 0 is off
+    RpsFlowCnt = "rps-flow-cnt", "sysfs queues/rx-N/rps_flow_cnt", "4096":
+        count("flow", 1 << 30).rounding(Rounding::PowerOfTwo).group(Group::Steering),
+    /// CPUs that send through a transmit queue
+    XpsCpus = "xps-cpus", "sysfs queues/tx-N/xps_cpus", "0-3": cpus().group(Group::Steering),
+    /// receive queues whose flows are answered through a transmit queue
+    XpsRxqs = "xps-rxqs", "sysfs queues/tx-N/xps_rxqs", "0": cpus().group(Group::Steering),
+    /// flows that the host remembers for RFS; 0 is off
+    RpsSockFlowEntries = "rps-sock-flow-entries", "sysctl net.core.rps_sock_flow_entries", "32768":
+        count("flow", 1 << 29).host_wide().rounding(Rounding::PowerOfTwo),
+    /// how long poll and select spin on the device before they sleep
+    BusyPoll = "busy-poll", "sysctl net.core.busy_poll", "50us": time("us", SECOND_US).host_wide(),
+    /// how long a blocking read spins on the device; new sockets take it
+    BusyRead = "busy-read", "sysctl net.core.busy_read", "50us": time("us", SECOND_US).host_wide(),
+    /// packets of one round of the receive softirq
+    NetdevBudget = "netdev-budget", "sysctl net.core.netdev_budget", "300":
+        count("packet", 1_000_000).host_wide(),
+    /// time of one round of the receive softirq
+    NetdevBudgetUsecs = "netdev-budget-usecs", "sysctl net.core.netdev_budget_usecs", "2000us":
+        time("us", SECOND_US).host_wide(),
+    /// packets of one poll of a CPU's backlog
+    DevWeight = "dev-weight", "sysctl net.core.dev_weight", "64":
+        count("packet", 1_000_000).min(1).host_wide(),
+    /// packets that a CPU's backlog holds before it drops
+    NetdevMaxBacklog = "netdev-max-backlog", "sysctl net.core.netdev_max_backlog", "1000":
+        count("packet", 10_000_000).host_wide(),
+    /// the driver moves the receive delay itself and overrules rx-usecs
+    AdaptiveRx = "adaptive-rx", COALESCE, "off": coalescing_switch(),
+    /// the driver moves the transmit delay itself and overrules tx-usecs
+    AdaptiveTx = "adaptive-tx", COALESCE, "off": coalescing_switch(),
+    /// receive interrupt: delay; small values are modes of some drivers
+    RxUsecs = "rx-usecs", COALESCE, "50us": coalescing_delay().overruled_by(Knob::AdaptiveRx),
+    /// receive interrupt: packets that raise it at once
+    RxFrames = "rx-frames", COALESCE, "32":
+        count("packet", MANY).coalescing().overruled_by(Knob::AdaptiveRx),
+    /// the delay while an interrupt is being served
+    RxUsecsIrq = "rx-usecs-irq", COALESCE, "50us": coalescing_delay(),
+    /// the number while an interrupt is being served
+    RxFramesIrq = "rx-frames-irq", COALESCE, "32": count("packet", MANY).coalescing(),
+    /// completion interrupt: delay
+    TxUsecs = "tx-usecs", COALESCE, "50us": coalescing_delay().overruled_by(Knob::AdaptiveTx),
+    /// completion interrupt: packets that raise it at once
+    TxFrames = "tx-frames", COALESCE, "32":
+        count("packet", MANY).coalescing().overruled_by(Knob::AdaptiveTx),
+    /// the delay while an interrupt is being served
+    TxUsecsIrq = "tx-usecs-irq", COALESCE, "50us": coalescing_delay(),
+    /// the number while an interrupt is being served
+    TxFramesIrq = "tx-frames-irq", COALESCE, "32": count("packet", MANY).coalescing(),
+    /// time between two updates of the statistics in memory
+    StatsBlockUsecs = "stats-block-usecs", COALESCE, "1000us": coalescing_delay(),
+    /// rate below which the -low values hold, while adaptive
+    PktRateLow = "pkt-rate-low", COALESCE, "1000": count("packet/s", MANY).coalescing(),
+    /// rx-usecs at low rates
+    RxUsecsLow = "rx-usecs-low", COALESCE, "50us": coalescing_delay(),
+    /// rx-frames at low rates
+    RxFramesLow = "rx-frames-low", COALESCE, "32": count("packet", MANY).coalescing(),
+    /// tx-usecs at low rates
+    TxUsecsLow = "tx-usecs-low", COALESCE, "50us": coalescing_delay(),
+    /// tx-frames at low rates
+    TxFramesLow = "tx-frames-low", COALESCE, "32": count("packet", MANY).coalescing(),
+    /// rate above which the -high values hold, while adaptive
+    PktRateHigh = "pkt-rate-high", COALESCE, "100000": count("packet/s", MANY).coalescing(),
+    /// rx-usecs at high rates; on ice the limit of the interrupt rate
+    RxUsecsHigh = "rx-usecs-high", COALESCE, "50us": coalescing_delay(),
+    /// rx-frames at high rates
+    RxFramesHigh = "rx-frames-high", COALESCE, "32": count("packet", MANY).coalescing(),
+    /// tx-usecs at high rates
+    TxUsecsHigh = "tx-usecs-high", COALESCE, "50us": coalescing_delay(),
+    /// tx-frames at high rates
+    TxFramesHigh = "tx-frames-high", COALESCE, "32": count("packet", MANY).coalescing(),
+    /// how often the packet rate is sampled, while adaptive
+    SampleInterval = "sample-interval", COALESCE, "1s": time("s", 3600).group(Group::Coalescing),
+    /// the receive timer starts anew with each completion
+    CqeModeRx = "cqe-mode-rx", COALESCE, "off": coalescing_switch(),
+    /// the transmit timer starts anew with each completion
+    CqeModeTx = "cqe-mode-tx", COALESCE, "off": coalescing_switch(),
+    /// most bytes of an aggregate of sent packets
+    TxAggrMaxBytes = "tx-aggr-max-bytes", COALESCE, "4096": count("byte", MANY).coalescing(),
+    /// most packets of an aggregate of sent packets
+    TxAggrMaxFrames = "tx-aggr-max-frames", COALESCE, "8": count("packet", MANY).coalescing(),
+    /// longest wait for an aggregate of sent packets
+    TxAggrTimeUsecs = "tx-aggr-time-usecs", COALESCE, "50us": coalescing_delay(),
+    /// points between which adaptive-rx moves (DIM)
+    RxProfile = "rx-profile", COALESCE, "1,256 8,256 64,256 128,256 256,256":
+        plain(ValueKind::Profile).tier(Tier::Brief).group(Group::Coalescing),
+    /// points between which adaptive-tx moves (DIM)
+    TxProfile = "tx-profile", COALESCE, "1,128 8,128 32,128 64,128 128,128":
+        plain(ValueKind::Profile).tier(Tier::Brief).group(Group::Coalescing),
+    /// poll in a kernel thread instead of a softirq
+    Threaded = "threaded", "netdev netlink NAPI threaded, or sysfs threaded", "on":
+        switch().tier(Tier::Brief).group(Group::Napi),
+    // Above S32_MAX kernels answer ERANGE, or wrapped to a negative number before CVE-2024-50018.
+    /// empty polls before the interrupt is unmasked again
     NapiDeferHardIrqs = "napi-defer-hard-irqs",
-    /// Delay before a deferred NAPI polls again, and before GRO passes on what it holds.
+        "netdev netlink NAPI defer-hard-irqs, or sysfs napi_defer_hard_irqs", "100":
+        count("poll", i32::MAX as u64).group(Group::Napi),
+    // The kernel takes any 64-bit number; a longer timer would only stall the interface.
+    /// delay before a deferred NAPI polls and GRO passes on what it holds; 0 is off
     GroFlushTimeout = "gro-flush-timeout",
-    /// How long interrupts stay off while an application busy-polls (`irq-suspend-timeout`).
-    IrqSuspendTimeout = "irq-suspend-timeout",
+        "netdev netlink NAPI gro-flush-timeout, or sysfs gro_flush_timeout", "50us":
+        time("ns", 1_000_000_000).group(Group::Napi),
+    /// how long interrupts stay off while an application busy-polls; 0 is off
+    IrqSuspendTimeout = "irq-suspend-timeout", "netdev netlink NAPI irq-suspend-timeout", "20ms":
+        time("ns", 1_000_000_000).group(Group::Napi),
 }
 
-impl fmt::Display for Knob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
+const DRIVER_PARAMETER: &str = "driver parameter";
+const CHANNELS: &str = "ethtool netlink CHANNELS";
+const RINGS: &str = "ethtool netlink RINGS";
+const COALESCE: &str = "ethtool netlink COALESCE";
+const PAUSE: &str = "ethtool netlink PAUSE";
+const EEE: &str = "ethtool netlink EEE";
+
+/// The values that belong to a NAPI instance, and so are lost with it.
+const PER_NAPI: &[Knob] =
+    &[Knob::Threaded, Knob::NapiDeferHardIrqs, Knob::GroFlushTimeout, Knob::IrqSuspendTimeout];
+
+/// The values that belong to a queue or its interrupt: another number of channels makes new ones.
+const PER_QUEUE: &[Knob] = &[
+    Knob::QueueQdisc,
+    Knob::BqlLimitMin,
+    Knob::BqlLimitMax,
+    Knob::RssTable,
+    Knob::SmpAffinity,
+    Knob::RpsCpus,
+    Knob::RpsFlowCnt,
+    Knob::XpsCpus,
+    Knob::XpsRxqs,
+    Knob::RxUsecs,
+    Knob::RxFrames,
+    Knob::TxUsecs,
+    Knob::TxFrames,
+    Knob::Threaded,
+    Knob::NapiDeferHardIrqs,
+    Knob::GroFlushTimeout,
+    Knob::IrqSuspendTimeout,
+];
+
+/// Larger than any ring, budget or table that a kernel takes; what it refuses it says.
+const MANY: u64 = 1 << 24;
+
+/// The longest coalescing delay that latput sets, in microseconds: a second.
+const SECOND_US: u64 = 1_000_000;
+
+const fn count(unit: &'static str, max: u64) -> KnobSpec {
+    KnobSpec { unit, max, ..plain(ValueKind::Count) }
 }
 
-/// A name that no knob has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct UnknownKnob {
-    /// What was asked for, at most 80 characters of it.
-    pub name: String,
+const fn time(unit: &'static str, max: u64) -> KnobSpec {
+    KnobSpec { unit, max, ..plain(ValueKind::Time) }
 }
 
-impl UnknownKnob {
-    /// The knob that was probably meant, if one has a similar name.
-    pub fn nearest(&self) -> Option<Knob> {
-        // sysfs spells with underscores what netlink and we spell with hyphens.
-        let name = self.name.to_lowercase().replace('_', "-");
-        Knob::ALL
-            .iter()
-            .map(|knob| (edit_distance(&name, knob.name()), *knob))
-            .filter(|(distance, knob)| *distance <= knob.name().len().div_ceil(3))
-            .min()
-            .map(|(_, knob)| knob)
-    }
+const fn switch() -> KnobSpec {
+    plain(ValueKind::Switch)
 }
 
-impl fmt::Display for UnknownKnob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no knob is called `{}`: ", self.name)?;
-        if let Some(knob) = self.nearest() {
-            return write!(f, "did you mean `{knob}`?");
-        }
-        f.write_str("`latput show IFACE --all` lists them")
-    }
+const fn cpus() -> KnobSpec {
+    KnobSpec { unit: "CPU", max: cpu::MAX_CPU as u64, ..plain(ValueKind::Cpus) }
 }
 
-impl FromStr for Knob {
-    type Err = UnknownKnob;
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|knob| knob.name() == name)
-            .ok_or_else(|| UnknownKnob { name: name.chars().take(80).collect() })
-    }
+/// A parameter of Intel's gigabit drivers (`drivers/net/ethernet/intel/e1000*/`).
+const fn load_time(unit: &'static str, parameter: &'static str) -> KnobSpec {
+    let parameter = Some(parameter);
+    KnobSpec { module_parameter: parameter, ..count(unit, 100_000) }
+        .tier(Tier::Reload)
+        .group(Group::LoadTime)
 }
 
-/// How many characters must be inserted, deleted or replaced, or neighbours swapped, to make one text
-/// of the other (optimal string alignment: Damerau 1964 with Wagner and Fischer's table of 1974).
-fn edit_distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (i, from_char) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to_char) in to.iter().enumerate() {
-            let replaced = last[j] + usize::from(from_char != to_char);
-            let mut best = replaced.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *from_char == to[j - 1] && from[i - 1] == *to_char {
-                best = best.min(before_last[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
+const fn channels() -> KnobSpec {
+    count("channel", MANY).disruptive(PER_QUEUE).named(Named::Max).group(Group::Queues)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+const fn ring() -> KnobSpec {
+    count("descriptor", MANY)
+        .rounding(Rounding::PowerOfTwo)
+        .disruptive(PER_NAPI)
+        .named(Named::Max)
+        .group(Group::Queues)
+}
 
-    #[test]
-    fn every_knob_is_found_by_its_name() {
-        for knob in Knob::ALL {
-            assert_eq!(knob.name().parse(), Ok(*knob));
-            let stored = serde_json::to_value(knob).unwrap();
-            assert_eq!(stored, knob.name(), "files have the same name");
-        }
+const fn link_switch() -> KnobSpec {
+    switch().disruptive(PER_NAPI).group(Group::Link)
+}
+
+const fn offload() -> KnobSpec {
+    switch().tier(Tier::Brief).group(Group::Offloads)
+}
+
+const fn coalescing_switch() -> KnobSpec {
+    switch().tier(Tier::Brief).group(Group::Coalescing)
+}
+
+const fn coalescing_delay() -> KnobSpec {
+    time("us", SECOND_US).coalescing()
+}
+
+/// Parts of a row, so that each names only what is special about it.
+impl KnobSpec {
+    const fn min(mut self, min: u64) -> Self {
+        self.min = min;
+        self
     }
 
-    #[test]
-    fn changes_are_written_in_the_order_of_the_type() {
-        // State and Setting are sorted by knob, and the two orders must be one.
-        assert!(Knob::ALL.is_sorted());
+    const fn rounding(mut self, rounding: Rounding) -> Self {
+        self.rounding = rounding;
+        self
     }
 
-    #[test]
-    fn a_misspelt_knob_gets_the_nearest_name() {
-        check("mut", Some(Knob::Mtu));
-        check("MTU", Some(Knob::Mtu));
-        check("gro_flush_timeout", Some(Knob::GroFlushTimeout));
-        check("gro-flush-time", Some(Knob::GroFlushTimeout));
-        check("napi-defer-irqs", Some(Knob::NapiDeferHardIrqs));
-        check("rps_cpu", Some(Knob::RpsCpus));
-        check("rx_usec", Some(Knob::RxUsecs));
-        check("rx-queues", None);
-        check("", None);
-        check(&"x".repeat(1_000_000), None);
+    const fn named(mut self, named: Named) -> Self {
+        self.named = Some(named);
+        self
     }
 
-    #[track_caller]
-    fn check(name: &str, nearest: Option<Knob>) {
-        let error = name.parse::<Knob>().unwrap_err();
-        assert_eq!(error.nearest(), nearest, "{error}");
-        assert!(error.to_string().len() < 400);
+    const fn tier(mut self, tier: Tier) -> Self {
+        self.tier = tier;
+        self
+    }
+
+    const fn group(mut self, group: Group) -> Self {
+        self.group = group;
+        self
+    }
+
+    const fn resets(mut self, resets: &'static [Knob]) -> Self {
+        self.resets = resets;
+        self
+    }
+
+    const fn resets_link(mut self) -> Self {
+        self.resets_link = true;
+        self.resets(PER_NAPI)
+    }
+
+    const fn disruptive(mut self, resets: &'static [Knob]) -> Self {
+        self.resets_link = true;
+        self.resets(resets).tier(Tier::Disruptive)
+    }
+
+    const fn negotiated(mut self) -> Self {
+        self.is_negotiated = true;
+        self
+    }
+
+    const fn overruled_by(mut self, adaptive: Knob) -> Self {
+        self.overruled_by = Some(adaptive);
+        self
+    }
+
+    const fn coalescing(self) -> Self {
+        self.rounding(Rounding::Quarter).group(Group::Coalescing)
+    }
+
+    const fn host_wide(mut self) -> Self {
+        self.scope = Scope::Host;
+        self.group(Group::Host)
     }
 }

@@ -237,6 +237,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether the process lacks a privilege.
+    pub const fn is_permission(&self) -> bool {
+        matches!(self, Self::Permission { .. })
+    }
+}
+
 fn known_schema<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let schema = u32::deserialize(deserializer)?;
     if schema == SCHEMA {

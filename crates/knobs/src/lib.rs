@@ -10,6 +10,7 @@ pub mod device;
 pub mod effect;
 pub mod export;
 pub mod kernel;
+pub mod outcome;
 pub mod parse;
 pub mod profile;
 pub mod qdisc;
@@ -23,13 +24,14 @@ pub use checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, Sto
 pub use device::{Device, Whereabouts};
 pub use export::{Exported, export};
 pub use kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
+pub use outcome::{ChangeOutcome, Refusal};
 pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;
 pub use qdisc::Qdisc;
 pub use rss::QueueTable;
 pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
-    Applied, ApplyError, Cause, Change, ConfirmError, ErrorKind, Leftover, RestoreError, Restored,
-    Session, apply, await_confirmation, commit, confirm, plan, plan_restore, restore,
+    Applied, ApplyError, Cause, Change, ConfirmError, Leftover, RestoreError, Restored, Session,
+    apply, await_confirmation, commit, confirm, plan, plan_restore, restore,
 };
 pub use value::{Named, Place, Setting, State, Value};

@@ -10,9 +10,7 @@ mod session;
 mod steps;
 
 pub use confirm::{ConfirmError, await_confirmation, confirm};
-pub use outcome::{
-    Applied, ApplyError, Cause, Change, ErrorKind, Foreign, Leftover, RestoreError, Restored,
-};
+pub use outcome::{Applied, ApplyError, Cause, Change, Foreign, Leftover, RestoreError, Restored};
 pub use session::Session;
 
 use std::collections::BTreeSet;

@@ -1,8 +1,9 @@
 //! Which interface is put back: names change, and numbers and namespaces are used again.
 
 use latput_knobs::{
-    ApplyError, Checkpoint, CheckpointStore, Context, Device, ErrorKind, Knob, Place, RestoreError,
-    Restored, Session, Setting, Value, apply, parse_assignment, plan_restore, restore,
+    ApplyError, ChangeOutcome, Checkpoint, CheckpointStore, Context, Device, Knob, Place,
+    RestoreError, Restored, Session, Setting, Value, apply, parse_assignment, plan_restore,
+    restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 
@@ -52,7 +53,7 @@ fn what_cannot_be_found_keeps_its_checkpoint_and_another_of_its_name_is_left_alo
     let of_another = Value::Count(1400);
     world.kernel.set_from_outside("eth0", Knob::Mtu, Place::Device, of_another);
     let error = world.restore(&undo).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Stranded);
+    assert_eq!(error.outcome(), ChangeOutcome::Stranded);
     let text = error.to_string();
     for words in ["number 2, fake", "is another: number 3", "mtu (device) was 1500", "--forget"] {
         assert!(text.contains(words), "{words}: {text}");

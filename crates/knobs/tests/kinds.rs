@@ -2,10 +2,13 @@
 //! knobs of the host.
 
 use latput_knobs::{
-    Applied, ApplyError, Cause, Checkpoint, ErrorKind, KernelErrorKind, Knob, Place, Restored,
-    Session, Setting, StoreError, apply, commit, parse_assignment, restore,
+    Applied, ApplyError, Cause, ChangeOutcome, Checkpoint, KernelErrorKind, Knob, Place, Refusal,
+    Restored, Session, Setting, StoreError, apply, commit, parse_assignment, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
+
+/// Nothing was changed.
+const REFUSED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Failure);
 
 #[test]
 fn adaptive_goes_off_before_the_values_that_it_overrules_and_on_after_them() {
@@ -30,7 +33,7 @@ fn a_delay_that_adaptive_moderation_would_overrule_is_refused_until_it_is_named(
     let error = world.apply("tx-usecs=50us").unwrap_err();
     assert!(matches!(error, ApplyError::Overruled { adaptive: Knob::AdaptiveTx, .. }), "{error}");
     assert!(error.to_string().contains("`adaptive-tx=off`"), "{error}");
-    assert_eq!((world.written().as_str(), error.kind()), ("", ErrorKind::Unchanged));
+    assert_eq!((world.written().as_str(), error.outcome()), ("", REFUSED));
     world.apply("rx-usecs=50us").unwrap();
     world.apply_another("tx-usecs=50us adaptive-tx=on").unwrap();
 }
@@ -75,7 +78,7 @@ fn what_the_interface_does_not_allow_is_refused_with_what_it_allows() {
         "eth0: rx-ring cannot be 8192 here: give a whole number of descriptors from 0 to 4096, or \
          `max`"
     );
-    assert_eq!((world.written().as_str(), error.kind()), ("", ErrorKind::Unchanged));
+    assert_eq!((world.written().as_str(), error.outcome()), ("", REFUSED));
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn a_declared_rounding_is_taken_and_told_and_more_than_that_is_rolled_back() {
     let mut world = World::new(FakeInterface::nic(1));
     world.kernel.fault(Knob::RxUsecs, Fault::Round(1_000_000));
     let error = world.apply("rx-usecs=50us").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::RolledBack, "a delay became none: {error}");
+    assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "a delay became none: {error}");
 }
 
 #[test]

@@ -4,12 +4,15 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use latput_knobs::{
-    ApplyError, Capability, Cause, Device, ErrorKind, KernelError, KernelErrorKind, KernelRead,
-    KernelWrite, Knob, Place, RestoreError, Restored, Session, Setting, State, Value, Whereabouts,
-    parse_assignment,
+    ApplyError, Capability, Cause, ChangeOutcome, Device, KernelError, KernelErrorKind, KernelRead,
+    KernelWrite, Knob, Place, Refusal, RestoreError, Restored, Session, Setting, State, Value,
+    Whereabouts, parse_assignment,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context};
 use latput_units::Nanos;
+
+/// Nothing was changed.
+const REFUSED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Failure);
 
 type BorrowingSession<'a> = Session<&'a mut FakeKernel, &'a mut MemoryCheckpoints>;
 
@@ -105,7 +108,7 @@ fn knobs_that_come_and_go_with_another_can_be_wanted_with_it() {
     // Here the knob is there when it is asked for, and goes with the GRO.
     let held = session.kernel().state("eth0");
     let error = session.apply(&setting("gro=off gro-flush-timeout=50us")).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::RolledBack, "{error:?}");
+    assert_eq!(error.outcome(), ChangeOutcome::RolledBack, "{error:?}");
     assert_eq!(session.kernel().state("eth0"), held);
     session.close().unwrap();
     assert_eq!(kernel.state("eth0"), before);
@@ -138,7 +141,7 @@ fn a_full_disk_in_the_middle_leaves_the_earlier_setting() {
     let between = session.kernel().state("eth0");
     let error = session.apply(&setting("mtu=9000")).unwrap_err();
     assert!(matches!(error, ApplyError::Checkpoint(_)), "{error:?}");
-    assert_eq!(error.kind(), ErrorKind::Unchanged);
+    assert_eq!(error.outcome(), REFUSED);
     assert_eq!(session.kernel().state("eth0"), between);
     session.apply(&setting("txqueuelen=888")).unwrap();
     session.close().unwrap();

@@ -2,13 +2,18 @@
 
 use latput_knobs::KernelRead as _;
 use latput_knobs::{
-    Applied, ApplyError, Cause, Checkpoint, CheckpointStore, ConfirmError, Context, ErrorKind,
-    KernelErrorKind, KernelWrite, Knob, LinkResets, Place, RestoreError, Restored, Setting, State,
-    StoreError, Value, apply, await_confirmation, commit, confirm, parse_assignment, plan,
-    plan_restore, restore,
+    Applied, ApplyError, Cause, ChangeOutcome, Checkpoint, CheckpointStore, ConfirmError, Context,
+    KernelErrorKind, KernelWrite, Knob, LinkResets, Place, Refusal, RestoreError, Restored,
+    Setting, State, StoreError, Value, apply, await_confirmation, commit, confirm,
+    parse_assignment, plan, plan_restore, restore,
 };
 use latput_testkit::{FakeInterface, FakeKernel, Fault, MemoryCheckpoints, context, slot};
 use latput_units::Nanos;
+
+/// Nothing was changed.
+const REFUSED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Failure);
+/// Nothing was changed, for lack of a privilege.
+const NOT_PERMITTED: ChangeOutcome = ChangeOutcome::Refused(Refusal::Permission);
 
 #[test]
 fn a_change_waits_for_its_confirmation_and_is_kept_in_time() {
@@ -43,13 +48,13 @@ fn whoever_may_not_confirm_or_restore_is_told_of_the_privilege() {
     let (path, reason) = ("/run/latput".to_owned(), "permission denied".to_owned());
     let refused = StoreError::Permission { path, operation: "remove", reason };
     let locked = StoreError::Locked { interface: "eth0".to_owned(), pid: 77 };
-    for (source, kind) in [(refused, ErrorKind::Permission), (locked, ErrorKind::Unchanged)] {
+    for (source, kind) in [(refused, NOT_PERMITTED), (locked, REFUSED)] {
         let (interface, again) = ("eth0".to_owned(), source.clone());
-        assert_eq!(ConfirmError::Store { interface, source: again }.kind(), kind);
+        assert_eq!(ConfirmError::Store { interface, source: again }.outcome(), kind);
         let (interface, again) = ("eth0".to_owned(), source.clone());
-        assert_eq!(RestoreError::Store { interface, source: again }.kind(), kind);
+        assert_eq!(RestoreError::Store { interface, source: again }.outcome(), kind);
         let interface = "eth0".to_owned();
-        assert_eq!(RestoreError::Forget { interface, source }.kind(), kind);
+        assert_eq!(RestoreError::Forget { interface, source }.outcome(), kind);
     }
 }
 
@@ -87,7 +92,7 @@ fn what_takes_the_link_down_is_refused_until_it_is_allowed() {
         let mut set = |desired: &str| apply(kernel, store, &context, "eth0", &setting(desired));
         let error = set("mtu=9000 rx-ring=512 gro-flush-timeout=50us").unwrap_err();
         assert!(full(&error).contains(expected), "{error}");
-        assert_eq!(error.kind(), ErrorKind::Unchanged);
+        assert_eq!(error.outcome(), REFUSED);
         assert!(
             matches!(set("mtu=1500"), Ok(Applied { .. })),
             "nothing changes, and nothing resets"
@@ -236,20 +241,20 @@ fn what_is_wrong_from_the_start_touches_nothing() {
         |_| {},
         "mtu=9000 tso=off",
         "eth0: tso cannot be set here: operation not supported",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
     check_untouched(
         |world| world.kernel.fault(Knob::Gso, Fault::ReadOnly),
         "mtu=9000 gso=off",
         "eth0: gso cannot be set here: this driver has no way to set it",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
     check_untouched(
         |world| world.kernel.vanish("eth0"),
         "mtu=9000",
         "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it in the \
          fake kernel: no such device",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
     check_untouched(
         |world| {
@@ -258,7 +263,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
         "mtu=9000",
         "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it in the \
          fake kernel: operation not permitted",
-        ErrorKind::Permission,
+        NOT_PERMITTED,
     );
     check_untouched(
         |world| {
@@ -268,7 +273,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
         "mtu=9000",
         "the values of now cannot be read, so nothing was changed: eth0: mtu: cannot read it: the \
          answer has no place, a place twice, or a value of another kind",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
     // MTU may reset it, so it must be known, although it is not wanted.
     check_untouched(
@@ -278,7 +283,7 @@ fn what_is_wrong_from_the_start_touches_nothing() {
         "mtu=9000",
         "the values of now cannot be read, so nothing was changed: eth0: threaded: cannot read it in \
          the fake kernel: the answer ends in the middle",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
 }
 
@@ -289,7 +294,7 @@ fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
         "mtu=9000",
         "the checkpoint cannot be kept, so nothing was changed: /run/latput/eth0.json: cannot write \
          the checkpoint: no space left on device",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
     check_untouched(
         |world| {
@@ -300,14 +305,14 @@ fn a_checkpoint_that_cannot_be_kept_touches_nothing() {
         "mtu=9000",
         "the checkpoint cannot be kept, so nothing was changed: /run/latput: cannot write the \
          checkpoint: permission denied: run as root",
-        ErrorKind::Permission,
+        NOT_PERMITTED,
     );
     check_untouched(
         |world| world.store.lock_by(77, slot()),
         "mtu=9000",
         "the checkpoint cannot be kept, so nothing was changed: eth0: another latput (pid 77) is \
          changing it: wait until it has ended",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
 }
 
@@ -323,7 +328,7 @@ fn values_out_of_range_and_hostile_names_touch_nothing() {
     for name in ["", ".", "..", "../eth0", "a b", "eth0:1", "eth0\0", "sixteen-letters-", "a\n"] {
         let error = world.apply_setting(name, &setting("mtu=9000")).unwrap_err();
         assert!(matches!(error, ApplyError::InvalidName { .. }), "{name:?}: {error}");
-        assert_eq!(error.kind(), ErrorKind::Unchanged);
+        assert_eq!(error.outcome(), REFUSED);
         assert!(plan(&world.kernel, name, &setting("mtu=9000")).is_err());
     }
     world.check_as_before();
@@ -335,7 +340,7 @@ fn a_first_write_that_is_refused_leaves_all_as_it_was() {
         let mut world = World::new(FakeInterface::nic(1));
         world.kernel.fault(Knob::Mtu, Fault::Refuse(kind));
         let error = world.apply("mtu=9000 gso=off").unwrap_err();
-        assert_eq!((full(&error).as_str(), error.kind()), (expected, ending));
+        assert_eq!((full(&error).as_str(), error.outcome()), (expected, ending));
         assert!(world.kernel.written().is_empty());
         world.check_as_before();
     };
@@ -343,13 +348,13 @@ fn a_first_write_that_is_refused_leaves_all_as_it_was() {
         KernelErrorKind::Refused,
         "eth0: refused, nothing was changed: eth0: mtu: cannot write it in the fake kernel: invalid \
          argument",
-        ErrorKind::Unchanged,
+        REFUSED,
     );
     check(
         KernelErrorKind::Permission,
         "eth0: not permitted, nothing was changed: run as root (CAP_NET_ADMIN): eth0: mtu: cannot \
          write it in the fake kernel: operation not permitted",
-        ErrorKind::Permission,
+        NOT_PERMITTED,
     );
 }
 
@@ -391,7 +396,7 @@ fn a_write_that_is_forgotten_or_rounded_is_rolled_back() {
         let mut world = World::new(FakeInterface::nic(1));
         world.kernel.fault(Knob::Txqueuelen, fault);
         let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::RolledBack);
+        assert_eq!(error.outcome(), ChangeOutcome::RolledBack);
         let ApplyError::RolledBack { cause, .. } = error else { panic!("{error:?}") };
         assert_eq!(
             cause.to_string(),
@@ -409,7 +414,7 @@ fn a_rollback_that_fails_says_what_is_left_and_keeps_the_checkpoint() {
     world.kernel.fault_after(1, Knob::Mtu, Fault::Refuse(KernelErrorKind::Busy));
     world.kernel.fault(Knob::Gro, Fault::Refuse(KernelErrorKind::Refused));
     let error = world.apply("mtu=9000 txqueuelen=777 gro=off").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Stranded);
+    assert_eq!(error.outcome(), ChangeOutcome::Stranded);
     let ApplyError::Stranded { cause, left, finish, .. } = &error else { panic!("{error:?}") };
     assert!(matches!(&**cause, Cause::Kernel(error) if error.knob == Some(Knob::Gro)));
     assert_eq!(left.len(), 1, "the transmit queue went back: {left:?}");
@@ -425,7 +430,7 @@ fn a_rollback_that_fails_says_what_is_left_and_keeps_the_checkpoint() {
     assert!(matches!(again, ApplyError::Unfinished { .. }), "{again:?}");
     let restored = world.restore(&kept).unwrap_err();
     assert!(matches!(restored, RestoreError::Stranded { .. }), "{restored:?}");
-    assert_eq!(restored.kind(), ErrorKind::Stranded);
+    assert_eq!(restored.outcome(), ChangeOutcome::Stranded);
     world.kernel.mend();
     assert!(matches!(world.restore(&kept), Ok(Restored::Done { .. })));
     world.check_as_before();
@@ -448,7 +453,7 @@ fn an_interface_that_goes_away_leaves_nothing_to_put_back() {
     world.kernel.fault_once(1, Fault::Vanish);
     let error = world.apply("mtu=9000 txqueuelen=777").unwrap_err();
     assert!(matches!(error, ApplyError::InterfaceGone { .. }), "{error:?}");
-    assert_eq!(error.kind(), ErrorKind::Unchanged);
+    assert_eq!(error.outcome(), REFUSED);
     assert!(world.store.is_clear());
 }
 
@@ -607,13 +612,13 @@ fn check_untouched(
     prepare: impl FnOnce(&mut World),
     desired: &str,
     expected: &str,
-    kind: ErrorKind,
+    outcome: ChangeOutcome,
 ) {
     let mut world = World::new(FakeInterface::nic(1).without(Knob::Tso));
     prepare(&mut world);
     let before = world.kernel.state("eth0");
     let error = world.apply(desired).expect_err(desired);
-    assert_eq!((full(&error).as_str(), error.kind()), (expected, kind));
+    assert_eq!((full(&error).as_str(), error.outcome()), (expected, outcome));
     assert_eq!(world.kernel.state("eth0"), before);
     assert!(world.kernel.written().is_empty() && world.kept().is_none());
     // A dry run finds the same, but for what the store says.
@@ -628,8 +633,8 @@ fn check_confirm(world: &mut World, change: &Checkpoint, now_s: u64, expected: &
     assert!(full(&error).contains(expected), "{error}");
     // What should be back by then is not.
     let is_late = expected.starts_with("too late");
-    let kind = if is_late { ErrorKind::Stranded } else { ErrorKind::Unchanged };
-    assert_eq!(error.kind(), kind, "{error}");
+    let kind = if is_late { ChangeOutcome::Stranded } else { REFUSED };
+    assert_eq!(error.outcome(), kind, "{error}");
     world.store.next_process();
 }
 

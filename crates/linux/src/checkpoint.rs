@@ -5,15 +5,16 @@
 //! when its holder dies. A third tells what became of a change that nobody confirmed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_knobs::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
 
 use crate::error::Error;
+use crate::files::{self, FileError, FileLock};
 use crate::namespace::Namespace;
 use crate::process;
 
@@ -25,7 +26,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct FileCheckpoints {
     folder: PathBuf,
-    locks: BTreeMap<Slot, File>,
+    locks: BTreeMap<Slot, FileLock>,
 }
 
 impl FileCheckpoints {
@@ -103,39 +104,13 @@ impl FileCheckpoints {
         Ok(Some(checkpoint))
     }
 
-    /// Opens the lock file and locks it. A file that its last holder removed between the two is not
-    /// the lock any more, so it is done again.
-    fn lock(&self, slot: Slot, interface: &str) -> Result<File, StoreError> {
-        let path = self.file(slot, "lock");
-        let failed = |error: &io::Error| store_error(&path, "lock", error);
-        loop {
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .map_err(|error| failed(&error))?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(StoreError::Locked {
-                        interface: interface.to_owned(),
-                        pid: holder(&mut file),
-                    });
-                }
-                Err(TryLockError::Error(error)) => return Err(failed(&error)),
-            }
-            let locked = file.metadata().map_err(|error| failed(&error))?.ino();
-            if fs::metadata(&path).is_ok_and(|named| named.ino() == locked) {
-                // Who holds it is a help and no need: a full disk must not stand in the way of putting
-                // an interface back.
-                let id = std::process::id().to_string();
-                let _ = file.set_len(0).and_then(|()| file.write_all(id.as_bytes()));
-                return Ok(file);
-            }
-        }
+    fn lock(&self, slot: Slot, interface: &str) -> Result<FileLock, StoreError> {
+        let taken =
+            FileLock::take(&self.file(slot, "lock")).map_err(|error| file_error(error, "lock"))?;
+        taken.map_err(|holder| StoreError::Locked {
+            interface: interface.to_owned(),
+            pid: holder.parse().unwrap_or(0),
+        })
     }
 
     /// Makes what was renamed or removed in the folder last.
@@ -165,30 +140,15 @@ impl CheckpointStore for FileCheckpoints {
         let slot = checkpoint.slot();
         assert!(self.locks.contains_key(&slot), "saved a checkpoint of {slot} without a claim");
         let path = self.file(slot, "json");
-        let temporary = self.file(slot, "new");
         let begins = !path.exists();
         let bytes =
             serde_json::to_vec(checkpoint).expect("a checkpoint has no unserialisable part");
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .and_then(|mut file| {
-                file.write_all(&bytes)?;
-                file.sync_all()
-            })
-            .and_then(|()| fs::rename(&temporary, &path));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&temporary); // half a file is of no use, and gives no space back
-            return Err(store_error(&path, "write", &error));
-        }
+        files::replace_private(&path, &bytes).map_err(|error| file_error(error, "write"))?;
         if begins {
             // What became of an earlier change is old news.
             let _ = fs::remove_file(self.file(slot, "late"));
         }
-        self.sync_folder()
+        Ok(())
     }
 
     fn remove(&mut self, slot: Slot) -> Result<(), StoreError> {
@@ -209,9 +169,6 @@ impl CheckpointStore for FileCheckpoints {
                 return Err(error);
             }
         }
-        // While the lock is still held, so that nobody's lock but ours goes. A lock file that stays
-        // behind does no harm.
-        let _ = fs::remove_file(self.file(slot, "lock"));
         Ok(())
     }
 
@@ -248,17 +205,23 @@ pub fn context() -> Result<Context, Error> {
     })
 }
 
-/// The process that wrote its id into a lock file; 0 if that cannot be read.
-fn holder(lock: &mut File) -> u32 {
-    let mut text = String::new();
-    let read = lock.rewind().and_then(|()| lock.take(20).read_to_string(&mut text));
-    read.ok().and_then(|_| text.trim().parse().ok()).unwrap_or(0)
+fn store_error(path: &Path, operation: &'static str, error: &io::Error) -> StoreError {
+    refused(path, operation, error.to_string(), error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-fn store_error(path: &Path, operation: &'static str, error: &io::Error) -> StoreError {
+fn file_error(error: FileError, operation: &'static str) -> StoreError {
+    let reason = error.cause.unwrap_or(error.problem);
+    refused(&error.path, operation, reason, error.permission)
+}
+
+fn refused(
+    path: &Path,
+    operation: &'static str,
+    reason: String,
+    is_permission: bool,
+) -> StoreError {
     let path = path.display().to_string();
-    let reason = error.to_string();
-    if error.kind() == io::ErrorKind::PermissionDenied {
+    if is_permission {
         StoreError::Permission { path, operation, reason }
     } else {
         StoreError::Io { path, operation, reason }

@@ -1,7 +1,6 @@
 //! Offload features by name, and tables of numbers, over ethtool's generic netlink family.
 //!
-//! Numbers: `include/uapi/linux/ethtool_netlink_generated.h`; semantics:
-//! `Documentation/networking/ethtool-netlink.rst`, `FEATURES_GET` and `FEATURES_SET`.
+//! Semantics: `Documentation/networking/ethtool-netlink.rst`, `FEATURES_GET` and `FEATURES_SET`.
 
 pub mod ioctl;
 pub mod parameters;
@@ -10,21 +9,10 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, check_interface_name};
 use crate::netlink::attribute::{put, put_nested};
-use crate::netlink::{Attribute, Generic, Malformed, NetlinkError, malformed};
+use crate::netlink::{Attribute, Generic, Malformed, NetlinkError, malformed, uapi};
 
-const FEATURES_GET: u8 = 11;
-const FEATURES_SET: u8 = 12;
 /// Every message of the family opens with this nest, which names the interface.
-const HEADER: u16 = 1;
-const FEATURES_HW: u16 = 2;
-const FEATURES_WANTED: u16 = 3;
-const FEATURES_ACTIVE: u16 = 4;
-const FEATURES_NOCHANGE: u16 = 5;
-const HEADER_DEV_NAME: u16 = 2;
-const BITSET_BITS: u16 = 3;
-const BITSET_BITS_BIT: u16 = 1;
-const BIT_NAME: u16 = 2;
-const BIT_VALUE: u16 = 3;
+pub(crate) const HEADER: u16 = uapi::ETHTOOL_A_FEATURES_HEADER;
 
 /// One offload feature of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +44,7 @@ impl Ethtool {
         let what = format!("read the features of {interface}");
         let request = self
             .0
-            .request(what.clone(), FEATURES_GET)
+            .request(what.clone(), uapi::ETHTOOL_MSG_FEATURES_GET)
             .nested(HEADER, |header| put_device(header, interface));
         let answer = self.0.exchange(&request)?;
         let attributes = answer.first().map_or(&[][..], Vec::as_slice);
@@ -73,12 +61,14 @@ impl Ethtool {
         let what = format!("set {} on {interface}", names.join(", "));
         let request = self
             .0
-            .request(what.clone(), FEATURES_SET)
+            .request(what.clone(), uapi::ETHTOOL_MSG_FEATURES_SET)
             .nested(HEADER, |header| put_device(header, interface))
-            .nested(FEATURES_WANTED, |bitset| {
-                put_nested(bitset, BITSET_BITS, |bits| {
+            .nested(uapi::ETHTOOL_A_FEATURES_WANTED, |bitset| {
+                put_nested(bitset, uapi::ETHTOOL_A_BITSET_BITS, |bits| {
                     for (name, on) in wanted {
-                        put_nested(bits, BITSET_BITS_BIT, |bit| put_bit(bit, name, *on));
+                        put_nested(bits, uapi::ETHTOOL_A_BITSET_BITS_BIT, |bit| {
+                            put_bit(bit, name, *on);
+                        });
                     }
                 });
             });
@@ -109,13 +99,13 @@ fn describe(name: &str, on: bool) -> String {
 }
 
 fn put_device(header: &mut Vec<u8>, interface: &str) {
-    put(header, HEADER_DEV_NAME, &[interface.as_bytes(), b"\0"].concat());
+    put(header, uapi::ETHTOOL_A_HEADER_DEV_NAME, &[interface.as_bytes(), b"\0"].concat());
 }
 
 fn put_bit(bit: &mut Vec<u8>, name: &str, on: bool) {
-    put(bit, BIT_NAME, &[name.as_bytes(), b"\0"].concat());
+    put(bit, uapi::ETHTOOL_A_BITSET_BIT_NAME, &[name.as_bytes(), b"\0"].concat());
     if on {
-        put(bit, BIT_VALUE, &[]);
+        put(bit, uapi::ETHTOOL_A_BITSET_BIT_VALUE, &[]);
     }
 }
 
@@ -130,22 +120,22 @@ fn parse_features(attributes: &[u8]) -> Result<Features, Malformed> {
     for attribute in crate::netlink::Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            FEATURES_HW => {
+            uapi::ETHTOOL_A_FEATURES_HW => {
                 for (name, changeable) in bits(attribute)? {
                     features.entry(name).or_default().is_changeable = changeable;
                 }
             }
-            FEATURES_WANTED => {
+            uapi::ETHTOOL_A_FEATURES_WANTED => {
                 for (name, _) in bits(attribute)? {
                     features.entry(name).or_default().is_wanted = true;
                 }
             }
-            FEATURES_ACTIVE => {
+            uapi::ETHTOOL_A_FEATURES_ACTIVE => {
                 for (name, _) in bits(attribute)? {
                     features.entry(name).or_default().is_active = true;
                 }
             }
-            FEATURES_NOCHANGE => fixed = bits(attribute)?,
+            uapi::ETHTOOL_A_FEATURES_NOCHANGE => fixed = bits(attribute)?,
             _ => {}
         }
     }
@@ -162,7 +152,7 @@ fn parse_features(attributes: &[u8]) -> Result<Features, Malformed> {
 /// that are set; for those the value says nothing.
 fn bits(bitset: Attribute<'_>) -> Result<Vec<(String, bool)>, Malformed> {
     let mut named = Vec::new();
-    let Some(bits) = bitset.nested().find_kind(BITSET_BITS)? else {
+    let Some(bits) = bitset.nested().find_kind(uapi::ETHTOOL_A_BITSET_BITS)? else {
         return Ok(named);
     };
     for bit in bits.nested() {
@@ -170,8 +160,8 @@ fn bits(bitset: Attribute<'_>) -> Result<Vec<(String, bool)>, Malformed> {
         for attribute in bit?.nested() {
             let attribute = attribute?;
             match attribute.kind {
-                BIT_NAME => name = Some(attribute.as_text().into_owned()),
-                BIT_VALUE => value = true,
+                uapi::ETHTOOL_A_BITSET_BIT_NAME => name = Some(attribute.as_text().into_owned()),
+                uapi::ETHTOOL_A_BITSET_BIT_VALUE => value = true,
                 _ => {}
             }
         }
@@ -187,10 +177,14 @@ mod tests {
     #[test]
     fn features_are_active_wanted_and_changeable() {
         let mut bytes = Vec::new();
-        put_bitset(&mut bytes, FEATURES_HW, &[("rx-gro", true), ("loopback", false)]);
-        put_bitset(&mut bytes, FEATURES_WANTED, &[("rx-gro", false)]);
-        put_bitset(&mut bytes, FEATURES_ACTIVE, &[("loopback", false)]);
-        put_bitset(&mut bytes, FEATURES_NOCHANGE, &[("loopback", false)]);
+        put_bitset(
+            &mut bytes,
+            uapi::ETHTOOL_A_FEATURES_HW,
+            &[("rx-gro", true), ("loopback", false)],
+        );
+        put_bitset(&mut bytes, uapi::ETHTOOL_A_FEATURES_WANTED, &[("rx-gro", false)]);
+        put_bitset(&mut bytes, uapi::ETHTOOL_A_FEATURES_ACTIVE, &[("loopback", false)]);
+        put_bitset(&mut bytes, uapi::ETHTOOL_A_FEATURES_NOCHANGE, &[("loopback", false)]);
         let features = parse_features(&bytes).unwrap();
         let gro = Feature { is_active: false, is_wanted: true, is_changeable: true };
         let loopback = Feature { is_active: true, is_wanted: false, is_changeable: false };
@@ -202,17 +196,21 @@ mod tests {
     fn an_answer_without_features_or_names_is_malformed() {
         assert!(parse_features(&[]).is_err());
         let mut bytes = Vec::new();
-        put_nested(&mut bytes, FEATURES_HW, |bitset| {
-            put_nested(bitset, BITSET_BITS, |bits| put_nested(bits, BITSET_BITS_BIT, |_| {}));
+        put_nested(&mut bytes, uapi::ETHTOOL_A_FEATURES_HW, |bitset| {
+            put_nested(bitset, uapi::ETHTOOL_A_BITSET_BITS, |bits| {
+                put_nested(bits, uapi::ETHTOOL_A_BITSET_BITS_BIT, |_| {});
+            });
         });
         assert!(parse_features(&bytes).is_err());
     }
 
     fn put_bitset(bytes: &mut Vec<u8>, kind: u16, entries: &[(&str, bool)]) {
         put_nested(bytes, kind, |bitset| {
-            put_nested(bitset, BITSET_BITS, |bits| {
+            put_nested(bitset, uapi::ETHTOOL_A_BITSET_BITS, |bits| {
                 for (name, value) in entries {
-                    put_nested(bits, BITSET_BITS_BIT, |bit| put_bit(bit, name, *value));
+                    put_nested(bits, uapi::ETHTOOL_A_BITSET_BITS_BIT, |bit| {
+                        put_bit(bit, name, *value);
+                    });
                 }
             });
         });

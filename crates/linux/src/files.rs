@@ -31,18 +31,21 @@ pub struct FileError {
     pub problem: String,
     /// Whether it was for want of permission.
     pub permission: bool,
+    /// The operating system's words, where it has refused.
+    pub(crate) cause: Option<String>,
 }
 
 impl FileError {
     fn new(path: &Path, problem: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), problem: problem.into(), permission: false }
+        Self { path: path.to_owned(), problem: problem.into(), permission: false, cause: None }
     }
 
     fn io(path: &Path, doing: &str, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let permission = error.kind() == io::ErrorKind::PermissionDenied;
-        let problem = format!("cannot {doing}: {error}");
-        Self { path: path.to_owned(), problem, permission }
+        let cause = error.to_string();
+        let problem = format!("cannot {doing}: {cause}");
+        Self { path: path.to_owned(), problem, permission, cause: Some(cause) }
     }
 }
 
@@ -57,6 +60,15 @@ pub fn check(path: &Path) -> Result<(), FileError> {
 /// The bytes go to a new file beside it, which then takes its name. Refused: a name that is something other than
 /// a regular file, and for root a folder where anybody may rename (writable by all, not sticky, not root's).
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    replace_with(path, bytes, 0o666)
+}
+
+/// The same with a file that only its owner reads and writes.
+pub(crate) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    replace_with(path, bytes, PRIVATE)
+}
+
+fn replace_with(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
     let name = path.file_name().ok_or_else(|| FileError::new(path, "names no file"))?;
     check_target(path)?;
     let folder = open_folder(path)?;
@@ -64,7 +76,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let (mut file, temporary) = loop {
         let temporary = format!(".latput-{}-{:016x}.part", getpid().as_raw_nonzero(), suffix());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        match openat(&folder, &temporary, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o666)) {
+        match openat(&folder, &temporary, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode)) {
             Ok(file) => break (File::from(file), temporary),
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
@@ -173,8 +185,9 @@ impl FileLock {
             }
             // Its last holder may have removed it meanwhile; then it is no lock any more.
             if fs::symlink_metadata(path).is_ok_and(|named| named.ino() == meta.ino()) {
-                let said = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-                said.map_err(failed)?;
+                // Who holds it is a help and no need: a full disk must not keep a host from being put back.
+                let id = std::process::id();
+                let _said = file.set_len(0).and_then(|()| writeln!(file, "{id}"));
                 return Ok(Ok(Self { file, path: path.to_owned() }));
             }
         }
@@ -225,7 +238,7 @@ fn check_owner(path: &Path, meta: &Metadata) -> Result<(), FileError> {
         return Ok(());
     }
     let problem = format!("it belongs to user {owner} and not to {us}, who runs latput: remove it");
-    Err(FileError { path: path.to_owned(), problem, permission: us != 0 })
+    Err(FileError { permission: us != 0, ..FileError::new(path, problem) })
 }
 
 /// The folder of `path`, refused where root would share it with everybody.

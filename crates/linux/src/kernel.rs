@@ -99,7 +99,7 @@ impl LinuxKernel {
     ) -> Result<(), KernelError> {
         self.write_place(reading, knob, place, value).map_err(|failure| {
             let what = format!("set it to {value} at {place} ({})", knob.spec().lives);
-            failure.into_error(reading.name, knob, what)
+            failure.into_error(reading.name, Some(knob), what)
         })
     }
 
@@ -167,7 +167,7 @@ impl LinuxKernel {
             Source::Number(number) if matches!(knob, Knob::TxPush | Knob::RxPush) => {
                 unless(self.push_obstacle(reading, number)?, spec.lives.to_owned())
             }
-            Source::LoadTime(_) => {
+            Source::LoadTime => {
                 Capability::ReadOnly("the driver reads it when it is loaded".to_owned())
             }
             _ => via(spec.lives.to_owned()),
@@ -214,7 +214,7 @@ impl LinuxKernel {
 
 fn read_through(reading: &Reading<'_>, knob: Knob) -> Result<Values, KernelError> {
     reading.read(knob).map_err(|failure| {
-        failure.into_error(reading.name, knob, format!("read {}", knob.spec().lives))
+        failure.into_error(reading.name, Some(knob), format!("read {}", knob.spec().lives))
     })
 }
 
@@ -287,7 +287,7 @@ impl KernelRead for LinuxKernel {
         named: Named,
     ) -> Result<Value, KernelError> {
         self.resolve_at(interface, knob, place, named).map_err(|failure| {
-            failure.into_error(interface, knob, format!("find what `{named}` is at {place}"))
+            failure.into_error(interface, Some(knob), format!("find what `{named}` is at {place}"))
         })
     }
 
@@ -298,13 +298,12 @@ impl KernelRead for LinuxKernel {
 
     fn device(&self, interface: &str) -> Result<Device, KernelError> {
         let what = || "find out which device it is".to_owned();
-        self.device_of(interface)
-            .map_err(|failure| failure.into_error(interface, Knob::Mtu, what()))
+        self.device_of(interface).map_err(|failure| failure.into_error(interface, None, what()))
     }
 
     fn find(&self, device: &Device) -> Result<Whereabouts, KernelError> {
         let (name, what) = (format!("interface {}", device.index), "find it again".to_owned());
-        self.whereabouts(device).map_err(|failure| failure.into_error(&name, Knob::Mtu, what))
+        self.whereabouts(device).map_err(|failure| failure.into_error(&name, None, what))
     }
 }
 

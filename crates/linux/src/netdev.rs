@@ -1,28 +1,11 @@
 //! NAPI instances and their settings, over the netdev generic netlink family.
 //!
-//! Numbers: `include/uapi/linux/netdev.h`; semantics: `Documentation/netlink/specs/netdev.yaml`.
+//! Semantics: `Documentation/netlink/specs/netdev.yaml`.
 
 use latput_units::Nanos;
 
 use crate::error::Error;
-use crate::netlink::{Attributes, Generic, Malformed, NetlinkError, malformed};
-
-const QUEUE_GET: u8 = 10;
-const NAPI_GET: u8 = 11;
-const NAPI_SET: u8 = 14;
-const NAPI_IFINDEX: u16 = 1;
-const NAPI_ID: u16 = 2;
-const NAPI_PID: u16 = 4;
-const NAPI_DEFER_HARD_IRQS: u16 = 5;
-const NAPI_GRO_FLUSH_TIMEOUT: u16 = 6;
-const NAPI_IRQ_SUSPEND_TIMEOUT: u16 = 7;
-const NAPI_THREADED: u16 = 8;
-const NAPI_IRQ: u16 = 3;
-const QUEUE_ID: u16 = 1;
-const QUEUE_IFINDEX: u16 = 2;
-const QUEUE_TYPE: u16 = 3;
-const QUEUE_NAPI_ID: u16 = 4;
-const QUEUE_TYPE_RX: u32 = 0;
+use crate::netlink::{Attributes, Generic, Malformed, NetlinkError, malformed, uapi};
 
 /// One NAPI instance. What this kernel does not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,15 +53,18 @@ impl Netdev {
 
     /// Whether NAPI settings can be changed one by one (Linux 6.13).
     pub fn can_set_napi(&self) -> bool {
-        self.0.has_command(NAPI_SET)
+        self.0.has_command(uapi::NETDEV_CMD_NAPI_SET)
     }
 
     /// The NAPI instances of an interface in ascending order of receive queue; those without one
     /// last. Empty while the interface is down, and on a veth while GRO is off.
     pub fn napis(&self, interface_index: u32) -> Result<Vec<Napi>, Error> {
         let what = format!("list the NAPI instances of interface {interface_index}");
-        let request =
-            self.0.request(what.clone(), NAPI_GET).dump().u32(NAPI_IFINDEX, interface_index);
+        let request = self
+            .0
+            .request(what.clone(), uapi::NETDEV_CMD_NAPI_GET)
+            .dump()
+            .u32(uapi::NETDEV_A_NAPI_IFINDEX, interface_index);
         let at = |source| NetlinkError::Malformed { request: what.clone(), source };
         let mut napis = Vec::new();
         for message in self.0.exchange(&request)? {
@@ -91,17 +77,21 @@ impl Netdev {
     /// Changes one setting of one NAPI instance.
     pub fn set_napi(&self, id: u32, change: NapiChange) -> Result<(), Error> {
         let (name, attribute, value) = match change {
-            NapiChange::DeferHardIrqs(polls) => ("defer-hard-irqs", NAPI_DEFER_HARD_IRQS, polls),
-            NapiChange::GroFlushTimeout(ns) => ("gro-flush-timeout", NAPI_GRO_FLUSH_TIMEOUT, ns),
-            NapiChange::IrqSuspendTimeout(ns) => {
-                ("irq-suspend-timeout", NAPI_IRQ_SUSPEND_TIMEOUT, ns)
+            NapiChange::DeferHardIrqs(polls) => {
+                ("defer-hard-irqs", uapi::NETDEV_A_NAPI_DEFER_HARD_IRQS, polls)
             }
-            NapiChange::Threaded(on) => ("threaded", NAPI_THREADED, u64::from(on)),
+            NapiChange::GroFlushTimeout(ns) => {
+                ("gro-flush-timeout", uapi::NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, ns)
+            }
+            NapiChange::IrqSuspendTimeout(ns) => {
+                ("irq-suspend-timeout", uapi::NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT, ns)
+            }
+            NapiChange::Threaded(on) => ("threaded", uapi::NETDEV_A_NAPI_THREADED, u64::from(on)),
         };
         let request = self
             .0
-            .request(format!("set {name} of NAPI {id} to {value}"), NAPI_SET)
-            .u32(NAPI_ID, id);
+            .request(format!("set {name} of NAPI {id} to {value}"), uapi::NETDEV_CMD_NAPI_SET)
+            .u32(uapi::NETDEV_A_NAPI_ID, id);
         // `defer-hard-irqs` and `threaded` are declared u32 and refuse eight bytes; a value that does
         // not fit is sent long so that the kernel and not a truncation decides.
         self.0.exchange(&request.uint(attribute, value))?;
@@ -110,8 +100,11 @@ impl Netdev {
 
     fn rx_queues(&self, interface_index: u32) -> Result<Vec<RxQueue>, Error> {
         let what = format!("list the queues of interface {interface_index}");
-        let request =
-            self.0.request(what.clone(), QUEUE_GET).dump().u32(QUEUE_IFINDEX, interface_index);
+        let request = self
+            .0
+            .request(what.clone(), uapi::NETDEV_CMD_QUEUE_GET)
+            .dump()
+            .u32(uapi::NETDEV_A_QUEUE_IFINDEX, interface_index);
         let mut queues = Vec::new();
         for message in self.0.exchange(&request)? {
             let queue = parse_rx_queue(&message)
@@ -164,17 +157,19 @@ fn parse_napi(attributes: &[u8]) -> Result<Napi, Malformed> {
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            NAPI_ID => id = Some(attribute.as_u32()?),
-            NAPI_PID => napi.pid = Some(attribute.as_u32()?),
-            NAPI_DEFER_HARD_IRQS => napi.defer_hard_irqs = Some(attribute.as_uint()?),
-            NAPI_GRO_FLUSH_TIMEOUT => {
+            uapi::NETDEV_A_NAPI_ID => id = Some(attribute.as_u32()?),
+            uapi::NETDEV_A_NAPI_PID => napi.pid = Some(attribute.as_u32()?),
+            uapi::NETDEV_A_NAPI_DEFER_HARD_IRQS => {
+                napi.defer_hard_irqs = Some(attribute.as_uint()?);
+            }
+            uapi::NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT => {
                 napi.gro_flush_timeout = Some(Nanos::from_ns(attribute.as_uint()?));
             }
-            NAPI_IRQ_SUSPEND_TIMEOUT => {
+            uapi::NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT => {
                 napi.irq_suspend_timeout = Some(Nanos::from_ns(attribute.as_uint()?));
             }
-            NAPI_IRQ => napi.irq = Some(attribute.as_u32()?),
-            NAPI_THREADED => napi.threaded = Some(attribute.as_uint()?),
+            uapi::NETDEV_A_NAPI_IRQ => napi.irq = Some(attribute.as_u32()?),
+            uapi::NETDEV_A_NAPI_THREADED => napi.threaded = Some(attribute.as_uint()?),
             _ => {}
         }
     }
@@ -188,15 +183,15 @@ fn parse_rx_queue(attributes: &[u8]) -> Result<Option<RxQueue>, Malformed> {
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            QUEUE_ID => number = Some(attribute.as_u32()?),
-            QUEUE_TYPE => kind = Some(attribute.as_u32()?),
-            QUEUE_NAPI_ID => napi = Some(attribute.as_u32()?),
+            uapi::NETDEV_A_QUEUE_ID => number = Some(attribute.as_u32()?),
+            uapi::NETDEV_A_QUEUE_TYPE => kind = Some(attribute.as_u32()?),
+            uapi::NETDEV_A_QUEUE_NAPI_ID => napi = Some(attribute.as_u32()?),
             _ => {}
         }
     }
     let number = number.ok_or(malformed("a queue without a number"))?;
     let kind = kind.ok_or(malformed("a queue without a type"))?;
-    Ok((kind == QUEUE_TYPE_RX).then_some(RxQueue { number, napi }))
+    Ok((kind == uapi::NETDEV_QUEUE_TYPE_RX).then_some(RxQueue { number, napi }))
 }
 
 #[cfg(test)]
@@ -207,8 +202,8 @@ mod tests {
     #[test]
     fn a_napi_instance_keeps_what_the_kernel_left_out_apart_from_zero() {
         let mut bytes = Vec::new();
-        put(&mut bytes, NAPI_ID, &260_u32.to_ne_bytes());
-        put(&mut bytes, NAPI_GRO_FLUSH_TIMEOUT, &50_000_u32.to_ne_bytes());
+        put(&mut bytes, uapi::NETDEV_A_NAPI_ID, &260_u32.to_ne_bytes());
+        put(&mut bytes, uapi::NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, &50_000_u32.to_ne_bytes());
         let napi = parse_napi(&bytes).unwrap();
         assert_eq!(napi.gro_flush_timeout, Some(Nanos::from_us(50)));
         assert_eq!((napi.id, napi.defer_hard_irqs, napi.pid), (260, None, None));
@@ -218,11 +213,28 @@ mod tests {
     #[test]
     fn only_receive_queues_count() {
         let served = RxQueue { number: 3, napi: Some(9) };
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0), (QUEUE_NAPI_ID, 9)], Ok(Some(served)));
+        check_queue(
+            &[
+                (uapi::NETDEV_A_QUEUE_ID, 3),
+                (uapi::NETDEV_A_QUEUE_TYPE, 0),
+                (uapi::NETDEV_A_QUEUE_NAPI_ID, 9),
+            ],
+            Ok(Some(served)),
+        );
         let alone = RxQueue { number: 3, napi: None };
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 0)], Ok(Some(alone)));
-        check_queue(&[(QUEUE_ID, 3), (QUEUE_TYPE, 1), (QUEUE_NAPI_ID, 9)], Ok(None));
-        check_queue(&[(QUEUE_ID, 3)], Err(malformed("a queue without a type")));
+        check_queue(
+            &[(uapi::NETDEV_A_QUEUE_ID, 3), (uapi::NETDEV_A_QUEUE_TYPE, 0)],
+            Ok(Some(alone)),
+        );
+        check_queue(
+            &[
+                (uapi::NETDEV_A_QUEUE_ID, 3),
+                (uapi::NETDEV_A_QUEUE_TYPE, 1),
+                (uapi::NETDEV_A_QUEUE_NAPI_ID, 9),
+            ],
+            Ok(None),
+        );
+        check_queue(&[(uapi::NETDEV_A_QUEUE_ID, 3)], Err(malformed("a queue without a type")));
     }
 
     #[test]

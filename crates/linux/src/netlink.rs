@@ -8,6 +8,7 @@ pub mod generic;
 pub mod message;
 pub(crate) mod notices;
 pub mod socket;
+pub(crate) mod uapi;
 
 pub use attribute::{Attribute, Attributes};
 pub use generic::Generic;

@@ -1,6 +1,6 @@
 //! Links, addresses and neighbours over rtnetlink.
 //!
-//! Numbers: `include/uapi/linux/{rtnetlink,if_link,if_addr,neighbour,veth}.h`.
+//! Layouts and flags: `include/uapi/linux/{rtnetlink,if_link,if_addr,neighbour,veth}.h`.
 
 pub mod qdisc;
 
@@ -15,47 +15,15 @@ use latput_units::Bytes;
 use crate::error::{Error, check_interface_name};
 use crate::netlink::attribute::{put, put_nested};
 use crate::netlink::message::Message;
-use crate::netlink::{Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed};
+use crate::netlink::{
+    Attributes, Malformed, NetlinkError, Protocol, Request, Socket, malformed, uapi,
+};
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
-const RTM_SETLINK: u16 = 19;
-const RTM_NEWADDR: u16 = 20;
-const RTM_NEWNEIGH: u16 = 28;
-const RTM_GETSTATS: u16 = 94;
-
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_TXQLEN: u16 = 13;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_AF_SPEC: u16 = 26;
-const IFLA_NET_NS_FD: u16 = 28;
-const IFLA_NUM_TX_QUEUES: u16 = 31;
-const IFLA_NUM_RX_QUEUES: u16 = 32;
-const IFLA_CARRIER: u16 = 33;
-const IFLA_MIN_MTU: u16 = 50;
-const IFLA_MAX_MTU: u16 = 51;
-const IFLA_NEW_NETNSID: u16 = 45;
-const IFLA_NEW_IFINDEX: u16 = 49;
-const IFLA_PERM_ADDRESS: u16 = 54;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
-const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
-const IFLA_STATS_LINK_64: u16 = 1;
-const VETH_INFO_PEER: u16 = 1;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const IFA_FLAGS: u16 = 8;
 const IFA_F_NODAD: u32 = 2;
-const NDA_DST: u16 = 1;
-const NDA_LLADDR: u16 = 2;
 const NUD_PERMANENT: u16 = 0x80;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IFF_UP: u32 = 1;
-const ADDR_GEN_MODE_NONE: u8 = 1;
 
 pub use toward::Toward;
 
@@ -103,7 +71,7 @@ pub(crate) enum Departure {
 impl Departure {
     /// The number of the interface that a notice says has gone, and how.
     pub(crate) fn parse(message: &Message<'_>) -> Option<(u32, Self)> {
-        if message.kind != RTM_DELLINK {
+        if message.kind != uapi::RTM_DELLINK {
             return None;
         }
         let (header, attributes) = message.payload.split_first_chunk::<16>()?;
@@ -115,7 +83,7 @@ impl Departure {
         let mut departure = Self::Deleted;
         for attribute in Attributes::new(attributes) {
             // What cannot be read might say that it was moved.
-            if matches!(attribute.ok()?.kind, IFLA_NEW_NETNSID | IFLA_NEW_IFINDEX) {
+            if matches!(attribute.ok()?.kind, uapi::IFLA_NEW_NETNSID | uapi::IFLA_NEW_IFINDEX) {
                 departure = Self::Moved;
             }
         }
@@ -146,8 +114,9 @@ impl Route {
 
     /// Every interface of the namespace.
     pub fn links(&self) -> Result<Vec<Link>, Error> {
-        let request =
-            Request::new("list the interfaces", RTM_GETLINK).dump().header(&link_header(0, 0, 0));
+        let request = Request::new("list the interfaces", uapi::RTM_GETLINK)
+            .dump()
+            .header(&link_header(0, 0, 0));
         let answer = self.0.exchange(&request)?;
         answer.iter().map(|payload| parse(&request, payload)).collect()
     }
@@ -155,15 +124,15 @@ impl Route {
     /// The interface called `name`. Fails with `ENODEV` when there is none.
     pub fn link(&self, name: &str) -> Result<Link, Error> {
         check_interface_name(name)?;
-        let request = Request::new(format!("find the interface {name}"), RTM_GETLINK)
+        let request = Request::new(format!("find the interface {name}"), uapi::RTM_GETLINK)
             .header(&link_header(0, 0, 0))
-            .text(IFLA_IFNAME, name);
+            .text(uapi::IFLA_IFNAME, name);
         parse(&request, &self.0.exchange_for_one(&request)?)
     }
 
     /// The interface with this number. Fails with `ENODEV` when there is none.
     pub fn link_numbered(&self, index: u32) -> Result<Link, Error> {
-        let request = Request::new(format!("find interface {index}"), RTM_GETLINK)
+        let request = Request::new(format!("find interface {index}"), uapi::RTM_GETLINK)
             .header(&link_header(index, 0, 0));
         parse(&request, &self.0.exchange_for_one(&request)?)
     }
@@ -181,14 +150,15 @@ impl Route {
         let other_fd = other_namespace.as_raw_fd().to_ne_bytes();
         let mut end = Vec::new();
         put_end(&mut end, &here);
-        let mut request = Request::new(what, RTM_NEWLINK).create().header(&link_header(0, 0, 0));
-        request = request.raw(&end).nested(IFLA_LINKINFO, |info| {
-            put(info, IFLA_INFO_KIND, b"veth\0");
-            put_nested(info, IFLA_INFO_DATA, |data| {
-                put_nested(data, VETH_INFO_PEER, |peer| {
+        let mut request =
+            Request::new(what, uapi::RTM_NEWLINK).create().header(&link_header(0, 0, 0));
+        request = request.raw(&end).nested(uapi::IFLA_LINKINFO, |info| {
+            put(info, uapi::IFLA_INFO_KIND, b"veth\0");
+            put_nested(info, uapi::IFLA_INFO_DATA, |data| {
+                put_nested(data, uapi::VETH_INFO_PEER, |peer| {
                     peer.extend_from_slice(&link_header(0, 0, 0));
                     put_end(peer, &there);
-                    put(peer, IFLA_NET_NS_FD, &other_fd);
+                    put(peer, uapi::IFLA_NET_NS_FD, &other_fd);
                 });
             });
         });
@@ -199,7 +169,7 @@ impl Route {
     /// Removes an interface; of a veth pair both ends go.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
         let index = self.link(name)?.index;
-        let request = Request::new(format!("delete the interface {name}"), RTM_DELLINK)
+        let request = Request::new(format!("delete the interface {name}"), uapi::RTM_DELLINK)
             .header(&link_header(index, 0, 0));
         self.0.exchange(&request)?;
         Ok(())
@@ -219,7 +189,7 @@ impl Route {
     pub fn move_to(&self, name: &str, namespace: BorrowedFd<'_>) -> Result<(), Error> {
         let fd = namespace.as_raw_fd().cast_unsigned();
         self.change(name, "move to another namespace:", 0, 0, |request| {
-            request.u32(IFLA_NET_NS_FD, fd)
+            request.u32(uapi::IFLA_NET_NS_FD, fd)
         })
     }
 
@@ -227,13 +197,13 @@ impl Route {
     pub fn set_mtu(&self, name: &str, mtu: Bytes) -> Result<(), Error> {
         let value = u32::try_from(mtu.get())
             .map_err(|_| Error::Other(format!("{name}: an MTU of {mtu} does not fit 32 bits")))?;
-        self.change(name, "set the mtu of", 0, 0, |request| request.u32(IFLA_MTU, value))
+        self.change(name, "set the mtu of", 0, 0, |request| request.u32(uapi::IFLA_MTU, value))
     }
 
     /// Sets the length of the transmit queue, in packets.
     pub fn set_txqueuelen(&self, name: &str, packets: u32) -> Result<(), Error> {
         self.change(name, "set the txqueuelen of", 0, 0, |request| {
-            request.u32(IFLA_TXQLEN, packets)
+            request.u32(uapi::IFLA_TXQLEN, packets)
         })
     }
 
@@ -241,9 +211,9 @@ impl Route {
     /// duplicate address detection and router solicitations. Must be called before it comes up.
     pub fn stop_ipv6_autoconfiguration(&self, name: &str) -> Result<(), Error> {
         self.change(name, "stop IPv6 autoconfiguration of", 0, 0, |request| {
-            request.nested(IFLA_AF_SPEC, |families| {
+            request.nested(uapi::IFLA_AF_SPEC, |families| {
                 put_nested(families, u16::from(AF_INET6), |inet6| {
-                    put(inet6, IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]);
+                    put(inet6, uapi::IFLA_INET6_ADDR_GEN_MODE, &[uapi::IN6_ADDR_GEN_MODE_NONE]);
                 });
             })
         })
@@ -254,14 +224,16 @@ impl Route {
         let index = self.link(name)?.index;
         let (family, bytes) = family_and_bytes(address);
         let header = [&[family, prefix_length, 0, 0][..], &index.to_ne_bytes()].concat();
-        let mut request =
-            Request::new(format!("give {name} the address {address}/{prefix_length}"), RTM_NEWADDR)
-                .create_or_replace()
-                .header(&header)
-                .bytes(IFA_LOCAL, &bytes)
-                .bytes(IFA_ADDRESS, &bytes);
+        let mut request = Request::new(
+            format!("give {name} the address {address}/{prefix_length}"),
+            uapi::RTM_NEWADDR,
+        )
+        .create_or_replace()
+        .header(&header)
+        .bytes(uapi::IFA_LOCAL, &bytes)
+        .bytes(uapi::IFA_ADDRESS, &bytes);
         if address.is_ipv6() {
-            request = request.u32(IFA_FLAGS, IFA_F_NODAD);
+            request = request.u32(uapi::IFA_FLAGS, IFA_F_NODAD);
         }
         self.0.exchange(&request)?;
         Ok(())
@@ -275,21 +247,23 @@ impl Route {
         header.extend_from_slice(&index.to_ne_bytes());
         header.extend_from_slice(&NUD_PERMANENT.to_ne_bytes());
         header.extend_from_slice(&[0, 0]);
-        let request = Request::new(format!("add the neighbour {address} of {name}"), RTM_NEWNEIGH)
-            .create_or_replace()
-            .header(&header)
-            .bytes(NDA_DST, &bytes)
-            .bytes(NDA_LLADDR, &mac);
+        let request =
+            Request::new(format!("add the neighbour {address} of {name}"), uapi::RTM_NEWNEIGH)
+                .create_or_replace()
+                .header(&header)
+                .bytes(uapi::NDA_DST, &bytes)
+                .bytes(uapi::NDA_LLADDR, &mac);
         self.0.exchange(&request)?;
         Ok(())
     }
 
     /// The counters of the interface with this index.
     pub fn counters(&self, index: u32) -> Result<InterfaceCounters, Error> {
-        let filter = 1_u32 << (IFLA_STATS_LINK_64 - 1);
+        let filter = 1_u32 << (uapi::IFLA_STATS_LINK_64 - 1);
         let header = [[0; 4], index.to_ne_bytes(), filter.to_ne_bytes()].concat();
-        let request = Request::new(format!("read the counters of interface {index}"), RTM_GETSTATS)
-            .header(&header);
+        let request =
+            Request::new(format!("read the counters of interface {index}"), uapi::RTM_GETSTATS)
+                .header(&header);
         let payload = self.0.exchange_for_one(&request)?;
         Ok(parse_counters(&payload).map_err(|source| at(&request, source))?)
     }
@@ -303,9 +277,9 @@ impl Route {
         fill: impl FnOnce(Request) -> Request,
     ) -> Result<(), Error> {
         check_interface_name(name)?;
-        let request = Request::new(format!("{verb} {name}"), RTM_SETLINK)
+        let request = Request::new(format!("{verb} {name}"), uapi::RTM_SETLINK)
             .header(&link_header(0, flags, change))
-            .text(IFLA_IFNAME, name);
+            .text(uapi::IFLA_IFNAME, name);
         self.0.exchange(&fill(request))?;
         Ok(())
     }
@@ -322,9 +296,9 @@ fn link_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
 
 fn put_end(bytes: &mut Vec<u8>, end: &VethEnd<'_>) {
     let mtu = u32::try_from(end.mtu.get()).unwrap_or(u32::MAX); // the kernel refuses what is too large
-    put(bytes, IFLA_IFNAME, &[end.name.as_bytes(), b"\0"].concat());
-    put(bytes, IFLA_ADDRESS, &end.mac);
-    put(bytes, IFLA_MTU, &mtu.to_ne_bytes());
+    put(bytes, uapi::IFLA_IFNAME, &[end.name.as_bytes(), b"\0"].concat());
+    put(bytes, uapi::IFLA_ADDRESS, &end.mac);
+    put(bytes, uapi::IFLA_MTU, &mtu.to_ne_bytes());
 }
 
 fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
@@ -360,21 +334,21 @@ fn parse_link(payload: &[u8]) -> Result<Link, Malformed> {
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            IFLA_ADDRESS => link.mac = attribute.payload.try_into().ok(),
-            IFLA_PERM_ADDRESS => link.permanent_address = hexadecimal(attribute.payload),
-            IFLA_IFNAME => link.name = attribute.as_text().into_owned(),
-            IFLA_MTU => link.mtu = Bytes::new(attribute.as_u32()?.into()),
-            IFLA_MIN_MTU => link.mtu_range.0 = Bytes::new(attribute.as_u32()?.into()),
-            IFLA_MAX_MTU => {
+            uapi::IFLA_ADDRESS => link.mac = attribute.payload.try_into().ok(),
+            uapi::IFLA_PERM_ADDRESS => link.permanent_address = hexadecimal(attribute.payload),
+            uapi::IFLA_IFNAME => link.name = attribute.as_text().into_owned(),
+            uapi::IFLA_MTU => link.mtu = Bytes::new(attribute.as_u32()?.into()),
+            uapi::IFLA_MIN_MTU => link.mtu_range.0 = Bytes::new(attribute.as_u32()?.into()),
+            uapi::IFLA_MAX_MTU => {
                 let limit = attribute.as_u32()?;
                 link.mtu_range.1 = (limit != 0).then(|| Bytes::new(limit.into()));
             }
-            IFLA_TXQLEN => link.txqueuelen = attribute.as_u32()?,
-            IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.as_u32()?,
-            IFLA_NUM_TX_QUEUES => link.tx_queues = attribute.as_u32()?,
-            IFLA_CARRIER => link.has_carrier = Some(attribute.as_u8()? != 0),
-            IFLA_LINKINFO => {
-                let kind = attribute.nested().find_kind(IFLA_INFO_KIND)?;
+            uapi::IFLA_TXQLEN => link.txqueuelen = attribute.as_u32()?,
+            uapi::IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.as_u32()?,
+            uapi::IFLA_NUM_TX_QUEUES => link.tx_queues = attribute.as_u32()?,
+            uapi::IFLA_CARRIER => link.has_carrier = Some(attribute.as_u8()? != 0),
+            uapi::IFLA_LINKINFO => {
+                let kind = attribute.nested().find_kind(uapi::IFLA_INFO_KIND)?;
                 link.kind = kind.map(|kind| kind.as_text().into_owned());
             }
             _ => {}
@@ -397,7 +371,7 @@ fn hexadecimal(address: &[u8]) -> Option<String> {
 fn parse_counters(payload: &[u8]) -> Result<InterfaceCounters, Malformed> {
     let attributes = payload.get(12..).ok_or(malformed("a statistics header is cut short"))?;
     let stats = Attributes::new(attributes)
-        .find_kind(IFLA_STATS_LINK_64)?
+        .find_kind(uapi::IFLA_STATS_LINK_64)?
         .ok_or(malformed("an answer without the statistics"))?;
     let (counters, _) = stats.payload.as_chunks::<8>();
     let &[rx_packets, tx_packets, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped, ..] = counters
@@ -423,12 +397,14 @@ mod tests {
     #[test]
     fn a_link_is_read_from_its_attributes() {
         let mut payload = link_header(7, IFF_UP, 0).to_vec();
-        put(&mut payload, IFLA_IFNAME, b"lat0\0");
-        put(&mut payload, IFLA_MTU, &1500_u32.to_ne_bytes());
-        put(&mut payload, IFLA_MAX_MTU, &65535_u32.to_ne_bytes());
-        put(&mut payload, IFLA_CARRIER, &[1]);
+        put(&mut payload, uapi::IFLA_IFNAME, b"lat0\0");
+        put(&mut payload, uapi::IFLA_MTU, &1500_u32.to_ne_bytes());
+        put(&mut payload, uapi::IFLA_MAX_MTU, &65535_u32.to_ne_bytes());
+        put(&mut payload, uapi::IFLA_CARRIER, &[1]);
         put(&mut payload, 9999, b"from a later kernel");
-        put_nested(&mut payload, IFLA_LINKINFO, |info| put(info, IFLA_INFO_KIND, b"veth\0"));
+        put_nested(&mut payload, uapi::IFLA_LINKINFO, |info| {
+            put(info, uapi::IFLA_INFO_KIND, b"veth\0");
+        });
         let link = parse_link(&payload).unwrap();
         assert_eq!((link.index, link.name.as_str(), link.is_up), (7, "lat0", true));
         assert_eq!((link.mtu.get(), link.has_carrier), (1500, Some(true)));
@@ -441,7 +417,7 @@ mod tests {
     fn counters_are_taken_from_the_right_places() {
         let mut payload = vec![0; 12];
         let values: Vec<u8> = (1_u64..=24).flat_map(u64::to_ne_bytes).collect();
-        put(&mut payload, IFLA_STATS_LINK_64, &values);
+        put(&mut payload, uapi::IFLA_STATS_LINK_64, &values);
         let counters = parse_counters(&payload).unwrap();
         let InterfaceCounters {
             rx_packets,

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::error::Error;
 use crate::netlink::message::Message;
 use crate::netlink::notices::{LINK_GROUP, Notices};
-use crate::netlink::{Attributes, Generic, NetlinkError, Protocol};
+use crate::netlink::{Attributes, Generic, NetlinkError, Protocol, uapi};
 use crate::process::OsClock;
 use crate::route::Route;
 
@@ -22,9 +22,6 @@ use crate::route::Route;
 const ROUTE_GROUPS: &[u32] = &[LINK_GROUP, 4];
 /// `ETHTOOL_MCGRP_MONITOR_NAME`, `include/uapi/linux/ethtool_netlink.h`.
 const ETHTOOL_GROUP: &str = "monitor";
-/// The nested header of every ethtool message, and the interface in it.
-const ETHTOOL_HEADER: u16 = 1;
-const ETHTOOL_HEADER_DEV_INDEX: u16 = 1;
 const GENERIC_HEADER: usize = 4;
 
 /// The knobs of one interface that nobody else is expected to change.
@@ -132,12 +129,7 @@ impl Watch {
         let is_on = |knob| read(knob).iter().any(|(_, value)| *value == Value::Switch(true));
         let mut state = State::default();
         for &knob in knobs {
-            let adaptive = match knob {
-                Knob::RxUsecs | Knob::RxFrames => Some(Knob::AdaptiveRx),
-                Knob::TxUsecs | Knob::TxFrames => Some(Knob::AdaptiveTx),
-                _ => None,
-            };
-            if !adaptive.is_some_and(is_on) {
+            if !knob.spec().overruled_by.is_some_and(is_on) {
                 state.0.extend(read(knob).into_iter().map(|(place, value)| ((knob, place), value)));
             }
         }
@@ -175,8 +167,8 @@ fn route_index(message: &Message<'_>) -> Option<u32> {
 /// The interface that a notice of ethtool is about.
 fn ethtool_index(message: &Message<'_>) -> Option<u32> {
     let attributes = Attributes::new(message.payload.get(GENERIC_HEADER..)?);
-    let header = attributes.find_kind(ETHTOOL_HEADER).ok()??;
-    header.nested().find_kind(ETHTOOL_HEADER_DEV_INDEX).ok()??.as_u32().ok()
+    let header = attributes.find_kind(crate::ethtool::HEADER).ok()??;
+    header.nested().find_kind(uapi::ETHTOOL_A_HEADER_DEV_INDEX).ok()??.as_u32().ok()
 }
 
 #[cfg(test)]
@@ -189,8 +181,8 @@ mod tests {
         let link = [[0; 4], 7_u32.to_ne_bytes(), [0; 4], [0; 4]].concat();
         assert_eq!(route_index(&message(&link)), Some(7));
         let mut coalesce = vec![0; GENERIC_HEADER];
-        put_nested(&mut coalesce, ETHTOOL_HEADER, |header| {
-            put(header, ETHTOOL_HEADER_DEV_INDEX, &9_u32.to_ne_bytes());
+        put_nested(&mut coalesce, crate::ethtool::HEADER, |header| {
+            put(header, uapi::ETHTOOL_A_HEADER_DEV_INDEX, &9_u32.to_ne_bytes());
         });
         assert_eq!(ethtool_index(&message(&coalesce)), Some(9));
         for cut in 0..coalesce.len() {

@@ -80,9 +80,9 @@ fn step(call: &str, folder: &str) -> Option<&'static str> {
     let is = |text: &str| arguments.contains(text) && arguments.contains(folder);
     match name {
         _ if result != "0" => None,
-        _ if is_sync && is(".new>") => Some("sync the file"),
+        _ if is_sync && is(".part>") => Some("sync the file"),
         _ if is_sync && is(&format!("<{folder}>")) => Some("sync the folder"),
-        _ if name.starts_with("rename") && is(".new\"") && is(".json\"") => {
+        _ if name.starts_with("rename") && is(".part\"") && is(".json\"") => {
             Some("give it its name")
         }
         _ if name.starts_with("unlink") && is(".json\"") => Some("remove it"),

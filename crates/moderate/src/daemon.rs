@@ -5,7 +5,7 @@ mod health;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latput_knobs::{ApplyError, Restored, transaction};
+use latput_knobs::{ApplyError, ChangeOutcome, Restored};
 use latput_linux::netdev::Netdev;
 use latput_linux::route::Route;
 use latput_linux::{
@@ -346,7 +346,7 @@ fn take_over(
         let governor = Governor::new(&options.goal, least, ring);
         match hand.apply(&delay_knob.setting(governor.delay())) {
             Ok(_) => return Ok((delay_knob, governor)),
-            Err(error) if error.kind() == transaction::ErrorKind::Stranded => {
+            Err(error) if error.outcome() == ChangeOutcome::Stranded => {
                 return Err(error.into());
             }
             Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use latput_knobs::{ApplyError, RestoreError, transaction};
+use latput_knobs::{ApplyError, ChangeOutcome, Refusal, RestoreError};
 
 use crate::goal::GoalError;
 
@@ -126,39 +126,20 @@ pub enum Error {
     },
 }
 
-/// What an [`Error`] means for the machine and its user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Failed, and the machine is unchanged.
-    Failed,
-    /// The request was wrong.
-    Usage,
-    /// Not permitted.
-    Permission,
-    /// Refused on the way and rolled back.
-    RolledBack,
-    /// Something could not be put back.
-    Stranded,
-}
-
 impl Error {
-    /// What it means.
-    pub fn kind(&self) -> ErrorKind {
-        let of = |kind: transaction::ErrorKind| match kind {
-            transaction::ErrorKind::Unchanged => ErrorKind::Failed,
-            transaction::ErrorKind::Permission => ErrorKind::Permission,
-            transaction::ErrorKind::RolledBack => ErrorKind::RolledBack,
-            transaction::ErrorKind::Stranded => ErrorKind::Stranded,
-        };
+    /// What became of the interface.
+    pub fn outcome(&self) -> ChangeOutcome {
         match self {
-            Self::Goal(_) | Self::TooShort { .. } | Self::MetricsAddress { .. } => ErrorKind::Usage,
-            Self::Kernel(error) if error.is_permission() => ErrorKind::Permission,
-            Self::Apply(error) => of(error.kind()),
-            Self::Restore(error) => of(error.kind()),
-            Self::Socket { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                ErrorKind::Permission
+            Self::Goal(_) | Self::TooShort { .. } | Self::MetricsAddress { .. } => {
+                ChangeOutcome::Refused(Refusal::Usage)
             }
-            _ => ErrorKind::Failed,
+            Self::Kernel(error) => ChangeOutcome::refused(error.is_permission()),
+            Self::Apply(error) => error.outcome(),
+            Self::Restore(error) => error.outcome(),
+            Self::Socket { source, .. } => {
+                ChangeOutcome::refused(source.kind() == io::ErrorKind::PermissionDenied)
+            }
+            _ => ChangeOutcome::Refused(Refusal::Failure),
         }
     }
 }

@@ -19,7 +19,7 @@ mod sampling;
 mod serve;
 
 pub use daemon::{Daemon, Options};
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use goal::{Goal, GoalError};
 pub use serve::{MetricsAddress, ask};
 pub use status::Status;

@@ -80,11 +80,7 @@ impl FakeInterface {
 
     /// Whether the driver refuses this knob now.
     pub(crate) fn refuses(&self, knob: Knob) -> bool {
-        let adaptive = match knob {
-            Knob::RxUsecs | Knob::RxFrames => Knob::AdaptiveRx,
-            Knob::TxUsecs | Knob::TxFrames => Knob::AdaptiveTx,
-            _ => return false,
-        };
+        let Some(adaptive) = knob.spec().overruled_by else { return false };
         let is_on = self.values.get(&(adaptive, Place::Device)) == Some(&Value::Switch(true));
         self.is_strict && is_on
     }

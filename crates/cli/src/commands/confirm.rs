@@ -53,7 +53,7 @@ impl Args {
             match transaction::confirm(&mut store, &origin, change, process::since_boot()) {
                 Ok(()) => confirmed.push(&change.interface),
                 Err(error) => {
-                    let failure = Failure { code: error.kind().into(), error: error.into() };
+                    let failure = Failure { code: error.outcome().into(), error: error.into() };
                     if let Some(earlier) = worst.replace(failure) {
                         output::remark(&format!("latput: error: {:#}", earlier.error));
                     }

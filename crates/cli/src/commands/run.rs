@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use latput_experiment::session::{self, Ended, Run};
 use latput_experiment::{ResultsDb, Testbed};
+use latput_knobs::ChangeOutcome;
 use latput_linux::files;
 use latput_model::{Goal, Summary};
 use latput_peers::Peer;
@@ -174,8 +175,8 @@ pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, Failure
         output::remark(&format!("results: run {} of {file}", ended.run));
         return Ok(ExitCode::SUCCESS);
     };
-    let code = match cause.kind() {
-        latput_experiment::ErrorKind::Stranded => Code::Stranded,
+    let code = match cause.outcome() {
+        ChangeOutcome::Stranded => Code::Stranded,
         _ => Code::Partial,
     };
     let message = format!(

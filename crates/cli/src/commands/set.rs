@@ -78,10 +78,10 @@ impl Args {
         let mut kernel = LinuxKernel::open()?;
         if self.dry_run {
             let changes = transaction::plan(&kernel, &self.interface, &setting)?;
-            let told = tell(context, &self.interface, &changes, "would change")?;
+            tell(context, &self.interface, &changes, "would change")?;
             let (interface, setting) = (&self.interface, &setting);
             transaction::check_link_resets(&kernel, link_resets, interface, setting, &changes)?;
-            return Ok(told);
+            return Ok(Code::Done.into());
         }
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = knobs::Context { link_resets, ..checkpoint::context()? };
@@ -124,7 +124,8 @@ impl Args {
                 "latput: everything goes back in {within} unless `latput confirm {interface}` comes"
             ));
         }
-        tell(context, &self.interface, &applied.changes, "changed")
+        tell(context, &self.interface, &applied.changes, "changed")?;
+        Ok(Code::from(applied.outcome()).into())
     }
 }
 
@@ -146,19 +147,14 @@ impl Args {
     }
 }
 
-fn tell(
-    context: &Context,
-    interface: &str,
-    changes: &[Change],
-    verb: &str,
-) -> Result<ExitCode, Failure> {
+fn tell(context: &Context, interface: &str, changes: &[Change], verb: &str) -> Result<(), Failure> {
     if context.json {
         let changes = changes_json(interface, changes);
         output::print_json(&serde_json::json!({ "schema": 1, "changes": changes }))?;
     } else {
         output::print(&changes_text(interface, changes, verb))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Changes as JSON.

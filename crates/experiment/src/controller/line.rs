@@ -126,7 +126,8 @@ impl AgentLine {
             Ok(Ok(Answer::Failed(failure))) => Err(Error::Host {
                 host: self.host.clone(),
                 message: failure.message,
-                kind: failure.kind,
+                outcome: failure.outcome,
+                is_transient: failure.is_transient,
             }),
             Ok(Ok(Answer::Closed { why, left })) => {
                 self.is_put_back = true;

@@ -5,8 +5,8 @@
 
 use latput_units::Nanos;
 
-use super::outcome::ErrorKind;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, Slot, StoreError};
+use crate::outcome::{ChangeOutcome, Refusal};
 
 /// Lets a change that [`apply`](super::apply()) made stand until `by`, since the boot.
 pub fn await_confirmation(
@@ -97,12 +97,12 @@ pub enum ConfirmError {
 }
 
 impl ConfirmError {
-    /// What a caller may do about it. Too late is [`ErrorKind::Stranded`]: what should be back is not.
-    pub fn kind(&self) -> ErrorKind {
+    /// What became of it. Too late is [`ChangeOutcome::Stranded`]: what should be back is not.
+    pub fn outcome(&self) -> ChangeOutcome {
         match self {
-            Self::Store { source: StoreError::Permission { .. }, .. } => ErrorKind::Permission,
-            Self::TooLate { .. } => ErrorKind::Stranded,
-            _ => ErrorKind::Unchanged,
+            Self::Store { source, .. } => ChangeOutcome::refused(source.is_permission()),
+            Self::TooLate { .. } => ChangeOutcome::Stranded,
+            _ => ChangeOutcome::Refused(Refusal::Failure),
         }
     }
 }

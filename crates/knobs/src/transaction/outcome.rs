@@ -5,6 +5,7 @@ use std::fmt;
 use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, Slot, StoreError};
 use crate::kernel::{KernelError, KernelErrorKind};
+use crate::outcome::{ChangeOutcome, Refusal};
 use crate::parse::ValueError;
 use crate::value::{Place, State, Value};
 
@@ -22,6 +23,13 @@ pub struct Applied {
     pub found: State,
     /// How to go back. The store still holds it.
     pub undo: Checkpoint,
+}
+
+impl Applied {
+    /// Whether anything had to be written.
+    pub fn outcome(&self) -> ChangeOutcome {
+        if self.changes.is_empty() { ChangeOutcome::Unchanged } else { ChangeOutcome::Done }
+    }
 }
 
 /// One value that becomes, or has become, another.
@@ -92,7 +100,7 @@ impl Cause {
     fn is_permission(&self) -> bool {
         match self {
             Self::Kernel(error) => error.kind == KernelErrorKind::Permission,
-            Self::Checkpoint(error) => matches!(error, StoreError::Permission { .. }),
+            Self::Checkpoint(error) => error.is_permission(),
             Self::NotTaken { .. } => false,
         }
     }
@@ -358,29 +366,15 @@ pub enum RestoreError {
     },
 }
 
-/// What a caller may do about a failed change; each has an exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// It failed, and latput changed nothing: exit code 1.
-    Unchanged,
-    /// It failed for lack of a privilege, and latput changed nothing: exit code 3.
-    Permission,
-    /// It failed, and everything is as it was: exit code 4.
-    RolledBack,
-    /// It failed half-way, and something is not as it was: exit code 5.
-    Stranded,
-}
-
 impl ApplyError {
-    /// What a caller may do about it.
-    pub fn kind(&self) -> ErrorKind {
+    /// What became of the change.
+    pub fn outcome(&self) -> ChangeOutcome {
         match self {
-            Self::Unread(error) if error.kind == KernelErrorKind::Permission => {
-                ErrorKind::Permission
+            Self::Unread(error) => {
+                ChangeOutcome::refused(error.kind == KernelErrorKind::Permission)
             }
-            Self::Checkpoint(StoreError::Permission { .. }) | Self::Permission { .. } => {
-                ErrorKind::Permission
-            }
+            Self::Checkpoint(error) => ChangeOutcome::refused(error.is_permission()),
+            Self::Permission { .. } => ChangeOutcome::Refused(Refusal::Permission),
             Self::InvalidName { .. }
             | Self::InvalidValue(_)
             | Self::Unsupported { .. }
@@ -388,14 +382,12 @@ impl ApplyError {
             | Self::NeedsReload { .. }
             | Self::Overruled { .. }
             | Self::LinkReset { .. }
-            | Self::Unread(_)
             | Self::Unfinished { .. }
             | Self::Unconfirmed { .. }
-            | Self::Checkpoint(_)
             | Self::Refused { .. }
-            | Self::InterfaceGone { .. } => ErrorKind::Unchanged,
-            Self::RolledBack { .. } => ErrorKind::RolledBack,
-            Self::Stranded { .. } => ErrorKind::Stranded,
+            | Self::InterfaceGone { .. } => ChangeOutcome::Refused(Refusal::Failure),
+            Self::RolledBack { .. } => ChangeOutcome::RolledBack,
+            Self::Stranded { .. } => ChangeOutcome::Stranded,
         }
     }
 
@@ -430,19 +422,16 @@ impl ApplyError {
 }
 
 impl RestoreError {
-    /// What a caller may do about it.
-    pub fn kind(&self) -> ErrorKind {
+    /// What became of it.
+    pub fn outcome(&self) -> ChangeOutcome {
         match self {
-            Self::Store { source, .. } | Self::Forget { source, .. }
-                if matches!(source, StoreError::Permission { .. }) =>
-            {
-                ErrorKind::Permission
+            Self::Store { source, .. } | Self::Forget { source, .. } => {
+                ChangeOutcome::refused(source.is_permission())
             }
-            Self::OtherBoot { .. }
-            | Self::OtherNamespace { .. }
-            | Self::Store { .. }
-            | Self::Forget { .. } => ErrorKind::Unchanged,
-            Self::Stranded { .. } => ErrorKind::Stranded,
+            Self::OtherBoot { .. } | Self::OtherNamespace { .. } => {
+                ChangeOutcome::Refused(Refusal::Failure)
+            }
+            Self::Stranded { .. } => ChangeOutcome::Stranded,
         }
     }
 }

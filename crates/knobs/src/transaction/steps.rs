@@ -289,7 +289,7 @@ fn check_sensible(
     if knob.spec().tier == Tier::Reload {
         return Err(ApplyError::NeedsReload { interface: interface.to_owned(), knob });
     }
-    let Some(adaptive) = adaptive_over(knob) else { return Ok(()) };
+    let Some(adaptive) = knob.spec().overruled_by else { return Ok(()) };
     if target.value(adaptive, Place::Device).is_some() {
         return Ok(()); // named, or known from an earlier change: as wanted
     }
@@ -297,15 +297,6 @@ fn check_sensible(
         return Err(ApplyError::Overruled { interface: interface.to_owned(), knob, adaptive });
     }
     Ok(())
-}
-
-/// The adaptive moderation that moves a knob by itself while it is on.
-fn adaptive_over(knob: Knob) -> Option<Knob> {
-    match knob {
-        Knob::RxUsecs | Knob::RxFrames => Some(Knob::AdaptiveRx),
-        Knob::TxUsecs | Knob::TxFrames => Some(Knob::AdaptiveTx),
-        _ => None,
-    }
 }
 
 fn is_on(kernel: &dyn KernelRead, interface: &str, switch: Knob) -> bool {
@@ -378,9 +369,9 @@ pub(super) fn leave_to_others(
     let mut others = Vec::new();
     for (knob, written) in by_knob(&checkpoint.written) {
         let same = |one: &Value, other: &Value| knob.spec().same(one, other);
-        let adaptive = adaptive_over(knob);
+        let adaptive = knob.spec().overruled_by;
         let is_moved = adaptive.is_some_and(|adaptive| is_on(kernel, interface, adaptive));
-        if is_moved || knob.is_negotiated() {
+        if is_moved || knob.spec().is_negotiated {
             continue;
         }
         let current = BTreeMap::from_iter(read(kernel, interface, knob).unwrap_or_default());

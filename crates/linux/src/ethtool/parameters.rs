@@ -14,13 +14,7 @@ use latput_units::Nanos;
 use super::{Ethtool, HEADER, put_device};
 use crate::error::{Error, check_interface_name};
 use crate::netlink::attribute::{put, put_nested};
-use crate::netlink::{Attribute, Attributes, Malformed, NetlinkError, malformed};
-
-/// The nest of one point of a moderation profile, and what is in it.
-const IRQ_MODERATION: u16 = 1;
-const MODERATION_USEC: u16 = 1;
-const MODERATION_PKTS: u16 = 2;
-const MODERATION_COMPS: u16 = 3;
+use crate::netlink::{Attribute, Attributes, Malformed, NetlinkError, malformed, uapi};
 
 /// One of ethtool's messages with numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,14 +32,14 @@ pub enum Table {
 }
 
 impl Table {
-    /// The message that reads it; the one that sets it has the next number.
-    const fn get_command(self) -> u8 {
+    /// The messages that read it and set it.
+    const fn commands(self) -> (u8, u8) {
         match self {
-            Self::Rings => 15,
-            Self::Channels => 17,
-            Self::Coalesce => 19,
-            Self::Pause => 21,
-            Self::Eee => 23,
+            Self::Rings => (uapi::ETHTOOL_MSG_RINGS_GET, uapi::ETHTOOL_MSG_RINGS_SET),
+            Self::Channels => (uapi::ETHTOOL_MSG_CHANNELS_GET, uapi::ETHTOOL_MSG_CHANNELS_SET),
+            Self::Coalesce => (uapi::ETHTOOL_MSG_COALESCE_GET, uapi::ETHTOOL_MSG_COALESCE_SET),
+            Self::Pause => (uapi::ETHTOOL_MSG_PAUSE_GET, uapi::ETHTOOL_MSG_PAUSE_SET),
+            Self::Eee => (uapi::ETHTOOL_MSG_EEE_GET, uapi::ETHTOOL_MSG_EEE_SET),
         }
     }
 
@@ -96,7 +90,7 @@ impl Ethtool {
         let what = format!("read the {} of {interface}", table.name());
         let request = self
             .0
-            .request(what.clone(), table.get_command())
+            .request(what.clone(), table.commands().0)
             .nested(HEADER, |header| put_device(header, interface));
         let answer = self.0.exchange(&request)?;
         let attributes = answer.first().map_or(&[][..], Vec::as_slice);
@@ -142,7 +136,7 @@ impl Ethtool {
         fill(&mut attributes);
         let request = self
             .0
-            .request(format!("set the {} of {interface}", table.name()), table.get_command() + 1)
+            .request(format!("set the {} of {interface}", table.name()), table.commands().1)
             .nested(HEADER, |header| put_device(header, interface))
             .raw(&attributes);
         self.0.exchange(&request)?;
@@ -160,12 +154,12 @@ fn encode(value: u64, width: Width) -> Option<Vec<u8>> {
 fn put_profile(attributes: &mut Vec<u8>, attribute: u16, profile: &Profile) {
     put_nested(attributes, attribute, |points| {
         for point in profile.points() {
-            put_nested(points, IRQ_MODERATION, |nest| {
+            put_nested(points, uapi::ETHTOOL_A_PROFILE_IRQ_MODERATION, |nest| {
                 let delay = point.delay.and_then(|delay| u32::try_from(delay.as_ns() / 1_000).ok());
                 let fields = [
-                    (MODERATION_USEC, delay),
-                    (MODERATION_PKTS, point.packets),
-                    (MODERATION_COMPS, point.completions),
+                    (uapi::ETHTOOL_A_IRQ_MODERATION_USEC, delay),
+                    (uapi::ETHTOOL_A_IRQ_MODERATION_PKTS, point.packets),
+                    (uapi::ETHTOOL_A_IRQ_MODERATION_COMPS, point.completions),
                 ];
                 for (kind, value) in fields {
                     if let Some(value) = value {
@@ -209,16 +203,18 @@ fn parse_profile(nest: Attribute<'_>) -> Result<Option<Profile>, Malformed> {
     let mut points = Vec::new();
     for attribute in nest.nested() {
         let attribute = attribute?;
-        if attribute.kind != IRQ_MODERATION {
+        if attribute.kind != uapi::ETHTOOL_A_PROFILE_IRQ_MODERATION {
             continue;
         }
         let mut point = Point::default();
         for field in attribute.nested() {
             let field = field?;
             match field.kind {
-                MODERATION_USEC => point.delay = Some(Nanos::from_us(field.as_u32()?.into())),
-                MODERATION_PKTS => point.packets = Some(field.as_u32()?),
-                MODERATION_COMPS => point.completions = Some(field.as_u32()?),
+                uapi::ETHTOOL_A_IRQ_MODERATION_USEC => {
+                    point.delay = Some(Nanos::from_us(field.as_u32()?.into()));
+                }
+                uapi::ETHTOOL_A_IRQ_MODERATION_PKTS => point.packets = Some(field.as_u32()?),
+                uapi::ETHTOOL_A_IRQ_MODERATION_COMPS => point.completions = Some(field.as_u32()?),
                 _ => {}
             }
         }
@@ -248,14 +244,26 @@ mod tests {
     #[test]
     fn golden_bytes_are_read_and_profiles_written() {
         let read = parse_parameters(GOLDEN, Table::Coalesce).unwrap();
-        assert_eq!((read.number(2), read.number(11), read.number(3)), (Some(3), Some(0), None));
-        let profile = read.profile(29).unwrap();
+        assert_eq!(
+            (
+                read.number(uapi::ETHTOOL_A_COALESCE_RX_USECS),
+                read.number(uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX),
+                read.number(uapi::ETHTOOL_A_COALESCE_RX_MAX_FRAMES)
+            ),
+            (Some(3), Some(0), None)
+        );
+        let profile = read.profile(uapi::ETHTOOL_A_COALESCE_RX_PROFILE).unwrap();
         assert_eq!(profile.to_string(), "1,256 8,n,9");
         let mut bytes = Vec::new();
-        put_profile(&mut bytes, 29, profile);
+        put_profile(&mut bytes, uapi::ETHTOOL_A_COALESCE_RX_PROFILE, profile);
         assert_eq!(bytes, GOLDEN[28..]);
         // Another table has no profiles, whatever the bytes look like.
-        assert_eq!(parse_parameters(GOLDEN, Table::Rings).unwrap().profile(29), None);
+        assert_eq!(
+            parse_parameters(GOLDEN, Table::Rings)
+                .unwrap()
+                .profile(uapi::ETHTOOL_A_COALESCE_RX_PROFILE),
+            None
+        );
     }
 
     #[test]

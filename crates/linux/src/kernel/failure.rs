@@ -26,11 +26,17 @@ impl Failure {
         Self { kind: KernelErrorKind::Malformed, errno: None, reason: reason.into() }
     }
 
-    pub(super) fn into_error(self, interface: &str, knob: Knob, operation: String) -> KernelError {
+    /// `knob` is none where the interface itself was asked about.
+    pub(super) fn into_error(
+        self,
+        interface: &str,
+        knob: Option<Knob>,
+        operation: String,
+    ) -> KernelError {
         let is_interface = self.kind == KernelErrorKind::NoInterface;
         KernelError {
             interface: interface.to_owned(),
-            knob: (!is_interface).then_some(knob),
+            knob: knob.filter(|_| !is_interface),
             operation,
             kind: self.kind,
             errno: self.errno,
@@ -102,6 +108,13 @@ mod tests {
         check_kind(libc::EPERM, None, KernelErrorKind::Permission);
         check_kind(libc::ENODEV, None, KernelErrorKind::NoInterface);
         check_kind(libc::EBUSY, None, KernelErrorKind::Busy);
+    }
+
+    #[test]
+    fn an_error_about_the_interface_itself_names_no_knob() {
+        let error = |knob| Failure::refused("no").into_error("eth0", knob, "find it".to_owned());
+        assert_eq!(error(None).knob, None);
+        assert_eq!(error(Some(Knob::Mtu)).knob, Some(Knob::Mtu));
     }
 
     #[track_caller]

@@ -136,7 +136,8 @@ impl<'k> Reading<'k> {
                 ))),
             },
             Source::Napi(field) => self.read_napi(knob, field),
-            Source::LoadTime(name) => {
+            Source::LoadTime => {
+                let name = knob.module_parameter().expect("a test holds the two tables together");
                 let number = self.kernel.load_time_parameter(self.name, name)?;
                 device(Value::Count(number))
             }

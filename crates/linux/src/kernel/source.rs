@@ -4,6 +4,9 @@ use latput_knobs::Knob;
 
 use crate::ethtool::ioctl::QueueField;
 use crate::ethtool::parameters::{Table, Width};
+use crate::netlink::uapi;
+
+use Direction::{Rx, Tx};
 
 /// Where a knob is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub(super) enum Source {
     /// A value of each NAPI.
     Napi(NapiField),
     /// A parameter that a driver reads when it is loaded.
-    LoadTime(&'static str),
+    LoadTime,
 }
 
 /// A number in one of ethtool's tables.
@@ -69,8 +72,8 @@ impl Direction {
     /// The attribute of the coalescing table that says whether the driver adapts this direction.
     pub(super) const fn adaptive(self) -> u16 {
         match self {
-            Self::Rx => 11,
-            Self::Tx => 12,
+            Self::Rx => uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX,
+            Self::Tx => uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX,
         }
     }
 }
@@ -97,157 +100,153 @@ const TSO: &[&str] = &["tx-tcp-segmentation", "tx-tcp6-segmentation"];
 /// A driver has the first, or the other two (`NETIF_F_CSUM_MASK`).
 const TX_CHECKSUM: &[&str] = &["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
 
-/// Where `knob` is. Attribute numbers: `include/uapi/linux/ethtool_netlink_generated.h`.
-pub(super) const fn source_of(knob: Knob) -> Source {
-    match knob {
-        Knob::InterruptThrottleRate => Source::LoadTime("InterruptThrottleRate"),
-        Knob::RxIntDelay => Source::LoadTime("RxIntDelay"),
-        Knob::RxAbsIntDelay => Source::LoadTime("RxAbsIntDelay"),
-        Knob::TxIntDelay => Source::LoadTime("TxIntDelay"),
-        Knob::TxAbsIntDelay => Source::LoadTime("TxAbsIntDelay"),
-        Knob::Mtu => Source::Mtu,
-        Knob::Txqueuelen => Source::Txqueuelen,
-        Knob::Qdisc => Source::Qdisc,
-        Knob::QueueQdisc => Source::QueueQdisc,
-        Knob::RssTable => Source::RssTable,
-        Knob::SmpAffinity => Source::Affinity,
-        Knob::Threaded => Source::Threaded,
-        Knob::NapiDeferHardIrqs => Source::Napi(NapiField::DeferHardIrqs),
-        Knob::GroFlushTimeout => Source::Napi(NapiField::GroFlushTimeout),
-        Knob::IrqSuspendTimeout => Source::Napi(NapiField::IrqSuspendTimeout),
-        Knob::RxProfile => Source::Profile(29),
-        Knob::TxProfile => Source::Profile(30),
-        _ => other_source(knob),
-    }
+const fn field(table: Table, attribute: u16, width: Width) -> Number {
+    Number { table, attribute, width, max: None, per_queue: None }
 }
 
-const fn other_source(knob: Knob) -> Source {
-    if let Some(features) = features_of(knob) {
-        Source::Features(features)
-    } else if let Some(number) = number_of(knob) {
-        Source::Number(number)
-    } else if let Some(file) = queue_file_of(knob) {
-        Source::Queue(file)
-    } else if let Some(name) = sysctl_of(knob) {
-        Source::Sysctl(name)
-    } else {
-        panic!("a knob without a source, which a test would find")
-    }
+const fn number(table: Table, attribute: u16) -> Source {
+    Source::Number(field(table, attribute, Width::U32))
 }
 
-const fn features_of(knob: Knob) -> Option<&'static [&'static str]> {
-    Some(match knob {
-        Knob::RxChecksum => &["rx-checksum"],
-        Knob::TxChecksum => TX_CHECKSUM,
-        Knob::Sg => &["tx-scatter-gather"],
-        Knob::Gro => &["rx-gro"],
-        Knob::Gso => &["tx-generic-segmentation"],
-        Knob::Tso => TSO,
-        Knob::TxUdpSegmentation => &["tx-udp-segmentation"],
-        Knob::Lro => &["rx-lro"],
-        Knob::RxGroHw => &["rx-gro-hw"],
-        Knob::RxGroList => &["rx-gro-list"],
-        Knob::RxUdpGroForwarding => &["rx-udp-gro-forwarding"],
-        Knob::RxHashing => &["rx-hashing"],
-        Knob::RxNtuple => &["rx-ntuple-filter"],
-        Knob::RxVlan => &["rx-vlan-hw-parse"],
-        Knob::TxVlan => &["tx-vlan-hw-insert"],
-        Knob::TxNocacheCopy => &["tx-nocache-copy"],
-        _ => return None,
-    })
+const fn switch(table: Table, attribute: u16) -> Source {
+    Source::Number(field(table, attribute, Width::U8))
 }
 
-const fn number_of(knob: Knob) -> Option<Number> {
-    const fn of(table: Table, attribute: u16, width: Width) -> Number {
-        Number { table, attribute, width, max: None, per_queue: None }
-    }
-    const fn limited(table: Table, attribute: u16, max: u16) -> Number {
-        Number { max: Some(max), ..of(table, attribute, Width::U32) }
-    }
-    const fn queued(attribute: u16, field: QueueField, direction: Direction) -> Number {
-        Number { per_queue: Some((field, direction)), ..of(Table::Coalesce, attribute, Width::U32) }
-    }
-    const fn coalesce(attribute: u16) -> Number {
-        of(Table::Coalesce, attribute, Width::U32)
-    }
-    const fn mode(attribute: u16) -> Number {
-        of(Table::Coalesce, attribute, Width::U8)
-    }
-    Some(match knob {
-        Knob::CombinedChannels => limited(Table::Channels, 9, 5),
-        Knob::RxChannels => limited(Table::Channels, 6, 2),
-        Knob::TxChannels => limited(Table::Channels, 7, 3),
-        Knob::RxRing => limited(Table::Rings, 6, 2),
-        Knob::RxMiniRing => limited(Table::Rings, 7, 3),
-        Knob::RxJumboRing => limited(Table::Rings, 8, 4),
-        Knob::TxRing => limited(Table::Rings, 9, 5),
-        Knob::RxBufLen => of(Table::Rings, 10, Width::U32),
-        Knob::CqeSize => of(Table::Rings, 12, Width::U32),
-        Knob::TxPush => of(Table::Rings, 13, Width::U8),
-        Knob::RxPush => of(Table::Rings, 14, Width::U8),
-        Knob::TxPushBufLen => limited(Table::Rings, 15, 16),
-        Knob::PauseAutoneg => of(Table::Pause, 2, Width::U8),
-        Knob::PauseRx => of(Table::Pause, 3, Width::U8),
-        Knob::PauseTx => of(Table::Pause, 4, Width::U8),
-        Knob::Eee => of(Table::Eee, 5, Width::U8),
-        Knob::EeeTxLpi => of(Table::Eee, 6, Width::U8),
-        Knob::EeeTxLpiTimer => of(Table::Eee, 7, Width::U32),
-        Knob::RxUsecs => queued(2, QueueField::RxUsecs, Direction::Rx),
-        Knob::RxFrames => queued(3, QueueField::RxFrames, Direction::Rx),
-        Knob::RxUsecsIrq => coalesce(4),
-        Knob::RxFramesIrq => coalesce(5),
-        Knob::TxUsecs => queued(6, QueueField::TxUsecs, Direction::Tx),
-        Knob::TxFrames => queued(7, QueueField::TxFrames, Direction::Tx),
-        Knob::TxUsecsIrq => coalesce(8),
-        Knob::TxFramesIrq => coalesce(9),
-        Knob::StatsBlockUsecs => coalesce(10),
-        Knob::AdaptiveRx => mode(11),
-        Knob::AdaptiveTx => mode(12),
-        Knob::PktRateLow => coalesce(13),
-        Knob::RxUsecsLow => coalesce(14),
-        Knob::RxFramesLow => coalesce(15),
-        Knob::TxUsecsLow => coalesce(16),
-        Knob::TxFramesLow => coalesce(17),
-        Knob::PktRateHigh => coalesce(18),
-        Knob::RxUsecsHigh => coalesce(19),
-        Knob::RxFramesHigh => coalesce(20),
-        Knob::TxUsecsHigh => coalesce(21),
-        Knob::TxFramesHigh => coalesce(22),
-        Knob::SampleInterval => coalesce(23),
-        Knob::CqeModeTx => mode(24),
-        Knob::CqeModeRx => mode(25),
-        Knob::TxAggrMaxBytes => coalesce(26),
-        Knob::TxAggrMaxFrames => coalesce(27),
-        Knob::TxAggrTimeUsecs => coalesce(28),
-        _ => return None,
-    })
+const fn limited(table: Table, attribute: u16, max: u16) -> Source {
+    Source::Number(Number { max: Some(max), ..field(table, attribute, Width::U32) })
 }
 
-const fn queue_file_of(knob: Knob) -> Option<QueueFile> {
-    use Direction::{Rx, Tx};
-    let (direction, name) = match knob {
-        Knob::RpsCpus => (Rx, "rps_cpus"),
-        Knob::RpsFlowCnt => (Rx, "rps_flow_cnt"),
-        Knob::XpsCpus => (Tx, "xps_cpus"),
-        Knob::XpsRxqs => (Tx, "xps_rxqs"),
-        Knob::BqlLimitMin => (Tx, "byte_queue_limits/limit_min"),
-        Knob::BqlLimitMax => (Tx, "byte_queue_limits/limit_max"),
-        _ => return None,
+const fn queued(attribute: u16, queue: QueueField, direction: Direction) -> Source {
+    let of_device = field(Table::Coalesce, attribute, Width::U32);
+    Source::Number(Number { per_queue: Some((queue, direction)), ..of_device })
+}
+
+const fn queue_file(direction: Direction, name: &'static str) -> Source {
+    Source::Queue(QueueFile { direction, name })
+}
+
+/// A row to a knob; the compiler tells of a knob without one.
+macro_rules! sources {
+    ($($knob:ident => $source:expr,)*) => {
+        /// Where `knob` is.
+        pub(super) const fn source_of(knob: Knob) -> Source {
+            match knob {
+                $(Knob::$knob => $source,)*
+            }
+        }
     };
-    Some(QueueFile { direction, name })
 }
 
-const fn sysctl_of(knob: Knob) -> Option<&'static str> {
-    Some(match knob {
-        Knob::RpsSockFlowEntries => "rps_sock_flow_entries",
-        Knob::BusyPoll => "busy_poll",
-        Knob::BusyRead => "busy_read",
-        Knob::NetdevBudget => "netdev_budget",
-        Knob::NetdevBudgetUsecs => "netdev_budget_usecs",
-        Knob::DevWeight => "dev_weight",
-        Knob::NetdevMaxBacklog => "netdev_max_backlog",
-        _ => return None,
-    })
+sources! {
+    InterruptThrottleRate => Source::LoadTime,
+    RxIntDelay => Source::LoadTime,
+    RxAbsIntDelay => Source::LoadTime,
+    TxIntDelay => Source::LoadTime,
+    TxAbsIntDelay => Source::LoadTime,
+    CombinedChannels => limited(
+        Table::Channels,
+        uapi::ETHTOOL_A_CHANNELS_COMBINED_COUNT,
+        uapi::ETHTOOL_A_CHANNELS_COMBINED_MAX,
+    ),
+    RxChannels => limited(
+        Table::Channels,
+        uapi::ETHTOOL_A_CHANNELS_RX_COUNT,
+        uapi::ETHTOOL_A_CHANNELS_RX_MAX,
+    ),
+    TxChannels => limited(
+        Table::Channels,
+        uapi::ETHTOOL_A_CHANNELS_TX_COUNT,
+        uapi::ETHTOOL_A_CHANNELS_TX_MAX,
+    ),
+    RxRing => limited(Table::Rings, uapi::ETHTOOL_A_RINGS_RX, uapi::ETHTOOL_A_RINGS_RX_MAX),
+    TxRing => limited(Table::Rings, uapi::ETHTOOL_A_RINGS_TX, uapi::ETHTOOL_A_RINGS_TX_MAX),
+    RxMiniRing =>
+        limited(Table::Rings, uapi::ETHTOOL_A_RINGS_RX_MINI, uapi::ETHTOOL_A_RINGS_RX_MINI_MAX),
+    RxJumboRing =>
+        limited(Table::Rings, uapi::ETHTOOL_A_RINGS_RX_JUMBO, uapi::ETHTOOL_A_RINGS_RX_JUMBO_MAX),
+    RxBufLen => number(Table::Rings, uapi::ETHTOOL_A_RINGS_RX_BUF_LEN),
+    CqeSize => number(Table::Rings, uapi::ETHTOOL_A_RINGS_CQE_SIZE),
+    TxPush => switch(Table::Rings, uapi::ETHTOOL_A_RINGS_TX_PUSH),
+    RxPush => switch(Table::Rings, uapi::ETHTOOL_A_RINGS_RX_PUSH),
+    TxPushBufLen => limited(
+        Table::Rings,
+        uapi::ETHTOOL_A_RINGS_TX_PUSH_BUF_LEN,
+        uapi::ETHTOOL_A_RINGS_TX_PUSH_BUF_LEN_MAX,
+    ),
+    Mtu => Source::Mtu,
+    PauseAutoneg => switch(Table::Pause, uapi::ETHTOOL_A_PAUSE_AUTONEG),
+    PauseRx => switch(Table::Pause, uapi::ETHTOOL_A_PAUSE_RX),
+    PauseTx => switch(Table::Pause, uapi::ETHTOOL_A_PAUSE_TX),
+    Eee => switch(Table::Eee, uapi::ETHTOOL_A_EEE_ENABLED),
+    EeeTxLpi => switch(Table::Eee, uapi::ETHTOOL_A_EEE_TX_LPI_ENABLED),
+    EeeTxLpiTimer => number(Table::Eee, uapi::ETHTOOL_A_EEE_TX_LPI_TIMER),
+    RxChecksum => Source::Features(&["rx-checksum"]),
+    TxChecksum => Source::Features(TX_CHECKSUM),
+    Sg => Source::Features(&["tx-scatter-gather"]),
+    Gro => Source::Features(&["rx-gro"]),
+    Gso => Source::Features(&["tx-generic-segmentation"]),
+    Tso => Source::Features(TSO),
+    TxUdpSegmentation => Source::Features(&["tx-udp-segmentation"]),
+    Lro => Source::Features(&["rx-lro"]),
+    RxGroHw => Source::Features(&["rx-gro-hw"]),
+    RxGroList => Source::Features(&["rx-gro-list"]),
+    RxUdpGroForwarding => Source::Features(&["rx-udp-gro-forwarding"]),
+    RxHashing => Source::Features(&["rx-hashing"]),
+    RxNtuple => Source::Features(&["rx-ntuple-filter"]),
+    RxVlan => Source::Features(&["rx-vlan-hw-parse"]),
+    TxVlan => Source::Features(&["tx-vlan-hw-insert"]),
+    TxNocacheCopy => Source::Features(&["tx-nocache-copy"]),
+    Txqueuelen => Source::Txqueuelen,
+    Qdisc => Source::Qdisc,
+    QueueQdisc => Source::QueueQdisc,
+    BqlLimitMin => queue_file(Tx, "byte_queue_limits/limit_min"),
+    BqlLimitMax => queue_file(Tx, "byte_queue_limits/limit_max"),
+    RssTable => Source::RssTable,
+    SmpAffinity => Source::Affinity,
+    RpsCpus => queue_file(Rx, "rps_cpus"),
+    RpsFlowCnt => queue_file(Rx, "rps_flow_cnt"),
+    XpsCpus => queue_file(Tx, "xps_cpus"),
+    XpsRxqs => queue_file(Tx, "xps_rxqs"),
+    RpsSockFlowEntries => Source::Sysctl("rps_sock_flow_entries"),
+    BusyPoll => Source::Sysctl("busy_poll"),
+    BusyRead => Source::Sysctl("busy_read"),
+    NetdevBudget => Source::Sysctl("netdev_budget"),
+    NetdevBudgetUsecs => Source::Sysctl("netdev_budget_usecs"),
+    DevWeight => Source::Sysctl("dev_weight"),
+    NetdevMaxBacklog => Source::Sysctl("netdev_max_backlog"),
+    AdaptiveRx => switch(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX),
+    AdaptiveTx => switch(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_USE_ADAPTIVE_TX),
+    RxUsecs => queued(uapi::ETHTOOL_A_COALESCE_RX_USECS, QueueField::RxUsecs, Rx),
+    RxFrames => queued(uapi::ETHTOOL_A_COALESCE_RX_MAX_FRAMES, QueueField::RxFrames, Rx),
+    RxUsecsIrq => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RX_USECS_IRQ),
+    RxFramesIrq => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RX_MAX_FRAMES_IRQ),
+    TxUsecs => queued(uapi::ETHTOOL_A_COALESCE_TX_USECS, QueueField::TxUsecs, Tx),
+    TxFrames => queued(uapi::ETHTOOL_A_COALESCE_TX_MAX_FRAMES, QueueField::TxFrames, Tx),
+    TxUsecsIrq => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_USECS_IRQ),
+    TxFramesIrq => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_MAX_FRAMES_IRQ),
+    StatsBlockUsecs => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_STATS_BLOCK_USECS),
+    PktRateLow => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_PKT_RATE_LOW),
+    RxUsecsLow => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RX_USECS_LOW),
+    RxFramesLow => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RX_MAX_FRAMES_LOW),
+    TxUsecsLow => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_USECS_LOW),
+    TxFramesLow => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_MAX_FRAMES_LOW),
+    PktRateHigh => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_PKT_RATE_HIGH),
+    RxUsecsHigh => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RX_USECS_HIGH),
+    RxFramesHigh => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RX_MAX_FRAMES_HIGH),
+    TxUsecsHigh => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_USECS_HIGH),
+    TxFramesHigh => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_MAX_FRAMES_HIGH),
+    SampleInterval => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_RATE_SAMPLE_INTERVAL),
+    CqeModeRx => switch(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_USE_CQE_MODE_RX),
+    CqeModeTx => switch(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_USE_CQE_MODE_TX),
+    TxAggrMaxBytes => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_AGGR_MAX_BYTES),
+    TxAggrMaxFrames => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_AGGR_MAX_FRAMES),
+    TxAggrTimeUsecs => number(Table::Coalesce, uapi::ETHTOOL_A_COALESCE_TX_AGGR_TIME_USECS),
+    RxProfile => Source::Profile(uapi::ETHTOOL_A_COALESCE_RX_PROFILE),
+    TxProfile => Source::Profile(uapi::ETHTOOL_A_COALESCE_TX_PROFILE),
+    Threaded => Source::Threaded,
+    NapiDeferHardIrqs => Source::Napi(NapiField::DeferHardIrqs),
+    GroFlushTimeout => Source::Napi(NapiField::GroFlushTimeout),
+    IrqSuspendTimeout => Source::Napi(NapiField::IrqSuspendTimeout),
 }
 
 #[cfg(test)]
@@ -258,9 +257,15 @@ mod tests {
 
     #[test]
     fn every_knob_has_a_source_of_its_own() {
-        let sources: BTreeSet<String> =
-            Knob::ALL.iter().map(|knob| format!("{:?}", source_of(*knob))).collect();
+        let sources: BTreeSet<String> = Knob::ALL
+            .iter()
+            .map(|knob| format!("{:?} {:?}", source_of(*knob), knob.module_parameter()))
+            .collect();
         assert_eq!(sources.len(), Knob::ALL.len());
+        for knob in Knob::ALL {
+            let is_load_time = source_of(*knob) == Source::LoadTime;
+            assert_eq!(knob.module_parameter().is_some(), is_load_time, "{knob}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl LinuxKernel {
             (Source::Napi(field), place, _, Some(number)) => {
                 self.write_napi(reading, field, place, number)
             }
-            (Source::LoadTime(_), ..) => Err(Failure::unsupported(
+            (Source::LoadTime, ..) => Err(Failure::unsupported(
                 "the driver reads it when it is loaded, and latput does not load drivers",
             )),
             _ => Err(Failure::refused(format!("{value} at {place} is not what {knob} takes"))),

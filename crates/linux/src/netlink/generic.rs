@@ -1,19 +1,9 @@
 //! Generic netlink: finds a family by name and knows which commands it has.
-//!
-//! Numbers: `include/uapi/linux/genetlink.h`.
 
 use super::socket::{Protocol, Socket};
-use super::{Attributes, Malformed, NetlinkError, Request, malformed};
+use super::{Attributes, Malformed, NetlinkError, Request, malformed, uapi};
 
 const CONTROLLER: u16 = 16;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-const CTRL_ATTR_OPS: u16 = 6;
-const CTRL_ATTR_OP_ID: u16 = 1;
-const CTRL_ATTR_MCAST_GROUPS: u16 = 7;
-const CTRL_ATTR_MCAST_GRP_NAME: u16 = 1;
-const CTRL_ATTR_MCAST_GRP_ID: u16 = 2;
 /// Length of `struct genlmsghdr`.
 const HEADER: usize = 4;
 
@@ -41,8 +31,8 @@ impl Generic {
         let socket = Socket::open(Protocol::Generic)?;
         let what = format!("find the netlink family `{family}`");
         let request = Request::new(what.clone(), CONTROLLER)
-            .header(&[CTRL_CMD_GETFAMILY, 1, 0, 0])
-            .text(CTRL_ATTR_FAMILY_NAME, family);
+            .header(&[uapi::CTRL_CMD_GETFAMILY, 1, 0, 0])
+            .text(uapi::CTRL_ATTR_FAMILY_NAME, family);
         let answer = socket.exchange_for_one(&request)?;
         let known = parse_family(&answer)
             .map_err(|source| NetlinkError::Malformed { request: what, source })?;
@@ -92,22 +82,23 @@ fn parse_family(payload: &[u8]) -> Result<Family, Malformed> {
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            CTRL_ATTR_FAMILY_ID => {
+            uapi::CTRL_ATTR_FAMILY_ID => {
                 family.id = attribute.as_u16()?;
                 has_id = true;
             }
-            CTRL_ATTR_OPS => {
+            uapi::CTRL_ATTR_OPS => {
                 for command in attribute.nested() {
-                    if let Some(number) = command?.nested().find_kind(CTRL_ATTR_OP_ID)? {
+                    if let Some(number) = command?.nested().find_kind(uapi::CTRL_ATTR_OP_ID)? {
                         family.commands.push(number.as_u32()?);
                     }
                 }
             }
-            CTRL_ATTR_MCAST_GROUPS => {
+            uapi::CTRL_ATTR_MCAST_GROUPS => {
                 for group in attribute.nested() {
                     let group = group?.nested();
-                    let name = group.clone().find_kind(CTRL_ATTR_MCAST_GRP_NAME)?;
-                    if let (Some(name), Some(id)) = (name, group.find_kind(CTRL_ATTR_MCAST_GRP_ID)?)
+                    let name = group.clone().find_kind(uapi::CTRL_ATTR_MCAST_GRP_NAME)?;
+                    if let (Some(name), Some(id)) =
+                        (name, group.find_kind(uapi::CTRL_ATTR_MCAST_GRP_ID)?)
                     {
                         family.groups.push((name.as_text().into_owned(), id.as_u32()?));
                     }
@@ -127,16 +118,16 @@ mod tests {
     #[test]
     fn a_family_has_an_id_and_commands() {
         let mut payload = vec![1, 2, 0, 0];
-        put(&mut payload, CTRL_ATTR_FAMILY_ID, &33_u16.to_ne_bytes());
-        put_nested(&mut payload, CTRL_ATTR_OPS, |ops| {
+        put(&mut payload, uapi::CTRL_ATTR_FAMILY_ID, &33_u16.to_ne_bytes());
+        put_nested(&mut payload, uapi::CTRL_ATTR_OPS, |ops| {
             for (idx, command) in [(1, 11_u32), (2, 14)] {
-                put_nested(ops, idx, |op| put(op, CTRL_ATTR_OP_ID, &command.to_ne_bytes()));
+                put_nested(ops, idx, |op| put(op, uapi::CTRL_ATTR_OP_ID, &command.to_ne_bytes()));
             }
         });
-        put_nested(&mut payload, CTRL_ATTR_MCAST_GROUPS, |groups| {
+        put_nested(&mut payload, uapi::CTRL_ATTR_MCAST_GROUPS, |groups| {
             put_nested(groups, 1, |group| {
-                put(group, CTRL_ATTR_MCAST_GRP_ID, &5_u32.to_ne_bytes());
-                put(group, CTRL_ATTR_MCAST_GRP_NAME, b"monitor\0");
+                put(group, uapi::CTRL_ATTR_MCAST_GRP_ID, &5_u32.to_ne_bytes());
+                put(group, uapi::CTRL_ATTR_MCAST_GRP_NAME, b"monitor\0");
             });
             put_nested(groups, 2, |_| {});
         });

@@ -220,20 +220,19 @@ pub(super) fn set_option(fd: &OwnedFd, option: libc::c_int, value: libc::c_int) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::uapi;
 
     #[test]
     fn a_datagram_that_does_not_fit_is_asked_for_again() {
-        const RTM_GETLINK: u16 = 18;
         const GENL_ID_CTRL: u16 = 16;
-        const CTRL_CMD_GETFAMILY: u8 = 3;
         // `struct ifinfomsg`: 16 bytes. Every namespace has `lo`.
         check(
             Protocol::Route,
-            &Request::new("list the links", RTM_GETLINK).header(&[0; 16]).dump(),
+            &Request::new("list the links", uapi::RTM_GETLINK).header(&[0; 16]).dump(),
         );
         // Some dozens of families take several datagrams: the dump is not over when the first is cut.
         let families = Request::new("list the families", GENL_ID_CTRL);
-        check(Protocol::Generic, &families.header(&[CTRL_CMD_GETFAMILY, 2, 0, 0]).dump());
+        check(Protocol::Generic, &families.header(&[uapi::CTRL_CMD_GETFAMILY, 2, 0, 0]).dump());
     }
 
     #[track_caller]

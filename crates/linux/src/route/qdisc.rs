@@ -1,6 +1,6 @@
 //! Queue disciplines over rtnetlink.
 //!
-//! Numbers and layouts: `include/uapi/linux/{rtnetlink,pkt_sched}.h`. How a request is understood:
+//! Layouts: `include/uapi/linux/{rtnetlink,pkt_sched}.h`. How a request is understood:
 //! `tc_modify_qdisc` in `net/sched/sch_api.c`.
 
 mod options;
@@ -9,15 +9,8 @@ use latput_knobs::Qdisc;
 
 use super::Route;
 use crate::error::Error;
-use crate::netlink::{Attributes, Malformed, NetlinkError, Request, malformed};
+use crate::netlink::{Attributes, Malformed, NetlinkError, Request, malformed, uapi};
 
-const RTM_NEWQDISC: u16 = 36;
-const RTM_DELQDISC: u16 = 37;
-const RTM_GETQDISC: u16 = 38;
-const RTM_GETTFILTER: u16 = 46;
-const TCA_KIND: u16 = 1;
-const TCA_OPTIONS: u16 = 2;
-const TCA_DUMP_INVISIBLE: u16 = 10;
 /// The parent of the root.
 const ROOT: u32 = 0xffff_ffff;
 /// The parent of the disciplines of received packets, `ingress` and `clsact`.
@@ -61,11 +54,11 @@ impl Route {
     pub fn qdiscs(&self, interface_index: u32) -> Result<Vec<Attached>, Error> {
         let request = Request::new(
             format!("list the queue disciplines of interface {interface_index}"),
-            RTM_GETQDISC,
+            uapi::RTM_GETQDISC,
         )
         .dump()
         .header(&header(interface_index, 0, 0))
-        .bytes(TCA_DUMP_INVISIBLE, &[]);
+        .bytes(uapi::TCA_DUMP_INVISIBLE, &[]);
         let mut attached = Vec::new();
         for payload in self.0.exchange(&request)? {
             let parsed = parse_qdisc(&payload).map_err(|source| NetlinkError::Malformed {
@@ -84,7 +77,7 @@ impl Route {
     pub fn has_filters(&self, interface_index: u32, handle: u32) -> Result<bool, Error> {
         let request = Request::new(
             format!("list the filters of interface {interface_index}"),
-            RTM_GETTFILTER,
+            uapi::RTM_GETTFILTER,
         )
         .dump()
         .header(&header(interface_index, 0, handle));
@@ -122,7 +115,7 @@ impl Route {
     pub fn delete_root_qdisc(&self, interface_index: u32) -> Result<(), Error> {
         let request = Request::new(
             format!("remove the root queue discipline of interface {interface_index}"),
-            RTM_DELQDISC,
+            uapi::RTM_DELQDISC,
         )
         .header(&header(interface_index, 0, ROOT));
         self.0.exchange(&request)?;
@@ -147,12 +140,12 @@ fn replacement(
 ) -> Result<Request, Error> {
     let options = options::encode(qdisc).map_err(Error::Other)?;
     let mut request =
-        Request::new(format!("attach {qdisc} to interface {interface_index}"), RTM_NEWQDISC)
+        Request::new(format!("attach {qdisc} to interface {interface_index}"), uapi::RTM_NEWQDISC)
             .create_or_replace()
             .header(&header(interface_index, handle, parent))
-            .text(TCA_KIND, qdisc.kind());
+            .text(uapi::TCA_KIND, qdisc.kind());
     if let Some(options) = options {
-        request = request.bytes(TCA_OPTIONS, &options);
+        request = request.bytes(uapi::TCA_OPTIONS, &options);
     }
     Ok(request)
 }
@@ -178,8 +171,8 @@ fn parse_qdisc(payload: &[u8]) -> Result<Attached, Malformed> {
     for attribute in Attributes::new(attributes) {
         let attribute = attribute?;
         match attribute.kind {
-            TCA_KIND => kind = Some(attribute.as_text()),
-            TCA_OPTIONS => options = attribute.payload,
+            uapi::TCA_KIND => kind = Some(attribute.as_text()),
+            uapi::TCA_OPTIONS => options = attribute.payload,
             _ => {}
         }
     }
@@ -202,13 +195,13 @@ mod tests {
     #[test]
     fn a_discipline_is_read_with_its_place() {
         let mut payload = header(7, 0x8001_0000, ROOT);
-        put(&mut payload, TCA_KIND, b"pfifo\0");
-        put(&mut payload, TCA_OPTIONS, &100_u32.to_ne_bytes());
+        put(&mut payload, uapi::TCA_KIND, b"pfifo\0");
+        put(&mut payload, uapi::TCA_OPTIONS, &100_u32.to_ne_bytes());
         let root = parse_qdisc(&payload).unwrap();
         assert!(root.is_root() && root.queue_under(&root).is_none());
         assert_eq!(root.qdisc.to_string(), "pfifo limit=100");
         let mut payload = header(7, 0, 0x8001_0003);
-        put(&mut payload, TCA_KIND, b"cake\0");
+        put(&mut payload, uapi::TCA_KIND, b"cake\0");
         let child = parse_qdisc(&payload).unwrap();
         assert_eq!(child.queue_under(&root), Some(2));
         assert_eq!(child.qdisc.to_string(), "default other:cake");
@@ -219,7 +212,7 @@ mod tests {
     fn a_replacement_has_the_golden_bytes() {
         let taken = parse_qdisc(&{
             let mut payload = header(7, 0x7000_0000, ROOT);
-            put(&mut payload, TCA_KIND, b"mq\0");
+            put(&mut payload, uapi::TCA_KIND, b"mq\0");
             payload
         });
         let handle = free_handle(&[taken.unwrap()]);
@@ -243,8 +236,8 @@ mod tests {
                 let options: Vec<u8> =
                     (0..length).map(|_| u8::try_from(rng.below(24)).unwrap()).collect();
                 let mut payload = header(1, 0, ROOT);
-                put(&mut payload, TCA_KIND, &[kind.as_bytes(), b"\0"].concat());
-                put(&mut payload, TCA_OPTIONS, &options);
+                put(&mut payload, uapi::TCA_KIND, &[kind.as_bytes(), b"\0"].concat());
+                put(&mut payload, uapi::TCA_OPTIONS, &options);
                 parse_any(&payload);
                 parse_any(&payload[..payload.len() - length.min(payload.len())]);
             }

@@ -6,11 +6,8 @@ use std::net::IpAddr;
 
 use super::{Route, at, family_and_bytes};
 use crate::error::Error;
-use crate::netlink::{Attributes, Malformed, Request, malformed};
+use crate::netlink::{Attributes, Malformed, Request, malformed, uapi};
 
-const RTM_GETROUTE: u16 = 26;
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
 /// The address is one of this host's.
 const RTN_LOCAL: u8 = 2;
 const HEADER: usize = 12;
@@ -32,9 +29,9 @@ impl Route {
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let mut header = [0; HEADER];
         header[..2].copy_from_slice(&[family, bits]);
-        let request = Request::new(format!("find the route to {address}"), RTM_GETROUTE)
+        let request = Request::new(format!("find the route to {address}"), uapi::RTM_GETROUTE)
             .header(&header)
-            .bytes(RTA_DST, &bytes);
+            .bytes(uapi::RTA_DST, &bytes);
         let payload = self.0.exchange_for_one(&request)?;
         let (index, is_local) = parse(&payload).map_err(|source| at(&request, source))?;
         let found = self.links()?.into_iter().find(|link| link.index == index);
@@ -50,7 +47,7 @@ fn parse(payload: &[u8]) -> Result<(u32, bool), Malformed> {
         return Err(malformed("a route header is cut short"));
     };
     let oif = Attributes::new(attributes)
-        .find_kind(RTA_OIF)?
+        .find_kind(uapi::RTA_OIF)?
         .ok_or(malformed("a route without an interface"))?;
     Ok((oif.as_u32()?, header[7] == RTN_LOCAL))
 }
@@ -69,7 +66,7 @@ mod tests {
     #[test]
     fn a_route_is_read_from_its_header_and_attributes() {
         let mut payload = vec![2, 32, 0, 0, 254, 2, 0, 1, 0, 0, 0, 0];
-        put(&mut payload, RTA_OIF, &7_u32.to_ne_bytes());
+        put(&mut payload, uapi::RTA_OIF, &7_u32.to_ne_bytes());
         assert_eq!(parse(&payload), Ok((7, false)));
         assert!(parse(&payload[..12]).is_err(), "no interface");
         assert!(parse(&payload[..5]).is_err(), "cut short");

@@ -9,7 +9,7 @@ use latput_knobs::qdisc::Parameter;
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use crate::netlink::attribute::put;
-use crate::netlink::{Attribute, Attributes, Malformed, malformed};
+use crate::netlink::{Attribute, Attributes, Malformed, malformed, uapi};
 
 /// What one attribute of a discipline holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,44 +34,44 @@ const FLAT: &[(&str, Fields)] = &[
     (
         "codel",
         &[
-            (1, "target", Field::Us),
-            (2, "limit", Field::Count),
-            (3, "interval", Field::Us),
-            (4, "ecn", Field::Flag32),
-            (5, "ce_threshold", Field::Us),
+            (uapi::TCA_CODEL_TARGET, "target", Field::Us),
+            (uapi::TCA_CODEL_LIMIT, "limit", Field::Count),
+            (uapi::TCA_CODEL_INTERVAL, "interval", Field::Us),
+            (uapi::TCA_CODEL_ECN, "ecn", Field::Flag32),
+            (uapi::TCA_CODEL_CE_THRESHOLD, "ce_threshold", Field::Us),
         ],
     ),
     (
         "fq_codel",
         &[
-            (1, "target", Field::Us),
-            (2, "limit", Field::Count),
-            (3, "interval", Field::Us),
-            (4, "ecn", Field::Flag32),
-            (5, "flows", Field::Count),
-            (6, "quantum", Field::Size),
-            (7, "ce_threshold", Field::Us),
-            (8, "drop_batch", Field::Count),
-            (9, "memory_limit", Field::Size),
+            (uapi::TCA_FQ_CODEL_TARGET, "target", Field::Us),
+            (uapi::TCA_FQ_CODEL_LIMIT, "limit", Field::Count),
+            (uapi::TCA_FQ_CODEL_INTERVAL, "interval", Field::Us),
+            (uapi::TCA_FQ_CODEL_ECN, "ecn", Field::Flag32),
+            (uapi::TCA_FQ_CODEL_FLOWS, "flows", Field::Count),
+            (uapi::TCA_FQ_CODEL_QUANTUM, "quantum", Field::Size),
+            (uapi::TCA_FQ_CODEL_CE_THRESHOLD, "ce_threshold", Field::Us),
+            (uapi::TCA_FQ_CODEL_DROP_BATCH_SIZE, "drop_batch", Field::Count),
+            (uapi::TCA_FQ_CODEL_MEMORY_LIMIT, "memory_limit", Field::Size),
         ],
     ),
     (
         "fq",
         &[
-            (1, "limit", Field::Count),
-            (2, "flow_limit", Field::Count),
-            (3, "quantum", Field::Size),
-            (4, "initial_quantum", Field::Size),
-            (5, "pacing", Field::Flag32),
-            (7, "maxrate", Field::ByteRate),
-            (8, "buckets", Field::Log2),
-            (9, "refill_delay", Field::Us),
-            (10, "orphan_mask", Field::Count),
-            (11, "low_rate_threshold", Field::ByteRate),
-            (12, "ce_threshold", Field::Us),
-            (13, "timer_slack", Field::Ns),
-            (14, "horizon", Field::Us),
-            (15, "horizon_drop", Field::Flag8),
+            (uapi::TCA_FQ_PLIMIT, "limit", Field::Count),
+            (uapi::TCA_FQ_FLOW_PLIMIT, "flow_limit", Field::Count),
+            (uapi::TCA_FQ_QUANTUM, "quantum", Field::Size),
+            (uapi::TCA_FQ_INITIAL_QUANTUM, "initial_quantum", Field::Size),
+            (uapi::TCA_FQ_RATE_ENABLE, "pacing", Field::Flag32),
+            (uapi::TCA_FQ_FLOW_MAX_RATE, "maxrate", Field::ByteRate),
+            (uapi::TCA_FQ_BUCKETS_LOG, "buckets", Field::Log2),
+            (uapi::TCA_FQ_FLOW_REFILL_DELAY, "refill_delay", Field::Us),
+            (uapi::TCA_FQ_ORPHAN_MASK, "orphan_mask", Field::Count),
+            (uapi::TCA_FQ_LOW_RATE_THRESHOLD, "low_rate_threshold", Field::ByteRate),
+            (uapi::TCA_FQ_CE_THRESHOLD, "ce_threshold", Field::Us),
+            (uapi::TCA_FQ_TIMER_SLACK, "timer_slack", Field::Ns),
+            (uapi::TCA_FQ_HORIZON, "horizon", Field::Us),
+            (uapi::TCA_FQ_HORIZON_DROP, "horizon_drop", Field::Flag8),
         ],
     ),
 ];
@@ -83,22 +83,6 @@ const TICK_SHIFT: u32 = 6;
 /// `TC_LINKLAYER_ETHERNET`: the kernel computes the time of a packet itself and needs no table.
 const LINKLAYER_ETHERNET: u8 = 1;
 
-const TBF_PARMS: u16 = 1;
-const TBF_RATE64: u16 = 4;
-const TBF_PRATE64: u16 = 5;
-const TBF_BURST: u16 = 6;
-const TBF_PBURST: u16 = 7;
-
-const NETEM_CORR: u16 = 1;
-const NETEM_REORDER: u16 = 3;
-const NETEM_CORRUPT: u16 = 4;
-const NETEM_LOSS: u16 = 5;
-const NETEM_RATE: u16 = 6;
-const NETEM_ECN: u16 = 7;
-const NETEM_RATE64: u16 = 8;
-const NETEM_LATENCY64: u16 = 10;
-const NETEM_JITTER64: u16 = 11;
-const NETEM_SLOT: u16 = 12;
 /// tc(8)'s limit where none is given; the kernel's own would be no packet at all.
 const NETEM_LIMIT: u32 = 1_000;
 
@@ -255,30 +239,30 @@ fn encode_tbf(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
     parms.extend_from_slice(&limit.to_ne_bytes());
     parms.extend_from_slice(&[0; 8]);
     let mut bytes = Vec::new();
-    put(&mut bytes, TBF_PARMS, &parms);
-    put(&mut bytes, TBF_BURST, &burst.to_ne_bytes());
+    put(&mut bytes, uapi::TCA_TBF_PARMS, &parms);
+    put(&mut bytes, uapi::TCA_TBF_BURST, &burst.to_ne_bytes());
     if rate > u64::from(u32::MAX) {
-        put(&mut bytes, TBF_RATE64, &rate.to_ne_bytes());
+        put(&mut bytes, uapi::TCA_TBF_RATE64, &rate.to_ne_bytes());
     }
     if let Some(peak) = peak {
         let minburst = size(qdisc, "minburst")?.ok_or("tbf with peakrate needs minburst")?;
-        put(&mut bytes, TBF_PBURST, &minburst.to_ne_bytes());
+        put(&mut bytes, uapi::TCA_TBF_PBURST, &minburst.to_ne_bytes());
         if peak > u64::from(u32::MAX) {
-            put(&mut bytes, TBF_PRATE64, &peak.to_ne_bytes());
+            put(&mut bytes, uapi::TCA_TBF_PRATE64, &peak.to_ne_bytes());
         }
     }
     Ok(bytes)
 }
 
 fn decode_tbf(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
-    let parms = Attributes::new(options).find_kind(TBF_PARMS)?;
+    let parms = Attributes::new(options).find_kind(uapi::TCA_TBF_PARMS)?;
     let parms = parms.ok_or(malformed("tbf without its parameters"))?.payload;
     let at = |idx| word(parms, idx).ok_or(malformed("tbf's parameters are cut short"));
     let wide = |kind| -> Result<Option<u64>, Malformed> {
         Attributes::new(options).find_kind(kind)?.map(|attribute| attribute.as_u64()).transpose()
     };
-    let rate = wide(TBF_RATE64)?.unwrap_or(at(2)?.into());
-    let peak = wide(TBF_PRATE64)?.unwrap_or(at(5)?.into());
+    let rate = wide(uapi::TCA_TBF_RATE64)?.unwrap_or(at(2)?.into());
+    let peak = wide(uapi::TCA_TBF_PRATE64)?.unwrap_or(at(5)?.into());
     let (limit, buffer, mtu) = (at(6)?, at(7)?, at(8)?);
     // The kernel keeps a burst as the time that it takes at the rate.
     let burst = |ticks: u32, rate: u64| {
@@ -309,16 +293,16 @@ fn encode_netem(qdisc: &Qdisc) -> Result<Vec<u8>, String> {
     let words =
         [ticks(delay), limit, loss?.unwrap_or(0), 0, duplicate?.unwrap_or(0), ticks(jitter)];
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    put(&mut bytes, NETEM_LATENCY64, &delay.to_ne_bytes());
-    put(&mut bytes, NETEM_JITTER64, &jitter.to_ne_bytes());
+    put(&mut bytes, uapi::TCA_NETEM_LATENCY64, &delay.to_ne_bytes());
+    put(&mut bytes, uapi::TCA_NETEM_JITTER64, &jitter.to_ne_bytes());
     if let Some(rate) = bytes_per_second(qdisc, "rate") {
         let low = u32::try_from(rate).unwrap_or(u32::MAX);
         // struct tc_netem_rate: rate, overheads, cell size.
         let words = [low, 0, 0, 0];
         let spec: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        put(&mut bytes, NETEM_RATE, &spec);
+        put(&mut bytes, uapi::TCA_NETEM_RATE, &spec);
         if low == u32::MAX {
-            put(&mut bytes, NETEM_RATE64, &rate.to_ne_bytes());
+            put(&mut bytes, uapi::TCA_NETEM_RATE64, &rate.to_ne_bytes());
         }
     }
     Ok(bytes)
@@ -341,15 +325,20 @@ fn decode_netem(mut qdisc: Qdisc, options: &[u8]) -> Result<Qdisc, Malformed> {
     for attribute in Attributes::new(options.get(24..).ok_or(short)?) {
         let attribute = attribute?;
         match attribute.kind {
-            NETEM_LATENCY64 => delay = attribute.as_u64()?,
-            NETEM_JITTER64 => jitter = attribute.as_u64()?,
-            NETEM_RATE => {
+            uapi::TCA_NETEM_LATENCY64 => delay = attribute.as_u64()?,
+            uapi::TCA_NETEM_JITTER64 => jitter = attribute.as_u64()?,
+            uapi::TCA_NETEM_RATE => {
                 is_opaque |=
                     attribute.payload.get(4..).is_some_and(|rest| rest.iter().any(|b| *b != 0));
                 rate = rate.max(word(attribute.payload, 0).ok_or(short)?.into());
             }
-            NETEM_RATE64 => rate = attribute.as_u64()?,
-            NETEM_CORR | NETEM_REORDER | NETEM_CORRUPT | NETEM_LOSS | NETEM_ECN | NETEM_SLOT => {
+            uapi::TCA_NETEM_RATE64 => rate = attribute.as_u64()?,
+            uapi::TCA_NETEM_CORR
+            | uapi::TCA_NETEM_REORDER
+            | uapi::TCA_NETEM_CORRUPT
+            | uapi::TCA_NETEM_LOSS
+            | uapi::TCA_NETEM_ECN
+            | uapi::TCA_NETEM_SLOT => {
                 is_opaque |= is_set(attribute);
             }
             _ => {}
@@ -400,7 +389,7 @@ mod tests {
         // 32000 bytes at 12.5 MB/s are 2.56 ms, 40000 ticks.
         answer[28..32].copy_from_slice(&40_000_u32.to_ne_bytes());
         let mut bytes = Vec::new();
-        put(&mut bytes, TBF_PARMS, &answer);
+        put(&mut bytes, uapi::TCA_TBF_PARMS, &answer);
         let read = decode("tbf", &bytes).unwrap();
         assert_eq!(read.to_string(), "tbf rate=100Mbps burst=32000B limit=64000B");
         assert!(read.same(&qdisc));
@@ -411,9 +400,9 @@ mod tests {
     fn what_could_not_be_put_back_is_opaque() {
         let qdisc: Qdisc = "netem delay=1ms".parse().unwrap();
         let mut options = encode(&qdisc).unwrap().unwrap();
-        put(&mut options, NETEM_CORR, &[0; 12]);
+        put(&mut options, uapi::TCA_NETEM_CORR, &[0; 12]);
         assert!(!decode("netem", &options).unwrap().is_opaque());
-        put(&mut options, NETEM_REORDER, &[1, 0, 0, 0, 0, 0, 0, 0]);
+        put(&mut options, uapi::TCA_NETEM_REORDER, &[1, 0, 0, 0, 0, 0, 0, 0]);
         assert!(decode("netem", &options).unwrap().is_opaque());
         assert!(decode("cake", &[1, 2, 3]).unwrap().is_opaque());
         assert!(encode(&Qdisc::of_kind("cake")).is_err());
@@ -435,8 +424,8 @@ mod tests {
     #[test]
     fn no_limit_and_no_threshold_are_left_out() {
         let mut options = Vec::new();
-        put(&mut options, 7, &u32::MAX.to_ne_bytes());
-        put(&mut options, 12, &FQ_NO_THRESHOLD_US.to_ne_bytes());
+        put(&mut options, uapi::TCA_FQ_FLOW_MAX_RATE, &u32::MAX.to_ne_bytes());
+        put(&mut options, uapi::TCA_FQ_CE_THRESHOLD, &FQ_NO_THRESHOLD_US.to_ne_bytes());
         assert_eq!(decode("fq", &options).unwrap().to_string(), "fq");
     }
 }

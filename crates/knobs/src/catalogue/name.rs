@@ -1,0 +1,116 @@
+//! Knobs by their names, and the name that was probably meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Knob;
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no knob has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct UnknownKnob {
+    /// What was asked for, at most 80 characters of it.
+    pub name: String,
+}
+
+impl UnknownKnob {
+    /// The knob that was probably meant, if one has a similar name.
+    pub fn nearest(&self) -> Option<Knob> {
+        // sysfs spells with underscores what netlink and we spell with hyphens.
+        let name = self.name.to_lowercase().replace('_', "-");
+        Knob::ALL
+            .iter()
+            .map(|knob| (edit_distance(&name, knob.name()), *knob))
+            .filter(|(distance, knob)| *distance <= knob.name().len().div_ceil(3))
+            .min()
+            .map(|(_, knob)| knob)
+    }
+}
+
+impl fmt::Display for UnknownKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no knob is called `{}`: ", self.name)?;
+        if let Some(knob) = self.nearest() {
+            return write!(f, "did you mean `{knob}`?");
+        }
+        f.write_str("`latput show IFACE --all` lists them")
+    }
+}
+
+impl FromStr for Knob {
+    type Err = UnknownKnob;
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|knob| knob.name() == name)
+            .ok_or_else(|| UnknownKnob { name: name.chars().take(80).collect() })
+    }
+}
+
+/// How many characters must be inserted, deleted or replaced, or neighbours swapped, to make one text
+/// of the other (optimal string alignment: Damerau 1964 with Wagner and Fischer's table of 1974).
+fn edit_distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=to.len()).collect();
+    for (i, from_char) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to_char) in to.iter().enumerate() {
+            let replaced = last[j] + usize::from(from_char != to_char);
+            let mut best = replaced.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *from_char == to[j - 1] && from[i - 1] == *to_char {
+                best = best.min(before_last[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_knob_is_found_by_its_name() {
+        for knob in Knob::ALL {
+            assert_eq!(knob.name().parse(), Ok(*knob));
+            let stored = serde_json::to_value(knob).unwrap();
+            assert_eq!(stored, knob.name(), "files have the same name");
+        }
+    }
+
+    #[test]
+    fn changes_are_written_in_the_order_of_the_type() {
+        // State and Setting are sorted by knob, and the two orders must be one.
+        assert!(Knob::ALL.is_sorted());
+    }
+
+    #[test]
+    fn a_misspelt_knob_gets_the_nearest_name() {
+        check("mut", Some(Knob::Mtu));
+        check("MTU", Some(Knob::Mtu));
+        check("gro_flush_timeout", Some(Knob::GroFlushTimeout));
+        check("gro-flush-time", Some(Knob::GroFlushTimeout));
+        check("napi-defer-irqs", Some(Knob::NapiDeferHardIrqs));
+        check("rps_cpu", Some(Knob::RpsCpus));
+        check("rx_usec", Some(Knob::RxUsecs));
+        check("rx-queues", None);
+        check("", None);
+        check(&"x".repeat(1_000_000), None);
+    }
+
+    #[track_caller]
+    fn check(name: &str, nearest: Option<Knob>) {
+        let error = name.parse::<Knob>().unwrap_err();
+        assert_eq!(error.nearest(), nearest, "{error}");
+        assert!(error.to_string().len() < 400);
+    }
+}
