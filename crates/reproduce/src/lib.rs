@@ -18,7 +18,6 @@ pub mod setting;
 pub mod system;
 pub mod table;
 pub mod target;
-pub mod twin;
 
 pub use cells::CellFile;
 pub use experiment::Experiment;

@@ -1,10 +1,10 @@
 //! The published files and how well each of their figures is predicted.
 
+use latput_calibrate::Errors;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::anomaly::Anomalies;
-use crate::calibrate::Errors;
 use crate::cells::{CellFile, CellsError, RowPrediction};
 use crate::delay_mtu::Claim;
 use crate::kind::{Kind, Scale};

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::calibrate::Errors;
+use latput_calibrate::Errors;
+
 use crate::delay_mtu::{self, Claim};
 use crate::provenance::{Label, RowCounts};
 use crate::published::{Judged, ReproducedFigure, Target, scale_name};

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_calibrate::{Combination, FittedCost};
 use latput_reproduce::Table;
-use latput_reproduce::calibrate::{
-    Cells, Combination, Fit, FittedCost, LeftOut, Plan, calibrate, errors_left_out,
-};
+use latput_reproduce::calibrate::{Cells, Fit, LeftOut, Plan, calibrate, errors_left_out};
 
 use crate::commands::reproduce::systems;
 use crate::commands::run::read_text;

@@ -5,12 +5,12 @@
 //! fitted to all of those cells. Then the part is predicted. Structure is not nested: the other mechanisms were chosen
 //! with all cells in view. Searches begin where a fit to all cells ended, with a weak prior.
 
+use latput_calibrate::{Effort, Errors, OTHER_SEED, Weighed, misfit};
 use latput_sim::Profile;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::engine::misfit;
-use super::{Cells, Effort, Errors, OTHER_SEED, Residual, Search, Weighed};
+use super::{CellFit, Cells, Residual};
 use crate::kind::Scale;
 use crate::row::Row;
 
@@ -78,7 +78,7 @@ pub fn errors_left_out(left_out: &[LeftOut]) -> Vec<(String, Errors)> {
     groups.into_iter().filter_map(named).collect()
 }
 
-impl Search<'_> {
+impl CellFit<'_> {
     /// Fits without some cells, which it then predicts; each begins at `at`, the logarithms of the costs of the fit
     /// to all.
     pub(super) fn validate(
@@ -117,10 +117,10 @@ impl Search<'_> {
         said: &mut dyn FnMut(String),
     ) -> Vec<LeftOut> {
         let (base, steal_after_ns) = self.chosen(train, at, said);
-        let search = Search { base: &base, ..*self };
-        let found = search.best(train, Some(at), Effort::PART, said);
-        let profile = search.with_engine(train, |engine| engine.profile(&found.at));
-        let residuals = search.residuals(&profile, test, OTHER_SEED, 1.0);
+        let fit = CellFit { base: &base, ..*self };
+        let found = fit.best(train, Some(at), Effort::PART, said);
+        let profile = fit.with_search(train, |search| search.profile(&found.at));
+        let residuals = fit.residuals(&profile, test, OTHER_SEED, 1.0);
         let mut left_out = Vec::new();
         for (cell, residuals) in test.cells.iter().zip(residuals) {
             let row = Row::new(&test.tables[cell.table], cell.row);
@@ -152,13 +152,13 @@ impl Search<'_> {
         }
         let tried = STEAL_AFTER_US.map(|us| with_steal_after(self.base, Nanos::from_us(us)));
         let misfits = tried.each_ref().map(|base| {
-            let search = Search { base, ..*self };
+            let fit = CellFit { base, ..*self };
             let residuals = (0..FOLDS).flat_map(|fold| {
                 let inner = train.select(|idx, _| idx % FOLDS != fold);
-                let found = search.best(&inner, Some(at), Effort::PART, &mut |_| ());
-                let profile = search.with_engine(&inner, |engine| engine.profile(&found.at));
+                let found = fit.best(&inner, Some(at), Effort::PART, &mut |_| ());
+                let profile = fit.with_search(&inner, |search| search.profile(&found.at));
                 let rest = train.select(|idx, _| idx % FOLDS == fold);
-                search.residuals(&profile, &rest, OTHER_SEED, 1.0)
+                fit.residuals(&profile, &rest, OTHER_SEED, 1.0)
             });
             let weighed: Vec<Weighed> = residuals.flatten().map(|it| it.weighed).collect();
             misfit(&weighed)

@@ -1,12 +1,13 @@
 //! The table of constants that were set by hand with published figures in view. Those that a text prints or a driver's
 //! source has, and round figures that no row moves, are not in it.
 
+use latput_calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
+use latput_calibrate::{Fixed, Parameter};
 use latput_sim::Profile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
-use crate::calibrate::{Fixed, Parameter, Plan};
+use crate::calibrate::Plan;
 use crate::delay_mtu::{self, NFS_SERVER};
 use crate::experiment::fq_codel as matrix;
 use crate::system::Systems;
@@ -28,7 +29,7 @@ pub struct HandSet {
 const PLANS: &str = "data/calibration.toml";
 const MACHINES: &str = "data/machines.toml";
 const MATRIX: &str = "crates/reproduce/src/experiment/fq_codel.rs";
-const SHARES: &str = "crates/reproduce/src/calibrate/parameter.rs";
+const SHARES: &str = "crates/calibrate/src/parameter.rs";
 const SLIDES: &str = "crates/reproduce/src/delay_mtu/scenario.rs";
 
 /// What follows from the three coefficients of the slides' cost model alone.
