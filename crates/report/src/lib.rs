@@ -20,7 +20,7 @@ mod view;
 
 pub use comparison::ComparisonDocument;
 pub use document::Document;
-pub use export::{csv, flent, json, markdown};
+pub use export::{csv, json, markdown};
 pub use html::html;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};

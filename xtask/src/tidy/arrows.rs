@@ -18,6 +18,7 @@ pub const PURE: &[&str] = &[
     "model",
     "calibrate",
     "reproduce",
+    "formats",
     "report",
 ];
 
@@ -25,6 +26,7 @@ pub const PURE: &[&str] = &[
 const PURE_THIRD_PARTY: &[&str] = &[
     "base64",
     "comfy-table",
+    "flate2",
     "hdrhistogram",
     "minijinja",
     "rand",

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::Archive;
+use latput_formats::{flent, gzip};
 use latput_linux::files;
 use latput_model::compare::{self, Side};
 use latput_model::{Prediction, Summary, predicted};
-use latput_report::{comparison, csv, flent, html, json, markdown, prediction, terminal};
+use latput_report::{comparison, csv, html, json, markdown, prediction, terminal};
 use latput_trial::Results;
 
 use crate::commands::run;
@@ -311,14 +312,14 @@ fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Fai
     let stem = name.strip_suffix(FLENT).ok_or_else(|| {
         Failure::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
     })?;
-    let files = flent(results);
+    let files = flent::write(results);
     if files.is_empty() {
         return Err(Failure::new(Code::Failed, "the run has no finished trial to write"));
     }
     for (number, file) in (1..).zip(&files) {
         let one = files.len() == 1;
         let path = if one { path.to_owned() } else { format!("{stem}-{number}{FLENT}").into() };
-        files::replace(&path, &latput_peers::gzip::pack(&file.text))?;
+        files::replace(&path, &gzip::pack(&file.text))?;
         output::remark(&format!("{}: {}", path.display(), file.title));
     }
     Ok(ExitCode::SUCCESS)
