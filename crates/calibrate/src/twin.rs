@@ -23,7 +23,7 @@ use crate::search::{Effort, OTHER_SEED, Search, Weighed};
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
 pub const PLAN: &str = include_str!("../../../examples/twin.toml");
 /// What a twin begins with.
-const BASE: &str = include_str!("../../../data/systems/server-10g.toml");
+const BASE: &str = "server-10g";
 /// The costs that are fitted, the most important first; three for five figures.
 const FREE: &[Parameter] = &[
     Parameter::App,
@@ -256,7 +256,7 @@ pub fn twin(
 
 /// A profile with what the rows show of their hosts, and costs to begin with.
 fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
-    let mut profile: Profile = toml::from_str(BASE).expect("a shipped profile, which tests read");
+    let mut profile: Profile = Profile::shipped(BASE).expect("it is shipped");
     name.clone_into(&mut profile.name);
     profile.source = format!(
         "calibrated on {} rows of `{}` on {}",

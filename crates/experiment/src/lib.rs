@@ -18,6 +18,7 @@ pub mod host;
 pub mod interval;
 mod lacking;
 pub mod protocol;
+mod refusal;
 mod runner;
 pub mod session;
 pub mod simulator;
