@@ -22,7 +22,7 @@ use crate::host::{CountedSlice, Host, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
     Answer, Failure, FailureKind, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA,
-    Turns,
+    Turns, failed,
 };
 
 use self::line::{ControllerLine, LineEnd};
@@ -343,9 +343,4 @@ fn traffic_failed(error: &latput_load::Error) -> Failure {
         _ => FailureKind::Failed,
     };
     Failure { kind, message: chain(error) }
-}
-
-/// A failure that left the host unchanged.
-pub(crate) fn failed(message: impl Into<String>) -> Failure {
-    Failure { kind: FailureKind::Failed, message: message.into() }
 }

@@ -15,6 +15,7 @@ mod crew;
 pub mod error;
 pub mod fuzzing;
 pub mod host;
+pub mod host_spec;
 pub mod interval;
 mod lacking;
 pub mod protocol;

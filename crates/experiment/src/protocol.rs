@@ -413,6 +413,11 @@ fn other_version(line: &[u8]) -> Option<LineError> {
     (schema != SCHEMA).then_some(LineError::OtherVersion { schema, version })
 }
 
+/// A failure that left the host unchanged.
+pub(crate) fn failed(message: impl Into<String>) -> Failure {
+    Failure { kind: FailureKind::Failed, message: message.into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

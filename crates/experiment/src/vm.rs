@@ -17,10 +17,10 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::Crew;
 use crate::error::Error;
+use crate::host_spec::HostSpec;
 use crate::lacking::Wanted;
 use crate::protocol::LinkReset;
 use crate::runner::{News, Trial, TrialRunner};
-use crate::testbed::HostSpec;
 
 /// Agents in a guest.
 #[derive(Debug)]

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Observation, Results, Row, Workload, workload};
+use latput_trial::{Results, Row};
 
+use crate::parsed::{Problem, Test};
 use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest content of a packed one.
@@ -48,35 +49,6 @@ pub struct ImportError {
     pub place: String,
     /// What is wrong and how to mend it.
     pub problem: String,
-}
-
-/// One test that a file tells of.
-#[derive(Clone, Debug)]
-pub(crate) struct Test {
-    pub(crate) workload: Workload,
-    pub(crate) started_unix_ms: Option<u64>,
-    pub(crate) observation: Observation,
-    pub(crate) facts: Vec<(String, String)>,
-    pub(crate) notes: Vec<String>,
-}
-
-/// A problem and where in the file it is.
-#[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) place: String,
-    pub(crate) text: String,
-}
-
-impl Problem {
-    /// Of the file as a whole.
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { place: String::new(), text: text.into() }
-    }
-
-    /// At a place: `line 3`, `test 2`.
-    pub(crate) fn at(place: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.into() + ": ", text: text.into() }
-    }
 }
 
 /// Turns files, each with the name that errors call it by, into one run: a workload for each kind of
@@ -188,14 +160,6 @@ fn add(results: &mut Results, test: Test) -> Result<(), String> {
         results.hosts.push(HostFacts { role, ..host });
     }
     Ok(())
-}
-
-/// A workload by the names of its fields, as plans have them.
-pub(crate) fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
-    let mut all: BTreeMap<String, String> =
-        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    all.insert("kind".to_owned(), kind.to_owned());
-    workload::from_fields(&all).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::{Deserializer, Value};
 
-use crate::import::{Problem, Test, workload};
+use crate::parsed::{Problem, Test, workload};
 
 /// Every test of a file.
 pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {

@@ -9,5 +9,6 @@ pub mod import;
 pub mod iperf3;
 
 mod netperf;
+mod parsed;
 
 pub use import::{Format, ImportError, LARGEST, import};

@@ -6,7 +6,7 @@ use latput_trial::observation::{CpuMethod, ProgramCpu, Role};
 use latput_trial::{Metric, Observation};
 
 use self::records::Record;
-use crate::import::{Problem, Test, workload};
+use crate::parsed::{Problem, Test, workload};
 
 /// Every test of a file.
 pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {

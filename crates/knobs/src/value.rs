@@ -10,7 +10,6 @@ use crate::catalogue::Knob;
 use crate::profile::Profile;
 use crate::qdisc::Qdisc;
 use crate::rss::QueueTable;
-use crate::spec::ValueKind;
 
 /// The value of one knob. Which kind a knob has is in its catalogue entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +31,39 @@ pub enum Value {
     Profile(Profile),
     /// A word that stands for a value, which only the kernel knows. Never read from one.
     Named(Named),
+}
+
+/// What the values of a knob are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueKind {
+    /// A whole number: [`Value::Count`].
+    Count,
+    /// A span of time, written with its unit: [`Value::Time`].
+    Time,
+    /// On or off: [`Value::Switch`].
+    Switch,
+    /// A set of CPUs: [`Value::Cpus`].
+    Cpus,
+    /// A queue discipline with its parameters: [`Value::Qdisc`].
+    Qdisc,
+    /// A table of queues: [`Value::Table`].
+    Table,
+    /// The points of an adaptive moderation: [`Value::Profile`].
+    Profile,
+}
+
+impl fmt::Display for ValueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Count => "whole number",
+            Self::Time => "time",
+            Self::Switch => "switch",
+            Self::Cpus => "set of CPUs",
+            Self::Qdisc => "queue discipline",
+            Self::Table => "table of queues",
+            Self::Profile => "moderation profile",
+        })
+    }
 }
 
 /// A word that stands for a value.

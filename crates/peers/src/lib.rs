@@ -9,6 +9,7 @@ pub mod iperf3;
 pub mod netperf;
 pub mod outcome;
 pub mod peer;
+pub mod program;
 
 mod line;
 mod support;

@@ -14,6 +14,7 @@ pub mod printable;
 pub mod table;
 
 mod chart;
+mod plain;
 mod remarks;
 mod single;
 mod view;

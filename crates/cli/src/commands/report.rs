@@ -9,11 +9,10 @@ use latput_experiment::Archive;
 use latput_formats::{flent, gzip};
 use latput_linux::files;
 use latput_model::compare::{self, Side};
-use latput_model::{Prediction, Summary, predicted};
+use latput_model::{Goal, Prediction, Summary, predicted};
 use latput_report::{comparison, csv, html, json, markdown, prediction, terminal};
-use latput_trial::Results;
+use latput_trial::{Results, Workload};
 
-use crate::commands::run;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -94,7 +93,7 @@ impl Args {
         }
         let mut results = archive.load_chosen(self.run)?;
         if let Some(goal) = &self.goal {
-            run::check_goal("--goal", goal, &results.workloads)?;
+            check_goal("--goal", goal, &results.workloads)?;
             results.goal = Some(goal.clone());
         }
         let summary = Summary::of(&results);
@@ -304,6 +303,23 @@ pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> R
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.
+/// Refuses a goal that cannot be read or speaks of a workload that is not there.
+pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), Failure> {
+    let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+    let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
+    for figure in figures {
+        if figure.of(workloads).is_empty() {
+            let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
+            let message = format!(
+                "{from}: no workload is meant by `{figure}`; there are {}",
+                names.join(", ")
+            );
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
+}
+
 fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Failure> {
     let path = output.ok_or_else(|| {
         Failure::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))

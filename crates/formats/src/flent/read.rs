@@ -11,7 +11,7 @@ use latput_units::Nanos;
 use serde_json::Value;
 
 use super::{PING, unix_ms};
-use crate::import::{Problem, Test, workload};
+use crate::parsed::{Problem, Test, workload};
 
 /// The one test of a file.
 pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {

@@ -213,7 +213,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::calibrate::Cells;
-    use crate::published;
+    use crate::files;
     use crate::system::Systems;
     use crate::table::Table;
 
@@ -300,7 +300,7 @@ mod tests {
             let base = systems.profile(&plan.profile).expect(&plan.profile);
             plan.check_profile(base).unwrap();
             let text = |name: &String| {
-                let (_, text) = published::FILES
+                let (_, text) = files::FILES
                     .iter()
                     .find(|(file, _)| name.strip_suffix(".csv") == Some(file))
                     .expect(name);

@@ -128,7 +128,7 @@ impl CellFit<'_> {
             let told = residuals.into_iter().filter(is_told);
             left_out.extend(told.map(|residual| LeftOut {
                 split: split.clone(),
-                what: format!("{} {}", cell.group, crate::published::words(&row)),
+                what: format!("{} {}", cell.group, crate::files::words(&row)),
                 column: residual.column,
                 is_cpu: residual.scale == Scale::Cpu,
                 published: residual.published,

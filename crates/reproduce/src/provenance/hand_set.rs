@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::calibrate::Plan;
-use crate::delay_mtu::{self, NFS_SERVER};
+use crate::delay_mtu::{NFS_SERVER, PROFILE as SLIDES_PROFILE};
 use crate::experiment::fq_codel as matrix;
 use crate::system::Systems;
 
@@ -75,7 +75,7 @@ pub(super) fn of(profile: &Profile, plan: Option<&Plan>, systems: &Systems) -> V
     all.extend(of_file(profile, &file));
     all.extend(match profile.name.as_str() {
         "hs22-ixgbe" => of_matrix(),
-        delay_mtu::PROFILE => vec![set("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
+        SLIDES_PROFILE => vec![set("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
         _ => Vec::new(),
     });
     let frames = systems.machines().filter(|machine| machine.profile == profile.name);
@@ -111,7 +111,7 @@ fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
             let delay = format!("{}, {} frames", nic.coalescing.rx.delay, nic.coalescing.rx.frames);
             all.push(set("coalescing.rx", delay, file, &["A09"]));
         }
-        delay_mtu::PROFILE => {
+        SLIDES_PROFILE => {
             let costs = &machine.costs;
             let packet = costs.backlog_packet + costs.rx_merged;
             let of_coefficient = |claim| [&[claim], &FROM_COSTS[..]].concat();
