@@ -257,11 +257,6 @@ impl Traffic {
     pub const fn is_bulk(&self) -> bool {
         matches!(self, Self::TcpBulk { .. } | Self::Fetch { .. })
     }
-
-    /// Whether datagrams that are lost stay lost.
-    pub const fn is_datagram_stream(&self) -> bool {
-        matches!(self, Self::UdpStream { .. })
-    }
 }
 
 /// Who sends bulk.

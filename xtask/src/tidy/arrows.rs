@@ -35,6 +35,7 @@ const PURE_THIRD_PARTY: &[&str] = &[
     "serde",
     "serde_json",
     "statrs",
+    "strsim",
     "thiserror",
     "toml",
 ];
