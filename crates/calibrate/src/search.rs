@@ -310,3 +310,44 @@ fn huber(residual: f64) -> f64 {
     let size = residual.abs();
     if size <= KNEE { size * size / 2.0 } else { KNEE * (size - KNEE / 2.0) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameter::Parameter;
+
+    /// A machine whose figures are products of powers of two costs, which are then known.
+    #[test]
+    fn known_costs_are_found_within_their_intervals_and_an_odd_figure_does_not_pull() {
+        let base = Profile::shipped("server-10g").unwrap();
+        let free = [Parameter::Interrupt, Parameter::Wake];
+        let free = free.map(|parameter| Free { parameter, start: parameter.get(&base) });
+        let wanted = [1.6, 0.7];
+        let residuals = |profile: &Profile, _: u64, _: f64| -> Vec<Weighed> {
+            let [a, b] = free.map(|it| it.parameter.get(profile) / it.start);
+            let figures = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (1.0, -1.0), (0.3, 0.7), (0.7, 0.3)];
+            let at = |a: f64, b: f64, (p, q): (f64, f64)| a.powf(p) * b.powf(q);
+            let weighed = |it| Weighed::of(at(a, b, it), at(wanted[0], wanted[1], it), 1.0);
+            let mut all: Vec<Weighed> = figures.into_iter().map(weighed).collect();
+            all.push(Weighed::of(at(a, b, (1.0, 0.0)), 3.0, 1.0));
+            all
+        };
+        let search = Search {
+            base: &base,
+            fixed: &[],
+            free: &free,
+            generators: Generators::Stay,
+            residuals: &residuals,
+            prior_weight: 1e-3,
+        };
+        let found = search.best(None, Effort::default(), &mut |_| ());
+        let whole = residuals(&search.profile(&found.at), OTHER_SEED, 1.0);
+        let (costs, combinations) = search.uncertainty(&found.at, &whole);
+        assert_eq!(combinations.len(), 2);
+        for ((cost, free), wanted) in costs.iter().zip(&free).zip(wanted) {
+            let ratio = cost.value / free.start;
+            assert!((ratio / wanted - 1.0).abs() < 0.06, "{cost:?}");
+            assert!(cost.low < cost.value && cost.value < cost.high, "{cost:?}");
+        }
+    }
+}
