@@ -342,14 +342,14 @@ mod tests {
         ] {
             assert_eq!(change(ratio), text);
         }
-        let ends = |low, high| {
+        let ends = |value, low, high| {
             let method = Method::PairedLogRatio;
-            change_interval(&Estimate { value: 1.0, low, high, confidence: 0.99, method, runs: 6 })
+            change_interval(&Estimate { value, low, high, confidence: 0.99, method, runs: 6 })
         };
-        assert_eq!(ends(0.57, 0.606).unwrap(), "-43.0 to -39.4 %");
-        assert_eq!(ends(2.9, 3.3).unwrap(), "x2.90 to x3.30");
-        assert_eq!(ends(0.054, 64.4).unwrap(), "-94.6 % to x64.4");
-        assert_eq!(ends(f64::NAN, 1.0), None);
+        assert_eq!(ends(0.588, 0.57, 0.606).unwrap(), "-43.0 to -39.4 %");
+        assert_eq!(ends(3.1, 2.9, 3.3).unwrap(), "x2.90 to x3.30");
+        assert_eq!(ends(1.9, 0.054, 64.4).unwrap(), "-94.6 % to x64.4");
+        assert_eq!(ends(0.9, f64::NAN, 1.0), None);
         assert_eq!(percent(0.99), "99 %");
         assert_eq!(percent(0.025), "2.5 %");
     }
