@@ -1,8 +1,8 @@
 //! Any bytes as a file that people or other programs wrote: a plan, a testbed, a profile of settings, an import.
 #![no_main]
 
+use latput_formats::{Format, import};
 use latput_knobs::Profile;
-use latput_peers::import::{Format, import};
 use latput_trial::Plan;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -46,14 +46,14 @@ struct Plan {
 struct Demands {
     /// Names of targets, as `latput reproduce` prints them.
     holds: Vec<String>,
-    /// Errors of figures left out of a fit and of the choice of `steal_after_ns`.
-    left_out: Vec<LeftOutDemand>,
+    /// Errors of figures held out of a fit and of the choice of `steal_after_ns`.
+    held_out: Vec<HeldOutDemand>,
 }
 
 /// At most so much, over all profiles.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LeftOutDemand {
+struct HeldOutDemand {
     /// `cells` or `settings`.
     what: What,
     /// Median of the absolute errors of rates, per cent.
@@ -69,9 +69,9 @@ enum What {
     Settings,
 }
 
-/// A figure that was left out of a fit, as `latput calibrate --left-out` writes it.
+/// A figure that was held out of a fit, as `latput calibrate --held-out` writes it.
 #[derive(Deserialize)]
-struct LeftOut {
+struct HeldOut {
     split: serde_json::Value,
     is_cpu: bool,
     published: f64,
@@ -96,10 +96,10 @@ struct Target {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let binary = workspace.built()?;
     let mut differing = Vec::new();
-    let mut left_out = Vec::new();
+    let mut held_out = Vec::new();
     if !options.accuracy {
         for plan in plans(workspace, &options.only)? {
-            let figures = workspace.target.join(format!("xtask-left-out-{}.json", plan.profile));
+            let figures = workspace.target.join(format!("xtask-held-out-{}.json", plan.profile));
             if !remake(
                 workspace,
                 &binary,
@@ -111,14 +111,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
             if options.validate {
                 let text = std::fs::read_to_string(&figures)?;
-                left_out.extend(serde_json::from_str::<Vec<LeftOut>>(&text)?);
+                held_out.extend(serde_json::from_str::<Vec<HeldOut>>(&text)?);
             }
         }
     }
     if options.only.is_empty() {
         check_accuracy(workspace, &binary)?;
         if options.validate {
-            check_left_out(workspace, &left_out)?;
+            check_held_out(workspace, &held_out)?;
         }
     }
     if options.check && !differing.is_empty() {
@@ -146,15 +146,15 @@ fn remake(
     binary: &Path,
     plan: &Plan,
     check: bool,
-    left_out: Option<&PathBuf>,
+    held_out: Option<&PathBuf>,
 ) -> Result<bool> {
     let name = &plan.profile;
     let shipped = workspace.root.join(format!("data/systems/{name}.toml"));
     let made = workspace.target.join(format!("xtask-profile-{name}.toml"));
     let mut command = Command::new(binary);
     command.args(["calibrate", "--system", name, "--output"]).arg(&made);
-    if let Some(path) = left_out {
-        command.args(["--validate", "--left-out"]).arg(path);
+    if let Some(path) = held_out {
+        command.args(["--validate", "--held-out"]).arg(path);
     }
     for file in &plan.cells {
         command.arg("--cells").arg(workspace.root.join("data/published").join(file));
@@ -228,16 +228,16 @@ pub fn check_accuracy(workspace: &Workspace, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if fits predict figures that were left out worse than `data/accuracy.toml` demands.
-fn check_left_out(workspace: &Workspace, figures: &[LeftOut]) -> Result<()> {
+/// Fails if fits predict figures that were held out worse than `data/accuracy.toml` demands.
+fn check_held_out(workspace: &Workspace, figures: &[HeldOut]) -> Result<()> {
     let demands: Demands = read_toml(&workspace.root.join("data/accuracy.toml"))?;
     let mut lost = Vec::new();
-    for LeftOutDemand { what, median_pct, p90_pct } in &demands.left_out {
+    for HeldOutDemand { what, median_pct, p90_pct } in &demands.held_out {
         let rates = figures.iter().filter(|it| !it.is_cpu && it.what() == *what);
         let (median, p90) =
             median_and_p90(rates.map(|it| 100.0 * (it.predicted / it.published - 1.0)));
         println!(
-            "left out {what:?}: {median:.1} % / {p90:.1} % (wanted: {median_pct} % / {p90_pct} %)"
+            "held out {what:?}: {median:.1} % / {p90:.1} % (wanted: {median_pct} % / {p90_pct} %)"
         );
         if median > *median_pct || p90 > *p90_pct {
             lost.push(format!("{what:?}"));
@@ -245,13 +245,13 @@ fn check_left_out(workspace: &Workspace, figures: &[LeftOut]) -> Result<()> {
     }
     ensure!(
         lost.is_empty(),
-        "held before, and no longer, of what was left out: {}",
+        "held before, and no longer, of the held-out figures: {}",
         lost.join("; ")
     );
     Ok(())
 }
 
-impl LeftOut {
+impl HeldOut {
     /// Cells are a word; a setting is named.
     fn what(&self) -> What {
         if self.split.is_string() { What::Cells } else { What::Settings }
@@ -326,6 +326,6 @@ mod tests {
         let plans: Plans = read_toml(&root.join("data/calibration.toml")).unwrap();
         assert!(plans.profile.iter().all(|plan| !plan.cells.is_empty()));
         let demands: Demands = read_toml(&root.join("data/accuracy.toml")).unwrap();
-        assert!(!demands.holds.is_empty() && !demands.left_out.is_empty());
+        assert!(!demands.holds.is_empty() && !demands.held_out.is_empty());
     }
 }

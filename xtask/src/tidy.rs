@@ -2,6 +2,7 @@
 //! catches a violation.
 
 mod arrows;
+mod circles;
 mod code;
 mod documents;
 mod prose;
@@ -62,6 +63,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 /// Every violation of every rule, in the order of files.
 fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = source::check(tree);
+    findings.extend(circles::check(tree));
     findings.extend(prose::check(tree));
     findings.extend(documents::check(tree));
     findings.extend(arrows::check(tree, &workspace.packages));

@@ -4,8 +4,6 @@ use std::process::ExitCode;
 
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
-use crate::output;
-
 /// The table as `--help` shows it.
 pub(crate) const TABLE: &str = "\
 Exit codes:
@@ -45,10 +43,9 @@ impl Failure {
         Self::new(Code::Usage, message)
     }
 
-    /// Prints the error with its causes and gives the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        output::remark(&format!("latput: error: {:#}", self.error));
-        self.code.into()
+    /// The error with its causes, for people.
+    pub(crate) fn words(&self) -> String {
+        format!("latput: error: {:#}", self.error)
     }
 }
 

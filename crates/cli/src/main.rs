@@ -19,6 +19,7 @@ use latput_report::printable_lines;
 
 use crate::commands::Command;
 use crate::context::Context;
+use crate::exit::Failure;
 
 /// Finds, proves and holds the network-interface settings that give a workload the latency,
 /// throughput and CPU cost its owner wants.
@@ -39,12 +40,18 @@ fn main() -> ExitCode {
     };
     let context = match Context::new(cli.json) {
         Ok(context) => context,
-        Err(failure) => return failure.report(),
+        Err(failure) => return report(&failure),
     };
     match cli.command.run(&context) {
         Ok(code) => code,
-        Err(failure) => failure.report(),
+        Err(failure) => report(&failure),
     }
+}
+
+/// Prints the error with its causes and gives the exit code.
+fn report(failure: &Failure) -> ExitCode {
+    output::remark(&failure.words());
+    failure.code.into()
 }
 
 /// Prints what clap says, help included. It repeats arguments, which a script may have from elsewhere.

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::thread;
 
-use latput_knobs::{ChangeOutcome, Refusal};
+use latput_knobs::ChangeOutcome;
 use latput_linux::CounterSnapshot;
 use latput_load::{
     Generator, Key, ProbeOutcome, Prober, Progress, ReceiverOutcome, Reflector, SenderOutcome,
@@ -23,7 +23,7 @@ use latput_units::{CpuSet, Nanos};
 use crate::host::{CountedSlice, Host, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
-    Answer, Failure, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA, Turns,
+    Answer, Failure, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA, Turns, failed,
 };
 
 use self::line::{ControllerLine, LineEnd};
@@ -356,14 +356,4 @@ fn traffic_failed(error: &latput_load::Error) -> Failure {
         is_transient: !is_permission && error.is_transient(),
         message: chain(error),
     }
-}
-
-/// A failure that left the host unchanged.
-pub(crate) fn failed(message: impl Into<String>) -> Failure {
-    refused(ChangeOutcome::Refused(Refusal::Failure), message)
-}
-
-/// A failure that is not of the traffic.
-pub(crate) fn refused(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
-    Failure { outcome, is_transient: false, message: message.into() }
 }

@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::host::{LINK_WITHIN, chain};
 use crate::interval::Joiner;
 use crate::protocol::{Answer, Finished, HostSlice, Part, Request, Turns};
+use crate::runner::Wanted;
 use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
-use crate::unsupported::Wanted;
 
 /// Time that an answer may take beyond warm-up and window: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);

@@ -15,9 +15,9 @@ use latput_units::Nanos;
 use crate::clock::{ClockOffset, ROUND_TRIPS, RoundTrip, rough, signed};
 use crate::error::Error;
 use crate::host;
+use crate::host_spec::HostSpec;
 use crate::interval::HostInterval;
 use crate::protocol::{Answer, Finished, Open, Opened, Request, SCHEMA};
-use crate::testbed::HostSpec;
 
 use self::line::AgentLine;
 

@@ -19,8 +19,7 @@ use latput_trial::overrun::ReceiveSide;
 use latput_trial::results::HostFacts;
 use latput_units::{Clock, CpuSet, Nanos};
 
-use crate::agent::{failed, refused};
-use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA, Turns};
+use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
 /// The interface's counters are read this often in the window; everything else at its two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);

@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Write};
 
-use latput_knobs::{ChangeOutcome, Setting};
+use latput_knobs::{ChangeOutcome, Refusal, Setting};
 use latput_load::{Key, ProbeOutcome, ReceiverOutcome, SenderOutcome, Slices};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::overrun::ReceiveSide;
@@ -397,6 +397,16 @@ fn other_version(line: &[u8]) -> Option<LineError> {
     let First { schema, version } = serde_json::from_slice(line).ok()?;
     let version = printable(&version).chars().take(40).collect();
     (schema != SCHEMA).then_some(LineError::OtherVersion { schema, version })
+}
+
+/// A failure that left the host unchanged.
+pub(crate) fn failed(message: impl Into<String>) -> Failure {
+    refused(ChangeOutcome::Refused(Refusal::Failure), message)
+}
+
+/// A failure that is not of the traffic.
+pub(crate) fn refused(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
+    Failure { outcome, is_transient: false, message: message.into() }
 }
 
 #[cfg(test)]

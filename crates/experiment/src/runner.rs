@@ -1,8 +1,11 @@
 //! The seam between a run and its testbed: the trait that runs trials, and the events it reports.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use latput_knobs::Setting;
 use latput_load::Stop;
+use latput_trial::observation::Role;
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
@@ -11,7 +14,15 @@ use latput_units::Nanos;
 
 use crate::error::Error;
 use crate::interval::Interval;
-use crate::unsupported::Wanted;
+
+/// A part of a plan that a testbed may not support.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted<'a> {
+    /// One level of a factor; it is tried out.
+    Setting(&'a BTreeMap<Role, Setting>),
+    /// A workload.
+    Load(&'a Workload),
+}
 
 /// Runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
 pub(crate) trait TrialRunner {

@@ -1,7 +1,6 @@
 //! Runs a plan on a testbed, trial by trial, each kept durably before the next begins.
 
 mod order;
-mod refusal;
 mod slices;
 
 use std::collections::BTreeMap;
@@ -15,10 +14,9 @@ use latput_trial::{Plan, Results, Row};
 use latput_units::{Nanos, Rng};
 
 use self::order::{group_disruptive, trial_seed};
-use self::refusal::plan_search;
-pub(crate) use self::refusal::refusals;
 use crate::error::Error;
 use crate::interval::Interval;
+use crate::refusal::{plan_search, refusals};
 use crate::results_db::ResultsDb;
 use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
 use crate::testbed::Testbed;

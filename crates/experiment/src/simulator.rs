@@ -4,16 +4,18 @@
 //! trials are handed on in the plan's order whichever thread computed them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use latput_linux::files;
 use latput_load::Stop;
 pub use latput_sim::trace::Trace;
 use latput_sim::validate::Invalid;
-use latput_sim::{Profile, Scenario};
+use latput_sim::{Profile, Scenario, facts};
 use latput_trial::overrun::ReceiveSide;
 use latput_trial::plan::Method;
 use latput_trial::results::{HostFacts, LabelledSetting};
@@ -22,15 +24,9 @@ use latput_units::Bytes;
 
 use crate::checks;
 use crate::error::Error;
+use crate::refusal::refusals;
+use crate::runner::Wanted;
 use crate::runner::{Done, Trial, TrialEvent, TrialRunner, unix_ms};
-use crate::session::refusals;
-use crate::unsupported::Wanted;
-
-mod knobs;
-mod system;
-
-/// In commands that a report prints: there is no interface whose setting was measured.
-const INTERFACE: &str = "IFACE";
 
 /// Any workload shows whether a setting can be.
 const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };
@@ -52,7 +48,7 @@ impl Simulator {
 
     /// The simulator of a system: the name of a shipped profile, or the path of a profile.
     pub fn of(system: &str) -> Result<Self, Error> {
-        let profile = Arc::new(system::profile(system)?);
+        let profile = Arc::new(profile(system)?);
         Ok(Self { from: system.to_owned(), profile })
     }
 
@@ -71,7 +67,7 @@ impl Simulator {
                 self.fits(&scenario, load, free)?;
             }
         }
-        refusals(plan, &system::receive_sides(&self.profile)).map(drop)
+        refusals(plan, &facts::receive_sides(&self.profile)).map(drop)
     }
 
     /// Whether as many runs of this scenario as go on at once fit `free` memory.
@@ -103,7 +99,7 @@ impl Simulator {
     ) -> Result<Scenario, Error> {
         let refused = |problem: String| Error::Simulator { testbed: self.name(), problem };
         let mut profile = (*self.profile).clone();
-        knobs::apply(&set.by_role, &mut profile).map_err(refused)?;
+        profile.apply(&set.by_role).map_err(|error| refused(error.to_string()))?;
         let impossible = |invalid: Invalid| {
             let (load, set) = (&load.name, &set.label);
             let why = plain(&invalid);
@@ -122,9 +118,6 @@ impl Simulator {
             problem: format!("workload `{}`: {invalid}", trial.load.name),
         })?;
         let mut observation = outcome.observation(&scenario, 0);
-        for (host, described) in observation.hosts.iter_mut().zip(&scenario.hosts) {
-            host.state = knobs::state(described, &scenario.network);
-        }
         if !trial.load.traffic.flows_back() {
             observation.traffic.reverse = None;
         }
@@ -151,7 +144,7 @@ pub fn trace(
 
 impl TrialRunner for Simulator {
     fn hosts(&self) -> Vec<HostFacts> {
-        system::hosts(&self.from, &self.profile)
+        facts::hosts(&self.from, &self.profile)
     }
 
     /// The whole profile: whoever changes a cost begins anew.
@@ -167,7 +160,7 @@ impl TrialRunner for Simulator {
     }
 
     fn receive_sides(&self) -> Vec<ReceiveSide> {
-        system::receive_sides(&self.profile)
+        facts::receive_sides(&self.profile)
     }
 
     fn is_simulated(&self) -> bool {
@@ -226,6 +219,28 @@ impl TrialRunner for Simulator {
     fn abandon(self: Box<Self>, cause: Error, _: &Stop, _: &mut dyn FnMut(&str)) -> Error {
         cause
     }
+}
+
+/// The profile of a system: the name of a shipped one, or the path of a file.
+fn profile(system: &str) -> Result<Profile, Error> {
+    if let Some(shipped) = Profile::shipped(system) {
+        return Ok(shipped);
+    }
+    let is_path = system.contains('/') || Path::new(system).extension().is_some();
+    if !is_path {
+        let names: Vec<&str> = Profile::shipped_names().collect();
+        return Err(Error::Simulator {
+            testbed: format!("sim:{system}"),
+            problem: format!(
+                "no such system: there are {}; or name a profile, as in sim:./mine.toml",
+                names.join(", ")
+            ),
+        });
+    }
+    let error = |problem: String| Error::TestbedFile { file: system.to_owned(), problem };
+    let text = files::read_text(Path::new(system), files::TEXT_BYTES_MOST)
+        .map_err(|e| error(e.problem))?;
+    Profile::parse(&text).map_err(|e| error(e.to_string()))
 }
 
 /// How many trials are computed at the same time.
@@ -300,6 +315,14 @@ fn plain(invalid: &Invalid) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_system_is_named_as_it_was_asked_for() {
+        for name in Profile::shipped_names() {
+            assert_eq!(Simulator::of(name).unwrap().name(), format!("sim:{name}"));
+        }
+        assert!(Profile::shipped(Simulator::EXAMPLE).is_some());
+    }
 
     #[test]
     fn a_run_that_needs_more_memory_than_is_free_is_refused_with_its_estimate() {

@@ -18,8 +18,8 @@ use crate::checks::{self, HostPart};
 use crate::error::Error;
 use crate::host::{Host, chain};
 use crate::protocol::{Failure, LEASE, LinkReset, Open, Opened, SCHEMA};
+use crate::runner::Wanted;
 use crate::runner::{Trial, TrialEvent, TrialRunner, run_trial};
-use crate::unsupported::Wanted;
 
 /// The traffic's threads and the counters are ready before the window, also without a warm-up.
 const START_AHEAD: Nanos = Nanos::from_ms(5);

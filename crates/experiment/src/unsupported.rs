@@ -1,24 +1,11 @@
 //! Skips the levels of knobs and the workloads that a testbed does not support, where the plan says
 //! `on_unsupported = "skip"`, and tells of each.
 
-use std::collections::BTreeMap;
-
-use latput_knobs::Setting;
 use latput_load::Stop;
-use latput_trial::observation::Role;
-use latput_trial::{Plan, Workload};
+use latput_trial::Plan;
 
 use crate::error::Error;
-use crate::runner::TrialRunner;
-
-/// A part of a plan that a testbed may not support.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wanted<'a> {
-    /// One level of a factor; it is tried out.
-    Setting(&'a BTreeMap<Role, Setting>),
-    /// A workload.
-    Load(&'a Workload),
-}
+use crate::runner::{TrialRunner, Wanted};
 
 /// The plan without what `runner` does not support, and a sentence for each skipped part. Trying a level
 /// may leave its knob changed: where anything is skipped, the caller opens the testbed anew.

@@ -17,10 +17,10 @@ use latput_vm::{Guest, GuestSpec, HOSTS, PROGRAM};
 
 use crate::controller::AgentPool;
 use crate::error::Error;
+use crate::host_spec::HostSpec;
 use crate::protocol::LinkReset;
+use crate::runner::Wanted;
 use crate::runner::{Trial, TrialEvent, TrialRunner};
-use crate::testbed::HostSpec;
-use crate::unsupported::Wanted;
 
 /// Agents in a guest.
 #[derive(Debug)]

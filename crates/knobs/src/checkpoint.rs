@@ -7,8 +7,8 @@ use latput_units::Nanos;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::device::Device;
+use crate::setting::State;
 use crate::spec::Scope;
-use crate::value::State;
 
 /// The version of the stored form of [`Checkpoint`].
 pub const SCHEMA: u32 = 2;

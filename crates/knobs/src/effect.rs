@@ -11,7 +11,8 @@ use latput_units::Nanos;
 use serde::Serialize;
 
 use crate::catalogue::Knob;
-use crate::value::{Place, State, Value};
+use crate::setting::State;
+use crate::value::{Place, Value};
 
 /// Shorter gaps are not told from the work between them; small values of `rx-usecs` are modes of some
 /// drivers besides.

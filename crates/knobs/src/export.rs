@@ -14,7 +14,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::catalogue::Knob;
-use crate::value::{Setting, Value};
+use crate::setting::Setting;
+use crate::value::Value;
 
 pub use elsewhere::Elsewhere;
 

@@ -15,6 +15,7 @@ pub mod parse;
 pub mod profile;
 pub mod qdisc;
 pub mod rss;
+pub mod setting;
 pub mod spec;
 pub mod transaction;
 pub mod value;
@@ -29,9 +30,10 @@ pub use parse::{AssignmentError, ValueError, ValueProblem, parse_assignment};
 pub use profile::Profile;
 pub use qdisc::Qdisc;
 pub use rss::QueueTable;
+pub use setting::{Setting, State};
 pub use spec::{Group, KnobSpec, Rounding, Scope, Tier, ValueKind};
 pub use transaction::{
     Applied, ApplyError, Cause, Change, ConfirmError, Leftover, RestoreError, Restored, Session,
     apply, await_confirmation, commit, confirm, plan, plan_restore, restore,
 };
-pub use value::{Named, Place, Setting, State, Value};
+pub use value::{Named, Place, Value};

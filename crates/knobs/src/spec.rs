@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use latput_units::Nanos;
 
 use crate::catalogue::Knob;
+pub use crate::value::ValueKind;
 use crate::value::{Named, Value};
 
 /// One knob's entry in the catalogue.
@@ -48,39 +49,6 @@ pub struct KnobSpec {
     pub doc: &'static str,
     /// A value as it is written in files and on the command line.
     pub example: &'static str,
-}
-
-/// What the values of a knob are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ValueKind {
-    /// A whole number: [`Value::Count`].
-    Count,
-    /// A span of time, written with its unit: [`Value::Time`].
-    Time,
-    /// On or off: [`Value::Switch`].
-    Switch,
-    /// A set of CPUs: [`Value::Cpus`].
-    Cpus,
-    /// A queue discipline with its parameters: [`Value::Qdisc`].
-    Qdisc,
-    /// A table of queues: [`Value::Table`].
-    Table,
-    /// The points of an adaptive moderation: [`Value::Profile`].
-    Profile,
-}
-
-impl fmt::Display for ValueKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Count => "whole number",
-            Self::Time => "time",
-            Self::Switch => "switch",
-            Self::Cpus => "set of CPUs",
-            Self::Qdisc => "queue discipline",
-            Self::Table => "table of queues",
-            Self::Profile => "moderation profile",
-        })
-    }
 }
 
 /// What a change of a knob does to the traffic of its interface.

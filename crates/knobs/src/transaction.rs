@@ -19,7 +19,7 @@ use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
 use crate::device::Whereabouts;
 use crate::kernel::{KernelRead, KernelWrite};
-use crate::value::{Setting, State};
+use crate::setting::{Setting, State};
 use outcome::PutBack;
 
 /// Moves `interface` to `desired`.

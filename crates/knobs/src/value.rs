@@ -1,16 +1,13 @@
 //! Values of knobs, settings (what is wanted) and states (what was read).
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use latput_units::{CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::Knob;
 use crate::profile::Profile;
 use crate::qdisc::Qdisc;
 use crate::rss::QueueTable;
-use crate::spec::ValueKind;
 
 /// The value of one knob. Which kind a knob has is in its catalogue entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +29,39 @@ pub enum Value {
     Profile(Profile),
     /// A word that stands for a value, which only the kernel knows. Never read from one.
     Named(Named),
+}
+
+/// What the values of a knob are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ValueKind {
+    /// A whole number: [`Value::Count`].
+    Count,
+    /// A span of time, written with its unit: [`Value::Time`].
+    Time,
+    /// On or off: [`Value::Switch`].
+    Switch,
+    /// A set of CPUs: [`Value::Cpus`].
+    Cpus,
+    /// A queue discipline with its parameters: [`Value::Qdisc`].
+    Qdisc,
+    /// A table of queues: [`Value::Table`].
+    Table,
+    /// The points of an adaptive moderation: [`Value::Profile`].
+    Profile,
+}
+
+impl fmt::Display for ValueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Count => "whole number",
+            Self::Time => "time",
+            Self::Switch => "switch",
+            Self::Cpus => "set of CPUs",
+            Self::Qdisc => "queue discipline",
+            Self::Table => "table of queues",
+            Self::Profile => "moderation profile",
+        })
+    }
 }
 
 /// A word that stands for a value.
@@ -126,54 +156,5 @@ impl fmt::Display for Place {
             Self::Interrupt(rank) => f.pad(&format!("interrupt {rank}")),
             Self::Napi(queue) => f.pad(&format!("napi of rx-{queue}")),
         }
-    }
-}
-
-/// Wanted values; a knob that is not named is left alone. A value holds for every place the knob has.
-pub type Setting = BTreeMap<Knob, Value>;
-
-/// The values of one interface's knobs as read from the kernel. A knob that the interface does not
-/// have is absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Entry>", into = "Vec<Entry>")]
-pub struct State(pub BTreeMap<(Knob, Place), Value>);
-
-impl State {
-    /// Whether it holds no value.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Drops the values of one knob.
-    pub fn forget(&mut self, knob: Knob) {
-        self.0.retain(|(kept, _), _| *kept != knob);
-    }
-}
-
-/// One value in a stored state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    knob: Knob,
-    place: Place,
-    value: Value,
-}
-
-impl From<State> for Vec<Entry> {
-    fn from(state: State) -> Self {
-        state.0.into_iter().map(|((knob, place), value)| Entry { knob, place, value }).collect()
-    }
-}
-
-impl TryFrom<Vec<Entry>> for State {
-    type Error = String;
-    fn try_from(entries: Vec<Entry>) -> Result<Self, Self::Error> {
-        let mut state = BTreeMap::new();
-        for Entry { knob, place, value } in entries {
-            if state.insert((knob, place), value).is_some() {
-                return Err(format!("{knob} has two values for {place}"));
-            }
-        }
-        Ok(Self(state))
     }
 }

@@ -96,17 +96,6 @@ impl Error {
     }
 }
 
-/// `ENOTSUPP`: kernel-internal, but drivers let it escape (`include/linux/errno.h`).
-pub(crate) const ENOTSUPP: i32 = 524;
-
-/// The text of an error number without the library's "(os error N)" tail twice over.
-pub(crate) fn errno_text(errno: i32) -> String {
-    if errno == ENOTSUPP {
-        return "Operation not supported by the driver (os error 524)".to_owned();
-    }
-    io::Error::from_raw_os_error(errno).to_string()
-}
-
 /// Refuses names that the kernel would refuse, and those that would leave `/sys/class/net`
 /// (`dev_valid_name`, `net/core/dev.c`).
 pub(crate) fn check_interface_name(name: &str) -> Result<(), Error> {

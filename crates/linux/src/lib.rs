@@ -27,6 +27,7 @@ pub mod process;
 pub mod route;
 pub mod watch;
 
+mod errno;
 mod error;
 mod kernel;
 mod sysfs;

@@ -93,7 +93,7 @@ pub(crate) const fn malformed(what: &'static str) -> Malformed {
 }
 
 fn refusal_text(errno: i32, text: Option<&str>, offset: Option<u32>) -> String {
-    let errno_text = crate::error::errno_text(errno);
+    let errno_text = crate::errno::errno_text(errno);
     match (text, offset) {
         (Some(text), Some(offset)) => format!("{text} (attribute at byte {offset}): {errno_text}"),
         (Some(text), None) => format!("{text}: {errno_text}"),

@@ -180,11 +180,6 @@ impl Route {
         self.change(name, "bring up", IFF_UP, IFF_UP, |request| request)
     }
 
-    /// Takes an interface down.
-    pub fn set_down(&self, name: &str) -> Result<(), Error> {
-        self.change(name, "take down", 0, IFF_UP, |request| request)
-    }
-
     /// Moves an interface to another network namespace, where it is down and has no address.
     pub fn move_to(&self, name: &str, namespace: BorrowedFd<'_>) -> Result<(), Error> {
         let fd = namespace.as_raw_fd().cast_unsigned();

@@ -3,6 +3,7 @@
 //!
 //! Pure: no I/O, no clock, no threads.
 
+mod cell;
 pub mod compare;
 pub mod explain;
 pub mod fit;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use latput_trial::metric::PreferredDirection;
 use latput_trial::{Metric, Results, Traffic};
 
+use crate::cell::Cell;
 use crate::goal::Measure;
-use crate::summary::Cell;
 
 /// Differences of estimates up to this share do not count.
 const TOLERANCE: f64 = 0.01;

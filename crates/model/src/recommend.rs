@@ -16,14 +16,15 @@ use latput_trial::{Metric, Results};
 use crate::goal::{Bound, Direction, Goal};
 use crate::labels::ShortLabels;
 use crate::runs::Runs;
-use crate::summary::{ProvenBy, Recommendation};
 
 mod comparison;
 mod condition;
 mod elimination;
 mod reason;
+mod recommendation;
 mod smallest;
 
+pub use self::recommendation::{ProvenBy, Recommendation};
 use comparison::{Claim, Comparison, corrected};
 use condition::Kept;
 pub use elimination::{Eliminated, eliminated};

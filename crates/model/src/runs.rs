@@ -7,8 +7,8 @@ use latput_stats::{Estimate, mean, order, paired};
 use latput_trial::metric::Summary as Summarised;
 use latput_trial::{Metric, Results, Row, Traffic};
 
+use crate::cell::stopping_rule;
 use crate::goal::{Goal, Measure};
-use crate::summary::stopping_rule;
 
 /// Every usable run.
 #[derive(Debug)]

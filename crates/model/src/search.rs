@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use latput_stats::linear::dot;
 use latput_stats::normal;
 use latput_units::Rng;
 
@@ -298,7 +299,7 @@ impl<'a> View<'a> {
             .map(|_| {
                 let normals: Vec<f64> = settings.iter().map(|_| rng.normal()).collect();
                 let drawn = |at: usize| {
-                    let shift: f64 = factor[at].iter().zip(&normals).map(|(l, z)| l * z).sum();
+                    let shift = dot(&factor.rows()[at], &normals);
                     means[at] + shift
                 };
                 let own = drawn(0);

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use latput_stats::outlier::{self, Spread};
 use latput_stats::{Estimate, Histogram, Method};
-use latput_trial::{Metric, Results, Row, Traffic};
+use latput_trial::{Metric, Results, Row};
 
-use crate::goal::{Goal, Measure};
-use crate::recommend::{SmallestEffect, recommend};
+pub use crate::cell::Cell;
+use crate::cell::{headline, stopping_rule};
+use crate::goal::Goal;
+use crate::recommend::recommend;
+pub use crate::recommend::{ProvenBy, Recommendation};
 use crate::runs::{Run, Runs};
 use crate::{pareto, warning};
 
@@ -30,36 +33,6 @@ pub struct Summary {
     pub too_wide: Vec<String>,
     /// What of the results or their goal could not be used.
     pub warnings: Vec<String>,
-}
-
-/// One setting under one workload.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    /// Index into the settings of the results.
-    pub setting: usize,
-    /// Index into the workloads of the results.
-    pub workload: usize,
-    /// How many runs.
-    pub runs: usize,
-    /// Each figure the workload has, over all runs.
-    pub metrics: BTreeMap<Metric, Estimate>,
-    /// Each figure as a ratio to the first setting's, paired within blocks; absent for the first
-    /// setting itself and where a figure was 0. Each interval stands for itself: of a hundred at 99 %
-    /// one excludes 1 by chance. The recommendation corrects for that.
-    pub against_first: BTreeMap<Metric, Estimate>,
-    /// The round-trip times of all runs together.
-    pub latency: Option<Histogram>,
-    /// The probe's round-trip times of all runs together.
-    pub probe: Option<Histogram>,
-    /// The figures of the stopping rule whose interval is wider than was asked for.
-    pub too_wide: Vec<Metric>,
-}
-
-impl Cell {
-    /// Whether every interval that the stopping rule looks at is as narrow as was asked for.
-    pub const fn narrow_enough(&self) -> bool {
-        self.too_wide.is_empty()
-    }
 }
 
 /// One run far from the others of its cell.
@@ -92,51 +65,6 @@ pub struct FailedCheck {
     pub runs: usize,
     /// The figures of the first.
     pub detail: String,
-}
-
-/// What to set, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Recommendation {
-    /// The goal in full.
-    pub goal: String,
-    /// Index of the recommended setting.
-    pub setting: usize,
-    /// What proves that it is better than the first setting; `None` where nothing does.
-    pub proven_by: Option<ProvenBy>,
-    /// The objective against the first setting, as a paired ratio; `None` if the first setting itself
-    /// is recommended.
-    pub against_first: Option<Estimate>,
-    /// Two or three sentences: the difference, its interval, and what it costs elsewhere.
-    pub reason: Vec<String>,
-    /// The smallest effects that this run could have proven: of the objective, then of each limit; empty
-    /// where no setting has two blocks beside the first one.
-    pub smallest: Vec<SmallestEffect>,
-}
-
-impl Recommendation {
-    /// Whether it is proven better than the first setting in anything.
-    pub const fn is_proven(&self) -> bool {
-        self.proven_by.is_some()
-    }
-}
-
-/// By what a setting is proven better than the first one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProvenBy {
-    /// The goal's objective.
-    Objective,
-    /// The figures of the limits that the first setting is proven to break. The objective may be worse.
-    Limit,
-}
-
-impl ProvenBy {
-    /// The word of tables and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Objective => "objective",
-            Self::Limit => "limit",
-        }
-    }
 }
 
 impl Summary {
@@ -205,11 +133,6 @@ pub fn too_wide(results: &Results) -> Vec<usize> {
     wide.map(|(_, workload)| workload).collect::<BTreeSet<usize>>().into_iter().collect()
 }
 
-/// What the stopping rule looks at: netperf's three, throughput and the CPU utilisation of both ends.
-pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
-    [Measure::Rate.of(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
-}
-
 /// An interval of CPU utilisation that is this narrow, half of it, is narrow enough whatever share of
 /// the figure it is: the kernel counts CPU time in ticks of 10 ms, half a percentage point of a
 /// window of 2 s. (netperf has no such floor; there an idle host never satisfies the rule.)
@@ -235,16 +158,6 @@ fn metrics_too_wide(
         }
     };
     rule.into_iter().filter(is_too_wide).collect()
-}
-
-/// The figures of a workload that settings are judged by: what it gets done, its tail, its cost.
-pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
-    [
-        Measure::Rate.of(traffic),
-        Metric::LatencyNsP99,
-        Metric::ProbeNsP99,
-        Metric::SutServiceDemandUs,
-    ]
 }
 
 fn cell(

@@ -4,7 +4,7 @@ use latput_stats::{Estimate, Method};
 use latput_trial::Results;
 use latput_units::text;
 
-use crate::summary::{Cell, stopping_rule};
+use crate::cell::{Cell, stopping_rule};
 use crate::words;
 
 /// The warning on a cell with a wider interval than was asked for: what was asked, and what was reached

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use latput_units::Nanos;
 
-/// Why a stock peer could not be measured, or a file not be imported.
+/// Why a stock peer could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -126,22 +126,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A file that cannot be imported.
-    #[error("{file}: {place}{problem}")]
-    File {
-        /// The file as it was named.
-        file: String,
-        /// Where in it, with a colon and a space after it; empty for the file as a whole.
-        place: String,
-        /// What is wrong and how to mend it.
-        problem: String,
-    },
 }
 
 /// What a caller can do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The request or the file must be another.
+    /// The request must be another.
     Usage,
     /// The far end, or the way to it.
     Peer,
@@ -155,7 +145,7 @@ impl Error {
     /// What a caller can do about it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::Url { .. } | Self::Unsupported { .. } | Self::File { .. } => ErrorKind::Usage,
+            Self::Url { .. } | Self::Unsupported { .. } => ErrorKind::Usage,
             Self::Stopped => ErrorKind::Stopped,
             Self::Io { .. } => ErrorKind::System,
             Self::Traffic(error) => match error.kind() {

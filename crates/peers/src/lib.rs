@@ -1,18 +1,15 @@
-//! Other programs at the far end, and their files: measures against an unmodified iperf3 server or
-//! netserver, and turns what iperf3, netperf and flent wrote into latput's results.
+//! Other programs at the far end: measures against an unmodified iperf3 server or netserver.
 //!
 //! [`Peer`] reads a URL such as `iperf3://192.0.2.7`, says whether that program can do a workload, and
 //! opens a [`Session`]; the traffic itself is made by latput's own loops (`latput_load::PeerTraffic`). Read
-//! [`peer`] first, then [`iperf3`] or [`netperf`]; [`import`] stands by itself.
+//! [`peer`] first, then [`iperf3`] or [`netperf`].
 
 pub mod error;
-pub mod gzip;
-pub mod import;
-
 pub mod iperf3;
 pub mod netperf;
 pub mod outcome;
 pub mod peer;
+pub mod program;
 
 mod line;
 mod support;

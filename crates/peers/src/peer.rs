@@ -9,6 +9,7 @@ use latput_units::Nanos;
 
 use crate::error::Error;
 use crate::outcome::Outcome;
+pub use crate::program::Program;
 use crate::{iperf3, netperf, support};
 
 /// A stock program that waits for tests.
@@ -17,32 +18,6 @@ pub struct Peer {
     program: Program,
     host: String,
     port: u16,
-}
-
-/// The programs that latput can measure against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
-    /// An unmodified `iperf3 -s`.
-    Iperf3,
-    /// An unmodified `netserver`, 2.7.0 or later.
-    Netperf,
-}
-
-impl Program {
-    /// As in URLs and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Iperf3 => "iperf3",
-            Self::Netperf => "netperf",
-        }
-    }
-
-    const fn default_port(self) -> u16 {
-        match self {
-            Self::Iperf3 => iperf3::PORT,
-            Self::Netperf => netperf::PORT,
-        }
-    }
 }
 
 impl Peer {

@@ -5,7 +5,7 @@ use latput_trial::{Traffic, Workload};
 use latput_units::CpuSet;
 
 use crate::error::Error;
-use crate::peer::Program;
+use crate::program::Program;
 
 /// iperf3 takes so many streams at most (`MAX_STREAMS` in `src/iperf.h`).
 const IPERF3_STREAMS: u32 = 128;

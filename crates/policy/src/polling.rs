@@ -18,13 +18,11 @@ pub struct Sysctls {
     pub each_burst: u32,
     /// `user_frac`: percent of the CPU kept for user processes.
     pub user_frac: u32,
-    /// `reg_frac`: every how many polls the device's registers are read too.
-    pub reg_frac: u32,
 }
 
 impl Default for Sysctls {
     fn default() -> Self {
-        Self { hz: 1_000, burst_max: 150, each_burst: 5, user_frac: 50, reg_frac: 20 }
+        Self { hz: 1_000, burst_max: 150, each_burst: 5, user_frac: 50 }
     }
 }
 
@@ -42,13 +40,12 @@ pub struct Round {
 pub struct Polling {
     sysctls: Sysctls,
     burst: u32,
-    polls: u32,
 }
 
 impl Polling {
     /// As the kernel starts: a burst of 5.
     pub fn new(sysctls: Sysctls) -> Self {
-        Self { sysctls, burst: 5.min(sysctls.burst_max), polls: 0 }
+        Self { sysctls, burst: 5.min(sysctls.burst_max) }
     }
 
     /// The sysctls in force.
@@ -59,16 +56,6 @@ impl Polling {
     /// Packets that the next round may handle.
     pub fn burst(&self) -> u32 {
         self.burst
-    }
-
-    /// Whether the round that starts now also checks the device's status registers.
-    pub fn checks_status(&mut self) -> bool {
-        self.polls += 1;
-        let due = self.polls >= self.sysctls.reg_frac;
-        if due {
-            self.polls = 0;
-        }
-        due
     }
 
     /// A round is over: the burst of the next.
@@ -110,13 +97,6 @@ mod tests {
         polling.burst = 80;
         let round = Round { elapsed: Nanos::from_us(1_100), tick_missed: true };
         assert_eq!(polling.step(&round), 79 - 79 / 8);
-    }
-
-    #[test]
-    fn every_twentieth_round_reads_the_registers() {
-        let mut polling = Polling::new(Sysctls::default());
-        let due = (1..=60).filter(|_| polling.checks_status()).count();
-        assert_eq!(due, 3);
     }
 
     #[track_caller]

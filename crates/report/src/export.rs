@@ -1,11 +1,9 @@
-//! Results for other programs: CSV, JSON, Markdown and flent's data files.
+//! Results for other programs: CSV, JSON and Markdown.
 
 pub mod csv;
-pub mod flent;
 pub mod markdown;
 
 pub use csv::csv;
-pub use flent::flent;
 pub(crate) use markdown::escaped;
 pub use markdown::markdown;
 

@@ -14,13 +14,14 @@ pub mod printable;
 pub mod table;
 
 mod chart;
+mod plain;
 mod remarks;
 mod single;
 mod view;
 
 pub use comparison::ComparisonDocument;
 pub use document::Document;
-pub use export::{csv, flent, json, markdown};
+pub use export::{csv, json, markdown};
 pub use html::html;
 pub use prediction::PredictionDocument;
 pub use printable::{printable, printable_lines};

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Estimate, estimate};
 use crate::format;
+use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::{Screen, plain, wrapped};
+use crate::table::{Screen, wrapped};
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;

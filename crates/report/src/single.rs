@@ -13,8 +13,8 @@ use latput_trial::results::HostFacts;
 use latput_trial::{Metric, Observation};
 
 use crate::format;
+use crate::plain::plain;
 use crate::printable::printable;
-use crate::table::plain;
 use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
 
 /// The only cell of the results; `None` where there are several.

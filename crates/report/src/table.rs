@@ -1,7 +1,6 @@
 //! The trade-off table, the recommendation and the remarks, for a terminal or a pipe.
 
 use std::fmt::Write;
-use std::ops::RangeInclusive;
 
 use comfy_table::{Attribute, Cell as TableCell, CellAlignment, Color, Table, presets};
 use latput_model::{Cell, Summary};
@@ -387,20 +386,6 @@ fn painted(text: &str, paint: Paint, screen: Screen) -> String {
         Paint::Good => printable::GOOD,
     };
     format!("{paint}{text}{}", printable::PLAIN)
-}
-
-/// A table without rules: lines without spaces at their ends. The columns `right` are set to the right.
-pub(crate) fn plain(mut table: Table, right: RangeInclusive<usize>) -> Vec<String> {
-    table.load_style(presets::NOTHING).force_no_tty();
-    for column in right {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// Breaks at spaces; a word that is too long for any line stays whole.

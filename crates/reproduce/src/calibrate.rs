@@ -1,26 +1,23 @@
-//! Calibration: the few costs of a profile, fitted to published cells.
+//! Calibration on published cells: which cells, how each is predicted, and the plans of what is fitted.
 //!
-//! The residuals are logarithms of predicted over published; `engine` searches.
+//! `latput-calibrate` searches; the residuals are logarithms of predicted over published.
 
 use std::fmt::Write as _;
 
-pub(crate) mod engine;
-pub(crate) mod parameter;
 mod plan;
 mod validate;
 
+use latput_calibrate::{
+    Combination, Effort, Errors, FittedCost, Fixed, OTHER_SEED, Point, Search, Weighed,
+};
 use latput_sim::Profile;
-use latput_stats::order::quantile_of_sorted;
-pub use parameter::{Generators, Parameter};
 
-pub use self::engine::Effort;
-use self::engine::{Engine, OTHER_SEED, Point, Weighed};
-pub use self::plan::{Fixed, Free, Plan, PlanError};
-pub use self::validate::{LeftOut, Split, errors_left_out};
+pub use self::plan::{Plan, PlanError};
+pub use self::validate::{HeldOut, Split, errors_held_out};
 use crate::anomaly::Anomalies;
 use crate::experiment::{Experiment, Figure};
+use crate::files::{scale_of, table_of};
 use crate::kind::{Kind, Measured, Scale};
-use crate::published::{scale_of, table_of};
 use crate::row::{Row, RowError, RowErrorKind};
 use crate::setting::Moderation;
 use crate::system::Systems;
@@ -282,20 +279,7 @@ pub struct Fit {
     /// In-sample errors, by table and overall (the last).
     pub in_sample: Vec<(String, Errors)>,
     /// What fits to other cells predict, if that was asked for.
-    pub validation: Vec<LeftOut>,
-}
-
-/// A fitted cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FittedCost {
-    /// Which.
-    pub parameter: Parameter,
-    /// Its value.
-    pub value: f64,
-    /// Lower end of its 90 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
+    pub validation: Vec<HeldOut>,
 }
 
 impl Fit {
@@ -306,10 +290,7 @@ impl Fit {
             "# {about}\n# Made by `latput calibrate` with its plan in data/calibration.toml; what is neither fitted nor \
              fixed was in the\n# profile before. Fitted, with 90 % intervals:\n"
         );
-        for FittedCost { parameter, value, low, high } in &self.costs {
-            let (name, unit) = (parameter.name(), parameter.unit());
-            let _ = writeln!(text, "#   {name:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}");
-        }
+        text.extend(self.costs.iter().map(FittedCost::comment));
         if !self.fixed.is_empty() {
             text.push_str("# Fixed:\n");
         }
@@ -324,39 +305,9 @@ impl Fit {
     }
 }
 
-/// A product of powers of costs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Combination {
-    /// Relative standard deviation with which the cells fix it.
-    pub deviation_ratio: f64,
-    /// Exponents, in the order of the costs.
-    pub weights: Vec<f64>,
-}
-
-/// Absolute relative errors of rates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Errors {
-    /// How many figures.
-    pub count: usize,
-    /// Median, ratio.
-    pub median: f64,
-    /// 90th percentile, ratio.
-    pub p90: f64,
-}
-
-impl Errors {
-    /// Of relative errors with any sign.
-    pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();
-        absolute.sort_by(f64::total_cmp);
-        let at = |quantile| quantile_of_sorted(&absolute, quantile);
-        Some(Self { count: absolute.len(), median: at(0.5)?, p90: at(0.9)? })
-    }
-}
-
 /// A fit under way.
 #[derive(Clone, Copy)]
-struct Search<'a> {
+struct CellFit<'a> {
     systems: &'a Systems,
     base: &'a Profile,
     plan: &'a Plan,
@@ -379,14 +330,14 @@ pub fn calibrate(
         return Err(CalibrateError::TooFew { profile, cells, free });
     }
     plan.check_profile(systems.named(&plan.profile))?;
-    let search = Search { systems, base: systems.named(&plan.profile), plan, run_all };
-    let found = search.best(cells, None, plan.effort, said);
-    let profile = search.with_engine(cells, |engine| engine.profile(&found.at));
-    let residuals = search.residuals(&profile, cells, OTHER_SEED, 1.0);
+    let fit = CellFit { systems, base: systems.named(&plan.profile), plan, run_all };
+    let found = fit.best(cells, None, plan.effort, said);
+    let profile = fit.with_search(cells, |search| search.profile(&found.at));
+    let residuals = fit.residuals(&profile, cells, OTHER_SEED, 1.0);
     let whole: Vec<Weighed> = residuals.iter().flatten().map(|residual| residual.weighed).collect();
     let (costs, combinations) =
-        search.with_engine(cells, |engine| engine.uncertainty(&found.at, &whole));
-    let validation = if validate { search.validate(cells, &found.at, said) } else { Vec::new() };
+        fit.with_search(cells, |search| search.uncertainty(&found.at, &whole));
+    let validation = if validate { fit.validate(cells, &found.at, said) } else { Vec::new() };
     Ok(Fit {
         about: plan.about.clone(),
         fixed: plan.fixed.clone(),
@@ -418,14 +369,14 @@ impl Residual {
 /// Those of every cell.
 type Residuals = Vec<Vec<Residual>>;
 
-impl Search<'_> {
+impl CellFit<'_> {
     /// The search over the residuals of `cells`.
-    fn with_engine<R>(&self, cells: &Cells, run: impl FnOnce(&Engine<'_>) -> R) -> R {
+    fn with_search<R>(&self, cells: &Cells, run: impl FnOnce(&Search<'_>) -> R) -> R {
         let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<Weighed> {
             let residuals = self.residuals(profile, cells, seed, effort);
             residuals.into_iter().flatten().map(|residual| residual.weighed).collect()
         };
-        run(&Engine {
+        run(&Search {
             base: self.base,
             fixed: &self.plan.fixed,
             free: &self.plan.free,
@@ -481,7 +432,7 @@ impl Search<'_> {
         effort: Effort,
         said: &mut dyn FnMut(String),
     ) -> Point {
-        self.with_engine(cells, |engine| engine.best(only, effort, said))
+        self.with_search(cells, |search| search.best(only, effort, said))
     }
 }
 

@@ -17,14 +17,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(crate) use self::scenario::NFS_SERVER;
-use crate::provenance::{Label, Provenance};
+pub use self::scenario::PROFILE;
+use crate::label::Label;
+use crate::provenance::Provenance;
 
 /// The name of the published file.
 pub const FILE: &str = "coalescing_mtu";
 /// What is published; only its figures of claims are read, and only to be compared with.
 pub(crate) const TEXT: &str = include_str!("../../../data/published/coalescing_mtu.csv");
-/// The profile of the measured host.
-pub const PROFILE: &str = "p4-e1000";
 
 /// One unit of `RxAbsIntDelay` (T033).
 const UNIT: Nanos = Nanos::from_ns(1_024);

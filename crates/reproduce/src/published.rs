@@ -1,34 +1,19 @@
 //! The published files and how well each of their figures is predicted.
 
+use latput_calibrate::Errors;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::anomaly::Anomalies;
-use crate::calibrate::Errors;
 use crate::cells::{CellFile, CellsError, RowPrediction};
 use crate::delay_mtu::Claim;
-use crate::kind::{Kind, Scale};
-use crate::provenance::{Label, ProfileOrigin, Provenance, RowCounts};
+pub use crate::figure::{Judged, ReproducedFigure, TableErrors, Target, scale_name};
+pub use crate::files::FILES;
+use crate::files::{scale_of, table_of, words};
+use crate::kind::Scale;
+use crate::provenance::{ProfileOrigin, Provenance};
 use crate::row::Row;
 use crate::system::Systems;
-
-/// The published files of cells, by name. Nothing but their printing beside predictions depends on them.
-pub const FILES: [(&str, &str); 11] = [
-    ("tcp_rr_aggregate", include_str!("../../../data/published/tcp_rr_aggregate.csv")),
-    ("tcp_rr_single", include_str!("../../../data/published/tcp_rr_single.csv")),
-    ("tcp_stream", include_str!("../../../data/published/tcp_stream.csv")),
-    ("binding_rr_single", include_str!("../../../data/published/binding_rr_single.csv")),
-    (
-        "binding_rr_aggregate_b128",
-        include_str!("../../../data/published/binding_rr_aggregate_b128.csv"),
-    ),
-    ("binding_rr_32k_bidir", include_str!("../../../data/published/binding_rr_32k_bidir.csv")),
-    ("binding_tcp_stream", include_str!("../../../data/published/binding_tcp_stream.csv")),
-    ("two_concurrent", include_str!("../../../data/published/two_concurrent.csv")),
-    ("fq_codel_matrix", include_str!("../../../data/published/fq_codel_matrix.csv")),
-    ("moderation_ping_idle", include_str!("../../../data/published/moderation_ping_idle.csv")),
-    ("device_polling", include_str!("../../../data/published/device_polling.csv")),
-];
 
 /// Every published figure with its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -56,116 +41,11 @@ impl Reproduction {
     }
 }
 
-/// One published figure.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReproducedFigure {
-    /// The file, without its ending.
-    pub file: String,
-    /// The table, run or section in it.
-    pub table: String,
-    /// The row of the file, from 1.
-    pub row: usize,
-    /// The row in words.
-    pub what: String,
-    /// The column.
-    pub column: String,
-    /// The profile that predicts it.
-    pub profile: String,
-    /// What its row is: fitted, hand-set or predicted.
-    pub label: Label,
-    /// As published.
-    pub published: f64,
-    /// As predicted.
-    pub predicted: f64,
-    /// Lower end of the 90 % band over seeds and start phases.
-    pub predicted_lo: f64,
-    /// Upper end.
-    pub predicted_hi: f64,
-    /// Predicted over published, less one; for columns in per cent of CPU time or loss, the difference in
-    /// points over 100.
-    pub error_ratio: f64,
-    /// Why no sound model should follow it, if it is listed as an anomaly.
-    pub anomaly: Option<String>,
-}
-
-/// Errors of one column of one table.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TableErrors {
-    /// The file.
-    pub file: String,
-    /// The table, or empty for all of the file.
-    pub table: String,
-    /// `rate`, `cpu`, `time` or `points`.
-    pub scale: String,
-    /// How many figures.
-    pub figures: usize,
-    /// Median of the absolute errors.
-    pub median_error_ratio: f64,
-    /// Their 90th percentile.
-    pub p90_error_ratio: f64,
-}
-
-/// One demand on the predictions.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Target {
-    /// What.
-    pub name: String,
-    /// What its rows are, together.
-    pub label: Label,
-    /// How many rows are of each sort.
-    pub rows: RowCounts,
-    /// At most.
-    pub wanted: String,
-    /// Seen.
-    pub seen: String,
-    /// Whether it holds.
-    pub holds: bool,
-    /// The same of the predicted rows alone, where there are others beside them.
-    pub predicted_alone: Option<Judged>,
-    /// The profiles behind it.
-    pub profiles: Vec<String>,
-}
-
-/// What a demand comes to.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Judged {
-    /// At most.
-    pub wanted: String,
-    /// Seen.
-    pub seen: String,
-    /// Whether it holds.
-    pub holds: bool,
-}
-
 /// A published file, ready to be predicted.
 pub fn file(name: &str, systems: &Systems) -> Option<Result<CellFile, CellsError>> {
     let (_, text) = FILES.iter().find(|(file, _)| *file == name)?;
     Some(CellFile::read(text, systems))
 }
-
-/// The columns that tell the rows of a table apart.
-const TELLING: [&str; 16] = [
-    "first_burst",
-    "concurrent",
-    "netperf_cpu",
-    "netserver_cpu",
-    "instance",
-    "moderation_hz",
-    "stream_id",
-    "quantity",
-    "polling",
-    "role",
-    "direction",
-    "codel",
-    "bql",
-    "smp_affinity",
-    "rps",
-    "row_id",
-];
 
 /// Puts published figures and predictions side by side.
 pub fn compare(
@@ -214,41 +94,6 @@ pub fn compare(
     let targets = crate::target::all(&figures);
     let profiles = provenance.profiles().to_vec();
     Reproduction { schema: 1, figures, tables, claims: Vec::new(), targets, profiles }
-}
-
-/// Idle time is a share although its column holds times too.
-pub(crate) fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
-    if kind == Kind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
-}
-
-/// The table, run, test or section that a row is of, or its own name; empty if it has none.
-pub(crate) fn table_of<'a>(row: &Row<'a>) -> &'a str {
-    let columns = ["table_id", "run_id", "test", "section", "row_id"];
-    columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
-}
-
-/// What tells a row from its neighbours.
-pub(crate) fn words(row: &Row<'_>) -> String {
-    let named = |column: &&str| {
-        let value = row.text(column);
-        (!value.is_empty()).then(|| format!("{column} {value}"))
-    };
-    TELLING.iter().filter_map(named).collect::<Vec<_>>().join(", ")
-}
-
-/// The scale of a column, as documents call it.
-pub fn scale_name(figure: &ReproducedFigure) -> &'static str {
-    let column = figure.column.as_str();
-    if column.starts_with("util") || column.starts_with("sd_") {
-        "cpu"
-    } else if column.starts_with("cpu_") || column == "loss_pct" || figure.what.contains("CPU idle")
-    {
-        "points"
-    } else if column.ends_with("_ms") || figure.what.contains("round trip") {
-        "time"
-    } else {
-        "rate"
-    }
 }
 
 fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {

@@ -10,20 +10,8 @@ use crate::kind::Kind;
 use crate::row::{Row, RowError};
 use crate::setting::Throttling;
 
-/// The shipped profiles that published machines use.
-const SHIPPED: &[&str] = &[
-    include_str!("../../../data/systems/bl25p-tg3.toml"),
-    include_str!("../../../data/systems/dragonfly-em.toml"),
-    include_str!("../../../data/systems/freebsd-em.toml"),
-    include_str!("../../../data/systems/hs22-ixgbe.toml"),
-    include_str!("../../../data/systems/p4-e1000.toml"),
-    include_str!("../../../data/systems/rx1600-e1000.toml"),
-    include_str!("../../../data/systems/rx1600-tg3-2.6.8.toml"),
-    include_str!("../../../data/systems/rx1600-tg3-2.6.12.toml"),
-    include_str!("../../../data/systems/rx1620-e1000.toml"),
-    include_str!("../../../data/systems/rx1620-e1000-7.toml"),
-    include_str!("../../../data/systems/rx1620-s2io.toml"),
-];
+/// The shipped profile that stands for no published machine.
+const UNPUBLISHED: &str = "server-10g";
 const MACHINES: &str = include_str!("../../../data/machines.toml");
 
 /// The published machines and their profiles.
@@ -78,12 +66,9 @@ impl Systems {
     pub fn shipped() -> Self {
         let machines: Machines =
             toml::from_str(MACHINES).expect("the table of machines is shipped and tested");
-        let profile = |text: &&str| {
-            let profile: Profile =
-                toml::from_str(text).expect("the profiles are shipped and tested");
-            (profile.name.clone(), profile)
-        };
-        let profiles = SHIPPED.iter().map(profile).collect();
+        let published = Profile::shipped_names().filter(|name| *name != UNPUBLISHED);
+        let profiles =
+            published.filter_map(|name| Some((name.to_owned(), Profile::shipped(name)?))).collect();
         Self { machines: machines.machine, profiles }
     }
 

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::calibrate::Errors;
+use latput_calibrate::Errors;
+
 use crate::delay_mtu::{self, Claim};
-use crate::provenance::{Label, RowCounts};
-use crate::published::{Judged, ReproducedFigure, Target, scale_name};
+use crate::figure::{Judged, ReproducedFigure, Target, scale_name};
+use crate::label::{Label, RowCounts};
 
 /// Figures that a demand is about, anomalies left out.
 type Figures<'a> = [&'a ReproducedFigure];

@@ -2,7 +2,7 @@
 //! worth. The whole table is held by `cargo xtask ci --only accuracy`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use latput_reproduce::calibrate::Errors;
+use latput_calibrate::Errors;
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::predict;
 use latput_reproduce::{Provenance, Systems, published};

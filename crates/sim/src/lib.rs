@@ -15,6 +15,7 @@ mod canonical;
 mod casts;
 mod congestion;
 mod core;
+pub mod facts;
 mod fifo;
 mod frame;
 pub mod machine;
@@ -44,6 +45,7 @@ use latput_units::Nanos;
 pub use outcome::Outcome;
 pub use profile::Profile;
 pub use scenario::Scenario;
+pub use setting::Refused;
 pub use validate::Invalid;
 use vector::Coalescing;
 

@@ -12,6 +12,7 @@ use crate::casts::id;
 use crate::core::Spent;
 use crate::queue::Counters;
 use crate::scenario::{Load, Scenario, Traffic, Transport};
+use crate::setting::state;
 use crate::tally::Tally;
 use crate::world::{Snapshot, World};
 
@@ -257,6 +258,7 @@ impl Outcome {
             }),
             softirqs: host.softirqs,
             interrupts: nic.interrupts,
+            state: state(described, &scenario.network),
             interface: InterfaceCounters {
                 rx_packets: nic.rx_packets,
                 rx_bytes: nic.rx_bytes,

@@ -3,6 +3,8 @@
 //! Reading files is for the edges; here are the structs that a file fills, with every unknown key
 //! refused, and the step from a profile and a workload to a scenario.
 
+pub(crate) mod text;
+
 use latput_policy::{Aim, Dim, E1000, Ixgbe, Policy, aim, dim, ixgbe};
 use latput_trial::observation::Role;
 use latput_trial::workload::Workload;
@@ -13,6 +15,8 @@ use crate::machine::{Adaptation, Machine, Nic, Stack};
 use crate::scenario::{Adaptive, Host, Network, Scenario};
 use crate::validate::Invalid;
 use crate::workload;
+
+pub use self::text::TextError;
 
 /// The schema that this version reads.
 pub const SCHEMA: u32 = 1;

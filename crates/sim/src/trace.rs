@@ -2,14 +2,11 @@
 //!
 //! A traced run handles every packet at its own time, which changes nothing in its outcome.
 
+pub(crate) mod log;
 mod pcapng;
 mod timeline;
 
-use std::collections::VecDeque;
-
-use crate::agenda::Time;
-use crate::core::Level;
-use crate::frame::Frame;
+use self::log::{BEFORE, Log};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use crate::validate::Invalid;
@@ -75,139 +72,9 @@ impl Trace {
     }
 }
 
-/// A packet that was in its ring when the trace began.
-const BEFORE: u64 = u64::MAX;
-
-/// A packet at an interface.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    at: Time,
-    host: usize,
-    is_inbound: bool,
-    frame: Frame,
-}
-
-/// What a core did for some time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slice {
-    core: usize,
-    from: Time,
-    to: Time,
-    level: Level,
-    /// The process at the process level.
-    task: Option<u32>,
-}
-
-/// What happened at a NIC queue.
-#[derive(Clone, Debug)]
-enum Mark {
-    /// A packet took a descriptor.
-    Arrived { packet: u64 },
-    /// The driver took it.
-    Taken { packet: u64 },
-    /// An interrupt, that brings these packets.
-    Interrupt { packets: Vec<u64> },
-    /// A packet found no descriptor.
-    Dropped,
-}
-
-/// Everything seen so far.
-#[derive(Debug, Default)]
-pub(crate) struct Log {
-    packets: Vec<Seen>,
-    slices: Vec<Slice>,
-    marks: Vec<(Time, usize, Mark)>,
-    /// For each queue: the packets in its ring, and how many of the last have not been interrupted for.
-    rings: Vec<(VecDeque<u64>, usize)>,
-    next_packet: u64,
-    /// For each queue its host, for each core its host and number there.
-    queue_hosts: Vec<(usize, usize)>,
-    core_hosts: Vec<(usize, usize)>,
-    process_names: Vec<String>,
-}
-
 impl Log {
-    fn of(scenario: &Scenario) -> Self {
-        let number = |count: fn(&crate::scenario::Host) -> u32| {
-            let hosts = scenario.hosts.iter().enumerate();
-            hosts
-                .flat_map(|(idx, host)| (0..count(host) as usize).map(move |part| (idx, part)))
-                .collect::<Vec<_>>()
-        };
-        let queue_hosts = number(|host| host.nic.queues);
-        Self {
-            rings: vec![(VecDeque::new(), 0); queue_hosts.len()],
-            queue_hosts,
-            core_hosts: number(|host| host.machine.cores),
-            ..Self::default()
-        }
-    }
-
     fn add_processes(&mut self, world: &crate::world::World, scenario: &Scenario) {
         self.process_names = world.process_names(scenario);
-    }
-
-    fn is_full(&self) -> bool {
-        self.packets.len() >= MOST_PACKETS
-    }
-
-    pub(crate) fn packet(&mut self, at: Time, host: usize, is_inbound: bool, frame: &Frame) {
-        if !self.is_full() {
-            self.packets.push(Seen { at, host, is_inbound, frame: *frame });
-        }
-    }
-
-    pub(crate) fn slice(
-        &mut self,
-        core: usize,
-        span: (Time, Time),
-        level: Level,
-        task: Option<u32>,
-    ) {
-        let (from, to) = span;
-        if self.is_full() || from == to || matches!(level, Level::Idle | Level::Switching) {
-            return;
-        }
-        self.slices.push(Slice { core, from, to, level, task });
-    }
-
-    pub(crate) fn arrived(&mut self, at: Time, queue: usize) {
-        if self.is_full() {
-            return;
-        }
-        let packet = self.next_packet;
-        self.next_packet += 1;
-        let (ring, new) = &mut self.rings[queue];
-        ring.push_back(packet);
-        *new += 1;
-        self.marks.push((at, queue, Mark::Arrived { packet }));
-    }
-
-    pub(crate) fn taken(&mut self, at: Time, queue: usize) {
-        let (ring, new) = &mut self.rings[queue];
-        let Some(packet) = ring.pop_front() else {
-            return;
-        };
-        *new = (*new).min(ring.len());
-        if packet != BEFORE {
-            self.marks.push((at, queue, Mark::Taken { packet }));
-        }
-    }
-
-    pub(crate) fn interrupt(&mut self, at: Time, queue: usize) {
-        if self.is_full() {
-            return;
-        }
-        let (ring, new) = &mut self.rings[queue];
-        let old = ring.len() - std::mem::take(new);
-        let packets = ring.range(old..).copied().filter(|packet| *packet != BEFORE).collect();
-        self.marks.push((at, queue, Mark::Interrupt { packets }));
-    }
-
-    pub(crate) fn dropped(&mut self, at: Time, queue: usize) {
-        if !self.is_full() {
-            self.marks.push((at, queue, Mark::Dropped));
-        }
     }
 }
 

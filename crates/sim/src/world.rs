@@ -35,7 +35,7 @@ use crate::socket::End;
 use crate::tally::Tally;
 use crate::task::{Program, Task};
 use crate::timers::Timers;
-use crate::trace::Log;
+use crate::trace::log::Log;
 use crate::vector::Coalescing;
 use latput_policy::{Policy, Polling};
 

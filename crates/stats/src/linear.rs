@@ -3,35 +3,84 @@
 /// A pivot smaller than this share of its diagonal entry is zero but for rounding.
 const SINGULAR: f64 = 1e-12;
 
+/// The least pivot of a matrix that rounding alone keeps from being positive definite.
+const LEAST_PIVOT: f64 = 1e-12;
+
+/// The lower triangle L, row by row, with L L' a symmetric, positive definite matrix (Cholesky's method).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cholesky(Vec<Vec<f64>>);
+
+impl Cholesky {
+    /// Of the matrix whose entries `entry` gives by row and column; `None` where it is singular but for rounding.
+    pub fn of(size: usize, entry: impl Fn(usize, usize) -> f64) -> Option<Self> {
+        let is_sound = |rest: f64, diagonal: f64| !rest.is_nan() && rest > SINGULAR * diagonal;
+        Self::with(size, entry, |rest, diagonal| is_sound(rest, diagonal).then_some(rest))
+    }
+
+    /// Of a matrix that is positive definite but for rounding, such as a covariance: pivots have a least value.
+    pub fn forced(size: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
+        let found = Self::with(size, entry, |rest, _| Some(rest.max(LEAST_PIVOT)));
+        found.expect("no pivot is refused")
+    }
+
+    fn with(
+        size: usize,
+        entry: impl Fn(usize, usize) -> f64,
+        pivot: impl Fn(f64, f64) -> Option<f64>,
+    ) -> Option<Self> {
+        let mut lower: Vec<Vec<f64>> = Vec::with_capacity(size);
+        for i in 0..size {
+            let mut row = Vec::with_capacity(i + 1);
+            for (j, other) in lower.iter().enumerate() {
+                let value = (entry(i, j) - dot(&row, &other[..j])) / other[j];
+                row.push(value);
+            }
+            let diagonal = entry(i, i);
+            row.push(pivot(diagonal - dot(&row, &row), diagonal)?.sqrt());
+            lower.push(row);
+        }
+        Some(Self(lower))
+    }
+
+    /// The rows of L, each up to the diagonal.
+    pub fn rows(&self) -> &[Vec<f64>] {
+        &self.0
+    }
+
+    /// x with L x = `right`.
+    pub fn forward(&self, right: &[f64]) -> Vec<f64> {
+        let mut solved: Vec<f64> = Vec::with_capacity(right.len());
+        for (row, value) in self.0.iter().zip(right) {
+            let (pivot, before) = row.split_last().expect("a row ends in its pivot");
+            solved.push((value - dot(before, &solved)) / pivot);
+        }
+        solved
+    }
+
+    /// x with L' x = `right`.
+    pub fn backward(&self, right: &[f64]) -> Vec<f64> {
+        let mut solved = right.to_vec();
+        for (i, row) in self.0.iter().enumerate().rev() {
+            let value = solved[i] / row[i];
+            solved[i] = value;
+            for (j, entry) in row[..i].iter().enumerate() {
+                solved[j] -= entry * value;
+            }
+        }
+        solved
+    }
+}
+
 /// The solution of `matrix * x = right` for a symmetric, positive definite `matrix`; `None` where it is
 /// singular but for rounding.
 pub fn solve(matrix: &[Vec<f64>], right: &[f64]) -> Option<Vec<f64>> {
-    let n = right.len();
-    let mut lower = vec![vec![0.0; n]; n];
-    for row in 0..n {
-        for column in 0..=row {
-            let dot: f64 = (0..column).map(|k| lower[row][k] * lower[column][k]).sum();
-            let rest = matrix[row][column] - dot;
-            lower[row][column] = if row == column {
-                if rest.is_nan() || rest <= SINGULAR * matrix[row][row] {
-                    return None;
-                }
-                rest.sqrt()
-            } else {
-                rest / lower[column][column]
-            };
-        }
-    }
-    let mut x = right.to_vec();
-    for row in 0..n {
-        let dot: f64 = (0..row).map(|k| lower[row][k] * x[k]).sum();
-        x[row] = (x[row] - dot) / lower[row][row];
-    }
-    for row in (0..n).rev() {
-        let dot: f64 = (row + 1..n).map(|k| lower[k][row] * x[k]).sum();
-        x[row] = (x[row] - dot) / lower[row][row];
-    }
-    Some(x)
+    let factor = Cholesky::of(right.len(), |row, column| matrix[row][column])?;
+    Some(factor.backward(&factor.forward(right)))
+}
+
+/// The sum of the products of two vectors' entries.
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// Eigenvalues, largest first, and their unit vectors.
@@ -89,6 +138,20 @@ mod tests {
         assert_eq!(solve(&[vec![1.0, 2.0], vec![2.0, 4.0]], &[1.0, 2.0]), None);
         assert_eq!(solve(&[vec![f64::NAN]], &[1.0]), None);
         assert_eq!(solve(&[], &[]), Some(Vec::new()));
+    }
+
+    #[test]
+    fn factors_undo_each_other() {
+        let entry = |i: usize, j: usize| {
+            1.0 / (1.0 + i.abs_diff(j) as f64) + if i == j { 0.5 } else { 0.0 }
+        };
+        let factor = Cholesky::of(5, entry).unwrap();
+        let right = [1.0, -2.0, 3.0, 0.5, 4.0];
+        let solved = factor.backward(&factor.forward(&right));
+        for (i, wanted) in right.iter().enumerate() {
+            let sum: f64 = solved.iter().enumerate().map(|(j, x)| entry(i, j) * x).sum();
+            assert!((sum - wanted).abs() < 1e-9, "{sum} {wanted}");
+        }
     }
 
     #[test]

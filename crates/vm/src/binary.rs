@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::kernel::{ELF_MAGIC, beside_program};
+use crate::kernel::beside_program;
+use crate::modules::ELF_MAGIC;
 
 /// Names the static latput.
 const VARIABLE: &str = "LATPUT_VM_BINARY";

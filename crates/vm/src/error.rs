@@ -63,9 +63,4 @@ impl Error {
     pub(crate) fn damaged(path: &Path, problem: impl Into<String>) -> Self {
         Self::Damaged { path: path.display().to_string(), problem: problem.into() }
     }
-
-    /// Whether something has to be installed or named first.
-    pub const fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing { .. })
-    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::modules::unpacked;
+use crate::modules::{ELF_MAGIC, unpacked};
 
 /// Names the folder that the kernel package is unpacked in.
 const VARIABLE: &str = "LATPUT_VM_KERNEL";
@@ -74,9 +74,6 @@ impl Kernel {
         Ok(bare.filter(|image| image.starts_with(ELF_MAGIC)))
     }
 }
-
-/// What an ELF file starts with.
-pub(crate) const ELF_MAGIC: &[u8] = b"\x7fELF";
 
 /// The compressed kernel in a bzImage (`Documentation/arch/x86/boot.rst`: `setup_sects`, `header`,
 /// `payload_offset`, `payload_length`).

@@ -113,10 +113,13 @@ const PACKERS: [(&[u8], &str); 4] = [
     (b"\x02\x21\x4c\x18", "lz4"),
 ];
 
+/// What an ELF file starts with.
+pub(crate) const ELF_MAGIC: &[u8] = b"\x7fELF";
+
 /// A file of the kernel package without its compression; as it is if it has none that is known and is
 /// an ELF file, and `None` if it is something else.
 pub(crate) fn unpacked(packed: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-    if packed.starts_with(crate::kernel::ELF_MAGIC) {
+    if packed.starts_with(ELF_MAGIC) {
         return Ok(Some(packed.to_owned()));
     }
     let Some((_, program)) = PACKERS.iter().find(|(magic, _)| packed.starts_with(magic)) else {

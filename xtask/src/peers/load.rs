@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::lab::SERVER_ADDRESS;
-use super::program::Kind;
 
 /// A workload that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,18 +116,6 @@ impl Load {
             Self::Rr1000 | Self::Fetch => 1000,
             Self::Stream8 => 8,
             _ => 1,
-        }
-    }
-
-    /// The peers that have the workload too, in the sense that is compared.
-    pub const fn peers(self) -> &'static [Kind] {
-        match self {
-            Self::Rr => &[Kind::Netperf, Kind::Sockperf],
-            Self::Burst16 | Self::Burst128 => &[Kind::Netperf],
-            Self::Rr100 | Self::Rr1000 => &[Kind::Neper],
-            Self::Stream => &[Kind::Netperf, Kind::Iperf3],
-            Self::Stream8 | Self::Udp | Self::UdpUncut => &[Kind::Iperf3],
-            Self::Fetch => &[Kind::Wrk],
         }
     }
 

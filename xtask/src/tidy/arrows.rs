@@ -8,13 +8,25 @@ use super::tree::Tree;
 use crate::workspace::{Dependency, Package, folder_of};
 
 /// The crates that do no I/O, read no clock, use no threads; the table must say the same of them.
-pub const PURE: &[&str] =
-    &["units", "stats", "knobs", "trial", "policy", "sim", "reproduce", "model", "report"];
+pub const PURE: &[&str] = &[
+    "units",
+    "stats",
+    "knobs",
+    "trial",
+    "policy",
+    "sim",
+    "model",
+    "calibrate",
+    "reproduce",
+    "formats",
+    "report",
+];
 
 /// Third-party crates that only compute, and may stand under pure crates.
 const PURE_THIRD_PARTY: &[&str] = &[
     "base64",
     "comfy-table",
+    "flate2",
     "hdrhistogram",
     "minijinja",
     "rand",
@@ -23,6 +35,7 @@ const PURE_THIRD_PARTY: &[&str] = &[
     "serde",
     "serde_json",
     "statrs",
+    "strsim",
     "thiserror",
     "toml",
 ];

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_calibrate::{Combination, FittedCost};
 use latput_reproduce::Table;
-use latput_reproduce::calibrate::{
-    Cells, Combination, Fit, FittedCost, LeftOut, Plan, calibrate, errors_left_out,
-};
+use latput_reproduce::calibrate::{Cells, Fit, HeldOut, Plan, calibrate, errors_held_out};
 
 use crate::commands::reproduce::systems;
 use crate::commands::run::read_text;
@@ -43,8 +42,11 @@ pub(crate) struct Args {
     /// Also fit without parts of the cells, choose `steal_after_ns` without them too, and print the errors there. Takes many times as long.
     #[arg(long)]
     validate: bool,
-    /// Write each figure that was left out, and its prediction, to this file (JSON).
+    /// Write each held-out figure and its prediction to this file (JSON).
     #[arg(long, value_name = "FILE", requires = "validate")]
+    held_out: Option<PathBuf>,
+    /// The former name of `--held-out`.
+    #[arg(long, hide = true, value_parser = |_: &str| Err::<PathBuf, _>("the flag is called --held-out now"))]
     left_out: Option<PathBuf>,
     /// Write the profile to this file.
     #[arg(short, long, value_name = "FILE")]
@@ -94,7 +96,7 @@ impl Args {
         }
         let told = in_words(&fit, cells.anomalies);
         let profile = fit.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
-        if let Some(path) = &self.left_out {
+        if let Some(path) = &self.held_out {
             let figures = serde_json::to_string_pretty(&fit.validation)
                 .map_err(|error| Failure::usage(error.to_string()))?;
             output::write_file(path, &(figures + "\n"))?;
@@ -161,19 +163,19 @@ fn errors(text: &mut String, fit: &Fit) {
             100.0 * errors.p90
         );
     }
-    for (name, errors) in errors_left_out(&fit.validation) {
+    for (name, errors) in errors_held_out(&fit.validation) {
         let _ = writeln!(
             text,
-            "left out: {name:<50} {:>4} figures {:>5.1} % / {:.1} %",
+            "held out: {name:<50} {:>4} figures {:>5.1} % / {:.1} %",
             errors.count,
             100.0 * errors.median,
             100.0 * errors.p90
         );
     }
-    let mut worst: Vec<&LeftOut> = fit.validation.iter().collect();
+    let mut worst: Vec<&HeldOut> = fit.validation.iter().collect();
     worst.sort_by(|a, b| b.error_ratio().abs().total_cmp(&a.error_ratio().abs()));
     for figure in worst.iter().take(WORST) {
-        let LeftOut { what, column, published, predicted, .. } = figure;
+        let HeldOut { what, column, published, predicted, .. } = figure;
         let error = 100.0 * figure.error_ratio();
         let _ = writeln!(
             text,

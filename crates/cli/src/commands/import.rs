@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_experiment::ResultsDb;
+use latput_formats::{Format, LARGEST, import};
 use latput_linux::files;
 use latput_model::Summary;
-use latput_peers::import::{self, LARGEST};
 use latput_trial::Results;
 
 use crate::commands::report;
@@ -48,9 +48,9 @@ enum Program {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let format = match self.program {
-            Program::Iperf3 => import::Format::Iperf3,
-            Program::Netperf => import::Format::Netperf,
-            Program::Flent => import::Format::Flent,
+            Program::Iperf3 => Format::Iperf3,
+            Program::Netperf => Format::Netperf,
+            Program::Flent => Format::Flent,
         };
         let files = self
             .files
@@ -61,7 +61,7 @@ impl Args {
                 Ok((path.display().to_string(), bytes))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        let results = import::import(format, &files).map_err(latput_experiment::Error::from)?;
+        let results = import(format, &files).map_err(|error| Failure::usage(error.to_string()))?;
         let run = keep(&results, &self.output)?;
         report::print(context, &results, &Summary::of(&results))?;
         output::remark(&format!("results: run {run} of {}", self.output.display()));

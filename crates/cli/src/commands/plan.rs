@@ -29,7 +29,7 @@ enum Which {
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         output::print(match self.which {
-            Which::Twin => latput_reproduce::twin::PLAN,
+            Which::Twin => latput_calibrate::PLAN,
             Which::BuiltIn => plan::BUILT_IN,
         })?;
         Ok(ExitCode::SUCCESS)

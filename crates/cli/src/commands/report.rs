@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use latput_experiment::ResultsDb;
+use latput_formats::{flent, gzip};
 use latput_linux::files;
 use latput_model::compare::{self, Side};
-use latput_model::{Prediction, Summary, predicted};
-use latput_report::{comparison, csv, flent, html, json, markdown, prediction, terminal};
-use latput_trial::Results;
+use latput_model::{Goal, Prediction, Summary, predicted};
+use latput_report::{comparison, csv, html, json, markdown, prediction, terminal};
+use latput_trial::{Results, Workload};
 
-use crate::commands::run;
 use crate::context::Context;
 use crate::exit::{Code, Failure};
 use crate::output;
@@ -93,7 +93,7 @@ impl Args {
         }
         let mut results = results_db.load_chosen(self.run)?;
         if let Some(goal) = &self.goal {
-            run::check_goal("--goal", goal, &results.workloads)?;
+            check_goal("--goal", goal, &results.workloads)?;
             results.goal = Some(goal.clone());
         }
         let summary = Summary::of(&results);
@@ -303,6 +303,23 @@ pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> R
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.
+/// Refuses a goal that cannot be read or speaks of a workload that is not there.
+pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), Failure> {
+    let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+    let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
+    for figure in figures {
+        if figure.of(workloads).is_empty() {
+            let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
+            let message = format!(
+                "{from}: no workload is meant by `{figure}`; there are {}",
+                names.join(", ")
+            );
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
+}
+
 fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Failure> {
     let path = output.ok_or_else(|| {
         Failure::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
@@ -311,14 +328,14 @@ fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Fai
     let stem = name.strip_suffix(FLENT).ok_or_else(|| {
         Failure::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
     })?;
-    let files = flent(results);
+    let files = flent::write(results);
     if files.is_empty() {
         return Err(Failure::new(Code::Failed, "the run has no finished trial to write"));
     }
     for (number, file) in (1..).zip(&files) {
         let one = files.len() == 1;
         let path = if one { path.to_owned() } else { format!("{stem}-{number}{FLENT}").into() };
-        files::replace(&path, &latput_peers::gzip::pack(&file.text))?;
+        files::replace(&path, &gzip::pack(&file.text))?;
         output::remark(&format!("{}: {}", path.display(), file.title));
     }
     Ok(ExitCode::SUCCESS)

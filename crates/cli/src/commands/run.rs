@@ -7,9 +7,9 @@ use latput_experiment::session::{self, Ended, Run};
 use latput_experiment::{ResultsDb, Testbed};
 use latput_knobs::ChangeOutcome;
 use latput_linux::files;
-use latput_model::{Goal, Summary};
+use latput_model::Summary;
 use latput_peers::Peer;
-use latput_trial::{Plan, Workload};
+use latput_trial::Plan;
 use latput_units::Nanos;
 use latput_vm::GuestSpec;
 
@@ -106,26 +106,9 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
     let from = if goal.is_some() { "--goal" } else { file };
     plan.goal = goal.or(plan.goal);
     if let Some(goal) = &plan.goal {
-        check_goal(from, goal, &plan.workloads)?;
+        report::check_goal(from, goal, &plan.workloads)?;
     }
     Ok(plan)
-}
-
-/// Refuses a goal that cannot be read or speaks of a workload that is not there.
-pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), Failure> {
-    let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
-    let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
-    for figure in figures {
-        if figure.of(workloads).is_empty() {
-            let names: Vec<&str> = workloads.iter().map(|load| load.name.as_str()).collect();
-            let message = format!(
-                "{from}: no workload is meant by `{figure}`; there are {}",
-                names.join(", ")
-            );
-            return Err(Failure::usage(message));
-        }
-    }
-    Ok(())
 }
 
 /// The testbed and the results file. A file that is no results file is refused before anything is

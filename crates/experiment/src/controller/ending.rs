@@ -10,7 +10,7 @@ use latput_load::Stop;
 use super::Agent;
 use super::process::{LastLines, Process};
 use crate::error::LeftChanged;
-use crate::testbed::HostSpec;
+use crate::host_spec::HostSpec;
 
 /// After its line is closed an agent has this long to put its host back, all at the same time.
 const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);

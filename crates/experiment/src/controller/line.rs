@@ -18,8 +18,8 @@ use latput_units::Nanos;
 use super::process::{LastLines, Process};
 use super::{DEATHS_WITHIN, LOOK_EVERY};
 use crate::error::Error;
+use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
-use crate::testbed::HostSpec;
 
 /// The last lines of an agent's stderr that an error shows.
 const STDERR_LINES: usize = 8;

@@ -25,7 +25,7 @@ impl UnknownKnob {
         let name = self.name.to_lowercase().replace('_', "-");
         Knob::ALL
             .iter()
-            .map(|knob| (edit_distance(&name, knob.name()), *knob))
+            .map(|knob| (strsim::osa_distance(&name, knob.name()), *knob))
             .filter(|(distance, knob)| *distance <= knob.name().len().div_ceil(3))
             .min()
             .map(|(_, knob)| knob)
@@ -51,27 +51,6 @@ impl FromStr for Knob {
             .find(|knob| knob.name() == name)
             .ok_or_else(|| UnknownKnob { name: name.chars().take(80).collect() })
     }
-}
-
-/// How many characters must be inserted, deleted or replaced, or neighbours swapped, to make one text
-/// of the other (optimal string alignment: Damerau 1964 with Wagner and Fischer's table of 1974).
-fn edit_distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (i, from_char) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, to_char) in to.iter().enumerate() {
-            let replaced = last[j] + usize::from(from_char != to_char);
-            let mut best = replaced.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *from_char == to[j - 1] && from[i - 1] == *to_char {
-                best = best.min(before_last[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        before_last = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use crate::checkpoint::{Checkpoint, Slot, StoreError};
 use crate::kernel::{KernelError, KernelErrorKind};
 use crate::outcome::{ChangeOutcome, Refusal};
 use crate::parse::ValueError;
-use crate::value::{Place, State, Value};
+use crate::setting::State;
+use crate::value::{Place, Value};
 
 /// A change that was made and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

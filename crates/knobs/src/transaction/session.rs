@@ -9,8 +9,9 @@ use crate::catalogue::Knob;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Context, LinkResets, Slot, StoreError};
 use crate::device::Whereabouts;
 use crate::kernel::{KernelError, KernelErrorKind, KernelWrite};
+use crate::setting::{Setting, State};
 use crate::spec::Scope;
-use crate::value::{Place, Setting, State, Value};
+use crate::value::{Place, Value};
 
 /// The longest interface name (`IFNAMSIZ` less the terminating zero), in bytes.
 const NAME_BYTES_MAX: usize = 15;

@@ -7,8 +7,9 @@ use crate::catalogue::Knob;
 use crate::checkpoint::Checkpoint;
 use crate::device::Whereabouts;
 use crate::kernel::{Capability, KernelError, KernelErrorKind, KernelRead, KernelWrite, Limits};
+use crate::setting::{Setting, State};
 use crate::spec::{Scope, Tier};
-use crate::value::{Named, Place, Setting, State, Value};
+use crate::value::{Named, Place, Value};
 
 /// How often putting back is tried: what makes one write fail (a busy device, an interrupted call) is
 /// often over at the next.

@@ -2,7 +2,8 @@
 
 use latput_knobs::{KernelError, KernelErrorKind, Knob};
 
-use crate::error::{ENOTSUPP, Error};
+use crate::errno::ENOTSUPP;
+use crate::error::Error;
 use crate::netlink::NetlinkError;
 
 /// A `KernelError` before it knows what it was about.

@@ -1,6 +1,6 @@
 //! How far columns of a fit can be told apart.
 
-use latput_stats::linear;
+use latput_stats::linear::{self, dot};
 
 /// The part of column `j`, 0 to 1 of its length, that no sum of the others makes up.
 pub(super) fn apart(columns: &[Vec<f64>], j: usize) -> f64 {
@@ -46,10 +46,6 @@ fn beyond(column: &[f64], basis: &[Vec<f64>]) -> Vec<f64> {
         rest.iter_mut().zip(direction).for_each(|(rest, unit)| *rest -= along * unit);
     }
     rest
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 fn length(a: &[f64]) -> f64 {

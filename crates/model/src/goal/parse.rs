@@ -181,7 +181,8 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
 }
 
 fn unknown_metric(name: &str) -> String {
-    let distance = |metric: &&str| edit_distance(name, metric);
+    let shown: String = name.chars().take(SHOWN_CHARS).collect();
+    let distance = |metric: &&str| strsim::levenshtein(&shown, metric);
     let mut names: Vec<&str> = Metric::ALL.iter().map(|metric| metric.name()).collect();
     names.push(Measure::Rate.name());
     names.sort_by_key(distance);
@@ -189,23 +190,6 @@ fn unknown_metric(name: &str) -> String {
         "no metric is called this; the nearest are `{}`, and `latput metrics` lists all",
         names[..3].join("`, `")
     )
-}
-
-/// How many letters must be added, removed or changed (Levenshtein), looking at no more of a wrong
-/// name than is shown.
-fn edit_distance(wrong: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (index, letter) in wrong.chars().take(SHOWN_CHARS).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
 }
 
 /// Words, texts in quotes, and the signs, which need no space around them.

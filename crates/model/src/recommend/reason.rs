@@ -6,11 +6,12 @@ use latput_stats::{Estimate, Method};
 use latput_trial::Metric;
 use latput_trial::metric::{self, PreferredDirection};
 
+use super::ProvenBy;
 use super::comparison::corrected;
 use super::condition::Kept;
 use super::{Claim, Comparison, Judge, Verdict};
+use crate::cell::headline;
 use crate::goal::{Bound, Condition};
-use crate::summary::{ProvenBy, headline};
 use crate::words;
 
 /// More examples than this are not spelled out in one sentence.

@@ -140,9 +140,9 @@ mod tests {
 
     use super::*;
     use crate::goal::Goal;
+    use crate::recommend::Recommendation;
     use crate::recommend::recommend;
     use crate::runs::Runs;
-    use crate::summary::Recommendation;
     use crate::synthetic::{Figures, noise, results, rr, stream};
 
     const MOST: &str = "maximize throughput_bps";

@@ -9,6 +9,8 @@
 //! (one published run in fifteen is 1.1 to 5 times off): runs far from the fit count for less, as under
 //! a Student t likelihood with [`TAIL`] degrees of freedom (Lange, Little and Taylor, JASA 84, 1989).
 
+use latput_stats::linear::{Cholesky, dot};
+
 use super::space::{Axis, Space};
 
 /// Degrees of freedom of the noise: the smaller, the less an odd run counts.
@@ -55,7 +57,7 @@ pub(super) struct Surrogate<'a> {
     scales: Scales,
     kernel: Kernel,
     /// Lower triangle of the Cholesky factor of the samples' covariance, row by row.
-    factor: Vec<Vec<f64>>,
+    factor: Cholesky,
     /// Inverse covariance times the samples' distance from the mean.
     pull: Vec<f64>,
 }
@@ -125,7 +127,7 @@ impl<'a> Surrogate<'a> {
         let cross: Vec<f64> =
             self.levels.iter().map(|other| self.kernel.covariance(&levels, other)).collect();
         let mean = self.mean + dot(&cross, &self.pull);
-        let half = forward(&self.factor, &cross);
+        let half = self.factor.forward(&cross);
         let variance = self.kernel.variance() - dot(&half, &half);
         Place { belief: Belief { mean, deviation: variance.max(0.0).sqrt() }, levels, half }
     }
@@ -136,14 +138,14 @@ impl<'a> Surrogate<'a> {
     }
 
     /// The beliefs of `settings` together: means, and the Cholesky factor of their covariance.
-    pub(super) fn joint(&self, settings: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
+    pub(super) fn joint(&self, settings: &[usize]) -> (Vec<f64>, Cholesky) {
         let places: Vec<Place> = settings.iter().map(|setting| self.place(*setting)).collect();
         let means = places.iter().map(|place| place.belief.mean).collect();
         let covariance = |i: usize, j: usize| {
             let jitter = if i == j { 1e-6 * self.kernel.variance() + NUGGET } else { 0.0 };
             self.covariance(&places[i], &places[j]) + jitter
         };
-        (means, cholesky(settings.len(), covariance))
+        (means, Cholesky::forced(settings.len(), covariance))
     }
 }
 
@@ -197,7 +199,7 @@ struct Fit<'a> {
 }
 
 struct Solved {
-    factor: Vec<Vec<f64>>,
+    factor: Cholesky,
     pull: Vec<f64>,
     mean: f64,
     kernel: Kernel,
@@ -255,16 +257,17 @@ impl Fit<'_> {
             sum
         };
         let count = self.samples.len();
-        let factor = cholesky(count, covariance);
+        let factor = Cholesky::forced(count, covariance);
         // The mean that the covariance makes likeliest.
-        let ones = forward(&factor, &vec![1.0; count]);
-        let half = forward(&factor, self.values);
+        let ones = factor.forward(&vec![1.0; count]);
+        let half = factor.forward(self.values);
         let mean = dot(&ones, &half) / dot(&ones, &ones);
         let half: Vec<f64> =
             half.iter().zip(&ones).map(|(value, one)| value - mean * one).collect();
-        let log_determinant: f64 = factor.iter().enumerate().map(|(i, row)| row[i].ln()).sum();
+        let log_determinant: f64 =
+            factor.rows().iter().enumerate().map(|(i, row)| row[i].ln()).sum();
         let evidence = -0.5 * dot(&half, &half) - log_determinant + self.prior(scales);
-        Solved { pull: backward(&factor, &half), factor, mean, kernel, evidence }
+        Solved { pull: factor.backward(&half), factor, mean, kernel, evidence }
     }
 
     /// Weak log-normal priors: they decide only where the samples say nothing.
@@ -310,49 +313,6 @@ fn spread(values: &[f64]) -> f64 {
     let kept = &sorted[cut..sorted.len() - cut];
     let mean = kept.iter().sum::<f64>() / kept.len() as f64;
     (kept.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / kept.len() as f64).sqrt()
-}
-
-/// Lower triangle L with L L' the symmetric, positive definite matrix of `entry`.
-fn cholesky(count: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
-    let mut factor: Vec<Vec<f64>> = Vec::with_capacity(count);
-    for i in 0..count {
-        let mut row = Vec::with_capacity(i + 1);
-        for (j, other) in factor.iter().enumerate() {
-            let value = (entry(i, j) - dot(&row, &other[..j])) / other[j];
-            row.push(value);
-        }
-        let pivot = entry(i, i) - dot(&row, &row);
-        row.push(pivot.max(1e-12).sqrt());
-        factor.push(row);
-    }
-    factor
-}
-
-/// x with L x = `right`.
-fn forward(factor: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
-    let mut solved: Vec<f64> = Vec::with_capacity(right.len());
-    for (row, value) in factor.iter().zip(right) {
-        let (pivot, before) = row.split_last().expect("a row ends in its pivot");
-        solved.push((value - dot(before, &solved)) / pivot);
-    }
-    solved
-}
-
-/// x with L' x = `right`.
-fn backward(factor: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
-    let mut solved = right.to_vec();
-    for i in (0..factor.len()).rev() {
-        let value = solved[i] / factor[i][i];
-        solved[i] = value;
-        for (j, entry) in factor[i][..i].iter().enumerate() {
-            solved[j] -= entry * value;
-        }
-    }
-    solved
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]
@@ -405,20 +365,6 @@ mod tests {
         let fit = Surrogate::fit(&space, &runs, None);
         assert!(fit.belief(4).mean < fit.belief(0).mean - 0.3);
         assert!(fit.belief(6).mean < fit.belief(10).mean - 0.3);
-    }
-
-    #[test]
-    fn factors_undo_each_other() {
-        let entry = |i: usize, j: usize| {
-            1.0 / (1.0 + i.abs_diff(j) as f64) + if i == j { 0.5 } else { 0.0 }
-        };
-        let factor = cholesky(5, entry);
-        let right = [1.0, -2.0, 3.0, 0.5, 4.0];
-        let solved = backward(&factor, &forward(&factor, &right));
-        for (i, wanted) in right.iter().enumerate() {
-            let sum: f64 = solved.iter().enumerate().map(|(j, x)| entry(i, j) * x).sum();
-            assert!((sum - wanted).abs() < 1e-9, "{sum} {wanted}");
-        }
     }
 
     fn valley(setting: usize) -> f64 {

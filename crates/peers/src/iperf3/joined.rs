@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use latput_formats::iperf3::process_cpu;
 use latput_load::{SenderOutcome, Window};
 use latput_trial::Metric;
-use latput_trial::observation::{CpuMethod, FlowObservation, ProgramCpu, Role, TrafficObservation};
+use latput_trial::observation::{FlowObservation, Role, TrafficObservation};
 use latput_trial::workload::Direction;
 use latput_units::{Bytes, Nanos};
 
@@ -132,15 +133,7 @@ pub(super) fn udp(
     Ok(outcome)
 }
 
-/// iperf3 tells the CPU time of its own process, which no service demand can be made of.
 fn peer_cpu(outcome: &mut Outcome, results: &Results) {
     let Some([total, user, system]) = results.cpu_percent else { return };
-    outcome.programs.push(ProgramCpu {
-        role: Role::Sut,
-        program: "iperf3".to_owned(),
-        method: CpuMethod::Process,
-        busy_ratio: total / 100.0,
-        user_ratio: Some(user / 100.0),
-        system_ratio: Some(system / 100.0),
-    });
+    outcome.programs.push(process_cpu(Role::Sut, total, Some(user), Some(system)));
 }

@@ -1,6 +1,7 @@
 //! iperf3's messages: states, parameters and results, as `src/iperf_api.c` of iperf 3.1 to 3.21 has
 //! them. Pure: bytes and JSON in, values out, nothing believed.
 
+use latput_formats::iperf3::{count, number};
 use latput_trial::workload::SocketOptions;
 use latput_units::Bytes;
 use serde_json::{Map, Value, json};
@@ -235,22 +236,6 @@ impl Stream {
             seconds: (end - start).max(0.0),
         })
     }
-}
-
-/// A number that can be a share, a time or a rate: finite and not negative.
-fn number(value: &Value, key: &str) -> Option<f64> {
-    value[key].as_f64().filter(|number| number.is_finite() && *number >= 0.0)
-}
-
-/// A count. Servers before 3.14 print -1, which means unknown, as 2^64 - 1.
-#[expect(clippy::cast_possible_truncation, reason = "bounded just before")]
-fn count(value: &Value, key: &str) -> Option<u64> {
-    const LARGEST: f64 = 9e15; // every whole number below is a float
-    let known = |count: &u64| *count < u64::MAX / 2;
-    value[key]
-        .as_u64()
-        .or_else(|| number(value, key).filter(|number| *number < LARGEST).map(|n| n as u64))
-        .filter(known)
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use latput_calibrate::{Effort, Fixed, Free, Generators, Parameter};
 use latput_sim::Profile;
 use latput_sim::vector::Throttle;
 use serde::Deserialize;
 
 use super::MOST_FREE;
-use super::engine::Effort;
-use super::parameter::{Generators, Parameter};
 
 /// The shipped plans, as the project calls them.
 const FILE: &str = "data/calibration.toml";
@@ -63,26 +62,6 @@ pub struct Plan {
 
 const fn one() -> u64 {
     1
-}
-
-/// A cost that is given.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fixed {
-    /// Which.
-    pub parameter: Parameter,
-    /// Its value.
-    pub value: f64,
-}
-
-/// One free parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Free {
-    /// Which.
-    pub parameter: Parameter,
-    /// Where searches begin, and the middle of its prior.
-    pub start: f64,
 }
 
 /// Why no plan can be taken from a file.
@@ -234,7 +213,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::calibrate::Cells;
-    use crate::published;
+    use crate::files;
     use crate::system::Systems;
     use crate::table::Table;
 
@@ -321,7 +300,7 @@ mod tests {
             let base = systems.profile(&plan.profile).expect(&plan.profile);
             plan.check_profile(base).unwrap();
             let text = |name: &String| {
-                let (_, text) = published::FILES
+                let (_, text) = files::FILES
                     .iter()
                     .find(|(file, _)| name.strip_suffix(".csv") == Some(file))
                     .expect(name);

@@ -5,12 +5,12 @@
 //! fitted to all of those cells. Then the part is predicted. Structure is not nested: the other mechanisms were chosen
 //! with all cells in view. Searches begin where a fit to all cells ended, with a weak prior.
 
+use latput_calibrate::{Effort, Errors, OTHER_SEED, Weighed, misfit};
 use latput_sim::Profile;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::engine::misfit;
-use super::{Cells, Effort, Errors, OTHER_SEED, Residual, Search, Weighed};
+use super::{CellFit, Cells, Residual};
 use crate::kind::Scale;
 use crate::row::Row;
 
@@ -31,7 +31,7 @@ pub enum Split {
 
 /// A figure that was left out of a fit of costs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LeftOut {
+pub struct HeldOut {
     /// Without which cells the fit was made.
     pub split: Split,
     /// The cell in words.
@@ -48,7 +48,7 @@ pub struct LeftOut {
     pub steal_after_ns: Option<u64>,
 }
 
-impl LeftOut {
+impl HeldOut {
     /// Predicted over published, less one.
     pub fn error_ratio(&self) -> f64 {
         self.predicted / self.published - 1.0
@@ -57,10 +57,10 @@ impl LeftOut {
 
 /// Errors of the figures left out of fits of costs: of cells left out, of each setting left out, and of all
 /// settings (the last); rates, then CPU time.
-pub fn errors_left_out(left_out: &[LeftOut]) -> Vec<(String, Errors)> {
+pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, Errors)> {
     let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();
     let all = Split::Setting(String::from("~ each setting in turn"));
-    for figure in left_out {
+    for figure in held_out {
         let error = figure.error_ratio();
         groups.entry((&figure.split, figure.is_cpu)).or_default().push(error);
         if figure.split != Split::Cells {
@@ -78,7 +78,7 @@ pub fn errors_left_out(left_out: &[LeftOut]) -> Vec<(String, Errors)> {
     groups.into_iter().filter_map(named).collect()
 }
 
-impl Search<'_> {
+impl CellFit<'_> {
     /// Fits without some cells, which it then predicts; each begins at `at`, the logarithms of the costs of the fit
     /// to all.
     pub(super) fn validate(
@@ -86,14 +86,14 @@ impl Search<'_> {
         cells: &Cells,
         at: &[f64],
         said: &mut dyn FnMut(String),
-    ) -> Vec<LeftOut> {
-        let mut left_out = Vec::new();
+    ) -> Vec<HeldOut> {
+        let mut held_out = Vec::new();
         for fold in 0..FOLDS {
             said(format!("without every second cell, {} of {FOLDS}", fold + 1));
             let is_out = |idx: usize| idx % FOLDS == fold;
             let train = cells.select(|idx, _| !is_out(idx));
             let test = cells.select(|idx, _| is_out(idx));
-            left_out.extend(self.predict(&train, &test, at, &Split::Cells, said));
+            held_out.extend(self.predict(&train, &test, at, &Split::Cells, said));
         }
         for setting in cells.settings() {
             let train = cells.select(|_, cell| cell.setting != setting);
@@ -103,9 +103,9 @@ impl Search<'_> {
             said(format!("without the setting {setting}"));
             let test = cells.select(|_, cell| cell.setting == setting);
             let split = Split::Setting(setting.to_owned());
-            left_out.extend(self.predict(&train, &test, at, &split, said));
+            held_out.extend(self.predict(&train, &test, at, &split, said));
         }
-        left_out
+        held_out
     }
 
     fn predict(
@@ -115,20 +115,20 @@ impl Search<'_> {
         at: &[f64],
         split: &Split,
         said: &mut dyn FnMut(String),
-    ) -> Vec<LeftOut> {
+    ) -> Vec<HeldOut> {
         let (base, steal_after_ns) = self.chosen(train, at, said);
-        let search = Search { base: &base, ..*self };
-        let found = search.best(train, Some(at), Effort::PART, said);
-        let profile = search.with_engine(train, |engine| engine.profile(&found.at));
-        let residuals = search.residuals(&profile, test, OTHER_SEED, 1.0);
-        let mut left_out = Vec::new();
+        let fit = CellFit { base: &base, ..*self };
+        let found = fit.best(train, Some(at), Effort::PART, said);
+        let profile = fit.with_search(train, |search| search.profile(&found.at));
+        let residuals = fit.residuals(&profile, test, OTHER_SEED, 1.0);
+        let mut held_out = Vec::new();
         for (cell, residuals) in test.cells.iter().zip(residuals) {
             let row = Row::new(&test.tables[cell.table], cell.row);
             let is_told = |it: &Residual| matches!(it.scale, Scale::Rate | Scale::Cpu);
             let told = residuals.into_iter().filter(is_told);
-            left_out.extend(told.map(|residual| LeftOut {
+            held_out.extend(told.map(|residual| HeldOut {
                 split: split.clone(),
-                what: format!("{} {}", cell.group, crate::published::words(&row)),
+                what: format!("{} {}", cell.group, crate::files::words(&row)),
                 column: residual.column,
                 is_cpu: residual.scale == Scale::Cpu,
                 published: residual.published,
@@ -136,7 +136,7 @@ impl Search<'_> {
                 steal_after_ns,
             }));
         }
-        left_out
+        held_out
     }
 
     /// The profile with the `steal_after_ns` with which fits to one half of `train` predict the other half best, and that
@@ -152,13 +152,13 @@ impl Search<'_> {
         }
         let tried = STEAL_AFTER_US.map(|us| with_steal_after(self.base, Nanos::from_us(us)));
         let misfits = tried.each_ref().map(|base| {
-            let search = Search { base, ..*self };
+            let fit = CellFit { base, ..*self };
             let residuals = (0..FOLDS).flat_map(|fold| {
                 let inner = train.select(|idx, _| idx % FOLDS != fold);
-                let found = search.best(&inner, Some(at), Effort::PART, &mut |_| ());
-                let profile = search.with_engine(&inner, |engine| engine.profile(&found.at));
+                let found = fit.best(&inner, Some(at), Effort::PART, &mut |_| ());
+                let profile = fit.with_search(&inner, |search| search.profile(&found.at));
                 let rest = train.select(|idx, _| idx % FOLDS == fold);
-                search.residuals(&profile, &rest, OTHER_SEED, 1.0)
+                fit.residuals(&profile, &rest, OTHER_SEED, 1.0)
             });
             let weighed: Vec<Weighed> = residuals.flatten().map(|it| it.weighed).collect();
             misfit(&weighed)

@@ -26,6 +26,8 @@ const NFS_READ: Bytes = Bytes::new(8_192);
 const NFS_REQUEST: Bytes = Bytes::new(150);
 /// Reads under way for each process, beside the one it waits for: the client reads ahead.
 const NFS_AHEAD: u32 = 1;
+/// The profile of the measured host.
+pub const PROFILE: &str = "p4-e1000";
 /// How long a server's disk and file system take for one. Disks are part of the result (T055) and not described. Set by
 /// hand: with this the three servers just fill the client's link, and its loss begins near the published delay (T072).
 pub(crate) const NFS_SERVER: Nanos = Nanos::from_us(100);

@@ -69,7 +69,7 @@ pub(super) fn single(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
 /// Two instances between a pair of hosts, each on its own CPU; the rows are theirs and their sum.
 pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
-    let burst = super::stream::burst_in_words(row, row.text("workload")).unwrap_or(128);
+    let burst = burst_in_words(row, row.text("workload")).unwrap_or(128);
     let which = match row.text("row") {
         "total" => None,
         "instance" => match row.whole("instance", 1..=2)? {
@@ -91,4 +91,14 @@ pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experim
     let hosts = hosts(row, (machine, profile), false)?.into();
     let scenario = behind_switch(profile, hosts, loads);
     Ok(Experiment { scenario, reading: Reading::Instance(which) })
+}
+
+/// The number after `first burst`, or after `-b` of netperf's options.
+pub(super) fn burst_in_words(row: &Row<'_>, words: &str) -> Option<u32> {
+    let number = |text: &str, after: &str| {
+        let rest = text.split_once(after)?.1.trim_start();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    number(words, "first burst ").or_else(|| number(row.text("netperf_options"), " -b "))
 }

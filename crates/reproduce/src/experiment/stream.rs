@@ -3,7 +3,7 @@
 use latput_sim::scenario::{Form, Host, Load, Traffic};
 use latput_units::{Bytes, Nanos};
 
-use super::rr::requests;
+use super::rr::{burst_in_words, requests};
 use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
 use crate::row::{Row, RowError};
 use crate::system::Systems;
@@ -86,14 +86,4 @@ pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Ro
     scenario.duration = Nanos::from_ms(if is_stream || is_large { 120 } else { 250 });
     let reading = if is_stream { Reading::Bytes } else { Reading::Transactions };
     Ok(Experiment { scenario, reading })
-}
-
-/// The number after `first burst`, or after `-b` of netperf's options.
-pub(super) fn burst_in_words(row: &Row<'_>, words: &str) -> Option<u32> {
-    let number = |text: &str, after: &str| {
-        let rest = text.split_once(after)?.1.trim_start();
-        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse().ok()
-    };
-    number(words, "first burst ").or_else(|| number(row.text("netperf_options"), " -b "))
 }

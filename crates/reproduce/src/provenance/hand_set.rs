@@ -1,13 +1,14 @@
 //! The table of constants that were set by hand with published figures in view. Those that a text prints or a driver's
 //! source has, and round figures that no row moves, are not in it.
 
+use latput_calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
+use latput_calibrate::{Fixed, Parameter};
 use latput_sim::Profile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::calibrate::parameter::{ACK_SHARE, BARE_SHARE, SENT_REMOTE_RATIO};
-use crate::calibrate::{Fixed, Parameter, Plan};
-use crate::delay_mtu::{self, NFS_SERVER};
+use crate::calibrate::Plan;
+use crate::delay_mtu::{NFS_SERVER, PROFILE as SLIDES_PROFILE};
 use crate::experiment::fq_codel as matrix;
 use crate::system::Systems;
 
@@ -28,7 +29,7 @@ pub struct HandSet {
 const PLANS: &str = "data/calibration.toml";
 const MACHINES: &str = "data/machines.toml";
 const MATRIX: &str = "crates/reproduce/src/experiment/fq_codel.rs";
-const SHARES: &str = "crates/reproduce/src/calibrate/parameter.rs";
+const SHARES: &str = "crates/calibrate/src/parameter.rs";
 const SLIDES: &str = "crates/reproduce/src/delay_mtu/scenario.rs";
 
 /// What follows from the three coefficients of the slides' cost model alone.
@@ -74,7 +75,7 @@ pub(super) fn of(profile: &Profile, plan: Option<&Plan>, systems: &Systems) -> V
     all.extend(of_file(profile, &file));
     all.extend(match profile.name.as_str() {
         "hs22-ixgbe" => of_matrix(),
-        delay_mtu::PROFILE => vec![set("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
+        SLIDES_PROFILE => vec![set("NFS_SERVER", NFS_SERVER, SLIDES, &["T072"])],
         _ => Vec::new(),
     });
     let frames = systems.machines().filter(|machine| machine.profile == profile.name);
@@ -110,7 +111,7 @@ fn of_file(profile: &Profile, file: &str) -> Vec<HandSet> {
             let delay = format!("{}, {} frames", nic.coalescing.rx.delay, nic.coalescing.rx.frames);
             all.push(set("coalescing.rx", delay, file, &["A09"]));
         }
-        delay_mtu::PROFILE => {
+        SLIDES_PROFILE => {
             let costs = &machine.costs;
             let packet = costs.backlog_packet + costs.rx_merged;
             let of_coefficient = |claim| [&[claim], &FROM_COSTS[..]].concat();

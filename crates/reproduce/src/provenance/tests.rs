@@ -6,7 +6,7 @@ use super::*;
 use crate::cells::RowPrediction;
 use crate::delay_mtu;
 use crate::predict::Prediction;
-use crate::published::{FILES, Reproduction};
+use crate::published::{self, FILES, Reproduction};
 use crate::row::Row;
 
 /// Every published figure, predicted as published: what is asked is then met, and only labels are left to look at.
@@ -118,7 +118,7 @@ fn constants_name_rows_and_files_that_there_are() {
     for (_, text) in FILES {
         let table = Table::parse(text).unwrap();
         let rows = (0..table.rows.len()).map(|idx| Row::new(&table, idx));
-        ids.extend(rows.map(|row| published::table_of(&row).to_owned()));
+        ids.extend(rows.map(|row| files::table_of(&row).to_owned()));
     }
     let slides = Table::parse(delay_mtu::TEXT).unwrap();
     let rows = (0..slides.rows.len()).map(|idx| Row::new(&slides, idx));

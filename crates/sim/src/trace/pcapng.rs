@@ -4,7 +4,7 @@
 //! payload byte were zero.
 #![expect(clippy::cast_possible_truncation, reason = "fields of a format are as wide as they are")]
 
-use super::{Log, Seen};
+use super::log::{Log, Seen};
 use crate::frame::{Frame, Kind};
 use crate::scenario::{Scenario, Traffic};
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Log, Mark, Slice};
+use super::log::{Log, Mark, Slice};
 use crate::agenda::Time;
 use crate::core::Level;
 use crate::scenario::Scenario;

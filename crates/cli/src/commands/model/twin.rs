@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use latput_calibrate::{Job, Twin, twin};
 use latput_experiment::ResultsDb;
-use latput_reproduce::twin::{Job, Twin, twin};
 use latput_trial::Row;
 
 use crate::commands::calibrate::{combinations, costs};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Problem;
+use crate::parsed::Problem;
 
 /// What one test printed.
 #[derive(Clone, Debug, Default, PartialEq)]

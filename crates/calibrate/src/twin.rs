@@ -1,12 +1,11 @@
 //! A twin: a simulator profile of a host pair, calibrated on a few rows that were measured there.
 //!
 //! What the rows show of the hosts (CPUs, MTU, offloads, NAPI) is taken over, and the few costs are fitted by
-//! the search that published cells are fitted by. What is fitted is in `figure`.
+//! [`Search`]. What is fitted is in `figure`.
 
 mod figure;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use latput_knobs::{Knob, Place, Setting, State, Value};
 use latput_sim::Profile;
@@ -17,14 +16,14 @@ use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
 use self::figure::Figure;
-use crate::calibrate::engine::{Effort, Engine, OTHER_SEED, Weighed};
-use crate::calibrate::parameter::{self, Generators};
-use crate::calibrate::{Combination, Errors, FittedCost, Free, Parameter};
+use crate::parameter::{self, Free, Generators, Parameter};
+use crate::result::{Combination, Errors, FittedCost};
+use crate::search::{Effort, OTHER_SEED, Search, Weighed};
 
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
 pub const PLAN: &str = include_str!("../../../examples/twin.toml");
 /// What a twin begins with.
-const BASE: &str = include_str!("../../../data/systems/server-10g.toml");
+const BASE: &str = "server-10g";
 /// The costs that are fitted, the most important first; three for five figures.
 const FREE: &[Parameter] = &[
     Parameter::App,
@@ -76,9 +75,9 @@ const FULL: f64 = 0.97;
 
 /// One cell of the rows: what was set, what flowed and what was measured.
 #[derive(Clone, Debug)]
-pub struct LiveCell {
+struct LiveCell {
     /// The setting and the workload in a few words.
-    pub label: String,
+    label: String,
     setting: BTreeMap<Role, Setting>,
     load: Workload,
     figures: Vec<(Figure, f64, f64)>,
@@ -116,7 +115,7 @@ impl Job {
 pub struct Predicted(BTreeMap<Figure, f64>);
 
 /// Runs jobs, in any order or in parallel; results in theirs.
-pub type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
+type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
 
 /// A calibrated profile and what it is worth.
 #[derive(Clone, Debug)]
@@ -136,10 +135,7 @@ impl Twin {
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         let mut text =
             String::from("# Made by `latput model twin`. Fitted, with 90 % intervals:\n");
-        for FittedCost { parameter, value, low, high } in &self.costs {
-            let (name, unit) = (parameter.name(), parameter.unit());
-            let _ = writeln!(text, "#   {name:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}");
-        }
+        text.extend(self.costs.iter().map(FittedCost::comment));
         Ok(text + &toml::to_string(&self.profile)?)
     }
 }
@@ -170,7 +166,7 @@ pub enum TwinError {
 }
 
 /// The cells of some rows, each figure the median over its runs.
-pub fn cells(results: &Results) -> Vec<LiveCell> {
+fn cells(results: &Results) -> Vec<LiveCell> {
     let mut found = Vec::new();
     for (s, set) in results.settings.iter().enumerate() {
         for (w, load) in results.workloads.iter().enumerate() {
@@ -240,7 +236,7 @@ pub fn twin(
     let weighed = |profile: &Profile, seed, effort| {
         residuals(profile, seed, effort).into_iter().map(|(_, weighed)| weighed).collect()
     };
-    let engine = Engine {
+    let search = Search {
         base: &base,
         fixed: &[],
         free: &free,
@@ -248,11 +244,11 @@ pub fn twin(
         residuals: &weighed,
         prior_weight: PRIOR_WEIGHT,
     };
-    let found = engine.best(None, Effort::default(), said);
-    let profile = engine.profile(&found.at);
+    let found = search.best(None, Effort::default(), said);
+    let profile = search.profile(&found.at);
     let whole = residuals(&profile, OTHER_SEED, 1.0);
     let all: Vec<Weighed> = whole.iter().map(|(_, weighed)| *weighed).collect();
-    let (costs, combinations) = engine.uncertainty(&found.at, &all);
+    let (costs, combinations) = search.uncertainty(&found.at, &all);
     let of_rates = whole.iter().filter(|(figure, _)| *figure == Figure::Rate);
     let in_sample = Errors::of(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
@@ -260,7 +256,7 @@ pub fn twin(
 
 /// A profile with what the rows show of their hosts, and costs to begin with.
 fn base(results: &Results, name: &str) -> Result<Profile, TwinError> {
-    let mut profile: Profile = toml::from_str(BASE).expect("a shipped profile, which tests read");
+    let mut profile: Profile = Profile::shipped(BASE).expect("it is shipped");
     name.clone_into(&mut profile.name);
     profile.source = format!(
         "calibrated on {} rows of `{}` on {}",

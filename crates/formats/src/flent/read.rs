@@ -10,13 +10,11 @@ use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::Value;
 
-use super::{Problem, Test, workload};
-
-/// The ping beside the load; others (to other classes of service) are left out.
-const PING: &str = "Ping (ms) ICMP";
+use super::{PING, unix_ms};
+use crate::parsed::{Problem, Test, workload};
 
 /// The one test of a file.
-pub(super) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     let document: Value = serde_json::from_slice(bytes).map_err(|error| {
         let cut = if error.is_eof() { "it ends too early: " } else { "" };
         Problem::new(format!("{cut}{error}"))
@@ -196,27 +194,6 @@ fn histogram(points: &[Point]) -> Histogram {
         rtt.record(Nanos::from_secs_f64(point.val / 1e3));
     }
     rtt
-}
-
-/// `2026-11-21T23:34:29.123456Z`, always UTC.
-fn unix_ms(text: &str) -> Option<u64> {
-    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
-    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
-    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    let in_range = (1970..=2200).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 61;
-    if !in_range {
-        return None;
-    }
-    // Days since 1970-01-01 of a proleptic Gregorian date, counted in years that begin in March.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days =
-        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
-    u64::try_from(((days * 24 + hour) * 60 + minute) * 60 + second).ok()?.checked_mul(1000)
 }
 
 #[cfg(test)]

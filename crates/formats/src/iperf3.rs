@@ -5,10 +5,10 @@ use latput_trial::{Metric, Observation};
 use latput_units::Nanos;
 use serde_json::{Deserializer, Value};
 
-use super::{Problem, Test, workload};
+use crate::parsed::{Problem, Test, workload};
 
 /// Every test of a file.
-pub(super) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     let mut tests = Vec::new();
     // `--json-stream` gives the parts of a test one after the other.
     let mut streamed: Option<Value> = None;
@@ -123,7 +123,6 @@ fn traffic(end: &Value, udp: bool) -> TrafficObservation {
     };
     let sent = if end["sum_sent"].is_object() { &end["sum_sent"] } else { &end["sum"] };
     let received = &end["sum_received"];
-    let count = |sum: &Value, key: &str| sum[key].as_u64();
     let (sent_bytes, received_bytes) = (count(sent, "bytes"), count(received, "bytes"));
     TrafficObservation {
         sender_window: sent_bytes.map_or(Nanos::ZERO, |_| seconds(sent)),
@@ -152,15 +151,8 @@ fn datagrams(end: &Value, observation: &mut Observation) {
 
 fn cpu(end: &Value, role: Role, end_name: &str) -> Option<ProgramCpu> {
     let all = &end["cpu_utilization_percent"];
-    let share = |part: &str| number(all, &format!("{end_name}_{part}")).map(|p| p / 100.0);
-    Some(ProgramCpu {
-        role,
-        program: "iperf3".to_owned(),
-        method: CpuMethod::Process,
-        busy_ratio: share("total")?,
-        user_ratio: share("user"),
-        system_ratio: share("system"),
-    })
+    let percent = |part: &str| number(all, &format!("{end_name}_{part}"));
+    Some(process_cpu(role, percent("total")?, percent("user"), percent("system")))
 }
 
 fn started(timestamp: &Value) -> Option<u64> {
@@ -173,9 +165,32 @@ fn truth(value: &Value) -> bool {
     value.as_u64().map_or_else(|| value.as_bool().unwrap_or(false), |number| number != 0)
 }
 
-/// Servers before 3.14 print -1, which means unknown, as 2^64 - 1.
-fn number(value: &Value, key: &str) -> Option<f64> {
-    value[key].as_f64().filter(|number| number.is_finite() && (0.0..1e18).contains(number))
+/// The CPU time of iperf3's process at one end, in percent of one CPU: no service demand can be made of it.
+pub fn process_cpu(role: Role, total: f64, user: Option<f64>, system: Option<f64>) -> ProgramCpu {
+    ProgramCpu {
+        role,
+        program: "iperf3".to_owned(),
+        method: CpuMethod::Process,
+        busy_ratio: total / 100.0,
+        user_ratio: user.map(|percent| percent / 100.0),
+        system_ratio: system.map(|percent| percent / 100.0),
+    }
+}
+
+/// A number of iperf3's JSON that can be a share, a time or a rate: finite and not negative.
+pub fn number(value: &Value, key: &str) -> Option<f64> {
+    value[key].as_f64().filter(|number| (0.0..1e18).contains(number))
+}
+
+/// A count of iperf3's JSON. Before 3.14 it prints -1, which means unknown, as 2^64 - 1.
+#[expect(clippy::cast_possible_truncation, reason = "bounded just before")]
+pub fn count(value: &Value, key: &str) -> Option<u64> {
+    const LARGEST: f64 = 9e15; // every whole number below is a float
+    let known = |count: &u64| *count < u64::MAX / 2;
+    value[key]
+        .as_u64()
+        .or_else(|| number(value, key).filter(|number| *number < LARGEST).map(|n| n as u64))
+        .filter(known)
 }
 
 #[cfg(test)]

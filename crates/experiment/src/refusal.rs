@@ -43,7 +43,7 @@ pub(crate) fn refusals(
 
 /// The search of a plan without what is refused; where that leaves nothing to choose from, the first
 /// refusal says why.
-pub(super) fn plan_search(
+pub(crate) fn plan_search(
     plan: &Plan,
     refused: &BTreeMap<usize, String>,
 ) -> Result<PlanSearch, Error> {

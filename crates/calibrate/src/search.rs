@@ -7,8 +7,8 @@ use latput_stats::linear;
 use latput_units::Rng;
 use serde::Deserialize;
 
-use super::parameter::{self, Generators};
-use super::{Combination, FittedCost, Fixed, Free};
+use crate::parameter::{self, Fixed, Free, Generators};
+use crate::result::{Combination, FittedCost};
 
 /// Residuals up to this count fully, larger ones linearly.
 const KNEE: f64 = 0.12;
@@ -19,7 +19,7 @@ const EFFORT: f64 = 0.2;
 /// How far starts beyond the first three are from those of the plan, at most, as a logarithm.
 const FAR: f64 = 0.4;
 /// The seed of the runs that errors and intervals are taken from; no search sees it.
-pub(crate) const OTHER_SEED: u64 = 101;
+pub const OTHER_SEED: u64 = 101;
 /// How far slopes look, as a logarithm: beyond the noise of a short run.
 const SLOPE_STEP: f64 = 0.08;
 /// The longest step, as a logarithm.
@@ -27,35 +27,43 @@ const LONGEST: f64 = 0.4;
 
 /// The logarithm of predicted over measured of one figure, and what it weighs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Weighed {
-    pub(crate) weight: f64,
-    pub(crate) log: f64,
+pub struct Weighed {
+    /// What it weighs beside the others.
+    pub weight: f64,
+    /// The residual: the natural logarithm of predicted over measured.
+    pub log: f64,
 }
 
 impl Weighed {
     /// Of a prediction that may be missing, bounded so that one cannot outweigh all others.
-    pub(crate) fn of(predicted: f64, measured: f64, weight: f64) -> Self {
+    pub fn of(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (predicted.max(1e-9) / measured).ln().clamp(-5.0, 5.0) }
     }
 
     /// Of shares in per cent: five points count as much as a rate that is 10 % off.
-    pub(crate) fn points(predicted: f64, measured: f64, weight: f64) -> Self {
+    pub fn points(predicted: f64, measured: f64, weight: f64) -> Self {
         Self { weight, log: (2.0 * (predicted - measured) / 100.0).clamp(-5.0, 5.0) }
     }
 }
 
-/// Every figure's residual under a profile, simulated with a seed and a share of the full time.
-pub(crate) type Residuals<'a> = &'a dyn Fn(&Profile, u64, f64) -> Vec<Weighed>;
+/// Every figure's residual under a profile, simulated with a seed and a share of the full time (0 to 1).
+pub type Residuals<'a> = &'a dyn Fn(&Profile, u64, f64) -> Vec<Weighed>;
 
-/// A fit of the `free` costs of `base`, beside which some are `fixed`.
-pub(crate) struct Engine<'a> {
-    pub(crate) base: &'a Profile,
-    pub(crate) fixed: &'a [Fixed],
-    pub(crate) free: &'a [Free],
-    pub(crate) generators: Generators,
-    pub(crate) residuals: Residuals<'a>,
-    /// What the prior weighs beside a cell.
-    pub(crate) prior_weight: f64,
+/// A search for the `free` costs of `base`, beside which some are `fixed`.
+#[expect(missing_debug_implementations, reason = "it holds a function")]
+pub struct Search<'a> {
+    /// The profile that the search begins with; what is neither fixed nor free stays.
+    pub base: &'a Profile,
+    /// Costs that are given.
+    pub fixed: &'a [Fixed],
+    /// Costs that are searched for.
+    pub free: &'a [Free],
+    /// What becomes of the generators' costs.
+    pub generators: Generators,
+    /// The figures' residuals under a profile.
+    pub residuals: Residuals<'a>,
+    /// What the prior weighs beside a figure of weight 1.
+    pub prior_weight: f64,
 }
 
 /// How long a search goes on.
@@ -72,7 +80,7 @@ pub struct Effort {
 
 impl Effort {
     /// From where a fit to more cells ended.
-    pub(crate) const PART: Self = Self { starts: 1, first: 24, last: (0, EFFORT) };
+    pub const PART: Self = Self { starts: 1, first: 24, last: (0, EFFORT) };
 }
 
 impl Default for Effort {
@@ -82,14 +90,16 @@ impl Default for Effort {
 }
 
 /// Logarithms of costs and what they give.
-pub(crate) struct Point {
-    pub(crate) at: Vec<f64>,
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The logarithms, in the order of the free costs.
+    pub at: Vec<f64>,
     /// The objective, lower is better.
-    pub(crate) value: f64,
+    pub value: f64,
     residuals: Vec<Weighed>,
 }
 
-impl Engine<'_> {
+impl Search<'_> {
     fn starts(&self, count: usize) -> Vec<Vec<f64>> {
         let middle: Vec<f64> = self.free.iter().map(|free| free.start.max(1e-3).ln()).collect();
         let shifted = |sign: f64| -> Vec<f64> {
@@ -110,7 +120,7 @@ impl Engine<'_> {
     }
 
     /// The profile with the costs of which these are the logarithms.
-    pub(crate) fn profile(&self, logs: &[f64]) -> Profile {
+    pub fn profile(&self, logs: &[f64]) -> Profile {
         let mut profile = self.base.clone();
         let fixed = self.fixed.iter().map(|fixed| (fixed.parameter, fixed.value));
         let free = self.free.iter().zip(logs).map(|(free, log)| (free.parameter, log.exp()));
@@ -138,7 +148,7 @@ impl Engine<'_> {
 
     /// The best of several starts about those of the plan, searched further; or from `only`, where that is near
     /// enough.
-    pub(crate) fn best(
+    pub fn best(
         &self,
         only: Option<&[f64]>,
         effort: Effort,
@@ -229,7 +239,7 @@ impl Engine<'_> {
 
     /// Intervals from the curvature at the optimum, and which directions it fixes.
     /// `whole` are the residuals there, simulated in full with the seed [`OTHER_SEED`].
-    pub(crate) fn uncertainty(
+    pub fn uncertainty(
         &self,
         at: &[f64],
         whole: &[Weighed],
@@ -291,7 +301,7 @@ impl Engine<'_> {
 }
 
 /// The weighted mean of the residuals under Huber's rule; not a number if there are none.
-pub(crate) fn misfit(residuals: &[Weighed]) -> f64 {
+pub fn misfit(residuals: &[Weighed]) -> f64 {
     let weights: f64 = residuals.iter().map(|it| it.weight).sum();
     residuals.iter().map(|it| it.weight * huber(it.log)).sum::<f64>() / weights
 }
@@ -299,4 +309,45 @@ pub(crate) fn misfit(residuals: &[Weighed]) -> f64 {
 fn huber(residual: f64) -> f64 {
     let size = residual.abs();
     if size <= KNEE { size * size / 2.0 } else { KNEE * (size - KNEE / 2.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameter::Parameter;
+
+    /// A machine whose figures are products of powers of two costs, which are then known.
+    #[test]
+    fn known_costs_are_found_within_their_intervals_and_an_odd_figure_does_not_pull() {
+        let base = Profile::shipped("server-10g").unwrap();
+        let free = [Parameter::Interrupt, Parameter::Wake];
+        let free = free.map(|parameter| Free { parameter, start: parameter.get(&base) });
+        let wanted = [1.6, 0.7];
+        let residuals = |profile: &Profile, _: u64, _: f64| -> Vec<Weighed> {
+            let [a, b] = free.map(|it| it.parameter.get(profile) / it.start);
+            let figures = [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (1.0, -1.0), (0.3, 0.7), (0.7, 0.3)];
+            let at = |a: f64, b: f64, (p, q): (f64, f64)| a.powf(p) * b.powf(q);
+            let weighed = |it| Weighed::of(at(a, b, it), at(wanted[0], wanted[1], it), 1.0);
+            let mut all: Vec<Weighed> = figures.into_iter().map(weighed).collect();
+            all.push(Weighed::of(at(a, b, (1.0, 0.0)), 3.0, 1.0));
+            all
+        };
+        let search = Search {
+            base: &base,
+            fixed: &[],
+            free: &free,
+            generators: Generators::Stay,
+            residuals: &residuals,
+            prior_weight: 1e-3,
+        };
+        let found = search.best(None, Effort::default(), &mut |_| ());
+        let whole = residuals(&search.profile(&found.at), OTHER_SEED, 1.0);
+        let (costs, combinations) = search.uncertainty(&found.at, &whole);
+        assert_eq!(combinations.len(), 2);
+        for ((cost, free), wanted) in costs.iter().zip(&free).zip(wanted) {
+            let ratio = cost.value / free.start;
+            assert!((ratio / wanted - 1.0).abs() < 0.06, "{cost:?}");
+            assert!(cost.low < cost.value && cost.value < cost.high, "{cost:?}");
+        }
+    }
 }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 const COMPLETION_SHARE: f64 = 0.25;
 /// What a received packet costs that ends in the protocol, an acknowledgement without data, as a share of one that
 /// goes to a socket.
-pub(crate) const BARE_SHARE: f64 = 0.5;
+pub const BARE_SHARE: f64 = 0.5;
 /// What a packet for a process elsewhere costs the interrupts' core, a message sent from elsewhere costs it twice.
-pub(crate) const SENT_REMOTE_RATIO: f64 = 2.0;
+pub const SENT_REMOTE_RATIO: f64 = 2.0;
 /// An acknowledgement without data costs this share of a sent packet.
-pub(crate) const ACK_SHARE: f64 = 0.7;
+pub const ACK_SHARE: f64 = 0.7;
 
 /// One free parameter of a fit, in nanoseconds unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -83,6 +83,26 @@ pub enum Generators {
     Stay,
 }
 
+/// A cost that is given.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fixed {
+    /// Which.
+    pub parameter: Parameter,
+    /// Its value, in its unit.
+    pub value: f64,
+}
+
+/// One free parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Free {
+    /// Which.
+    pub parameter: Parameter,
+    /// Where searches begin, and the middle of its prior.
+    pub start: f64,
+}
+
 impl Parameter {
     /// CPU time of things, as far as a live host of today has it.
     pub(crate) const ALL_COSTS: [Self; 11] = [
@@ -141,7 +161,7 @@ impl Parameter {
     }
 
     /// Whether it sets something that `earlier`, set before it, has set: that one would have no effect.
-    pub(super) fn sets_again(self, earlier: Self) -> bool {
+    pub fn sets_again(self, earlier: Self) -> bool {
         match earlier {
             Self::RxPacket | Self::RxAny => matches!(self, Self::RxPacket | Self::RxAny),
             Self::RxRemote | Self::TxRemote => self == earlier || self == Self::Remote,

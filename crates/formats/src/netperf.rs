@@ -1,13 +1,15 @@
 //! netperf's figures, with their units and its words for "not measured" taken for what they are.
 
+mod records;
+
 use latput_trial::observation::{CpuMethod, ProgramCpu, Role};
 use latput_trial::{Metric, Observation};
 
-use super::records::{self, Record};
-use super::{Problem, Test, workload};
+use self::records::Record;
+use crate::parsed::{Problem, Test, workload};
 
 /// Every test of a file.
-pub(super) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Problem::new(format!("it is not text: {error}")))?;
     let records = records::read(text)?;

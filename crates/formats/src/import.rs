@@ -3,18 +3,13 @@
 //! Pure: bytes in, results out. What a file does not say is absent in the results, never zero; what
 //! cannot be understood is refused with the file and the place.
 
-mod flent;
-mod iperf3;
-mod netperf;
-mod records;
-
 use std::collections::BTreeMap;
 
 use latput_trial::results::{HostFacts, LabelledSetting};
-use latput_trial::{Observation, Results, Row, Workload, workload};
+use latput_trial::{Results, Row};
 
-use crate::error::Error;
-use crate::gzip;
+use crate::parsed::{Problem, Test};
+use crate::{flent, gzip, iperf3, netperf};
 
 /// Largest file, and largest content of a packed one.
 pub const LARGEST: usize = 64 << 20;
@@ -44,38 +39,21 @@ impl Format {
     }
 }
 
-/// One test that a file tells of.
-#[derive(Clone, Debug)]
-struct Test {
-    workload: Workload,
-    started_unix_ms: Option<u64>,
-    observation: Observation,
-    facts: Vec<(String, String)>,
-    notes: Vec<String>,
-}
-
-/// A problem and where in the file it is.
-#[derive(Debug)]
-struct Problem {
-    place: String,
-    text: String,
-}
-
-impl Problem {
-    /// Of the file as a whole.
-    fn new(text: impl Into<String>) -> Self {
-        Self { place: String::new(), text: text.into() }
-    }
-
-    /// At a place: `line 3`, `test 2`.
-    fn at(place: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { place: place.into() + ": ", text: text.into() }
-    }
+/// A file that cannot be imported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {place}{problem}")]
+pub struct ImportError {
+    /// The file as it was named.
+    pub file: String,
+    /// Where in it, with a colon and a space after it; empty for the file as a whole.
+    pub place: String,
+    /// What is wrong and how to mend it.
+    pub problem: String,
 }
 
 /// Turns files, each with the name that errors call it by, into one run: a workload for each kind of
 /// test, and a repetition for each test of that kind.
-pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, Error> {
+pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, ImportError> {
     let mut results = Results {
         name: format!("imported from {}", format.name()),
         goal: None,
@@ -93,7 +71,7 @@ pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, Er
         notes: Vec::new(),
     };
     for (file, bytes) in files {
-        let wrong = |problem: Problem| Error::File {
+        let wrong = |problem: Problem| ImportError {
             file: file.clone(),
             place: problem.place,
             problem: problem.text,
@@ -182,14 +160,6 @@ fn add(results: &mut Results, test: Test) -> Result<(), String> {
         results.hosts.push(HostFacts { role, ..host });
     }
     Ok(())
-}
-
-/// A workload by the names of its fields, as plans have them.
-fn workload(kind: &str, fields: &[(&str, String)]) -> Result<Workload, String> {
-    let mut all: BTreeMap<String, String> =
-        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    all.insert("kind".to_owned(), kind.to_owned());
-    workload::from_fields(&all).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Observation, Results, Row, Traffic, Workload};
 use serde_json::{Map, Value, json};
 
+use super::{PING, utc};
+
 /// Round trips of one run that stand for all of them.
 const VALUES: u64 = 1000;
-const PING: &str = "Ping (ms) ICMP";
 
 /// One data file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct FlentFile {
 }
 
 /// The data files; none where there are no runs.
-pub fn flent(results: &Results) -> Vec<FlentFile> {
+pub fn write(results: &Results) -> Vec<FlentFile> {
     let mut files = Vec::new();
     for (workload_idx, workload) in results.workloads.iter().enumerate() {
         for (setting_idx, setting) in results.settings.iter().enumerate() {
@@ -221,23 +222,6 @@ fn seconds(observation: &Observation) -> f64 {
     flow.sender_window.max(flow.receiver_window).as_secs_f64()
 }
 
-/// `2026-11-21T23:34:29.000000Z`.
-fn utc(unix_ms: u64) -> String {
-    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
-    // From days since 1970 to a date, in eras of 400 years that begin in March.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted / 146_097, shifted % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
-    let year = era * 400 + year;
-    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
-    let (second, micros) = (ms / 1000 % 60, ms % 1000 * 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -250,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_stream_with_a_probe_is_flents_upload_with_its_ping() {
-        let files = flent(&results(Traffic::tcp_stream(Bytes::new(1000), 2)));
+        let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 2)));
         let [file] = files.as_slice() else { panic!("{files:?}") };
         let value: Value = serde_json::from_str(&file.text).unwrap();
         assert_eq!((&value["version"], &value["metadata"]["NAME"]), (&json!(4), &json!("tcp_nup")));
@@ -265,12 +249,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_is_read_back() {
+        let files = write(&results(Traffic::tcp_stream(Bytes::new(1000), 1)));
+        let read = super::super::tests(files[0].text.as_bytes()).unwrap();
+        let [test] = read.as_slice() else { panic!("{read:?}") };
+        assert_eq!(test.workload.traffic.kind(), "tcp_stream");
+        assert_eq!(test.started_unix_ms, Some(1_000_000));
+        assert_eq!(test.observation.reported_metrics.get(&Metric::ThroughputBps), Some(&8e6));
+    }
+
+    #[test]
     fn round_trips_of_a_load_say_whose_they_are() {
         let mut results = results(Traffic::tcp_rr(0));
         for row in &mut results.rows {
             row.observation.traffic.latency = row.observation.probe.take().map(|probe| probe.rtt);
         }
-        let value: Value = serde_json::from_str(&flent(&results)[0].text).unwrap();
+        let value: Value = serde_json::from_str(&write(&results)[0].text).unwrap();
         assert_eq!(value["metadata"]["NAME"], "ping");
         assert!(value["metadata"]["NOTE"].as_str().unwrap().contains("round trips of tcp_rr"));
         assert_eq!(value["raw_values"][PING].as_array().unwrap().len(), 3);
@@ -289,20 +283,12 @@ mod tests {
         let flow = &mut results.rows[0].observation.traffic;
         flow.sender_window = Nanos::from_s(1);
         flow.reverse = Some(FlowObservation { sent_bytes: 0, received_bytes: 250_000 });
-        let value: Value = serde_json::from_str(&flent(&results)[0].text).unwrap();
+        let value: Value = serde_json::from_str(&write(&results)[0].text).unwrap();
         assert_eq!(value["metadata"]["NAME"], "tcp_bidirectional");
         assert_eq!(value["results"]["TCP upload"], json!([8.0, null]));
         assert_eq!(value["results"]["TCP download"], json!([2.0, null]));
         results.rows.clear();
-        assert_eq!(flent(&results), Vec::new());
-    }
-
-    #[test]
-    fn dates_are_right() {
-        assert_eq!(utc(0), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(utc(1_709_208_000_123), "2024-02-29T12:00:00.123000Z");
-        assert_eq!(utc(1_795_304_069_000), "2026-11-21T23:34:29.000000Z");
-        assert!(utc(u64::MAX).ends_with('Z'), "a damaged file may hold any time");
+        assert_eq!(write(&results), Vec::new());
     }
 
     /// Two runs, the second without any figure.

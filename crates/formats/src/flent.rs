@@ -1,0 +1,66 @@
+//! flent's data files: JSON, packed with gzip, with a series of values to each figure.
+
+mod read;
+mod write;
+
+pub(crate) use read::tests;
+pub use write::{FlentFile, write};
+
+/// The series of the ping that latput reads and writes.
+const PING: &str = "Ping (ms) ICMP";
+
+/// `2026-11-21T23:34:29.123456Z`, always UTC.
+fn unix_ms(text: &str) -> Option<u64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let in_range = (1970..=2200).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 61;
+    if !in_range {
+        return None;
+    }
+    // Days since 1970-01-01 of a proleptic Gregorian date, counted in years that begin in March.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 719_469;
+    u64::try_from(((days * 24 + hour) * 60 + minute) * 60 + second).ok()?.checked_mul(1000)
+}
+
+/// The other way; any number gives a text.
+fn utc(unix_ms: u64) -> String {
+    let (days, ms) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
+    // From days since 1970 to a date, in eras of 400 years that begin in March.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    let year = era * 400 + year;
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, micros) = (ms / 1000 % 60, ms % 1000 * 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00.000000Z");
+        assert_eq!(utc(1_709_208_000_123), "2024-02-29T12:00:00.123000Z");
+        assert_eq!(
+            unix_ms("2024-02-29T12:00:00.123000Z"),
+            Some(1_709_208_000_000),
+            "whole seconds"
+        );
+        assert_eq!(utc(1_795_304_069_000), "2026-11-21T23:34:29.000000Z");
+        assert!(utc(u64::MAX).ends_with('Z'), "a damaged file may hold any time");
+    }
+}

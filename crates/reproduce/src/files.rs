@@ -1,0 +1,62 @@
+//! The published files, and what their rows are called.
+
+use crate::kind::{Kind, Scale};
+use crate::row::Row;
+
+/// The published files of cells, by name. Nothing but their printing beside predictions depends on them.
+pub const FILES: [(&str, &str); 11] = [
+    ("tcp_rr_aggregate", include_str!("../../../data/published/tcp_rr_aggregate.csv")),
+    ("tcp_rr_single", include_str!("../../../data/published/tcp_rr_single.csv")),
+    ("tcp_stream", include_str!("../../../data/published/tcp_stream.csv")),
+    ("binding_rr_single", include_str!("../../../data/published/binding_rr_single.csv")),
+    (
+        "binding_rr_aggregate_b128",
+        include_str!("../../../data/published/binding_rr_aggregate_b128.csv"),
+    ),
+    ("binding_rr_32k_bidir", include_str!("../../../data/published/binding_rr_32k_bidir.csv")),
+    ("binding_tcp_stream", include_str!("../../../data/published/binding_tcp_stream.csv")),
+    ("two_concurrent", include_str!("../../../data/published/two_concurrent.csv")),
+    ("fq_codel_matrix", include_str!("../../../data/published/fq_codel_matrix.csv")),
+    ("moderation_ping_idle", include_str!("../../../data/published/moderation_ping_idle.csv")),
+    ("device_polling", include_str!("../../../data/published/device_polling.csv")),
+];
+
+/// The columns that tell the rows of a table apart.
+const TELLING: [&str; 16] = [
+    "first_burst",
+    "concurrent",
+    "netperf_cpu",
+    "netserver_cpu",
+    "instance",
+    "moderation_hz",
+    "stream_id",
+    "quantity",
+    "polling",
+    "role",
+    "direction",
+    "codel",
+    "bql",
+    "smp_affinity",
+    "rps",
+    "row_id",
+];
+
+/// Idle time is a share although its column holds times too.
+pub(crate) fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
+    if kind == Kind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
+}
+
+/// The table, run, test or section that a row is of, or its own name; empty if it has none.
+pub(crate) fn table_of<'a>(row: &Row<'a>) -> &'a str {
+    let columns = ["table_id", "run_id", "test", "section", "row_id"];
+    columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
+}
+
+/// What tells a row from its neighbours.
+pub(crate) fn words(row: &Row<'_>) -> String {
+    let named = |column: &&str| {
+        let value = row.text(column);
+        (!value.is_empty()).then(|| format!("{column} {value}"))
+    };
+    TELLING.iter().filter_map(named).collect::<Vec<_>>().join(", ")
+}

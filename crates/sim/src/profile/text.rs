@@ -1,0 +1,122 @@
+//! Profiles as texts: those that every latput knows, and those of people, each checked as a whole.
+
+use latput_trial::{Traffic, Workload};
+use latput_units::{BitsPerSecond, Bytes, Nanos};
+
+use super::Profile;
+use crate::validate::Invalid;
+
+/// The shipped profiles, by name.
+const SHIPPED: &[(&str, &str)] = &[
+    ("bl25p-tg3", include_str!("../../../../data/systems/bl25p-tg3.toml")),
+    ("dragonfly-em", include_str!("../../../../data/systems/dragonfly-em.toml")),
+    ("freebsd-em", include_str!("../../../../data/systems/freebsd-em.toml")),
+    ("hs22-ixgbe", include_str!("../../../../data/systems/hs22-ixgbe.toml")),
+    ("p4-e1000", include_str!("../../../../data/systems/p4-e1000.toml")),
+    ("rx1600-e1000", include_str!("../../../../data/systems/rx1600-e1000.toml")),
+    ("rx1600-tg3-2.6.12", include_str!("../../../../data/systems/rx1600-tg3-2.6.12.toml")),
+    ("rx1600-tg3-2.6.8", include_str!("../../../../data/systems/rx1600-tg3-2.6.8.toml")),
+    ("rx1620-e1000", include_str!("../../../../data/systems/rx1620-e1000.toml")),
+    ("rx1620-e1000-7", include_str!("../../../../data/systems/rx1620-e1000-7.toml")),
+    ("rx1620-s2io", include_str!("../../../../data/systems/rx1620-s2io.toml")),
+    ("server-10g", include_str!("../../../../data/systems/server-10g.toml")),
+];
+
+/// What is wrong with the text of a profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TextError(String);
+
+impl Profile {
+    /// The names of the shipped profiles.
+    pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// The shipped profile of this name.
+    pub fn shipped(name: &str) -> Option<Self> {
+        let (_, text) = SHIPPED.iter().find(|(known, _)| *known == name)?;
+        Some(parse(text).expect("the shipped profiles are tested"))
+    }
+
+    /// A profile from the text of its file; refuses one that no trial could run on.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        parse(text).map_err(TextError)
+    }
+}
+
+fn parse(text: &str) -> Result<Profile, String> {
+    let profile: Profile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let is_word = |name: &str| (1..=40).contains(&name.len()) && !name.contains(char::is_control);
+    if !is_word(&profile.name) {
+        return Err(String::from("name must have 1 to 40 printable characters"));
+    }
+    profile.scenario(&any_workload(), 0, Nanos::from_ms(1)).map_err(|invalid| {
+        let Invalid { key, found, wanted } = &invalid;
+        let key = key_of_profile(&profile, key);
+        format!("{key} is {found}, must be {wanted}")
+    })?;
+    Ok(profile)
+}
+
+/// A scenario's key as profiles call it.
+fn key_of_profile(profile: &Profile, key: &str) -> String {
+    let generator = if profile.generator.is_some() { "generator." } else { "sut." };
+    // The other generators are alike; what is wrong with the first is told first.
+    let last = format!("host.{}.", profile.generators + 1);
+    let unit = match key {
+        "network.rate" => "_bps",
+        "network.latency" => "_ns",
+        "network.mtu" => "_bytes",
+        _ => "",
+    };
+    let key = key.replace("host.0.", generator).replace("host.1.", "sut.");
+    key.replace(&last, "observer.") + unit
+}
+
+/// Any workload shows whether a profile is possible.
+pub(crate) fn any_workload() -> Workload {
+    let traffic = Traffic::udp_stream(Bytes::new(64), BitsPerSecond::new(1_000));
+    Workload::plain(String::new(), traffic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_of_the_tree_is_shipped_under_its_name() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/systems");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().display().to_string())
+            .collect();
+        files.sort();
+        assert_eq!(files, Profile::shipped_names().collect::<Vec<_>>());
+        for name in Profile::shipped_names() {
+            assert_eq!(Profile::shipped(name).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_is_refused_with_file_key_and_range() {
+        check("cores = 4", "cores = 0", "sut.machine.cores is 0, must be 1 to 1024");
+        check("cores = 4", "cores = -4", "-4");
+        check("wake_ns = 900", "wake_us = 1", "wake_us");
+        check("latency_ns = 5000", "latency_ns = 99000000000000", "network.latency_ns is ");
+        check("schema = 1", "schema = 9", "schema is 9, must be 1");
+        check("[network]", "[net]", "net");
+        check("name = \"server-10g\"", "name = \"\"", "name must have");
+        check("schema = 1", "schema = ", "line 3");
+        check("schema = 1", "schema = 1\ngenerators = 2", "network.switch_buffer_bytes is absent");
+        check("schema = 1", "schema = 1\ngenerators = 0", "generators is 0, must be 1 to 64");
+    }
+
+    #[track_caller]
+    fn check(from: &str, to: &str, expected: &str) {
+        let (_, good) = SHIPPED.iter().find(|(name, _)| *name == "server-10g").unwrap();
+        assert!(good.contains(from));
+        let problem = Profile::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(problem.contains(expected), "{problem}");
+    }
+}

@@ -1,0 +1,99 @@
+//! What a simulated host refuses: settings that it would take and then not follow.
+
+use std::collections::BTreeMap;
+
+use latput_knobs::{Knob, Setting, Value};
+use latput_trial::observation::Role;
+use latput_units::Nanos;
+
+use crate::machine::{Driver, Qdisc};
+use crate::profile::{HostProfile, Profile};
+
+/// Which knob or value of a setting has no model, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+impl Profile {
+    /// Brings the profile to a setting as a host would be brought: what [`Self::set`] would take although it would then do
+    /// nothing, or something else than on a host, is refused as well.
+    pub fn apply(&mut self, by_role: &BTreeMap<Role, Setting>) -> Result<(), Refused> {
+        apply(by_role, self).map_err(Refused)
+    }
+}
+
+fn apply(by_role: &BTreeMap<Role, Setting>, profile: &mut Profile) -> Result<(), String> {
+    // From here on the hosts may differ.
+    profile.generator.get_or_insert_with(|| profile.sut.clone());
+    let of = |role| by_role.get(&role).and_then(|setting| setting.get(&Knob::Mtu));
+    if of(Role::Sut) != of(Role::Generator) {
+        return Err(String::from(
+            "the simulator has one `mtu` for both hosts: set it on both, without `sut.` or \
+             `generator.`",
+        ));
+    }
+    for (role, setting) in by_role {
+        for (knob, value) in setting {
+            refuse(*role, host(profile, *role), *knob, value)?;
+        }
+        profile.set(*role, setting).map_err(|invalid| invalid.to_string())?;
+        needs_deferral(host(profile, *role))?;
+    }
+    Ok(())
+}
+
+fn host(profile: &Profile, role: Role) -> &HostProfile {
+    match role {
+        Role::Sut => &profile.sut,
+        Role::Generator | Role::Observer => profile.generator.as_ref().unwrap_or(&profile.sut),
+    }
+}
+
+/// Refuses what would be taken and then do nothing, or something else than on a host.
+fn refuse(role: Role, host: &HostProfile, knob: Knob, value: &Value) -> Result<(), String> {
+    let is_of_napi = matches!(
+        knob,
+        Knob::RpsCpus
+            | Knob::Threaded
+            | Knob::NapiDeferHardIrqs
+            | Knob::GroFlushTimeout
+            | Knob::IrqSuspendTimeout
+            | Knob::BusyRead
+    );
+    if is_of_napi && host.nic.driver != Driver::Napi {
+        return Err(format!("`{knob}`: the profile's driver does not use NAPI; leave it out"));
+    }
+    match (value, host.stack.qdisc) {
+        (Value::Count(_), Qdisc::FqCodel { .. }) if knob == Knob::Txqueuelen => Err(format!(
+            "`{knob}` does nothing here: the profile's queue discipline is fq_codel, which has a \
+             limit of its own; leave the knob out"
+        )),
+        (Value::Count(0), _) if knob == Knob::Txqueuelen => {
+            Err(format!("`{knob}` is simulated from 1 packet on, not 0"))
+        }
+        (Value::Cpus(cpus), _) => match cpus.iter().find(|cpu| cpu.0 >= host.machine.cores) {
+            Some(cpu) => Err(format!(
+                "`{knob}` names CPU {cpu}: the profile's {} has CPUs 0 to {}",
+                role.name(),
+                host.machine.cores.saturating_sub(1)
+            )),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Without deferred interrupts the kernel's timer only tells GRO how long to hold packets between
+/// polls, and here GRO holds nothing longer than a poll.
+fn needs_deferral(host: &HostProfile) -> Result<(), String> {
+    let stack = &host.stack;
+    let is_timer_alone = stack.gro_flush_timeout > Nanos::ZERO && stack.defer_hard_irqs == 0;
+    if is_timer_alone && stack.gro {
+        return Err(String::from(
+            "the simulator has no model of `gro-flush-timeout` without `napi-defer-hard-irqs`: move \
+             them together, as \"gro-flush-timeout + napi-defer-hard-irqs\" = [[\"0us\", 0], \
+             [\"50us\", 100]]",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Circles of files: files of a crate that use each other in a loop cannot be read one after the other.
+//!
+//! An arrow is a path in `use` or in code that begins with `crate`, `super`, `self` or a module of the file's own, followed
+//! through what modules hand on. That a module uses its parent is no arrow: it is a part of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Finding;
+use super::code::find_word;
+use super::tree::{File, Tree};
+
+/// Most files in a circle.
+const MOST_FILES: usize = 2;
+/// Most circles of the whole tree.
+const MOST_CIRCLES: usize = 4;
+/// What hands a name on is followed so often: two modules may name each other.
+const FOLLOWED: usize = 8;
+
+/// A module by its names from the root of its crate.
+type Path = Vec<String>;
+/// Which file uses which, and a name that it takes.
+type Arrows = BTreeMap<(usize, usize), String>;
+
+/// Every circle that is too large, and each if there are too many.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let circles: Vec<Circle> = crates(tree).iter().flat_map(House::circles).collect();
+    let too_many = circles.len() > MOST_CIRCLES;
+    let is_wrong = |circle: &&Circle| too_many || circle.files.len() > MOST_FILES;
+    let finding = |circle: &Circle| {
+        let message = format!(
+            "{} files use each other in a circle (at most {MOST_FILES} files, {MOST_CIRCLES} circles; there are {}): {}",
+            circle.files.len(),
+            circles.len(),
+            circle.arrows.join(", ")
+        );
+        Finding::new(&circle.files[0], 0, message)
+    };
+    circles.iter().filter(is_wrong).map(finding).collect()
+}
+
+/// Files that use each other, and how.
+struct Circle {
+    files: Vec<String>,
+    arrows: Vec<String>,
+}
+
+/// The files of one crate.
+#[derive(Default)]
+struct House<'a> {
+    files: Vec<&'a File>,
+    modules: BTreeMap<Path, usize>,
+    /// Their code without tests and without `use`.
+    code: Vec<String>,
+    /// What each file imports: the name that it has there, and the path.
+    imports: Vec<Vec<(String, Path)>>,
+}
+
+fn crates(tree: &Tree) -> Vec<House<'_>> {
+    let mut houses = BTreeMap::<&str, House<'_>>::new();
+    for file in tree.files.iter().filter(|file| file.is(&["rs"])) {
+        let Some((root, inside)) = file.path.split_once("/src/") else { continue };
+        let house = houses.entry(root).or_default();
+        let mut path: Path = inside.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+        if path.last().is_some_and(|last| ["lib", "main", "mod"].contains(&last.as_str())) {
+            path.pop();
+        }
+        house.modules.insert(path, house.files.len());
+        house.files.push(file);
+        let code = file.product_code();
+        let (imports, rest) = imports(&code);
+        house.imports.push(imports);
+        house.code.push(rest);
+    }
+    houses.into_values().collect()
+}
+
+impl House<'_> {
+    fn circles(&self) -> Vec<Circle> {
+        let arrows = self.arrows();
+        let count = self.files.len();
+        let mut reaches: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+        for (from, reached) in reaches.iter_mut().enumerate() {
+            let mut todo = vec![from];
+            while let Some(at) = todo.pop() {
+                let next = arrows.range((at, 0)..(at + 1, 0)).map(|((_, to), _)| *to);
+                todo.extend(next.filter(|to| reached.insert(*to)));
+            }
+        }
+        let circle = |first: usize| {
+            let is_in = |other: &usize| reaches[*other].contains(&first);
+            let members: Vec<usize> = reaches[first].iter().copied().filter(is_in).collect();
+            let name = |idx: usize| self.files[idx].path.clone();
+            (members.len() > 1 && members[0] == first).then(|| Circle {
+                arrows: arrows
+                    .iter()
+                    .filter(|((from, to), _)| members.contains(from) && members.contains(to))
+                    .map(|((from, to), taken)| {
+                        format!("{} -> {} ({taken})", name(*from), name(*to))
+                    })
+                    .collect(),
+                files: members.iter().map(|idx| name(*idx)).collect(),
+            })
+        };
+        (0..count).filter_map(circle).collect()
+    }
+
+    fn arrows(&self) -> Arrows {
+        let mut arrows = Arrows::new();
+        for (module, from) in &self.modules {
+            let imported = self.imports[*from].iter().map(|(_, path)| path.clone());
+            let in_code = self.paths_in_code(module, *from);
+            for path in imported.chain(in_code) {
+                let Some((place, to)) = self.resolve(module, &path, FOLLOWED) else { continue };
+                if !module.starts_with(&place) {
+                    let taken = path.last().cloned().unwrap_or_default();
+                    arrows.entry((*from, to)).or_insert(taken);
+                }
+            }
+        }
+        arrows
+    }
+
+    /// Paths that code names in full, or from one of its own modules.
+    fn paths_in_code(&self, module: &Path, file: usize) -> Vec<Path> {
+        let own = self
+            .modules
+            .keys()
+            .filter(|path| path.split_last().is_some_and(|(_, up)| up == *module));
+        let own = own.filter_map(|path| path.last().cloned());
+        let roots = ["crate", "super", "self"].map(str::to_owned).into_iter().chain(own);
+        let code = &self.code[file];
+        let mut found = Vec::new();
+        for root in roots {
+            for at in find_word(code, &root) {
+                let path: Path = words(&code[at..]);
+                let is_start = !code[..at].ends_with("::") && !code[..at].ends_with('.');
+                if is_start && path.len() > 1 {
+                    found.push(path);
+                }
+            }
+        }
+        found
+    }
+
+    /// The module that has what `path` names, seen from `module`.
+    fn resolve(&self, module: &Path, path: &[String], follow: usize) -> Option<(Path, usize)> {
+        let mut rest = path;
+        let mut at: Path = module.clone();
+        match rest.first()?.as_str() {
+            "crate" => at.clear(),
+            "super" => {
+                at.pop()?;
+            }
+            "self" => {}
+            own => {
+                at.push(own.to_owned());
+                if !self.modules.contains_key(&at) {
+                    return None;
+                }
+            }
+        }
+        rest = &rest[1..];
+        while let Some(name) = rest.first() {
+            let mut next = at.clone();
+            if name == "super" {
+                next.pop()?;
+            } else {
+                next.push(name.clone());
+            }
+            if !self.modules.contains_key(&next) {
+                break;
+            }
+            (at, rest) = (next, &rest[1..]);
+        }
+        let file = *self.modules.get(&at)?;
+        let handed_on = rest.first().filter(|_| follow > 0).and_then(|name| {
+            let (_, path) = self.imports[file].iter().find(|(known, _)| known == name)?;
+            self.resolve(&at, path, follow - 1)
+        });
+        Some(handed_on.unwrap_or((at, file)))
+    }
+}
+
+/// The words of a path at the start of `code`.
+fn words(code: &str) -> Path {
+    let mut path = Path::new();
+    let mut rest = code;
+    loop {
+        let end = rest.find(|c: char| !super::code::is_word(c)).unwrap_or(rest.len());
+        if end == 0 {
+            return path;
+        }
+        path.push(rest[..end].to_owned());
+        let Some(more) = rest[end..].strip_prefix("::") else { return path };
+        rest = more;
+    }
+}
+
+/// What the `use` items of a file import, and the code without them.
+fn imports(code: &str) -> (Vec<(String, Path)>, String) {
+    let mut found = Vec::new();
+    let mut rest = String::new();
+    let mut end = 0;
+    for at in find_word(code, "use") {
+        let item = code[at + 3..].split(';').next().unwrap_or_default();
+        spread(&Path::new(), item.trim(), &mut found);
+        rest += &code[end..at];
+        end = at + 3 + item.len();
+    }
+    (found, rest + &code[end..])
+}
+
+/// Takes a tree of `use` apart.
+fn spread(before: &Path, tree: &str, found: &mut Vec<(String, Path)>) {
+    if let Some((root, group)) = tree.split_once('{') {
+        let mut path = before.clone();
+        path.extend(words(root.trim()));
+        let group = group.trim_end().strip_suffix('}').unwrap_or(group);
+        let mut depth = 0_usize;
+        let parts = group.split(|c: char| {
+            match c {
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            c == ',' && depth == 0
+        });
+        for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
+            spread(&path, part, found);
+        }
+        return;
+    }
+    let (taken, alias) = tree.split_once(" as ").unwrap_or((tree, ""));
+    let mut path = before.clone();
+    path.extend(words(taken.trim()));
+    if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+        path.pop();
+    }
+    let name = if alias.is_empty() {
+        path.last().cloned().unwrap_or_default()
+    } else {
+        alias.trim().to_owned()
+    };
+    found.push((name, path));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_of_files_is_found_with_what_ties_it() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;\n"),
+            ("a.rs", "use crate::b::{self, B};\npub struct A(B);\n"),
+            ("b.rs", "mod part;\npub struct B(part::P);\n"),
+            ("b/part.rs", "use super::B;\npub struct P(crate::c::C, B);\n"),
+            ("c.rs", "pub struct C(crate::A);\n"),
+        ];
+        let [finding] = check(&tree(&files)).try_into().unwrap();
+        assert_eq!(finding.path, "crates/x/src/a.rs");
+        for part in ["4 files", "a.rs -> crates/x/src/b.rs (b)", "c.rs -> crates/x/src/a.rs (A)"] {
+            assert!(finding.message.contains(part), "{part}: {}", finding.message);
+        }
+    }
+
+    #[test]
+    fn a_part_may_use_its_parent_and_tests_may_use_all() {
+        let files = [
+            ("lib.rs", "mod a;\npub struct Top;\n"),
+            ("a.rs", "mod b;\nuse self::b::B;\nstruct A(B, crate::Top);\n"),
+            ("a/b.rs", "use super::A;\n#[cfg(test)]\nmod tests { use crate::c::C; }\n"),
+            ("c.rs", "use crate::a;\nstruct C(a::A);\n"),
+        ];
+        assert_eq!(check(&tree(&files)), []);
+    }
+
+    #[test]
+    fn two_files_may_use_each_other_in_a_few_places() {
+        let pair = |idx: usize| {
+            [
+                (format!("a{idx}.rs"), format!("use crate::b{idx}::B;\n")),
+                (format!("b{idx}.rs"), format!("use crate::a{idx}::A;\n")),
+            ]
+        };
+        let found = |count: usize| {
+            let files: Vec<(String, String)> = (0..count).flat_map(pair).collect();
+            let files: Vec<(&str, &str)> =
+                files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            check(&tree(&files)).len()
+        };
+        assert_eq!((found(MOST_CIRCLES), found(MOST_CIRCLES + 1)), (0, MOST_CIRCLES + 1));
+    }
+
+    fn tree(files: &[(&str, &str)]) -> Tree {
+        let file = |(path, text): &(&str, &str)| File {
+            path: format!("crates/x/src/{path}"),
+            text: (*text).to_owned(),
+        };
+        Tree { files: files.iter().map(file).collect() }
+    }
+}
