@@ -25,34 +25,28 @@
 mod jump;
 mod load;
 mod memory;
+mod params;
 mod search;
 mod slot;
 #[cfg(test)]
 mod tests;
 
-use jump::RateJump;
+use jump::{Expected, RateJump};
 use latput_units::Nanos;
-use load::{JUMP, Load, Step, distance};
+use load::{Load, Step, distance};
 use memory::{Memory, Remembered};
-use search::{CLOSED_LOOP_SHARE, DelaySearch, HOLD_SLOTS, POLLS_TOO, Test};
-use slot::{SLOT_POLLS, Seen, Slot};
+pub use params::Params;
+use search::{DelaySearch, Test};
+use slot::{Seen, Slot};
 
 use crate::ladder::{Bounds, STEPS};
 use crate::{Decision, Moderation, Observation};
-
-/// After this long without a full slot the load counts as idle.
-const IDLE: Nanos = Nanos::from_ms(40);
-/// An observation of at least this many polls is a daemon's sample, and not a driver's poll.
-const SAMPLE_POLLS: u32 = 4;
-/// Fewer than 1/8 of the usual packets count as idle.
-const NOTHING: f64 = 8.0;
-/// A partial sample decides if its loss is this many standard errors beyond what is allowed.
-const BEYOND_DOUBT: f64 = 4.0;
 
 /// The policy of one queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponsePolicy {
     bounds: Bounds,
+    params: Params,
     step: usize,
     /// The delay of the last decision.
     applied: Nanos,
@@ -87,22 +81,28 @@ pub struct ResponsePolicy {
 impl ResponsePolicy {
     /// Starts without a delay.
     pub fn new(bounds: Bounds) -> Self {
+        Self::with_params(bounds, Params::DEFAULT)
+    }
+
+    /// The same with other constants.
+    pub fn with_params(bounds: Bounds, params: Params) -> Self {
         Self {
             bounds,
+            params,
             step: 0,
             applied: Nanos::ZERO,
-            slot: Slot::after_change(bounds.vectors),
+            slot: Slot::after_change(bounds.vectors, &params),
             jump: RateJump::default(),
             last: None,
             pace: Nanos::ZERO,
             sample: Nanos::ZERO,
             idle_for: Nanos::ZERO,
-            load: Load::new(),
+            load: Load::new(&params),
             is_restored: false,
             outlier: None,
             outlier_slots: 0,
             search: DelaySearch::Test(Test::new(0, 1, STEPS)),
-            hold_slots: HOLD_SLOTS[0],
+            hold_slots: params.hold_slots_first,
             up: false,
             settled_at: None,
             memory: Memory::default(),
@@ -126,7 +126,7 @@ impl ResponsePolicy {
         let now = observation.now;
         let Some(before) = self.last.replace(now) else { return Decision::Keep };
         let is_sampled = self.is_sampled();
-        if !self.slot.add(observation, before, (!is_sampled).then_some(self.pace)) {
+        if !self.slot.add(observation, before, (!is_sampled).then_some(self.pace), &self.params) {
             return Decision::Keep;
         }
         let polls = observation.interrupts.max(1);
@@ -137,15 +137,18 @@ impl ResponsePolicy {
         let is_full = if is_part {
             self.is_on_trial_harmful(now)
         } else {
-            self.slot.is_full(now, self.patience(), is_sampled)
+            self.slot.is_full(now, self.patience(), is_sampled, &self.params)
         };
         // A poll after a long gap is the first of something new; a sample of a daemon is always long.
         let packets = f64::from(observation.rx.packets);
-        let is_nothing = gap > IDLE && packets < self.next_to_nothing(gap);
+        let is_nothing = gap > self.params.idle_after && packets < self.next_to_nothing(gap);
         // Under a delay that is on trial too few for a slot are a result_of: it would wait for one for good.
         let is_tried = matches!(self.search, DelaySearch::Test(_)) && self.step > 0;
-        let is_first = polls == 1 || is_nothing || (is_tried && packets < f64::from(SLOT_POLLS));
-        if (gap > IDLE && is_first) || (elapsed > IDLE && !is_full && !is_sampled) {
+        let is_first =
+            polls == 1 || is_nothing || (is_tried && packets < f64::from(self.params.slot_polls));
+        if (gap > self.params.idle_after && is_first)
+            || (elapsed > self.params.idle_after && !is_full && !is_sampled)
+        {
             self.idle_for = self.idle_for.saturating_add(gap);
             // One sample of a daemon may be empty because the machine stood still.
             if self.idle_for.saturating_mul(2) < self.sample.saturating_mul(3) {
@@ -158,13 +161,14 @@ impl ResponsePolicy {
             return self.handle_idle();
         }
         self.idle_for = Nanos::ZERO;
-        if polls >= SAMPLE_POLLS && !self.is_on_trial() {
+        if polls >= self.params.sample_polls && !self.is_on_trial() {
             self.sample = gap;
         }
         let step = self.load.steps[self.step];
+        let expected = Expected { delay: self.applied, seen: step.seen };
         if !is_sampled
             && step.slots > 0
-            && self.jump.add(observation, before, self.applied, &step.seen, &mut self.load)
+            && self.jump.add(observation, before, &expected, &mut self.load, &self.params)
         {
             return self.forget("the rate jumped: another load");
         }
@@ -173,9 +177,11 @@ impl ResponsePolicy {
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
         self.pace = Nanos::from_ns(elapsed.as_ns() / u64::from(slot.polls));
-        let Some(seen) = slot.seen(now, self.load.has_small_packets) else { return Decision::Keep };
+        let Some(seen) = slot.seen(now, self.load.has_small_packets, &self.params) else {
+            return Decision::Keep;
+        };
         self.load.peak_pps = self.load.peak_pps.max(seen.busiest_pps);
-        let decision = self.learn(&seen, polls >= 4 * SLOT_POLLS, now);
+        let decision = self.learn(&seen, polls >= 4 * self.params.slot_polls, now);
         if decision == Decision::Keep && self.current().delay < self.applied {
             return self.change("the ring would overrun");
         }
@@ -193,15 +199,15 @@ impl ResponsePolicy {
         let seen = |step: &Step| (step.slots > 0).then(|| step.seen.packets_log.exp());
         let usual = seen(&self.load.steps[self.step])
             .or_else(|| self.load.steps.iter().filter_map(seen).reduce(f64::max));
-        let few = usual.map(|pps| pps * span.as_secs_f64() / NOTHING);
-        few.unwrap_or(f64::INFINITY).min(f64::from(SLOT_POLLS))
+        let few = usual.map(|pps| pps * span.as_secs_f64() * self.params.idle_ratio);
+        few.unwrap_or(f64::INFINITY).min(f64::from(self.params.slot_polls))
     }
 
     /// Almost no packet came. Under a delay on trial, the delay is the cause.
     fn handle_idle(&mut self) -> Decision {
         match self.search {
             DelaySearch::Test(Test { low, high, .. }) if self.step == high && high > low => {
-                self.slot = Slot::after_change(self.bounds.vectors);
+                self.slot = Slot::after_change(self.bounds.vectors, &self.params);
                 if high == low + 1 {
                     return self.settle(low, "the traffic stops with more delay");
                 }
@@ -219,12 +225,15 @@ impl ResponsePolicy {
         if !self.is_on_trial() || good.slots == 0 {
             return false;
         }
-        let Some(seen) = self.slot.seen(now, self.load.has_small_packets) else { return false };
+        let Some(seen) = self.slot.seen(now, self.load.has_small_packets, &self.params) else {
+            return false;
+        };
         let loss = good.seen.bytes_log - seen.bytes_log;
-        let doubt = BEYOND_DOUBT * self.load.scatter[0].hypot(self.slot.by_chance());
+        let doubt = self.params.early_errors * self.load.scatter[0].hypot(self.slot.by_chance());
         let closed_loop_loss = self.closed_loop_loss(low, high);
         // Each end of a timer costs a poll too. More than that was lost to something else: the machine stood still.
-        let waiting = CLOSED_LOOP_SHARE * closed_loop_loss..=POLLS_TOO * closed_loop_loss + doubt;
+        let waiting = self.params.closed_loop_least * closed_loop_loss
+            ..=self.params.closed_loop_most * closed_loop_loss + doubt;
         loss > self.bounds.loss_ratio + doubt && waiting.contains(&loss)
     }
 
@@ -238,7 +247,8 @@ impl ResponsePolicy {
     fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
         self.load.is_sampled = self.is_sampled();
         let first = self.load.steps[0];
-        let has_grown = first.slots == 1 && seen.bytes_log - first.seen.bytes_log > JUMP[0];
+        let has_grown =
+            first.slots == 1 && seen.bytes_log - first.seen.bytes_log > self.params.jump_log[0];
         if self.is_sampled() && self.step == 0 && has_grown {
             // A load begins within a sample, which shows a part of its rate, and may grow for some.
             self.load.steps[0] = Step::default();
@@ -246,7 +256,8 @@ impl ResponsePolicy {
         let step = self.load.steps[self.step];
         if step.slots > 0 {
             // A driver's polls count frames, a daemon's samples what was made of them.
-            let apart = |other: &Seen| distance(seen, other, &self.load, !self.is_sampled());
+            let apart =
+                |other: &Seen| distance(seen, other, &self.load, !self.is_sampled(), &self.params);
             let off = apart(&step.seen);
             if off > 1.0 {
                 // Two that agree are another load; two that do not are unrest.
@@ -273,14 +284,14 @@ impl ResponsePolicy {
         (self.outlier, self.outlier_slots) = (None, 0);
         self.is_restored &= step.slots == 0;
         self.load.has_small_packets |= seen.small_log.is_some();
-        self.load.take_requests(seen);
+        self.load.take_requests(seen, &self.params);
         if self.load.steps.iter().all(|step| step.slots == 0) {
             self.load.scatter[0] = self.load.scatter[0].max(seen.error);
         }
-        self.load.steps[self.step].take(seen);
+        self.load.steps[self.step].take(seen, &self.params);
         if self.step == 0
             && self.settled_at.is_none()
-            && let Some(known) = self.memory.recall(seen)
+            && let Some(known) = self.memory.recall(seen, &self.params)
         {
             return self.restore(known);
         }
@@ -302,10 +313,10 @@ impl ResponsePolicy {
         if load.requests.is_some() {
             // Those beside it may have gone, or be new.
             load.requests = self.load.requests;
-            hold_slots = HOLD_SLOTS[0];
+            hold_slots = self.params.hold_slots_first;
             self.up = true;
             if let DelaySearch::Hold { slots, .. } = &mut search {
-                *slots = HOLD_SLOTS[0].min(*slots);
+                *slots = self.params.hold_slots_first.min(*slots);
             }
         }
         (self.load, self.search, self.hold_slots) = (load, search, hold_slots);
@@ -329,14 +340,14 @@ impl ResponsePolicy {
     fn change(&mut self, reason: &'static str) -> Decision {
         let target = self.current();
         self.applied = target.delay;
-        self.slot = Slot::after_change(self.bounds.vectors);
+        self.slot = Slot::after_change(self.bounds.vectors, &self.params);
         self.jump = RateJump::default();
         Decision::Change { target, reason }
     }
 
     /// Starts anew for another load. The figures of this one are kept in memory.
     fn forget(&mut self, reason: &'static str) -> Decision {
-        let mut new = Self::new(self.bounds);
+        let mut new = Self::with_params(self.bounds, self.params);
         std::mem::swap(self, &mut new);
         let Self {
             step,
@@ -357,13 +368,13 @@ impl ResponsePolicy {
             (DelaySearch::Hold { step, .. }, _) => (step, search),
             // A test of a neighbour is not resumed.
             (DelaySearch::Test(_), Some(step)) => {
-                (step, DelaySearch::Hold { step, slots: HOLD_SLOTS[0] })
+                (step, DelaySearch::Hold { step, slots: self.params.hold_slots_first })
             }
             (DelaySearch::Test(_), None) => (step, search),
         };
         // A restored load that no slot has confirmed is not kept.
         if !is_restored {
-            self.memory.keep(Remembered { load, step, search, hold_slots });
+            self.memory.keep(Remembered { load, step, search, hold_slots }, &self.params);
         }
         self.move_to(0, reason)
     }

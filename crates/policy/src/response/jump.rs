@@ -3,17 +3,18 @@
 use latput_units::Nanos;
 
 use super::load::Load;
+use super::params::Params;
 use super::slot::Seen;
 use crate::Observation;
 
-/// Polls are taken together until they span this long, and the delay that holds.
-const PIECE: Nanos = Nanos::from_us(100);
-/// A piece is off if its rate is by this much (a factor of 1.8) and by so many times what as many packets are by chance.
-const OFF: f64 = 0.6;
-const BY_CHANCE: f64 = 3.0;
-/// So many pieces in a row that are off on one side, and together are as improbable as exp(-12), are another load's.
-const PIECES: u32 = 3;
-const IMPROBABLE: f64 = 12.0;
+/// What a load should do now.
+#[derive(Debug)]
+pub(super) struct Expected {
+    /// The delay in force.
+    pub(super) delay: Nanos,
+    /// What the load does under it.
+    pub(super) seen: Seen,
+}
 
 /// Pieces in a row that were off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,30 +36,32 @@ impl RateJump {
         &mut self,
         observation: &Observation,
         before: Nanos,
-        delay: Nanos,
-        usual: &Seen,
+        expected: &Expected,
         load: &mut Load,
+        params: &Params,
     ) -> bool {
         let span = observation.now.saturating_sub(*self.since.get_or_insert(before));
         self.packets = self.packets.saturating_add(observation.rx.packets);
         self.bytes += u64::from(observation.rx.bytes) + u64::from(observation.tx.bytes);
-        if span < PIECE.max(delay) {
+        if span < params.piece_least.max(expected.delay) {
             return false;
         }
         let seconds = span.as_secs_f64();
-        let off = (self.bytes.max(1) as f64 / seconds).ln() - usual.bytes_log;
-        let packets = f64::from(self.packets).max(usual.packets_log.exp() * seconds);
-        let is_off = off.abs() > OFF.max(BY_CHANCE / packets.max(1.0).sqrt());
+        let off = (self.bytes.max(1) as f64 / seconds).ln() - expected.seen.bytes_log;
+        let packets = f64::from(self.packets).max(expected.seen.packets_log.exp() * seconds);
+        let is_off =
+            off.abs() > params.piece_log.max(params.piece_errors / packets.max(1.0).sqrt());
         let is_above = off > 0.0;
         let run = std::mem::take(self);
         if is_off {
             let before = if is_above == run.is_above { run } else { Self::default() };
             self.is_above = is_above;
             self.pieces = before.pieces + 1;
-            self.neg_log_likelihood = before.neg_log_likelihood + load.neg_log_likelihood(off);
+            self.neg_log_likelihood =
+                before.neg_log_likelihood + load.neg_log_likelihood(off, params);
         }
-        load.jitter_by(off);
-        self.pieces >= PIECES && self.neg_log_likelihood > IMPROBABLE
+        load.jitter_by(off, params);
+        self.pieces >= params.jump_pieces && self.neg_log_likelihood > params.jump_neg_log
     }
 }
 
@@ -80,12 +83,13 @@ mod tests {
             packets_log: (f64::from(usual_bytes / 1500) / seconds).ln(),
             ..Seen::default()
         };
+        let expected = Expected { delay, seen: usual };
         let mut found = Vec::new();
         for (idx, rate) in rates.into_iter().enumerate() {
             let bytes = usual_bytes / 100 * rate;
             let rx = Counts { packets: bytes / 1500, bytes };
             let observation = Observation { now: delay, rx, ..Observation::default() };
-            if run.add(&observation, Nanos::ZERO, delay, &usual, load) {
+            if run.add(&observation, Nanos::ZERO, &expected, load, &Params::DEFAULT) {
                 found.push(idx);
                 *run = RateJump::default();
             }
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn three_polls_show_another_load_and_two_do_not() {
-        let (mut run, mut load) = (RateJump::default(), Load::new());
+        let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
         assert!(alarms(&mut run, &mut load, steady).is_empty());
         assert!(alarms(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn bursts_that_a_load_always_had_are_no_news() {
-        let (mut run, mut load) = (RateJump::default(), Load::new());
+        let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
         let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
         alarms(&mut run, &mut load, bursts(400));
         assert!(alarms(&mut run, &mut load, bursts(400)).is_empty());

@@ -1,15 +1,9 @@
 //! Loads that were seen before: known again by what they do without a delay.
 
 use super::load::{Load, distance};
+use super::params::Params;
 use super::search::DelaySearch;
 use super::slot::Seen;
-
-/// Loads that are remembered.
-const LOADS: usize = 4;
-/// A load is the same if it is not off by more than this share of what makes it another.
-const SAME_LOAD_DISTANCE: f64 = 0.6;
-/// What was learnt long ago counts as so many slots.
-const MAX_RESTORED_SLOTS: u32 = 4;
 
 /// The loads before this one, the newest last.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,28 +23,30 @@ pub(super) struct Remembered {
 
 impl Memory {
     /// Keeps a load, instead of the oldest if there are enough.
-    pub(super) fn keep(&mut self, remembered: Remembered) {
+    pub(super) fn keep(&mut self, remembered: Remembered, params: &Params) {
         if remembered.load.steps[0].slots == 0 {
             return;
         }
-        if self.0.len() == LOADS {
+        self.0.push(remembered);
+        if self.0.len() > params.memory_loads {
             self.0.remove(0);
         }
-        self.0.push(remembered);
     }
 
     /// Takes out the load that does the same without a delay.
-    pub(super) fn recall(&mut self, seen: &Seen) -> Option<Remembered> {
-        let off = |known: &Remembered| distance(seen, &known.load.steps[0].seen, &known.load, true);
+    pub(super) fn recall(&mut self, seen: &Seen, params: &Params) -> Option<Remembered> {
+        let off = |known: &Remembered| {
+            distance(seen, &known.load.steps[0].seen, &known.load, true, params)
+        };
         // A slot that says little of its rate may be further off.
         let most = |known: &Remembered| {
-            SAME_LOAD_DISTANCE.max(3.0 * seen.error / known.load.limit(0)).min(1.0)
+            params.same_load_distance.max(3.0 * seen.error / known.load.limit(0, params)).min(1.0)
         };
         let alike = self.0.iter().enumerate().filter(|(_, known)| off(known) < most(known));
         let (idx, _) = alike.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)))?;
         let mut found = self.0.remove(idx);
         for step in &mut found.load.steps {
-            step.slots = step.slots.min(MAX_RESTORED_SLOTS);
+            step.slots = step.slots.min(params.restored_slots);
         }
         Some(found)
     }

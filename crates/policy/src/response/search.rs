@@ -2,31 +2,9 @@
 
 use latput_units::Nanos;
 
-use super::ResponsePolicy;
+use super::{Params, ResponsePolicy};
 use crate::Decision;
 use crate::ladder::STEPS;
-
-/// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
-/// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
-const LONGEST_TEST: u32 = 6;
-const TEST_LEAST: Nanos = Nanos::from_ms(12);
-/// At its end a test accepts a loss of so many times its error beyond the one allowed.
-const BENEFIT: f64 = 1.0;
-/// Rungs that a search climbs at once, while none was found to be too high.
-const STRIDE: usize = 3;
-/// A loss up to this share of what a load would lose that waits for each delay is no sign of waiting.
-pub(super) const CLOSED_LOOP_SHARE: f64 = 0.5;
-/// And one up to so many times that may be: each delay ends with a poll, which may take as long.
-pub(super) const POLLS_TOO: f64 = 2.0;
-/// How far what requests beside bulk lose may be from that, before it is seen, as a share of it.
-const PRIOR_ERROR: f64 = 0.25;
-/// What was seen in earlier looks at a step counts as so many slots: old, but one slot that scatters by more than
-/// the loss it is to show would be misled again at each look.
-const NEIGHBOUR_SLOTS: u32 = 2;
-/// Slots between two looks at the neighbouring steps, at first and at most.
-pub(super) const HOLD_SLOTS: [u32; 2] = [12, 400];
-/// And at most where requests keep the delay short, which may go without a change of the bulk that they were beside.
-const HOLD_SLOTS_WITH_REQUESTS: u32 = 50;
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +47,11 @@ enum TestResult {
 
 /// What requests lose that would lose `waits` if each waited for each delay, and the error of that: the mean of a
 /// normal prior around it and of what was `seen` with its error, by their precisions.
-fn posterior_loss(seen: Option<(f64, f64)>, waits: f64) -> (f64, f64) {
-    let doubt = PRIOR_ERROR * waits;
+fn posterior_loss(seen: Option<(f64, f64)>, waits: f64, params: &Params) -> (f64, f64) {
+    let doubt = params.prior_error_ratio * waits;
     let Some((seen, error)) = seen else { return (waits, doubt) };
     let weight = doubt * doubt / (doubt * doubt + error * error).max(f64::MIN_POSITIVE);
-    let seen = seen.clamp(-waits, POLLS_TOO * waits);
+    let seen = seen.clamp(-waits, params.closed_loop_most * waits);
     (waits + (seen - waits) * weight, error * weight.sqrt())
 }
 
@@ -124,7 +102,8 @@ impl ResponsePolicy {
         let is_up = step == 0 || (self.up && step < highest);
         self.up = !is_up;
         let other = if is_up { self.best_above(step) } else { self.best_below(step) };
-        self.load.steps[other].slots = self.load.steps[other].slots.min(NEIGHBOUR_SLOTS);
+        self.load.steps[other].slots =
+            self.load.steps[other].slots.min(self.params.neighbour_slots);
         let ceiling = if other > step { STEPS } else { step + 1 };
         let test = Test::new(step.min(other), step.max(other), ceiling);
         self.search = DelaySearch::Test(Test { from: Some(step), ..test });
@@ -138,7 +117,7 @@ impl ResponsePolicy {
         let better =
             (0..step).filter(|it| self.load.steps[*it].slots > 0 && seen(it) > seen(&step));
         let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
-        best.unwrap_or(step.saturating_sub(STRIDE))
+        best.unwrap_or(step.saturating_sub(self.params.climb_steps))
     }
 
     /// The highest step that was tried and not seen to lose beyond doubt: what has kept the search below may have been
@@ -169,12 +148,13 @@ impl ResponsePolicy {
         if a == 0 || b == 0 {
             return self.move_to(if a == 0 { low } else { high }, "a look at a neighbouring delay");
         }
-        let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
+        let is_over =
+            slots >= self.params.test_slots && now.saturating_sub(start) >= self.params.test_least;
         match self.result_of(test, is_over) {
             TestResult::Good => self.accept(test),
             // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
             TestResult::Unclear if test.from.is_none() && ceiling == STEPS && high < highest => {
-                let higher = (high + STRIDE).min(highest);
+                let higher = (high + self.params.climb_steps).min(highest);
                 self.test_steps(
                     low,
                     higher,
@@ -186,13 +166,16 @@ impl ResponsePolicy {
                 if let Some(far) = self.probe_far(test) {
                     return far;
                 }
-                self.hold_slots =
-                    if test.from == Some(high) { HOLD_SLOTS[0] } else { self.hold_slots };
+                self.hold_slots = if test.from == Some(high) {
+                    self.params.hold_slots_first
+                } else {
+                    self.hold_slots
+                };
                 self.settle(low, "the rate falls with more delay")
             }
             TestResult::Bad | TestResult::Unclear => {
                 if test.from == Some(high) {
-                    self.hold_slots = HOLD_SLOTS[0];
+                    self.hold_slots = self.params.hold_slots_first;
                 }
                 let middle = usize::midpoint(low, high);
                 self.test_steps(low, middle, high, "the rate falls: a shorter delay")
@@ -201,7 +184,7 @@ impl ResponsePolicy {
                 let [bytes, small] = self.losses(low, high);
                 let is_free = bytes.0 <= bytes.1 && small.0 <= small.1;
                 if ceiling == STEPS && high < highest && is_free && slots >= 2 {
-                    let higher = (high + STRIDE).min(highest);
+                    let higher = (high + self.params.climb_steps).min(highest);
                     let reason = "the rate scatters: a longer delay tells more";
                     return self.test_steps(low, higher, ceiling, reason);
                 }
@@ -216,7 +199,7 @@ impl ResponsePolicy {
     /// mostly full frames and loses far less than what waits for each delay would.
     fn probe_far(&mut self, test: Test) -> Option<Decision> {
         let Test { low, high, ceiling, from, .. } = test;
-        let far = STRIDE.min(self.highest());
+        let far = self.params.climb_steps.min(self.highest());
         let [_, small] = self.losses(low, high);
         let is_bulk_alone = self.load.steps[low].seen.is_bulk && small.0 <= small.1;
         let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == STEPS;
@@ -240,7 +223,8 @@ impl ResponsePolicy {
         let seen = (a.seen.small_log, b.seen.small_log);
         if let Some(pps) = self.load.requests {
             let seen = seen.0.zip(seen.1).map(|(a, b)| (a - b, small_error));
-            let (loss, error) = posterior_loss(seen, self.closed_loop_loss_at(pps, low, high));
+            let (loss, error) =
+                posterior_loss(seen, self.closed_loop_loss_at(pps, low, high), &self.params);
             // What is taken for granted is made up only by what is seen.
             let gained = (-bytes - bytes_error).max(0.0);
             return beside((loss - gained - allowed, error));
@@ -249,11 +233,12 @@ impl ResponsePolicy {
             // A sample counts the ends of bulk's messages as small packets too, and there are fewer of them where more
             // is sent at once: beyond what waiting costs, it is not requests that are lost.
             (Some(a), Some(b)) if self.is_sampled() => {
-                (a - b).min(POLLS_TOO * self.closed_loop_loss_at(a.exp(), low, high))
-                    + bytes.min(0.0)
+                (a - b).min(
+                    self.params.closed_loop_most * self.closed_loop_loss_at(a.exp(), low, high),
+                ) + bytes.min(0.0)
             }
             (Some(a), Some(b)) => a - b + bytes.min(0.0),
-            (Some(_), None) => self.load.limit(1),
+            (Some(_), None) => self.load.limit(1, &self.params),
             _ => return beside((f64::NEG_INFINITY, 0.0)),
         };
         beside((small - allowed, small_error))
@@ -268,7 +253,7 @@ impl ResponsePolicy {
         // with its first slot.
         let is_look_down = test.from == Some(test.high);
         let is_look_up = test.from == Some(test.low);
-        let most = if is_over || is_look_down { BENEFIT } else { -1.0 };
+        let most = if is_over || is_look_down { self.params.accept_errors } else { -1.0 };
         if all(&|loss, error| loss <= most * error) {
             return TestResult::Good;
         }
@@ -288,7 +273,7 @@ impl ResponsePolicy {
         let [a, b] = [low, high].map(|step| self.load.steps[step].slots);
         self.is_sampled()
             && test.from.is_none()
-            && a.min(b) < LONGEST_TEST / 2
+            && a.min(b) < self.params.test_slots / 2
             && !self.loses_like_closed_loop(low, high)
             && !self.delays_requests(low, high)
     }
@@ -306,7 +291,7 @@ impl ResponsePolicy {
     /// Whether `high` is seen to lose beside `low` what a load does that waits for each delay.
     fn loses_like_closed_loop(&self, low: usize, high: usize) -> bool {
         let [a, b] = [low, high].map(|step| self.load.steps[step].seen.bytes_log);
-        a - b > CLOSED_LOOP_SHARE * self.closed_loop_loss(low, high)
+        a - b > self.params.closed_loop_least * self.closed_loop_loss(low, high)
     }
 
     /// `high` is good: higher, if there may be something better.
@@ -320,7 +305,7 @@ impl ResponsePolicy {
         }
         let highest = self.highest();
         let next = if ceiling == STEPS {
-            (high + STRIDE).min(highest)
+            (high + self.params.climb_steps).min(highest)
         } else {
             usize::midpoint(high, ceiling)
         };
@@ -348,9 +333,9 @@ impl ResponsePolicy {
         self.search = DelaySearch::Hold { step, slots: self.hold_slots };
         let has_requests = self.load.requests.is_some_and(|pps| pps >= 1.0);
         self.hold_slots = (self.hold_slots * 2).min(if has_requests {
-            HOLD_SLOTS_WITH_REQUESTS
+            self.params.hold_slots_requests
         } else {
-            HOLD_SLOTS[1]
+            self.params.hold_slots_most
         });
         self.move_to(step, reason)
     }

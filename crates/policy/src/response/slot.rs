@@ -2,32 +2,12 @@
 
 use latput_units::Nanos;
 
+use super::params::Params;
 use crate::{Observation, SMALL_BYTES};
 
-/// A slot has at least this many polls...
-pub(super) const SLOT_POLLS: u32 = 24;
-/// ...and lasts at least this long, so that a few interrupts of a burst do not decide,
-const SLOT_LEAST: Nanos = Nanos::from_us(600);
-/// but after this long fewer polls do.
-const SLOT_MOST: Nanos = Nanos::from_ms(6);
-/// A slot's rate should scatter by no more than this: slots of restless loads are longer, up to
-/// [`LONGER`] times.
-const STEADY: f64 = 0.02;
-const LONGER: f64 = 8.0;
-/// Polls after a change that belong to the old delay.
-const SETTLING_POLLS: u32 = 3;
-/// A sample of this many polls is the new delay's, whatever few at its start are not.
-const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
-/// Small packets beside bulk are seen from so many on in a slot, and not seen any more below the second.
-const SMALL_SEEN: [u32; 2] = [12, 4];
-/// Bulk has mean frames of at least this, the way that most bytes go.
-const BULK_BYTES: u64 = 4 * SMALL_BYTES as u64;
 /// Vectors whose packets are counted apart. Of more, some are counted together: a rate is then taken for
 /// higher than it is, and the ring for sooner full.
 const VECTORS: usize = 16;
-/// A gap is a pause if it is this long, and so many times the gap between two polls.
-const PAUSE_LEAST: Nanos = Nanos::from_ms(2);
-const PAUSE_GAPS: u64 = 20;
 
 /// What has come since the slot began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -81,8 +61,8 @@ pub(super) struct Seen {
 
 impl Slot {
     /// A slot under a delay that was set just now on so many vectors.
-    pub(super) fn after_change(vectors: u32) -> Self {
-        Self { settling: SETTLING_POLLS.saturating_mul(vectors), ..Self::default() }
+    pub(super) fn after_change(vectors: u32, params: &Params) -> Self {
+        Self { settling: params.settling_polls.saturating_mul(vectors), ..Self::default() }
     }
 
     pub(super) fn from(start: Nanos) -> Self {
@@ -97,10 +77,11 @@ impl Slot {
         observation: &Observation,
         before: Nanos,
         pace: Option<Nanos>,
+        params: &Params,
     ) -> bool {
         let polls = observation.interrupts.max(1);
         if self.settling > 0 {
-            if polls < COARSE_POLLS {
+            if polls < params.coarse_polls {
                 self.settling = self.settling.saturating_sub(polls);
                 if self.settling == 0 {
                     *self = Self::from(observation.now);
@@ -120,8 +101,9 @@ impl Slot {
             self.small[idx] += u64::from(small[idx]);
         }
         let gap = observation.now.saturating_sub(before);
-        let is_pause = |pace: Nanos| gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS);
-        if polls < SLOT_POLLS && pace.is_some_and(is_pause) {
+        let is_pause =
+            |pace: Nanos| gap > params.pause_least && gap > pace.saturating_mul(params.pause_gaps);
+        if polls < params.slot_polls && pace.is_some_and(is_pause) {
             self.paused = self.paused.saturating_add(gap);
         } else {
             let bytes = f64::from(observation.rx.bytes) + f64::from(observation.tx.bytes);
@@ -137,27 +119,39 @@ impl Slot {
 
     /// Whether it says enough of a load with this scatter. Few small packets beside bulk are waited for, and so is
     /// what comes late where it is made of samples: a sample without it and one with twice as much are one slot.
-    pub(super) fn is_full(&self, now: Nanos, scatter: f64, is_sampled: bool) -> bool {
+    pub(super) fn is_full(
+        &self,
+        now: Nanos,
+        scatter: f64,
+        is_sampled: bool,
+        params: &Params,
+    ) -> bool {
         let elapsed = self.elapsed(now);
-        let longer = (scatter / STEADY).powi(2).clamp(1.0, LONGER);
+        let longer = (scatter / params.slot_scatter).powi(2).clamp(1.0, params.slot_longest_ratio);
         let mut units = (self.packets[0] as f64).max(f64::from(self.polls));
         let small = self.small();
         if small > 0 {
             units = units.min(longer * small as f64);
         }
-        let enough = self.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
-        let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
-        (enough && elapsed >= SLOT_LEAST)
+        let enough =
+            self.polls >= params.slot_polls && units >= f64::from(params.slot_polls) * longer;
+        let late = elapsed.as_secs_f64() >= params.slot_most.as_secs_f64() * longer.sqrt();
+        (enough && elapsed >= params.slot_least)
             || (late
                 && if is_sampled {
-                    self.packets[0] >= u64::from(SLOT_POLLS)
+                    self.packets[0] >= u64::from(params.slot_polls)
                 } else {
                     self.polls >= 6
                 })
     }
 
     /// `None` if nothing flowed. `has_small_packets` if small packets were seen beside the bulk before.
-    pub(super) fn seen(&self, now: Nanos, has_small_packets: bool) -> Option<Seen> {
+    pub(super) fn seen(
+        &self,
+        now: Nanos,
+        has_small_packets: bool,
+        params: &Params,
+    ) -> Option<Seen> {
         let seconds = self.elapsed(now).as_secs_f64();
         let bytes = self.bytes[0] + self.bytes[1];
         if bytes == 0 || seconds <= 0.0 {
@@ -171,7 +165,7 @@ impl Slot {
         let least = if requests.is_some() && has_small_packets {
             0
         } else {
-            SMALL_SEEN[usize::from(has_small_packets)]
+            params.small_seen[usize::from(has_small_packets)]
         };
         let small_log = (small >= u64::from(least)).then(|| per_second(small.max(1)));
         Some(Seen {
@@ -181,7 +175,7 @@ impl Slot {
             packets_log: per_second(self.packets[0]),
             busiest_pps: self.of_vector.iter().copied().max().unwrap_or(0) as f64 / seconds,
             error: self.error(),
-            is_bulk: self.bytes[way] >= BULK_BYTES * self.packets[way],
+            is_bulk: self.bytes[way] >= params.bulk_frame_bytes * self.packets[way],
         })
     }
 
