@@ -1,26 +1,27 @@
 //! Moderation by measured response: the longest delay that does not slow the load down.
 //!
-//! What delay costs depends on who waits for whom. A closed loop (request/response, a short TCP window)
-//! slows down when delay grows: its rate is its latency seen from the other side. An open loop and bulk
-//! with window to spare do not: there delay only saves interrupts. Frame sizes cannot tell these apart,
-//! but an experiment can: change the delay a little, and see whether the rate follows. The elasticity
-//! `d ln rate / d ln delay` is -1 where every delay is waited for, 0 where none is, and above 0 where
-//! interrupts took the CPU that the work needed.
+//! The cost of delay depends on who waits for whom. A closed loop (request/response, a short TCP window)
+//! slows down when delay grows: its rate is the inverse of its latency. An open loop, and bulk with window to
+//! spare, do not: there delay only saves interrupts. Frame sizes cannot tell these apart. An experiment can:
+//! change the delay a little, and see whether the rate follows. The elasticity `d ln rate / d ln delay` is -1
+//! for a closed loop, 0 for an open one, and above 0 where interrupts took the CPU that the work needed.
 //!
 //! The policy searches a ladder of delays, each twice the one below. It starts at the bottom, the safe side
 //! for a load it does not know. A sequential test compares a step with the highest step known to be good,
 //! on slots of a few milliseconds that alternate between the two. Where scatter hides a loss at one step,
 //! the policy tests a higher one: a closed loop loses more there. A loss that is never seen is accepted.
-//! Two more tests correct that. Before a search ends without any delay, bulk is tested on a far step, since
-//! its rate may fall and then rise with the delay. And after the search, tests of lower steps go where the
-//! rate was highest, since hidden losses of single steps add up. A rate that jumps is a new load; a far
-//! jump is seen within a few polls. The search then starts from the bottom, unless the load behaves there
-//! as one of the last few did: then the results for that one are restored.
+//! Two more tests correct that. Before a search ends without any delay, bulk is tested at a far step, since
+//! its rate may fall and then rise with the delay. After the search, tests of lower steps go where the rate was
+//! highest, since hidden losses of single steps add up.
 //!
-//! Two rates are watched: all bytes, and small packets that go the way of much larger traffic. Requests
-//! beside bulk are a thousandth of its bytes, but they are counted apart, and so they have an elasticity of
-//! their own. Two bounds hold whatever the rates say: the longest delay that the owner allows, and what
-//! half of the ring absorbs at the packet rate seen.
+//! A rate that jumps is a new load; a large jump is seen within a few polls. The search then starts from the
+//! bottom. If the load has the rates of one of the last few there, the state of that load is restored.
+//!
+//! Two rates are watched: all bytes, and small packets in the direction of much larger traffic. Requests beside
+//! bulk are a thousandth of its bytes, so that they are counted apart. Two bounds always hold: the longest
+//! delay that the owner allows, and what half of the ring absorbs at the packet rate seen.
+//!
+//! All tuning constants are in [`Params`].
 
 mod jump;
 mod load;
@@ -53,27 +54,27 @@ pub struct ResponsePolicy {
     slot: Slot,
     /// Detects a jump of the rate.
     jump: RateJump,
-    /// When the previous step was.
+    /// Time of the previous call of `step`.
     last: Option<Nanos>,
     /// The usual gap between two polls.
     pace: Nanos,
-    /// How long a sample of many polls is.
+    /// Length of a daemon's sample; zero for a driver's polls.
     sample: Nanos,
-    /// For how long almost no packet has come.
+    /// How long the load has been idle.
     idle_for: Nanos,
     load: Load,
-    /// Whether its figures are those of an earlier load, and no slot has confirmed them yet.
+    /// Whether `load` was restored from memory and no slot has confirmed it yet.
     is_restored: bool,
-    /// The last slot, if it did not fit its step.
+    /// The last slot, if it deviated from its step.
     outlier: Option<Seen>,
-    /// How many slots in a row did not fit.
+    /// Number of slots in a row that deviated.
     outlier_slots: u32,
     search: DelaySearch,
-    /// Slots that the next hold lasts.
+    /// Slots of the next hold.
     hold_slots: u32,
-    /// Which neighbour is tested after it: the longer delay, or the shorter.
+    /// Whether the longer delay is tested after it, and not the shorter.
     up: bool,
-    /// The step at which the search has ended, once a slot there has confirmed it.
+    /// The step at which the search ended, once a slot there has confirmed it.
     settled_at: Option<usize>,
     memory: Memory,
 }
@@ -114,14 +115,14 @@ impl ResponsePolicy {
         Moderation::delay(self.bounds.within(self.step, self.load.peak_pps))
     }
 
-    /// Whether the delay of now is on trial, and longer than the one found good. Who samples seldom may give a part of
-    /// the next sample early: where each delay is waited for, that is seen at once, and the requests are spared the rest.
+    /// Whether the current delay is on trial, and longer than the one found good. A daemon may then give a part of the
+    /// next sample early: a closed loop shows its loss at once, and its requests are spared the rest.
     pub fn is_on_trial(&self) -> bool {
         matches!(self.search, DelaySearch::Test(Test { low, high, from, .. })
             if self.step == high && high > low && from != Some(high))
     }
 
-    /// One completed poll, or a sample of many: `interrupts` says of how many.
+    /// Takes in one completed poll, or a sample of `interrupts` polls.
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let now = observation.now;
         let Some(before) = self.last.replace(now) else { return Decision::Keep };
@@ -132,27 +133,27 @@ impl ResponsePolicy {
         let polls = observation.interrupts.max(1);
         let gap = now.saturating_sub(before);
         let elapsed = self.slot.elapsed(now);
-        // Slots are compared that were seen for as long.
+        // Only slots of similar length are compared.
         let is_part = elapsed.saturating_mul(2) < self.sample;
         let is_full = if is_part {
             self.is_on_trial_harmful(now)
         } else {
             self.slot.is_full(now, self.patience(), is_sampled, &self.params)
         };
-        // A poll after a long gap is the first of something new; a sample of a daemon is always long.
+        // A driver's poll after a long gap begins something new. A daemon's sample is always long.
         let packets = f64::from(observation.rx.packets);
-        let is_nothing = gap > self.params.idle_after && packets < self.next_to_nothing(gap);
-        // Under a delay that is on trial too few for a slot are a result_of: it would wait for one for good.
+        let is_idle = gap > self.params.idle_after && packets < self.idle_packets(gap);
+        // A delay on trial that leaves too few packets for a slot has failed: a slot would never fill.
         let is_tried = matches!(self.search, DelaySearch::Test(_)) && self.step > 0;
         let is_first =
-            polls == 1 || is_nothing || (is_tried && packets < f64::from(self.params.slot_polls));
+            polls == 1 || is_idle || (is_tried && packets < f64::from(self.params.slot_polls));
         if (gap > self.params.idle_after && is_first)
             || (elapsed > self.params.idle_after && !is_full && !is_sampled)
         {
             self.idle_for = self.idle_for.saturating_add(gap);
-            // One sample of a daemon may be empty because the machine stood still.
+            // One sample of a daemon may be empty because the machine was paused.
             if self.idle_for.saturating_mul(2) < self.sample.saturating_mul(3) {
-                if is_nothing {
+                if is_idle {
                     self.slot = Slot::from(now);
                 }
                 return Decision::Keep;
@@ -193,9 +194,9 @@ impl ResponsePolicy {
         self.sample > Nanos::ZERO
     }
 
-    /// Fewer packets than this in a span count as idle: 1/8 of the usual number, and never more than a slot
-    /// needs. A slow load's samples are small by chance, or because the machine was paused.
-    fn next_to_nothing(&self, span: Nanos) -> f64 {
+    /// Fewer packets than this in a span count as idle: a share of the usual number, and never more than a slot
+    /// needs. A slow load's samples may be small by chance, or because the machine was paused.
+    fn idle_packets(&self, span: Nanos) -> f64 {
         let seen = |step: &Step| (step.slots > 0).then(|| step.seen.packets_log.exp());
         let usual = seen(&self.load.steps[self.step])
             .or_else(|| self.load.steps.iter().filter_map(seen).reduce(f64::max));
@@ -203,7 +204,7 @@ impl ResponsePolicy {
         few.unwrap_or(f64::INFINITY).min(f64::from(self.params.slot_polls))
     }
 
-    /// Almost no packet came. Under a delay on trial, the delay is the cause.
+    /// Almost no packet came. If a delay is on trial, the delay is the cause.
     fn handle_idle(&mut self) -> Decision {
         match self.search {
             DelaySearch::Test(Test { low, high, .. }) if self.step == high && high > low => {
@@ -229,45 +230,45 @@ impl ResponsePolicy {
             return false;
         };
         let loss = good.seen.bytes_log - seen.bytes_log;
-        let doubt = self.params.early_errors * self.load.scatter[0].hypot(self.slot.by_chance());
+        let error = self.params.early_errors * self.load.scatter[0].hypot(self.slot.by_chance());
         let closed_loop_loss = self.closed_loop_loss(low, high);
-        // Each end of a timer costs a poll too. More than that was lost to something else: the machine stood still.
+        // Each timer costs a poll too. A larger loss has another cause: the machine was paused.
         let waiting = self.params.closed_loop_least * closed_loop_loss
-            ..=self.params.closed_loop_most * closed_loop_loss + doubt;
-        loss > self.bounds.loss_ratio + doubt && waiting.contains(&loss)
+            ..=self.params.closed_loop_most * closed_loop_loss + error;
+        loss > self.bounds.loss_ratio + error && waiting.contains(&loss)
     }
 
-    /// The scatter that decides how long slots are. After an outlier, slots are short: it may have been the
-    /// first of another load.
+    /// The scatter that sets the length of slots. After an outlier slots are short: it may have been the first of
+    /// another load.
     fn patience(&self) -> f64 {
         if self.outlier.is_some() { 0.0 } else { self.load.scatter[0] }
     }
 
-    /// Takes in one slot; that of a `coarse` sample needs no second one to be believed.
+    /// Takes in one slot. A `coarse` one, a sample of many polls, can show another load by itself.
     fn learn(&mut self, seen: &Seen, coarse: bool, now: Nanos) -> Decision {
         self.load.is_sampled = self.is_sampled();
         let first = self.load.steps[0];
         let has_grown =
             first.slots == 1 && seen.bytes_log - first.seen.bytes_log > self.params.jump_log[0];
         if self.is_sampled() && self.step == 0 && has_grown {
-            // A load begins within a sample, which shows a part of its rate, and may grow for some.
+            // A load begins within a sample, which shows a part of its rate; its rate may also grow at first.
             self.load.steps[0] = Step::default();
         }
         let step = self.load.steps[self.step];
         if step.slots > 0 {
-            // A driver's polls count frames, a daemon's samples what was made of them.
+            // A driver's polls count frames. A daemon's samples count packets after merging.
             let apart =
                 |other: &Seen| distance(seen, other, &self.load, !self.is_sampled(), &self.params);
-            let off = apart(&step.seen);
-            if off > 1.0 {
-                // Two that agree are another load; two that do not are unrest.
-                let agree = self.outlier.is_some_and(|last| apart(&last) < 0.5 * off);
-                // An estimate of one slot under a delay may itself be off.
+            let deviation = apart(&step.seen);
+            if deviation > 1.0 {
+                // Two outliers that agree are another load. Two that do not are scatter.
+                let agree = self.outlier.is_some_and(|last| apart(&last) < 0.5 * deviation);
+                // A mean of one slot under a delay may itself be wrong.
                 let is_known = self.step == 0 || step.slots > 1;
-                if agree || (coarse && is_known && off > 2.0) {
+                if agree || (coarse && is_known && deviation > 2.0) {
                     return self.forget("the rate jumped: another load");
                 }
-                // The first of another load is partly of the one before.
+                // The first slot of another load is partly of the previous one.
                 self.outlier = Some(*seen);
                 self.outlier_slots += 1;
                 if self.outlier_slots > 2 {
@@ -276,7 +277,7 @@ impl ResponsePolicy {
                 return Decision::Keep;
             }
             self.load.scatter_by(seen, &step.seen, 0.1);
-            // What did not come twice was unrest of this load.
+            // An outlier that did not come twice was scatter of this load.
             if let Some(outlier) = self.outlier.take() {
                 self.load.scatter_by(&outlier, &step.seen, 0.1);
             }
@@ -295,7 +296,7 @@ impl ResponsePolicy {
         {
             return self.restore(known);
         }
-        // One may be off.
+        // The first sample of a load may be wrong.
         if self.is_sampled()
             && self.step == 0
             && self.settled_at.is_none()
@@ -306,12 +307,12 @@ impl ResponsePolicy {
         self.continue_search(now)
     }
 
-    /// Restores the figures of an earlier load. They hold until a slot contradicts them.
+    /// Restores an earlier load. Its rates hold until a slot contradicts them.
     fn restore(&mut self, known: Remembered) -> Decision {
         let Remembered { mut load, step, mut search, mut hold_slots } = known;
         load.peak_pps = load.peak_pps.max(self.load.peak_pps);
         if load.requests.is_some() {
-            // Those beside it may have gone, or be new.
+            // The requests beside this bulk may have gone, or be new.
             load.requests = self.load.requests;
             hold_slots = self.params.hold_slots_first;
             self.up = true;
@@ -345,7 +346,7 @@ impl ResponsePolicy {
         Decision::Change { target, reason }
     }
 
-    /// Starts anew for another load. The figures of this one are kept in memory.
+    /// Starts again for another load. This one is kept in memory.
     fn forget(&mut self, reason: &'static str) -> Decision {
         let mut new = Self::with_params(self.bounds, self.params);
         std::mem::swap(self, &mut new);
@@ -372,7 +373,7 @@ impl ResponsePolicy {
             }
             (DelaySearch::Test(_), None) => (step, search),
         };
-        // A restored load that no slot has confirmed is not kept.
+        // A restored load that no slot confirmed is dropped.
         if !is_restored {
             self.memory.keep(Remembered { load, step, search, hold_slots }, &self.params);
         }

@@ -1,4 +1,4 @@
-//! A sharp change of the rate, seen within a few polls: another load, long before a slot is full.
+//! Detects another load by a sharp change of the rate within a few polls, long before a slot is full.
 
 use latput_units::Nanos;
 
@@ -16,22 +16,21 @@ pub(super) struct Expected {
     pub(super) seen: Seen,
 }
 
-/// Pieces in a row that were off.
+/// A piece is a few polls taken together. A run of pieces that deviate in the same direction is a jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RateJump {
-    /// When the piece of now began, and what has come since.
+    /// When the current piece began, and its traffic.
     since: Option<Nanos>,
     packets: u32,
     bytes: u64,
-    /// How many were off, on which side, and the logarithm of how improbable that is.
+    /// How many pieces in a row deviate, in which direction, and their negative log likelihood.
     pieces: u32,
     is_above: bool,
     neg_log_likelihood: f64,
 }
 
 impl RateJump {
-    /// Takes in a poll, whose predecessor was at `before`, under a `delay` with which `usual` is expected of the load.
-    /// Whether it is another load now.
+    /// Takes in a poll; the previous one was at `before`. True if it is another load.
     pub(super) fn add(
         &mut self,
         observation: &Observation,
@@ -47,20 +46,20 @@ impl RateJump {
             return false;
         }
         let seconds = span.as_secs_f64();
-        let off = (self.bytes.max(1) as f64 / seconds).ln() - expected.seen.bytes_log;
+        let deviation = (self.bytes.max(1) as f64 / seconds).ln() - expected.seen.bytes_log;
         let packets = f64::from(self.packets).max(expected.seen.packets_log.exp() * seconds);
-        let is_off =
-            off.abs() > params.piece_log.max(params.piece_errors / packets.max(1.0).sqrt());
-        let is_above = off > 0.0;
+        let deviates =
+            deviation.abs() > params.piece_log.max(params.piece_errors / packets.max(1.0).sqrt());
+        let is_above = deviation > 0.0;
         let run = std::mem::take(self);
-        if is_off {
+        if deviates {
             let before = if is_above == run.is_above { run } else { Self::default() };
             self.is_above = is_above;
             self.pieces = before.pieces + 1;
             self.neg_log_likelihood =
-                before.neg_log_likelihood + load.neg_log_likelihood(off, params);
+                before.neg_log_likelihood + load.neg_log_likelihood(deviation, params);
         }
-        load.jitter_by(off, params);
+        load.jitter_by(deviation, params);
         self.pieces >= params.jump_pieces && self.neg_log_likelihood > params.jump_neg_log
     }
 }
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
     use crate::Counts;
 
-    /// Feeds one piece after the other, at rates in percent of the usual; those with which another load was seen.
+    /// Feeds pieces at rates in percent of the usual; the indices of those at which a jump was detected.
     fn alarms(
         run: &mut RateJump,
         load: &mut Load,
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn three_polls_show_another_load_and_two_do_not() {
+    fn a_jump_takes_three_pieces() {
         let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
         assert!(alarms(&mut run, &mut load, steady).is_empty());
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_that_a_load_always_had_are_no_news() {
+    fn usual_bursts_are_no_jump() {
         let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
         let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
         alarms(&mut run, &mut load, bursts(400));

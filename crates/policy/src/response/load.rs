@@ -1,4 +1,4 @@
-//! What is known of a load: what each step of the ladder was seen to do, and how its rates scatter.
+//! What is known of a load: its rates at each step of the ladder, and how they scatter.
 
 use super::params::Params;
 use super::slot::Seen;
@@ -7,31 +7,31 @@ use crate::ladder::STEPS;
 /// What is known of the load of now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
-    /// What each step was seen to do.
+    /// The rates at each step.
     pub(super) steps: [Step; STEPS],
-    /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
+    /// Standard deviation of a slot's rates, as logarithms: of bytes, and of small packets beside bulk.
     pub(super) scatter: [f64; 2],
-    /// Slots that they were learnt from.
+    /// Slots that `scatter` was learnt from.
     pub(super) learnt: u32,
-    /// Most packets per second seen.
+    /// Highest rate seen, in packets per second.
     pub(super) peak_pps: f64,
     /// Whether small packets go beside bulk.
     pub(super) has_small_packets: bool,
-    /// Whether it is seen in samples of many polls, as a daemon takes them.
+    /// Whether it is seen in a daemon's samples of many polls.
     pub(super) is_sampled: bool,
-    /// Requests per second beside bulk, over some slots; `None` where they are not told from other small packets.
+    /// Mean requests per second beside bulk; `None` where requests are not counted apart from other small packets.
     pub(super) requests: Option<f64>,
-    /// By how much a few polls are off, as a logarithm: the mean deviation.
+    /// Mean absolute deviation of a piece's rate (a few polls), as a logarithm.
     jitter: f64,
 }
 
-/// What a step was seen to do.
+/// The rates at one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Step {
     /// Means of the logarithms.
     pub(super) seen: Seen,
     pub(super) slots: u32,
-    /// What was given up of the rate on the way to this step, beyond doubt.
+    /// Significant loss on the way up to this step, as a logarithm.
     pub(super) spent: f64,
 }
 
@@ -49,7 +49,7 @@ impl Load {
         }
     }
 
-    /// Takes in how many requests a slot had.
+    /// Takes in the rate of requests of a slot.
     pub(super) fn take_requests(&mut self, seen: &Seen, params: &Params) {
         let Some(rate) = seen.requests else { return };
         let weight = params.requests_weight.max(1.0 / f64::from(self.learnt.saturating_add(1)));
@@ -57,21 +57,21 @@ impl Load {
         *mean += (rate - *mean) * weight;
     }
 
-    /// Takes in by how much a few polls were off.
-    pub(super) fn jitter_by(&mut self, off: f64, params: &Params) {
-        self.jitter += (off.abs().min(1.0) - self.jitter) * params.jitter_weight;
+    /// Takes in the deviation of a piece's rate.
+    pub(super) fn jitter_by(&mut self, deviation: f64, params: &Params) {
+        self.jitter += (deviation.abs().min(1.0) - self.jitter) * params.jitter_weight;
     }
 
-    /// How improbable it is that a few polls are off by so much, as a logarithm: with the long tails of a Laplace
-    /// distribution, whose mean deviation is what was seen.
-    pub(super) fn neg_log_likelihood(&self, off: f64, params: &Params) -> f64 {
-        off.abs() / self.jitter.max(params.jitter_least)
+    /// Negative logarithm of the likelihood of a piece's deviation: that of a Laplace distribution, which has long
+    /// tails, with the mean deviation that was learnt.
+    pub(super) fn neg_log_likelihood(&self, deviation: f64, params: &Params) -> f64 {
+        deviation.abs() / self.jitter.max(params.jitter_least)
     }
 
-    /// Takes in by how much a slot was off what was expected.
+    /// Takes in how far a slot deviates from what was expected.
     pub(super) fn scatter_by(&mut self, seen: &Seen, expected: &Seen, weight: f64) {
         self.learnt = self.learnt.saturating_add(1);
-        // What the first slot promised is soon outweighed.
+        // The estimate of the first slot is soon outweighed.
         let weight = weight.max(1.0 / f64::from(self.learnt.saturating_add(3)));
         let bytes = Some((seen.bytes_log, expected.bytes_log));
         for (scatter, pair) in
@@ -79,12 +79,12 @@ impl Load {
         {
             let Some((seen, expected)) = pair else { continue };
             // Mean absolute deviation x 1.25 is the standard deviation of a normal.
-            let off = 1.25 * (seen - expected).abs().min(0.5);
-            *scatter += (off - *scatter) * weight;
+            let deviation = 1.25 * (seen - expected).abs().min(0.5);
+            *scatter += (deviation - *scatter) * weight;
         }
     }
 
-    /// From where on a rate is another load's.
+    /// Deviation (logarithm) from which a rate is another load's: 0 of bytes, 1 of small packets.
     pub(super) fn limit(&self, which: usize, params: &Params) -> f64 {
         let is_unknown = self.is_sampled && self.learnt < params.learnt_slots;
         let least = if is_unknown { params.jump_log_first } else { params.jump_log };
@@ -92,15 +92,15 @@ impl Load {
     }
 }
 
-/// How far two slots are apart: over 1 they are of two loads. That `packets` tell too is not so where several are
-/// merged before they are counted.
+/// Distance of two slots, in limits of the load: over 1 they are of two loads. `packets`: whether packet rates count
+/// too, which they do not where packets are merged before they are counted.
 pub(super) fn distance(a: &Seen, b: &Seen, load: &Load, packets: bool, params: &Params) -> f64 {
     let mut rates = (a.bytes_log - b.bytes_log).abs();
     if packets {
         rates = rates.max((a.packets_log - b.packets_log).abs());
     }
     let small = match (a.small_log, b.small_log) {
-        // They come, wait and go as they like: it is the bulk beside them that tells loads apart.
+        // Requests come, wait and go: only the bulk beside them tells loads apart.
         _ if a.requests.is_some() => 0.0,
         (Some(a), Some(b)) => (a - b).abs() / load.limit(1, params),
         (None, None) => 0.0,

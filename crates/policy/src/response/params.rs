@@ -29,9 +29,9 @@ pub struct Params {
     pub small_seen: [u32; 2],
     /// Mean frame (byte) from which traffic is bulk: 4 x [`SMALL_BYTES`](crate::SMALL_BYTES).
     pub bulk_frame_bytes: u64,
-    /// A gap between polls is a pause if it is at least this long... Hand-set.
+    /// Length of a gap between polls from which it can be a pause. Hand-set.
     pub pause_least: Nanos,
-    /// ...and at least this many usual gaps. Hand-set.
+    /// Usual gaps that a pause must be longer than as well. Hand-set.
     pub pause_gaps: u64,
 
     // Loads: what is learnt, and when it is another load.
@@ -101,13 +101,13 @@ pub struct Params {
     // Jumps of the rate, seen within a few polls. Traced: `2026-11-23-turns.md`.
     /// Time that polls are taken together for, if the delay is not longer: a piece.
     pub piece_least: Nanos,
-    /// Deviation (logarithm) from which a piece deviates...
+    /// Difference (logarithm) from the expected rate from which a piece deviates; 0.6 is a factor of 1.8.
     pub piece_log: f64,
-    /// ...if it is also this many standard errors of as many random packets.
+    /// Standard errors of a Poisson stream that it must differ by as well.
     pub piece_errors: f64,
-    /// Deviating pieces in a row, all above or all below, that make another load...
+    /// Deviating pieces in a row, all above or all below, that make another load.
     pub jump_pieces: u32,
-    /// ...if their probability is below exp(-this).
+    /// Negative log likelihood that they must exceed as well: exp(-12) is once in 160 000.
     pub jump_neg_log: f64,
     /// Mean deviation (logarithm) of a piece until a load shows its own.
     pub jitter_first: f64,

@@ -1,4 +1,4 @@
-//! The search along the ladder: sequential tests of two steps, rests, and looks around.
+//! The search along the ladder: sequential tests of two steps, holds, and tests of neighbours after a hold.
 
 use latput_units::Nanos;
 
@@ -11,7 +11,7 @@ use crate::ladder::STEPS;
 pub(super) enum DelaySearch {
     /// Is `high` as good as `low`, which is good? Slots alternate between them.
     Test(Test),
-    /// `step` holds for so many more slots; then the one above (or below) is looked at.
+    /// `step` holds for `slots` more slots. Then a step above or below it is tested.
     Hold { step: usize, slots: u32 },
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Test {
     pub(super) high: usize,
     /// The lowest step that is known to be too high.
     pub(super) ceiling: usize,
-    /// Only a look from this step, where the search has ended.
+    /// The step that held before, if this is a test of its neighbour.
     pub(super) from: Option<usize>,
     pub(super) slots: u32,
     /// When its first slot began.
@@ -45,23 +45,24 @@ enum TestResult {
     Unclear,
 }
 
-/// What requests lose that would lose `waits` if each waited for each delay, and the error of that: the mean of a
-/// normal prior around it and of what was `seen` with its error, by their precisions.
+/// The loss of requests and its standard error, as logarithms: the posterior of a normal prior and a measurement. The
+/// prior's mean is `waits`, the loss of a closed loop. `seen` is the measured loss and its error.
 fn posterior_loss(seen: Option<(f64, f64)>, waits: f64, params: &Params) -> (f64, f64) {
-    let doubt = params.prior_error_ratio * waits;
-    let Some((seen, error)) = seen else { return (waits, doubt) };
-    let weight = doubt * doubt / (doubt * doubt + error * error).max(f64::MIN_POSITIVE);
+    let prior_error = params.prior_error_ratio * waits;
+    let Some((seen, error)) = seen else { return (waits, prior_error) };
+    let prior_variance = prior_error * prior_error;
+    let weight = prior_variance / (prior_variance + error * error).max(f64::MIN_POSITIVE);
     let seen = seen.clamp(-waits, params.closed_loop_most * waits);
     (waits + (seen - waits) * weight, error * weight.sqrt())
 }
 
 impl ResponsePolicy {
-    /// What a load loses from `low` to `high` that waits for each delay, as a logarithm.
+    /// What a closed loop loses from `low` to `high`, as a logarithm, at the packet rate seen at `low`.
     pub(super) fn closed_loop_loss(&self, low: usize, high: usize) -> f64 {
         self.closed_loop_loss_at(self.load.steps[low].seen.packets_log.exp(), low, high)
     }
 
-    /// The same of so many packets per second.
+    /// The same at `pps` packets per second.
     fn closed_loop_loss_at(&self, pps: f64, low: usize, high: usize) -> f64 {
         let [short, long] = [low, high].map(|step| self.bounds.delay(step).as_secs_f64());
         (pps * (long - short)).ln_1p()
@@ -91,8 +92,8 @@ impl ResponsePolicy {
         }
     }
 
-    /// The load may have changed too little to be another: below the rate may have become better,
-    /// above it may no longer fall.
+    /// Tests a step above or below the one that holds, in turn: the load may have changed too little to count as
+    /// another.
     fn check_neighbour(&mut self, step: usize) -> Decision {
         let highest = self.highest();
         if highest == 0 {
@@ -107,11 +108,11 @@ impl ResponsePolicy {
         let ceiling = if other > step { STEPS } else { step + 1 };
         let test = Test::new(step.min(other), step.max(other), ceiling);
         self.search = DelaySearch::Test(Test { from: Some(step), ..test });
-        self.move_to(other, "a look at a neighbouring delay")
+        self.move_to(other, "a test of a neighbouring delay")
     }
 
-    /// Where most was seen below a step, if that was more than there: by chance, or what the steps of the search
-    /// have hidden one by one. Else as far down as a search strides up.
+    /// The lower step with the highest rate, if that rate is above the rate at `step`: losses too small to see at each
+    /// step of the search add up. Otherwise `climb_steps` lower.
     fn best_below(&self, step: usize) -> usize {
         let seen = |step: &usize| self.load.steps[*step].seen.bytes_log;
         let better =
@@ -120,8 +121,8 @@ impl ResponsePolicy {
         best.unwrap_or(step.saturating_sub(self.params.climb_steps))
     }
 
-    /// The highest step that was tried and not seen to lose beyond doubt: what has kept the search below may have been
-    /// chance. Else the next one.
+    /// The highest step that was tested and lost at most two standard errors: chance may have kept the search below
+    /// it. Otherwise the next step.
     fn best_above(&self, step: usize) -> usize {
         let is_unclear = |high: &usize| {
             let losses = self.losses(step, *high);
@@ -146,13 +147,13 @@ impl ResponsePolicy {
         }
         let [a, b] = [low, high].map(|step| self.load.steps[step].slots);
         if a == 0 || b == 0 {
-            return self.move_to(if a == 0 { low } else { high }, "a look at a neighbouring delay");
+            return self.move_to(if a == 0 { low } else { high }, "a test of a neighbouring delay");
         }
         let is_over =
             slots >= self.params.test_slots && now.saturating_sub(start) >= self.params.test_least;
         match self.result_of(test, is_over) {
             TestResult::Good => self.accept(test),
-            // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
+            // The loss is not significant. A closed loop loses more with a longer delay.
             TestResult::Unclear if test.from.is_none() && ceiling == STEPS && high < highest => {
                 let higher = (high + self.params.climb_steps).min(highest);
                 self.test_steps(
@@ -189,14 +190,14 @@ impl ResponsePolicy {
                     return self.test_steps(low, higher, ceiling, reason);
                 }
                 let other = if self.step == low { high } else { low };
-                self.move_to(other, "a look at a neighbouring delay")
+                self.move_to(other, "a test of a neighbouring delay")
             }
         }
     }
 
-    /// Bulk may lose by a little delay and gain by a long one: it pays for each timer, and batches come only
-    /// with more of them. Before the search ends without any delay, one look goes further up, if the traffic is
-    /// mostly full frames and loses far less than what waits for each delay would.
+    /// Bulk may lose with a short delay and gain with a long one: each timer costs CPU, and only long delays make
+    /// batches that pay for it. Before the search ends without a delay, one test goes further up. It does so only if
+    /// the traffic is mostly full frames and loses far less than a closed loop would.
     fn probe_far(&mut self, test: Test) -> Option<Decision> {
         let Test { low, high, ceiling, from, .. } = test;
         let far = self.params.climb_steps.min(self.highest());
@@ -208,11 +209,11 @@ impl ResponsePolicy {
         }
         self.load.steps[far].slots = self.load.steps[far].slots.min(2);
         self.search = DelaySearch::Test(Test { from: Some(low), ..Test::new(low, far, STEPS) });
-        Some(self.move_to(far, "bulk loses a little: a look at a long delay"))
+        Some(self.move_to(far, "bulk loses a little: a test of a long delay"))
     }
 
-    /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets (or of the
-    /// requests among them, if they are known) beside bulk, less what their loss has won for the bulk.
+    /// The loss of `high` beyond the allowed loss and its standard error: of bytes, and of small packets beside bulk
+    /// (of the requests among them, where they are known). What bulk gains counts against a loss of small packets.
     fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
         let (a, b) = (&self.load.steps[low], &self.load.steps[high]);
         let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
@@ -225,13 +226,13 @@ impl ResponsePolicy {
             let seen = seen.0.zip(seen.1).map(|(a, b)| (a - b, small_error));
             let (loss, error) =
                 posterior_loss(seen, self.closed_loop_loss_at(pps, low, high), &self.params);
-            // What is taken for granted is made up only by what is seen.
+            // The loss may be a belief only, so that a gain counts only where it is significant.
             let gained = (-bytes - bytes_error).max(0.0);
             return beside((loss - gained - allowed, error));
         }
         let small = match seen {
-            // A sample counts the ends of bulk's messages as small packets too, and there are fewer of them where more
-            // is sent at once: beyond what waiting costs, it is not requests that are lost.
+            // A sample counts the ends of bulk's messages as small packets, and larger sends have fewer ends. Requests
+            // lose no more than waiting costs.
             (Some(a), Some(b)) if self.is_sampled() => {
                 (a - b).min(
                     self.params.closed_loop_most * self.closed_loop_loss_at(a.exp(), low, high),
@@ -249,15 +250,15 @@ impl ResponsePolicy {
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
-        // What was found good is given up only for what is seen, and a look up that promises nothing ends
-        // with its first slot.
-        let is_look_down = test.from == Some(test.high);
-        let is_look_up = test.from == Some(test.low);
-        let most = if is_over || is_look_down { self.params.accept_errors } else { -1.0 };
+        // A test of a lower step changes the step only if the loss is significant. A test of a higher step ends with
+        // its first slot if that shows no promise.
+        let is_test_below = test.from == Some(test.high);
+        let is_test_above = test.from == Some(test.low);
+        let most = if is_over || is_test_below { self.params.accept_errors } else { -1.0 };
         if all(&|loss, error| loss <= most * error) {
             return TestResult::Good;
         }
-        let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
+        let is_bad = !all(&|loss, error| loss <= if is_test_above { error } else { 2.0 * error });
         match (is_bad, is_over) {
             (true, _) if self.may_be_chance(test) => TestResult::Open,
             (true, _) => TestResult::Bad,
@@ -266,8 +267,8 @@ impl ResponsePolicy {
         }
     }
 
-    /// Whether a loss may be the load's own scatter: a sample of a daemon does not show it, so that it has to be learnt
-    /// from several. What waits for each delay loses more.
+    /// Whether a loss may be the load's own scatter. One sample of a daemon does not show the scatter; several do.
+    /// A closed loop loses more than that.
     fn may_be_chance(&self, test: Test) -> bool {
         let Test { low, high, .. } = test;
         let [a, b] = [low, high].map(|step| self.load.steps[step].slots);
@@ -278,7 +279,7 @@ impl ResponsePolicy {
             && !self.delays_requests(low, high)
     }
 
-    /// Whether the requests beside bulk lose too much from `low` to `high`.
+    /// Whether the requests beside bulk lose more than allowed from `low` to `high`.
     fn delays_requests(&self, low: usize, high: usize) -> bool {
         let are_known = self.load.requests.is_some() && self.load.steps[low].slots > 0;
         if !are_known || high <= low {
@@ -288,13 +289,13 @@ impl ResponsePolicy {
         loss > 2.0 * error
     }
 
-    /// Whether `high` is seen to lose beside `low` what a load does that waits for each delay.
+    /// Whether `high` loses as much beside `low` as a closed loop would.
     fn loses_like_closed_loop(&self, low: usize, high: usize) -> bool {
         let [a, b] = [low, high].map(|step| self.load.steps[step].seen.bytes_log);
         a - b > self.params.closed_loop_least * self.closed_loop_loss(low, high)
     }
 
-    /// `high` is good: higher, if there may be something better.
+    /// `high` is good. Tests a higher step, if there is one.
     fn accept(&mut self, test: Test) -> Decision {
         let Test { low, high, ceiling, from, .. } = test;
         if from != Some(high) {
@@ -326,9 +327,9 @@ impl ResponsePolicy {
         self.move_to(high, reason)
     }
 
-    /// Rests at `step`: longer each time, so that looking around costs less and less.
+    /// Holds `step`, each time twice as long, so that tests of neighbours cost less and less.
     pub(super) fn settle(&mut self, step: usize, reason: &'static str) -> Decision {
-        // The first look after the first search goes where it was kept below by chance, if it may have been.
+        // Chance may have kept the first search below a better step: the first test goes there.
         self.up |= self.settled_at.is_none() && self.best_above(step) > step + 1;
         self.search = DelaySearch::Hold { step, slots: self.hold_slots };
         let has_requests = self.load.requests.is_some_and(|pps| pps >= 1.0);
