@@ -4,7 +4,7 @@ use super::params::Params;
 use super::slot::Seen;
 use crate::ladder::STEPS;
 
-/// What is known of the load of now.
+/// What is known of the current load.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
     /// The rates at each step.

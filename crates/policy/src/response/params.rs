@@ -21,10 +21,9 @@ pub struct Params {
     pub slot_scatter: f64,
     /// How many times longer they get at most. Hand-set.
     pub slot_longest_ratio: f64,
-    /// Polls of each vector after a change that still belong to the old delay. Hand-set.
+    /// Polls of each vector after a change that still belong to the old delay. An observation of `slot_polls` polls
+    /// belongs to the new one, although its first few do not. Hand-set.
     pub settling_polls: u32,
-    /// Polls of one observation that belong to the new delay, although its first few do not: 8 x `settling_polls`.
-    pub coarse_polls: u32,
     /// Small packets per slot from which they are noticed beside bulk, and below which they are gone. Hand-set.
     pub small_seen: [u32; 2],
     /// Mean frame (byte) from which traffic is bulk: 4 x [`SMALL_BYTES`](crate::SMALL_BYTES).
@@ -126,7 +125,6 @@ impl Params {
         slot_scatter: 0.02,
         slot_longest_ratio: 8.0,
         settling_polls: 3,
-        coarse_polls: 24,
         small_seen: [12, 4],
         bulk_frame_bytes: 4 * crate::SMALL_BYTES as u64,
         pause_least: Nanos::from_ms(2),

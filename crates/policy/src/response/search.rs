@@ -250,8 +250,8 @@ impl ResponsePolicy {
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
-        // A test of a lower step changes the step only if the loss is significant. A test of a higher step ends with
-        // its first slot if that shows no promise.
+        // The step that holds is left for a lower one only if its loss is significant. A test of a higher step ends
+        // with its first slot if that shows no promise.
         let is_test_below = test.from == Some(test.high);
         let is_test_above = test.from == Some(test.low);
         let most = if is_over || is_test_below { self.params.accept_errors } else { -1.0 };

@@ -81,7 +81,7 @@ impl Slot {
     ) -> bool {
         let polls = observation.interrupts.max(1);
         if self.settling > 0 {
-            if polls < params.coarse_polls {
+            if polls < params.slot_polls {
                 self.settling = self.settling.saturating_sub(polls);
                 if self.settling == 0 {
                     *self = Self::from(observation.now);

@@ -24,7 +24,7 @@ const fn ablation(field: &'static str, value: &'static str, set: fn(&mut Params)
 const FOREVER: Nanos = Nanos::from_s(3600);
 
 /// `0`, `1` or `off` removes a field's effect, the name of a field merges the two.
-const ABLATIONS: [Ablation; 52] = [
+const ABLATIONS: [Ablation; 53] = [
     ablation("slot_polls", "6", |p| p.slot_polls = 6),
     ablation("slot_least", "0", |p| p.slot_least = Nanos::ZERO),
     ablation("slot_most", "off", |p| p.slot_most = FOREVER),
@@ -33,7 +33,6 @@ const ABLATIONS: [Ablation; 52] = [
     ablation("slot_longest_ratio", "off", |p| p.slot_longest_ratio = f64::INFINITY),
     ablation("settling_polls", "0", |p| p.settling_polls = 0),
     ablation("settling_polls", "1", |p| p.settling_polls = 1),
-    ablation("coarse_polls", "slot_polls", |p| p.coarse_polls = p.slot_polls),
     ablation("small_seen", "12, 12", |p| p.small_seen = [12, 12]),
     ablation("small_seen", "4, 4", |p| p.small_seen = [4, 4]),
     ablation("bulk_frame_bytes", "0", |p| p.bulk_frame_bytes = 0),
@@ -79,6 +78,8 @@ const ABLATIONS: [Ablation; 52] = [
     ablation("jump_pieces", "1", |p| p.jump_pieces = 1),
     ablation("jump_neg_log", "0", |p| p.jump_neg_log = 0.0),
     ablation("jitter_first", "jitter_least", |p| p.jitter_first = p.jitter_least),
+    ablation("jitter_least", "0", |p| p.jitter_least = 0.0),
+    ablation("jitter_weight", "0", |p| p.jitter_weight = 0.0),
 ];
 
 /// What one change did to all runs.
