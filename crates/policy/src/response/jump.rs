@@ -57,7 +57,7 @@ impl RateJump {
             self.is_above = is_above;
             self.pieces = before.pieces + 1;
             self.neg_log_likelihood =
-                before.neg_log_likelihood + load.neg_log_likelihood(deviation, params);
+                before.neg_log_likelihood + load.neg_log_likelihood(deviation);
         }
         load.jitter_by(deviation, params);
         self.pieces >= params.jump_pieces && self.neg_log_likelihood > params.jump_neg_log

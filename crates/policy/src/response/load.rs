@@ -64,8 +64,8 @@ impl Load {
 
     /// Negative logarithm of the likelihood of a piece's deviation: that of a Laplace distribution, which has long
     /// tails, with the mean deviation that was learnt.
-    pub(super) fn neg_log_likelihood(&self, deviation: f64, params: &Params) -> f64 {
-        deviation.abs() / self.jitter.max(params.jitter_least)
+    pub(super) fn neg_log_likelihood(&self, deviation: f64) -> f64 {
+        deviation.abs() / self.jitter
     }
 
     /// Takes in how far a slot deviates from what was expected.

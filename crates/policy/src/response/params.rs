@@ -110,8 +110,6 @@ pub struct Params {
     pub jump_neg_log: f64,
     /// Mean deviation (logarithm) of a piece until a load shows its own.
     pub jitter_first: f64,
-    /// Mean deviation that is assumed at least.
-    pub jitter_least: f64,
     /// Weight of the newest piece in it.
     pub jitter_weight: f64,
 }
@@ -160,7 +158,6 @@ impl Params {
         jump_pieces: 3,
         jump_neg_log: 12.0,
         jitter_first: 0.3,
-        jitter_least: 0.05,
         jitter_weight: 0.01,
     };
 }

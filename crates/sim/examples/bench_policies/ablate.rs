@@ -24,7 +24,7 @@ const fn ablation(field: &'static str, value: &'static str, set: fn(&mut Params)
 const FOREVER: Nanos = Nanos::from_s(3600);
 
 /// `0`, `1` or `off` removes a field's effect, the name of a field merges the two.
-const ABLATIONS: [Ablation; 53] = [
+const ABLATIONS: [Ablation; 52] = [
     ablation("slot_polls", "6", |p| p.slot_polls = 6),
     ablation("slot_least", "0", |p| p.slot_least = Nanos::ZERO),
     ablation("slot_most", "off", |p| p.slot_most = FOREVER),
@@ -77,8 +77,7 @@ const ABLATIONS: [Ablation; 53] = [
     ablation("piece_errors", "0", |p| p.piece_errors = 0.0),
     ablation("jump_pieces", "1", |p| p.jump_pieces = 1),
     ablation("jump_neg_log", "0", |p| p.jump_neg_log = 0.0),
-    ablation("jitter_first", "jitter_least", |p| p.jitter_first = p.jitter_least),
-    ablation("jitter_least", "0", |p| p.jitter_least = 0.0),
+    ablation("jitter_first", "0", |p| p.jitter_first = 0.0),
     ablation("jitter_weight", "0", |p| p.jitter_weight = 0.0),
 ];
 
