@@ -39,7 +39,7 @@ impl Load {
     pub(super) fn new(params: &Params) -> Self {
         Self {
             steps: [Step::default(); STEPS],
-            scatter: params.scatter_first,
+            scatter: [params.scatter_first; 2],
             learnt: 0,
             peak_pps: 0.0,
             has_small_packets: false,

@@ -35,7 +35,7 @@ pub struct Params {
 
     // Loads: what is learnt, and when it is another load.
     /// Scatter (logarithm) of a load's slots until it shows its own. Hand-set.
-    pub scatter_first: [f64; 2],
+    pub scatter_first: f64,
     /// Deviation (logarithm) from a step's rate that makes another load, if two slots agree. Traced:
     /// `2026-11-22-hold-guest.md` and before.
     pub jump_log: [f64; 2],
@@ -127,7 +127,7 @@ impl Params {
         bulk_frame_bytes: 4 * crate::SMALL_BYTES as u64,
         pause_least: Nanos::from_ms(2),
         pause_gaps: 20,
-        scatter_first: [0.03, 0.05],
+        scatter_first: 0.03,
         jump_log: [0.18, 0.4],
         jump_log_first: [0.7, 2.0],
         learnt_slots: 6,
