@@ -56,8 +56,6 @@ pub struct ResponsePolicy {
     jump: RateJump,
     /// Time of the previous call of `step`.
     last: Option<Nanos>,
-    /// The usual gap between two polls.
-    pace: Nanos,
     /// Length of a daemon's sample; zero for a driver's polls.
     sample: Nanos,
     /// How long the load has been idle.
@@ -95,7 +93,6 @@ impl ResponsePolicy {
             slot: Slot::after_change(bounds.vectors, &params),
             jump: RateJump::default(),
             last: None,
-            pace: Nanos::ZERO,
             sample: Nanos::ZERO,
             idle_for: Nanos::ZERO,
             load: Load::new(&params),
@@ -127,7 +124,8 @@ impl ResponsePolicy {
         let now = observation.now;
         let Some(before) = self.last.replace(now) else { return Decision::Keep };
         let is_sampled = self.is_sampled();
-        if !self.slot.add(observation, before, (!is_sampled).then_some(self.pace), &self.params) {
+        if !self.slot.add(observation, before, (!is_sampled).then_some(self.applied), &self.params)
+        {
             return Decision::Keep;
         }
         let polls = observation.interrupts.max(1);
@@ -177,7 +175,6 @@ impl ResponsePolicy {
             return Decision::Keep;
         }
         let slot = std::mem::replace(&mut self.slot, Slot::from(now));
-        self.pace = Nanos::from_ns(elapsed.as_ns() / u64::from(slot.polls));
         let Some(seen) = slot.seen(now, self.load.has_small_packets, &self.params) else {
             return Decision::Keep;
         };

@@ -28,10 +28,8 @@ pub struct Params {
     pub small_seen: [u32; 2],
     /// Mean frame (byte) from which traffic is bulk: 4 x [`SMALL_BYTES`](crate::SMALL_BYTES).
     pub bulk_frame_bytes: u64,
-    /// Length of a gap between polls from which it can be a pause. Hand-set.
+    /// Gap between polls, beyond the delay, from which it is a pause. Hand-set.
     pub pause_least: Nanos,
-    /// Usual gaps that a pause must be longer than as well. Hand-set.
-    pub pause_gaps: u64,
 
     // Loads: what is learnt, and when it is another load.
     /// Scatter (logarithm) of a load's slots until it shows its own. Hand-set.
@@ -126,7 +124,6 @@ impl Params {
         small_seen: [12, 4],
         bulk_frame_bytes: 4 * crate::SMALL_BYTES as u64,
         pause_least: Nanos::from_ms(2),
-        pause_gaps: 20,
         scatter_first: 0.03,
         jump_log: [0.18, 0.4],
         jump_log_first: [0.7, 2.0],

@@ -69,14 +69,14 @@ impl Slot {
         Self { start: Some(start), ..Self::default() }
     }
 
-    /// Takes in a poll, or a sample of many. False if it still belongs to the previous delay. `pace` is the usual gap
-    /// between two polls: much longer gaps are pauses and do not count, so that a load that comes and goes is judged
-    /// by its active time. A sample shows no gaps and has no `pace`.
+    /// Takes in a poll, or a sample of many. False if it still belongs to the previous delay. `delay` is the one
+    /// in force: gaps much longer than it are pauses and do not count, so that a load that comes and goes is judged by
+    /// its active time. A daemon's sample shows no gaps: `None`.
     pub(super) fn add(
         &mut self,
         observation: &Observation,
         before: Nanos,
-        pace: Option<Nanos>,
+        delay: Option<Nanos>,
         params: &Params,
     ) -> bool {
         let polls = observation.interrupts.max(1);
@@ -101,9 +101,8 @@ impl Slot {
             self.small[idx] += u64::from(small[idx]);
         }
         let gap = observation.now.saturating_sub(before);
-        let is_pause =
-            |pace: Nanos| gap > params.pause_least && gap > pace.saturating_mul(params.pause_gaps);
-        if polls < params.slot_polls && pace.is_some_and(is_pause) {
+        let is_pause = |delay: Nanos| gap > params.pause_least.saturating_add(delay);
+        if polls < params.slot_polls && delay.is_some_and(is_pause) {
             self.paused = self.paused.saturating_add(gap);
         } else {
             let bytes = f64::from(observation.rx.bytes) + f64::from(observation.tx.bytes);

@@ -24,7 +24,7 @@ const fn ablation(field: &'static str, value: &'static str, set: fn(&mut Params)
 const FOREVER: Nanos = Nanos::from_s(3600);
 
 /// `0`, `1` or `off` removes a field's effect, the name of a field merges the two.
-const ABLATIONS: [Ablation; 51] = [
+const ABLATIONS: [Ablation; 50] = [
     ablation("slot_polls", "6", |p| p.slot_polls = 6),
     ablation("slot_least", "0", |p| p.slot_least = Nanos::ZERO),
     ablation("slot_most", "off", |p| p.slot_most = FOREVER),
@@ -38,7 +38,6 @@ const ABLATIONS: [Ablation; 51] = [
     ablation("bulk_frame_bytes", "0", |p| p.bulk_frame_bytes = 0),
     ablation("bulk_frame_bytes", "off", |p| p.bulk_frame_bytes = 1 << 30),
     ablation("pause_least", "0", |p| p.pause_least = Nanos::ZERO),
-    ablation("pause_gaps", "0", |p| p.pause_gaps = 0),
     ablation("scatter_first", "0", |p| p.scatter_first = 0.0),
     ablation("jump_log", "0", |p| p.jump_log = [0.0; 2]),
     ablation("jump_log", "0.18, 0.18", |p| p.jump_log = [0.18; 2]),
