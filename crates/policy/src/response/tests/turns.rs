@@ -35,6 +35,23 @@ fn a_slot_of_two_loads_does_not_raise_the_scatter() {
     assert_eq!(policy.current().delay, Nanos::ZERO, "one load has swallowed the other");
 }
 
+#[test]
+fn bursts_of_half_a_millisecond_are_one_load() {
+    let bounds = Bounds { most: Nanos::from_us(256), ring: 4096, ..Bounds::default() };
+    let changes = |params: Params| {
+        let mut policy = ResponsePolicy::with_params(bounds, params);
+        let changes = (0..2000).map(|turn: u32| {
+            let pps = if turn.is_multiple_of(2) { 100e3 } else { 400e3 };
+            drive_from(&mut policy, f64::from(turn) * 500e-6, 500e-6, |_| pps).len() - 1
+        });
+        changes.skip(1000).sum::<usize>()
+    };
+    assert!(changes(Params::DEFAULT) <= 10, "{}", changes(Params::DEFAULT));
+    // Without the likelihood each burst is another load, and without a first jitter too.
+    assert!(changes(Params { jump_neg_log: 0.0, ..Params::DEFAULT }) > 100);
+    assert!(changes(Params { jitter_first: 0.0, ..Params::DEFAULT }) > 100);
+}
+
 /// 0.6 s of turns of 30 ms: a Poisson stream of 50 000 packets/s, and one request in flight (20 us). Returns the share
 /// of its time in the last half that each had under more than 100 us.
 fn drive_turns(seed: u64) -> [f64; 2] {
