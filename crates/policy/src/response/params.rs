@@ -16,8 +16,8 @@ pub struct Params {
     pub slot_least: Nanos,
     /// Time after which a slot of fewer polls counts too. Hand-set.
     pub slot_most: Nanos,
-    /// Scatter (logarithm) that a slot's rate should not exceed; a load that scatters more gets longer slots. Set to
-    /// the default of `Bounds::loss_ratio`.
+    /// Scatter (logarithm) that a slot's rate should not exceed; a load that scatters more gets longer slots.
+    /// Hand-set; the default of `Bounds::loss_ratio` is the same.
     pub slot_scatter: f64,
     /// How many times longer they get at most. Hand-set.
     pub slot_longest_ratio: f64,
@@ -34,12 +34,11 @@ pub struct Params {
     // Loads: what is learnt, and when it is another load.
     /// Scatter (logarithm) of a load's slots until it shows its own. Hand-set.
     pub scatter_first: f64,
-    /// Deviation (logarithm) from a step's rate that makes another load, if two slots agree. Traced:
-    /// `2026-11-22-hold-guest.md` and before.
+    /// Deviation (logarithm) from a step's rate that makes another load, if two slots agree. Hand-set.
     pub jump_log: [f64; 2],
-    /// The same for a daemon's samples, until the load's scatter is learnt. Traced: `2026-11-22-hold-samples.md`.
+    /// The same for a daemon's samples, until the load's scatter is learnt. Traced: `2026-11-23-hold-turns.md`.
     pub jump_log_first: [f64; 2],
-    /// Slots from which the scatter counts as learnt. Hand-set.
+    /// Slots from which the scatter counts as learnt. Traced: `2026-11-23-hold-turns.md`.
     pub learnt_slots: u32,
     /// Distance of two slots of which one has small packets beside bulk and the other has none; over 1 is another
     /// load. Hand-set.
@@ -65,19 +64,18 @@ pub struct Params {
     pub accept_errors: f64,
     /// Steps that the search climbs at once while none is known to be too high. Hand-set.
     pub climb_steps: usize,
-    /// Share of a closed loop's loss from which a loss is a sign of waiting. Traced: `2026-11-22-hold-guest.md`.
+    /// Share of a closed loop's loss from which a loss is a sign of waiting. Traced: `2026-11-22-hold-samples.md`.
     pub closed_loop_least: f64,
     /// Multiple of a closed loop's loss up to which waiting can explain a loss: each delay ends with a poll, which may
-    /// take as long. Traced: `2026-11-22-hold-guest.md`.
+    /// take as long. Traced: `2026-11-23-hold-turns.md`.
     pub closed_loop_most: f64,
     /// Standard error of the prior belief that requests lose what a closed loop does, as a share of that loss.
     /// Hand-set, see `2026-11-23-requests-beside-bulk.md`.
     pub prior_error_ratio: f64,
     /// Standard errors beyond the allowed loss from which a partial sample decides. Traced:
-    /// `2026-11-22-hold-guest.md`.
-    pub early_errors: f64,
-    /// Slots that an earlier test of a neighbour counts as: its figures are old. Traced:
     /// `2026-11-22-hold-samples.md`.
+    pub early_errors: f64,
+    /// Slots that an earlier test of a neighbour counts as: its figures are old. Hand-set.
     pub neighbour_slots: u32,
     /// Slots of the first hold; each next one is twice as long. Hand-set.
     pub hold_slots_first: u32,
