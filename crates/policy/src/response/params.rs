@@ -6,7 +6,7 @@
 use latput_units::Nanos;
 
 /// Constants of [`ResponsePolicy`](super::ResponsePolicy). Rates are compared as logarithms: 0.18 is 18 to 20 %.
-/// Pairs are for all bytes, and for small packets beside bulk.
+/// Pairs of them are for all bytes, and for small packets beside bulk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     // Slots: the measurements that the search compares.
