@@ -24,6 +24,10 @@ pub struct Options {
     /// Also what each fixed delay comes to on each load, and ours with each seed.
     #[arg(long)]
     frontier: bool,
+    /// What each constant of our policy earns, instead of the table: a run without it for each; only these fields, if
+    /// some are named: `test_slots,piece_log`.
+    #[arg(long, value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    ablate: Option<String>,
     /// Only loads whose label contains one of these: `bulk`, `rr b0`, `every 50ms`, `100G`.
     #[arg(value_name = "WORDS")]
     only: Vec<String>,
@@ -39,6 +43,15 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     if options.frontier {
         command.arg("--frontier");
+    }
+    match options.ablate.as_deref() {
+        None => {}
+        Some("") => {
+            command.arg("--ablate");
+        }
+        Some(fields) => {
+            command.arg(format!("--ablate={fields}"));
+        }
     }
     if let Some(seeds) = &options.seeds {
         command.arg(format!("--seeds={seeds}"));

@@ -142,13 +142,13 @@ mod tests {
         };
         let datagrams =
             |bytes| Traffic::udp_stream(Bytes::new(bytes), BitsPerSecond::new(1_000_000));
-        assert!(check(datagrams(64), Some(10_000)).is_ok());
-        let too_short = check(datagrams(63), None).unwrap_err().to_string();
+        assert!(check(datagrams(18), Some(10_000)).is_ok());
+        let too_short = check(datagrams(17), None).unwrap_err().to_string();
         assert!(
-            too_short.contains("`datagram_bytes` must be a whole number from 64"),
+            too_short.contains("`datagram_bytes` must be a whole number from 18"),
             "{too_short}"
         );
-        let too_fast = check(datagrams(64), Some(10_001)).unwrap_err().to_string();
+        let too_fast = check(datagrams(18), Some(10_001)).unwrap_err().to_string();
         assert!(too_fast.contains("`probe_hz`"), "{too_fast}");
     }
 

@@ -1,11 +1,11 @@
-//! The ladder of delays that policies of ours search, and what bounds it.
+//! The ladder of delays that our policies search, and its bounds.
 
 use latput_units::Nanos;
 
 /// Rungs at most: no delay, and ten doublings of the least.
 pub(crate) const STEPS: usize = 12;
 
-/// The longest delay that is ever worth trying: what is held back longer is a timeout.
+/// The longest delay worth a test; a longer one is a timeout.
 pub const GREATEST: Nanos = Nanos::from_us(4096);
 
 /// What a policy must keep.

@@ -1,64 +1,66 @@
-//! A sharp change of the rate, seen within a few polls: another load, long before a slot is full.
+//! Detects another load by a sharp change of the rate within a few polls, long before a slot is full.
 
 use latput_units::Nanos;
 
 use super::load::Load;
+use super::params::Params;
 use super::slot::Seen;
 use crate::Observation;
 
-/// Polls are taken together until they span this long, and the delay that holds.
-const PIECE: Nanos = Nanos::from_us(100);
-/// A piece is off if its rate is by this much (a factor of 1.8) and by so many times what as many packets are by chance.
-const OFF: f64 = 0.6;
-const BY_CHANCE: f64 = 3.0;
-/// So many pieces in a row that are off on one side, and together are as improbable as exp(-12), are another load's.
-const PIECES: u32 = 3;
-const IMPROBABLE: f64 = 12.0;
+/// What a load should do now.
+#[derive(Debug)]
+pub(super) struct Expected {
+    /// The delay in force.
+    pub(super) delay: Nanos,
+    /// What the load does under it.
+    pub(super) seen: Seen,
+}
 
-/// Pieces in a row that were off.
+/// A piece is a few polls taken together. A run of pieces that deviate in the same direction is a jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RateJump {
-    /// When the piece of now began, and what has come since.
+    /// When the current piece began, and its traffic.
     since: Option<Nanos>,
     packets: u32,
     bytes: u64,
-    /// How many were off, on which side, and the logarithm of how improbable that is.
+    /// How many pieces in a row deviate, in which direction, and their negative log likelihood.
     pieces: u32,
     is_above: bool,
     neg_log_likelihood: f64,
 }
 
 impl RateJump {
-    /// Takes in a poll, whose predecessor was at `before`, under a `delay` with which `usual` is expected of the load.
-    /// Whether it is another load now.
+    /// Takes in a poll; the previous one was at `before`. True if it is another load.
     pub(super) fn add(
         &mut self,
         observation: &Observation,
         before: Nanos,
-        delay: Nanos,
-        usual: &Seen,
+        expected: &Expected,
         load: &mut Load,
+        params: &Params,
     ) -> bool {
         let span = observation.now.saturating_sub(*self.since.get_or_insert(before));
         self.packets = self.packets.saturating_add(observation.rx.packets);
         self.bytes += u64::from(observation.rx.bytes) + u64::from(observation.tx.bytes);
-        if span < PIECE.max(delay) {
+        if span < params.piece_least.max(expected.delay) {
             return false;
         }
         let seconds = span.as_secs_f64();
-        let off = (self.bytes.max(1) as f64 / seconds).ln() - usual.bytes_log;
-        let packets = f64::from(self.packets).max(usual.packets_log.exp() * seconds);
-        let is_off = off.abs() > OFF.max(BY_CHANCE / packets.max(1.0).sqrt());
-        let is_above = off > 0.0;
+        let deviation = (self.bytes.max(1) as f64 / seconds).ln() - expected.seen.bytes_log;
+        let packets = f64::from(self.packets).max(expected.seen.packets_log.exp() * seconds);
+        let deviates =
+            deviation.abs() > params.piece_log.max(params.piece_errors / packets.max(1.0).sqrt());
+        let is_above = deviation > 0.0;
         let run = std::mem::take(self);
-        if is_off {
+        if deviates {
             let before = if is_above == run.is_above { run } else { Self::default() };
             self.is_above = is_above;
             self.pieces = before.pieces + 1;
-            self.neg_log_likelihood = before.neg_log_likelihood + load.neg_log_likelihood(off);
+            self.neg_log_likelihood =
+                before.neg_log_likelihood + load.neg_log_likelihood(deviation);
         }
-        load.jitter_by(off);
-        self.pieces >= PIECES && self.neg_log_likelihood > IMPROBABLE
+        load.jitter_by(deviation, params);
+        self.pieces >= params.jump_pieces && self.neg_log_likelihood > params.jump_neg_log
     }
 }
 
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
     use crate::Counts;
 
-    /// Feeds one piece after the other, at rates in percent of the usual; those with which another load was seen.
+    /// Feeds pieces at rates in percent of the usual; the indices of those at which a jump was detected.
     fn alarms(
         run: &mut RateJump,
         load: &mut Load,
@@ -80,12 +82,13 @@ mod tests {
             packets_log: (f64::from(usual_bytes / 1500) / seconds).ln(),
             ..Seen::default()
         };
+        let expected = Expected { delay, seen: usual };
         let mut found = Vec::new();
         for (idx, rate) in rates.into_iter().enumerate() {
             let bytes = usual_bytes / 100 * rate;
             let rx = Counts { packets: bytes / 1500, bytes };
             let observation = Observation { now: delay, rx, ..Observation::default() };
-            if run.add(&observation, Nanos::ZERO, delay, &usual, load) {
+            if run.add(&observation, Nanos::ZERO, &expected, load, &Params::DEFAULT) {
                 found.push(idx);
                 *run = RateJump::default();
             }
@@ -94,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn three_polls_show_another_load_and_two_do_not() {
-        let (mut run, mut load) = (RateJump::default(), Load::new());
+    fn a_jump_takes_three_pieces() {
+        let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
         let steady = (0..200).map(|idx| if idx % 2 == 0 { 80 } else { 120 });
         assert!(alarms(&mut run, &mut load, steady).is_empty());
         assert!(alarms(&mut run, &mut load, [10, 10, 100, 500, 500, 10, 10, 100]).is_empty());
@@ -104,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn bursts_that_a_load_always_had_are_no_news() {
-        let (mut run, mut load) = (RateJump::default(), Load::new());
+    fn usual_bursts_are_no_jump() {
+        let (mut run, mut load) = (RateJump::default(), Load::new(&Params::DEFAULT));
         let bursts = |count: usize| (0..count).map(|idx| if idx % 8 < 4 { 30 } else { 190 });
         alarms(&mut run, &mut load, bursts(400));
         assert!(alarms(&mut run, &mut load, bursts(400)).is_empty());

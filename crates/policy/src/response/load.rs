@@ -1,97 +1,77 @@
-//! What is known of a load: what each step of the ladder was seen to do, and how its rates scatter.
+//! What is known of a load: its rates at each step of the ladder, and how they scatter.
 
+use super::params::Params;
 use super::slot::Seen;
 use crate::ladder::STEPS;
 
-/// The scatter that a load has until it shows its own: of its bytes, and of small packets beside bulk.
-const SCATTER_AT_FIRST: [f64; 2] = [0.03, 0.05];
-/// A rate this far from what its step had, as a logarithm, is another load (if it comes twice).
-pub(super) const JUMP: [f64; 2] = [0.18, 0.4];
-/// The same of a daemon's samples until so many have shown how the load scatters: within one they do not.
-const JUMP_AT_FIRST: [f64; 2] = [0.7, 2.0];
-const LEARNT: u32 = 6;
-/// Small packets that come up beside bulk, or are gone, are as far off as this many jumps.
-const COME_OR_GONE: f64 = 2.0;
-/// Weight of the newest slot in a step's estimate, once it has more than its inverse.
-const NEWEST: f64 = 1.0 / 12.0;
-
-/// Weight of the newest slot in the rate of requests, once there are more than its inverse: a lost one keeps a client
-/// waiting for four samples or more.
-const REQUESTS_NEWEST: f64 = 1.0 / 16.0;
-
-/// By how much a few polls are off until a load shows it, and at least; and the weight of the newest.
-const JITTER_AT_FIRST: f64 = 0.3;
-const JITTER_LEAST: f64 = 0.05;
-const JITTER_NEWEST: f64 = 0.01;
-
-/// What is known of the load of now.
+/// What is known of the current load.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Load {
-    /// What each step was seen to do.
+    /// The rates at each step.
     pub(super) steps: [Step; STEPS],
-    /// Scatter of a slot's rates, as logarithms: bytes, and small packets beside bulk.
+    /// Standard deviation of a slot's rates, as logarithms: of bytes, and of small packets beside bulk.
     pub(super) scatter: [f64; 2],
-    /// Slots that they were learnt from.
+    /// Slots that `scatter` was learnt from.
     pub(super) learnt: u32,
-    /// Most packets per second seen.
+    /// Highest rate seen, in packets per second.
     pub(super) peak_pps: f64,
     /// Whether small packets go beside bulk.
     pub(super) has_small_packets: bool,
-    /// Whether it is seen in samples of many polls, as a daemon takes them.
+    /// Whether it is seen in a daemon's samples of many polls.
     pub(super) is_sampled: bool,
-    /// Requests per second beside bulk, over some slots; `None` where they are not told from other small packets.
+    /// Mean requests per second beside bulk; `None` where requests are not counted apart from other small packets.
     pub(super) requests: Option<f64>,
-    /// By how much a few polls are off, as a logarithm: the mean deviation.
+    /// Mean absolute deviation of a piece's rate (a few polls), as a logarithm.
     jitter: f64,
 }
 
-/// What a step was seen to do.
+/// The rates at one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Step {
     /// Means of the logarithms.
     pub(super) seen: Seen,
     pub(super) slots: u32,
-    /// What was given up of the rate on the way to this step, beyond doubt.
+    /// Significant loss on the way up to this step, as a logarithm.
     pub(super) spent: f64,
 }
 
 impl Load {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(params: &Params) -> Self {
         Self {
             steps: [Step::default(); STEPS],
-            scatter: SCATTER_AT_FIRST,
+            scatter: [params.scatter_first; 2],
             learnt: 0,
             peak_pps: 0.0,
             has_small_packets: false,
             is_sampled: false,
             requests: None,
-            jitter: JITTER_AT_FIRST,
+            jitter: params.jitter_first,
         }
     }
 
-    /// Takes in how many requests a slot had.
-    pub(super) fn take_requests(&mut self, seen: &Seen) {
+    /// Takes in the rate of requests of a slot.
+    pub(super) fn take_requests(&mut self, seen: &Seen, params: &Params) {
         let Some(rate) = seen.requests else { return };
-        let weight = REQUESTS_NEWEST.max(1.0 / f64::from(self.learnt.saturating_add(1)));
+        let weight = params.requests_weight.max(1.0 / f64::from(self.learnt.saturating_add(1)));
         let mean = self.requests.get_or_insert(rate);
         *mean += (rate - *mean) * weight;
     }
 
-    /// Takes in by how much a few polls were off.
-    pub(super) fn jitter_by(&mut self, off: f64) {
-        self.jitter += (off.abs().min(1.0) - self.jitter) * JITTER_NEWEST;
+    /// Takes in the deviation of a piece's rate.
+    pub(super) fn jitter_by(&mut self, deviation: f64, params: &Params) {
+        self.jitter += (deviation.abs().min(1.0) - self.jitter) * params.jitter_weight;
     }
 
-    /// How improbable it is that a few polls are off by so much, as a logarithm: with the long tails of a Laplace
-    /// distribution, whose mean deviation is what was seen.
-    pub(super) fn neg_log_likelihood(&self, off: f64) -> f64 {
-        off.abs() / self.jitter.max(JITTER_LEAST)
+    /// Negative logarithm of the likelihood of a piece's deviation: that of a Laplace distribution, which has long
+    /// tails, with the mean deviation that was learnt.
+    pub(super) fn neg_log_likelihood(&self, deviation: f64) -> f64 {
+        deviation.abs() / self.jitter
     }
 
-    /// Takes in by how much a slot was off what was expected.
+    /// Takes in how far a slot deviates from what was expected.
     pub(super) fn scatter_by(&mut self, seen: &Seen, expected: &Seen, weight: f64) {
         self.learnt = self.learnt.saturating_add(1);
-        // What the first slot promised is soon outweighed.
+        // The estimate of the first slot is soon outweighed.
         let weight = weight.max(1.0 / f64::from(self.learnt.saturating_add(3)));
         let bytes = Some((seen.bytes_log, expected.bytes_log));
         for (scatter, pair) in
@@ -99,41 +79,41 @@ impl Load {
         {
             let Some((seen, expected)) = pair else { continue };
             // Mean absolute deviation x 1.25 is the standard deviation of a normal.
-            let off = 1.25 * (seen - expected).abs().min(0.5);
-            *scatter += (off - *scatter) * weight;
+            let deviation = 1.25 * (seen - expected).abs().min(0.5);
+            *scatter += (deviation - *scatter) * weight;
         }
     }
 
-    /// From where on a rate is another load's.
-    pub(super) fn limit(&self, which: usize) -> f64 {
-        let is_unknown = self.is_sampled && self.learnt < LEARNT;
-        let least = if is_unknown { JUMP_AT_FIRST } else { JUMP };
+    /// Deviation (logarithm) from which a rate is another load's: 0 of bytes, 1 of small packets.
+    pub(super) fn limit(&self, which: usize, params: &Params) -> f64 {
+        let is_unknown = self.is_sampled && self.learnt < params.learnt_slots;
+        let least = if is_unknown { params.jump_log_first } else { params.jump_log };
         least[which].max(5.0 * self.scatter[which])
     }
 }
 
-/// How far two slots are apart: over 1 they are of two loads. That `packets` tell too is not so where several are
-/// merged before they are counted.
-pub(super) fn distance(a: &Seen, b: &Seen, load: &Load, packets: bool) -> f64 {
+/// Distance of two slots, in limits of the load: over 1 they are of two loads. `packets`: whether packet rates count
+/// too, which they do not where packets are merged before they are counted.
+pub(super) fn distance(a: &Seen, b: &Seen, load: &Load, packets: bool, params: &Params) -> f64 {
     let mut rates = (a.bytes_log - b.bytes_log).abs();
     if packets {
         rates = rates.max((a.packets_log - b.packets_log).abs());
     }
     let small = match (a.small_log, b.small_log) {
-        // They come, wait and go as they like: it is the bulk beside them that tells loads apart.
+        // Requests come, wait and go: only the bulk beside them tells loads apart.
         _ if a.requests.is_some() => 0.0,
-        (Some(a), Some(b)) => (a - b).abs() / load.limit(1),
+        (Some(a), Some(b)) => (a - b).abs() / load.limit(1, params),
         (None, None) => 0.0,
-        _ => COME_OR_GONE,
+        _ => params.small_change_distance,
     };
-    small.max(rates / load.limit(0))
+    small.max(rates / load.limit(0, params))
 }
 
 impl Step {
     /// Takes in a slot.
-    pub(super) fn take(&mut self, new: &Seen) {
+    pub(super) fn take(&mut self, new: &Seen, params: &Params) {
         self.slots = self.slots.saturating_add(1);
-        let weight = NEWEST.max(1.0 / f64::from(self.slots));
+        let weight = params.slot_weight.max(1.0 / f64::from(self.slots));
         let towards = |mean: &mut f64, new: f64| *mean += (new - *mean) * weight;
         towards(&mut self.seen.bytes_log, new.bytes_log);
         towards(&mut self.seen.packets_log, new.packets_log);
@@ -151,10 +131,12 @@ mod tests {
 
     #[test]
     fn loads_of_the_same_bytes_are_told_apart_by_their_packets() {
-        let (load, a) =
-            (Load::new(), Seen { bytes_log: 18.0, packets_log: 11.0, ..Seen::default() });
+        let (load, a) = (
+            Load::new(&Params::DEFAULT),
+            Seen { bytes_log: 18.0, packets_log: 11.0, ..Seen::default() },
+        );
         let b = Seen { packets_log: 11.4, ..a };
-        assert!(distance(&a, &b, &load, true) > 1.0);
-        assert!(distance(&a, &b, &load, false) <= 0.0);
+        assert!(distance(&a, &b, &load, true, &Params::DEFAULT) > 1.0);
+        assert!(distance(&a, &b, &load, false, &Params::DEFAULT) <= 0.0);
     }
 }

@@ -1,39 +1,17 @@
-//! The search along the ladder: sequential tests of two steps, rests, and looks around.
+//! The search along the ladder: sequential tests of two steps, holds, and tests of neighbours after a hold.
 
 use latput_units::Nanos;
 
-use super::ResponsePolicy;
+use super::{Params, ResponsePolicy};
 use crate::Decision;
 use crate::ladder::STEPS;
-
-/// Slots that a sequential test takes, if they also take this long: what it cannot decide by then is
-/// accepted. A closed loop tells in two slots, and what scatters more does not wait for each delay.
-const LONGEST_TEST: u32 = 6;
-const TEST_LEAST: Nanos = Nanos::from_ms(12);
-/// At its end a test accepts a loss of so many times its error beyond the one allowed.
-const BENEFIT: f64 = 1.0;
-/// Rungs that a search climbs at once, while none was found to be too high.
-const STRIDE: usize = 3;
-/// A loss up to this share of what a load would lose that waits for each delay is no sign of waiting.
-pub(super) const CLOSED_LOOP_SHARE: f64 = 0.5;
-/// And one up to so many times that may be: each delay ends with a poll, which may take as long.
-pub(super) const POLLS_TOO: f64 = 2.0;
-/// How far what requests beside bulk lose may be from that, before it is seen, as a share of it.
-const PRIOR_ERROR: f64 = 0.25;
-/// What was seen in earlier looks at a step counts as so many slots: old, but one slot that scatters by more than
-/// the loss it is to show would be misled again at each look.
-const NEIGHBOUR_SLOTS: u32 = 2;
-/// Slots between two looks at the neighbouring steps, at first and at most.
-pub(super) const HOLD_SLOTS: [u32; 2] = [12, 400];
-/// And at most where requests keep the delay short, which may go without a change of the bulk that they were beside.
-const HOLD_SLOTS_WITH_REQUESTS: u32 = 50;
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelaySearch {
     /// Is `high` as good as `low`, which is good? Slots alternate between them.
     Test(Test),
-    /// `step` holds for so many more slots; then the one above (or below) is looked at.
+    /// `step` holds for `slots` more slots. Then a step above or below it is tested.
     Hold { step: usize, slots: u32 },
 }
 
@@ -44,7 +22,7 @@ pub(super) struct Test {
     pub(super) high: usize,
     /// The lowest step that is known to be too high.
     pub(super) ceiling: usize,
-    /// Only a look from this step, where the search has ended.
+    /// The step that held before, if this is a test of its neighbour.
     pub(super) from: Option<usize>,
     pub(super) slots: u32,
     /// When its first slot began.
@@ -67,23 +45,24 @@ enum TestResult {
     Unclear,
 }
 
-/// What requests lose that would lose `waits` if each waited for each delay, and the error of that: the mean of a
-/// normal prior around it and of what was `seen` with its error, by their precisions.
-fn posterior_loss(seen: Option<(f64, f64)>, waits: f64) -> (f64, f64) {
-    let doubt = PRIOR_ERROR * waits;
-    let Some((seen, error)) = seen else { return (waits, doubt) };
-    let weight = doubt * doubt / (doubt * doubt + error * error).max(f64::MIN_POSITIVE);
-    let seen = seen.clamp(-waits, POLLS_TOO * waits);
+/// The loss of requests and its standard error, as logarithms: the posterior of a normal prior and a measurement. The
+/// prior's mean is `waits`, the loss of a closed loop. `seen` is the measured loss and its error.
+fn posterior_loss(seen: Option<(f64, f64)>, waits: f64, params: &Params) -> (f64, f64) {
+    let prior_error = params.prior_error_ratio * waits;
+    let Some((seen, error)) = seen else { return (waits, prior_error) };
+    let prior_variance = prior_error * prior_error;
+    let weight = prior_variance / (prior_variance + error * error).max(f64::MIN_POSITIVE);
+    let seen = seen.clamp(-waits, params.closed_loop_most * waits);
     (waits + (seen - waits) * weight, error * weight.sqrt())
 }
 
 impl ResponsePolicy {
-    /// What a load loses from `low` to `high` that waits for each delay, as a logarithm.
+    /// What a closed loop loses from `low` to `high`, as a logarithm, at the packet rate seen at `low`.
     pub(super) fn closed_loop_loss(&self, low: usize, high: usize) -> f64 {
         self.closed_loop_loss_at(self.load.steps[low].seen.packets_log.exp(), low, high)
     }
 
-    /// The same of so many packets per second.
+    /// The same at `pps` packets per second.
     fn closed_loop_loss_at(&self, pps: f64, low: usize, high: usize) -> f64 {
         let [short, long] = [low, high].map(|step| self.bounds.delay(step).as_secs_f64());
         (pps * (long - short)).ln_1p()
@@ -113,8 +92,8 @@ impl ResponsePolicy {
         }
     }
 
-    /// The load may have changed too little to be another: below the rate may have become better,
-    /// above it may no longer fall.
+    /// Tests a step above or below the one that holds, in turn: the load may have changed too little to count as
+    /// another.
     fn check_neighbour(&mut self, step: usize) -> Decision {
         let highest = self.highest();
         if highest == 0 {
@@ -124,25 +103,26 @@ impl ResponsePolicy {
         let is_up = step == 0 || (self.up && step < highest);
         self.up = !is_up;
         let other = if is_up { self.best_above(step) } else { self.best_below(step) };
-        self.load.steps[other].slots = self.load.steps[other].slots.min(NEIGHBOUR_SLOTS);
+        self.load.steps[other].slots =
+            self.load.steps[other].slots.min(self.params.neighbour_slots);
         let ceiling = if other > step { STEPS } else { step + 1 };
         let test = Test::new(step.min(other), step.max(other), ceiling);
         self.search = DelaySearch::Test(Test { from: Some(step), ..test });
-        self.move_to(other, "a look at a neighbouring delay")
+        self.move_to(other, "a test of a neighbouring delay")
     }
 
-    /// Where most was seen below a step, if that was more than there: by chance, or what the steps of the search
-    /// have hidden one by one. Else as far down as a search strides up.
+    /// The lower step with the highest rate, if that rate is above the rate at `step`: losses too small to see at each
+    /// step of the search add up. Otherwise `climb_steps` lower.
     fn best_below(&self, step: usize) -> usize {
         let seen = |step: &usize| self.load.steps[*step].seen.bytes_log;
         let better =
             (0..step).filter(|it| self.load.steps[*it].slots > 0 && seen(it) > seen(&step));
         let best = better.max_by(|a, b| seen(a).total_cmp(&seen(b)));
-        best.unwrap_or(step.saturating_sub(STRIDE))
+        best.unwrap_or(step.saturating_sub(self.params.climb_steps))
     }
 
-    /// The highest step that was tried and not seen to lose beyond doubt: what has kept the search below may have been
-    /// chance. Else the next one.
+    /// The highest step that was tested and lost at most two standard errors: chance may have kept the search below
+    /// it. Otherwise the next step.
     fn best_above(&self, step: usize) -> usize {
         let is_unclear = |high: &usize| {
             let losses = self.losses(step, *high);
@@ -167,14 +147,15 @@ impl ResponsePolicy {
         }
         let [a, b] = [low, high].map(|step| self.load.steps[step].slots);
         if a == 0 || b == 0 {
-            return self.move_to(if a == 0 { low } else { high }, "a look at a neighbouring delay");
+            return self.move_to(if a == 0 { low } else { high }, "a test of a neighbouring delay");
         }
-        let is_over = slots >= LONGEST_TEST && now.saturating_sub(start) >= TEST_LEAST;
+        let is_over =
+            slots >= self.params.test_slots && now.saturating_sub(start) >= self.params.test_least;
         match self.result_of(test, is_over) {
             TestResult::Good => self.accept(test),
-            // Nothing was seen beyond doubt: a load that waits for each delay loses more with a longer one.
+            // The loss is not significant. A closed loop loses more with a longer delay.
             TestResult::Unclear if test.from.is_none() && ceiling == STEPS && high < highest => {
-                let higher = (high + STRIDE).min(highest);
+                let higher = (high + self.params.climb_steps).min(highest);
                 self.test_steps(
                     low,
                     higher,
@@ -186,13 +167,16 @@ impl ResponsePolicy {
                 if let Some(far) = self.probe_far(test) {
                     return far;
                 }
-                self.hold_slots =
-                    if test.from == Some(high) { HOLD_SLOTS[0] } else { self.hold_slots };
+                self.hold_slots = if test.from == Some(high) {
+                    self.params.hold_slots_first
+                } else {
+                    self.hold_slots
+                };
                 self.settle(low, "the rate falls with more delay")
             }
             TestResult::Bad | TestResult::Unclear => {
                 if test.from == Some(high) {
-                    self.hold_slots = HOLD_SLOTS[0];
+                    self.hold_slots = self.params.hold_slots_first;
                 }
                 let middle = usize::midpoint(low, high);
                 self.test_steps(low, middle, high, "the rate falls: a shorter delay")
@@ -201,22 +185,22 @@ impl ResponsePolicy {
                 let [bytes, small] = self.losses(low, high);
                 let is_free = bytes.0 <= bytes.1 && small.0 <= small.1;
                 if ceiling == STEPS && high < highest && is_free && slots >= 2 {
-                    let higher = (high + STRIDE).min(highest);
+                    let higher = (high + self.params.climb_steps).min(highest);
                     let reason = "the rate scatters: a longer delay tells more";
                     return self.test_steps(low, higher, ceiling, reason);
                 }
                 let other = if self.step == low { high } else { low };
-                self.move_to(other, "a look at a neighbouring delay")
+                self.move_to(other, "a test of a neighbouring delay")
             }
         }
     }
 
-    /// Bulk may lose by a little delay and gain by a long one: it pays for each timer, and batches come only
-    /// with more of them. Before the search ends without any delay, one look goes further up, if the traffic is
-    /// mostly full frames and loses far less than what waits for each delay would.
+    /// Bulk may lose with a short delay and gain with a long one: each timer costs CPU, and only long delays make
+    /// batches that pay for it. Before the search ends without a delay, one test goes further up. It does so only if
+    /// the traffic is mostly full frames and loses far less than a closed loop would.
     fn probe_far(&mut self, test: Test) -> Option<Decision> {
         let Test { low, high, ceiling, from, .. } = test;
-        let far = STRIDE.min(self.highest());
+        let far = self.params.climb_steps.min(self.highest());
         let [_, small] = self.losses(low, high);
         let is_bulk_alone = self.load.steps[low].seen.is_bulk && small.0 <= small.1;
         let is_first = low == 0 && high == 1 && from != Some(high) && ceiling == STEPS;
@@ -225,11 +209,11 @@ impl ResponsePolicy {
         }
         self.load.steps[far].slots = self.load.steps[far].slots.min(2);
         self.search = DelaySearch::Test(Test { from: Some(low), ..Test::new(low, far, STEPS) });
-        Some(self.move_to(far, "bulk loses a little: a look at a long delay"))
+        Some(self.move_to(far, "bulk loses a little: a test of a long delay"))
     }
 
-    /// What `high` loses beyond what may be lost, and the error of that: of bytes, and of small packets (or of the
-    /// requests among them, if they are known) beside bulk, less what their loss has won for the bulk.
+    /// The loss of `high` beyond the allowed loss and its standard error: of bytes, and of small packets beside bulk
+    /// (of the requests among them, where they are known). What bulk gains counts against a loss of small packets.
     fn losses(&self, low: usize, high: usize) -> [(f64, f64); 2] {
         let (a, b) = (&self.load.steps[low], &self.load.steps[high]);
         let error = (1.0 / f64::from(a.slots) + 1.0 / f64::from(b.slots)).sqrt();
@@ -240,20 +224,22 @@ impl ResponsePolicy {
         let seen = (a.seen.small_log, b.seen.small_log);
         if let Some(pps) = self.load.requests {
             let seen = seen.0.zip(seen.1).map(|(a, b)| (a - b, small_error));
-            let (loss, error) = posterior_loss(seen, self.closed_loop_loss_at(pps, low, high));
-            // What is taken for granted is made up only by what is seen.
+            let (loss, error) =
+                posterior_loss(seen, self.closed_loop_loss_at(pps, low, high), &self.params);
+            // The loss may be a belief only, so that a gain counts only where it is significant.
             let gained = (-bytes - bytes_error).max(0.0);
             return beside((loss - gained - allowed, error));
         }
         let small = match seen {
-            // A sample counts the ends of bulk's messages as small packets too, and there are fewer of them where more
-            // is sent at once: beyond what waiting costs, it is not requests that are lost.
+            // A sample counts the ends of bulk's messages as small packets, and larger sends have fewer ends. Requests
+            // lose no more than waiting costs.
             (Some(a), Some(b)) if self.is_sampled() => {
-                (a - b).min(POLLS_TOO * self.closed_loop_loss_at(a.exp(), low, high))
-                    + bytes.min(0.0)
+                (a - b).min(
+                    self.params.closed_loop_most * self.closed_loop_loss_at(a.exp(), low, high),
+                ) + bytes.min(0.0)
             }
             (Some(a), Some(b)) => a - b + bytes.min(0.0),
-            (Some(_), None) => self.load.limit(1),
+            (Some(_), None) => self.load.limit(1, &self.params),
             _ => return beside((f64::NEG_INFINITY, 0.0)),
         };
         beside((small - allowed, small_error))
@@ -264,15 +250,15 @@ impl ResponsePolicy {
         let all = |is_good: &dyn Fn(f64, f64) -> bool| {
             losses.iter().all(|(loss, error)| is_good(*loss, *error))
         };
-        // What was found good is given up only for what is seen, and a look up that promises nothing ends
-        // with its first slot.
-        let is_look_down = test.from == Some(test.high);
-        let is_look_up = test.from == Some(test.low);
-        let most = if is_over || is_look_down { BENEFIT } else { -1.0 };
+        // The step that holds is left for a lower one only if its loss is significant. A test of a higher step ends
+        // with its first slot if that shows no promise.
+        let is_test_below = test.from == Some(test.high);
+        let is_test_above = test.from == Some(test.low);
+        let most = if is_over || is_test_below { self.params.accept_errors } else { -1.0 };
         if all(&|loss, error| loss <= most * error) {
             return TestResult::Good;
         }
-        let is_bad = !all(&|loss, error| loss <= if is_look_up { error } else { 2.0 * error });
+        let is_bad = !all(&|loss, error| loss <= if is_test_above { error } else { 2.0 * error });
         match (is_bad, is_over) {
             (true, _) if self.may_be_chance(test) => TestResult::Open,
             (true, _) => TestResult::Bad,
@@ -281,19 +267,19 @@ impl ResponsePolicy {
         }
     }
 
-    /// Whether a loss may be the load's own scatter: a sample of a daemon does not show it, so that it has to be learnt
-    /// from several. What waits for each delay loses more.
+    /// Whether a loss may be the load's own scatter. One sample of a daemon does not show the scatter; several do.
+    /// A closed loop loses more than that.
     fn may_be_chance(&self, test: Test) -> bool {
         let Test { low, high, .. } = test;
         let [a, b] = [low, high].map(|step| self.load.steps[step].slots);
         self.is_sampled()
             && test.from.is_none()
-            && a.min(b) < LONGEST_TEST / 2
+            && a.min(b) < self.params.test_slots / 2
             && !self.loses_like_closed_loop(low, high)
             && !self.delays_requests(low, high)
     }
 
-    /// Whether the requests beside bulk lose too much from `low` to `high`.
+    /// Whether the requests beside bulk lose more than allowed from `low` to `high`.
     fn delays_requests(&self, low: usize, high: usize) -> bool {
         let are_known = self.load.requests.is_some() && self.load.steps[low].slots > 0;
         if !are_known || high <= low {
@@ -303,13 +289,13 @@ impl ResponsePolicy {
         loss > 2.0 * error
     }
 
-    /// Whether `high` is seen to lose beside `low` what a load does that waits for each delay.
+    /// Whether `high` loses as much beside `low` as a closed loop would.
     fn loses_like_closed_loop(&self, low: usize, high: usize) -> bool {
         let [a, b] = [low, high].map(|step| self.load.steps[step].seen.bytes_log);
-        a - b > CLOSED_LOOP_SHARE * self.closed_loop_loss(low, high)
+        a - b > self.params.closed_loop_least * self.closed_loop_loss(low, high)
     }
 
-    /// `high` is good: higher, if there may be something better.
+    /// `high` is good. Tests a higher step, if there is one.
     fn accept(&mut self, test: Test) -> Decision {
         let Test { low, high, ceiling, from, .. } = test;
         if from != Some(high) {
@@ -320,7 +306,7 @@ impl ResponsePolicy {
         }
         let highest = self.highest();
         let next = if ceiling == STEPS {
-            (high + STRIDE).min(highest)
+            (high + self.params.climb_steps).min(highest)
         } else {
             usize::midpoint(high, ceiling)
         };
@@ -341,16 +327,16 @@ impl ResponsePolicy {
         self.move_to(high, reason)
     }
 
-    /// Rests at `step`: longer each time, so that looking around costs less and less.
+    /// Holds `step`, each time twice as long, so that tests of neighbours cost less and less.
     pub(super) fn settle(&mut self, step: usize, reason: &'static str) -> Decision {
-        // The first look after the first search goes where it was kept below by chance, if it may have been.
+        // Chance may have kept the first search below a better step: the first test goes there.
         self.up |= self.settled_at.is_none() && self.best_above(step) > step + 1;
         self.search = DelaySearch::Hold { step, slots: self.hold_slots };
         let has_requests = self.load.requests.is_some_and(|pps| pps >= 1.0);
         self.hold_slots = (self.hold_slots * 2).min(if has_requests {
-            HOLD_SLOTS_WITH_REQUESTS
+            self.params.hold_slots_requests
         } else {
-            HOLD_SLOTS[1]
+            self.params.hold_slots_most
         });
         self.move_to(step, reason)
     }

@@ -1,55 +1,35 @@
-//! A few milliseconds of traffic under one delay, and what they show of the load.
+//! A slot: some milliseconds of traffic under one delay, and the rates that they show.
 
 use latput_units::Nanos;
 
+use super::params::Params;
 use crate::{Observation, SMALL_BYTES};
 
-/// A slot has at least this many polls...
-pub(super) const SLOT_POLLS: u32 = 24;
-/// ...and lasts at least this long, so that a few interrupts of a burst do not decide,
-const SLOT_LEAST: Nanos = Nanos::from_us(600);
-/// but after this long fewer polls do.
-const SLOT_MOST: Nanos = Nanos::from_ms(6);
-/// A slot's rate should scatter by no more than this: slots of restless loads are longer, up to
-/// [`LONGER`] times.
-const STEADY: f64 = 0.02;
-const LONGER: f64 = 8.0;
-/// Polls after a change that belong to the old delay.
-const SETTLING_POLLS: u32 = 3;
-/// A sample of this many polls is the new delay's, whatever few at its start are not.
-const COARSE_POLLS: u32 = 8 * SETTLING_POLLS;
-/// Small packets beside bulk are seen from so many on in a slot, and not seen any more below the second.
-const SMALL_SEEN: [u32; 2] = [12, 4];
-/// Bulk has mean frames of at least this, the way that most bytes go.
-const BULK_BYTES: u64 = 4 * SMALL_BYTES as u64;
-/// Vectors whose packets are counted apart. Of more, some are counted together: a rate is then taken for
-/// higher than it is, and the ring for sooner full.
+/// Vectors whose packets are counted apart. With more, some share a count: the busiest rate is then overestimated, and
+/// the delay stays shorter. The length of an array, and so no field of [`Params`].
 const VECTORS: usize = 16;
-/// A gap is a pause if it is this long, and so many times the gap between two polls.
-const PAUSE_LEAST: Nanos = Nanos::from_ms(2);
-const PAUSE_GAPS: u64 = 20;
 
-/// What has come since the slot began.
+/// The traffic since the slot began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Slot {
     start: Option<Nanos>,
-    /// Polls that still belong to the delay before.
+    /// Polls to come that still belong to the previous delay.
     settling: u32,
-    /// Time in which nothing flowed.
+    /// Time of pauses.
     paused: Nanos,
     pub(super) polls: u32,
     /// Received and transmitted: all packets and bytes, and the small packets.
     packets: [u64; 2],
     bytes: [u64; 2],
     small: [u64; 2],
-    /// Whether the received ones are requests, and nothing else.
+    /// Whether the received small packets are requests only.
     are_requests: bool,
     /// Received packets of each vector.
     of_vector: [u64; VECTORS],
     spread: Spread,
 }
 
-/// Sums over polls, of bytes and the time since the poll before: how surely they tell the rate.
+/// Sums over polls of bytes and of gaps (seconds): they give the standard error of the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spread {
     samples: u32,
@@ -65,42 +45,43 @@ struct Spread {
 pub(super) struct Seen {
     /// Logarithm of bytes per second, both ways.
     pub(super) bytes_log: f64,
-    /// Logarithm of small packets per second beside bulk that goes the same way; `None` without.
+    /// Logarithm of small packets per second in the direction of the bulk; `None` without bulk or without them.
     pub(super) small_log: Option<f64>,
-    /// Requests per second beside bulk that is received, where they are told from other small packets.
+    /// Requests per second beside received bulk, where they are counted apart from other small packets.
     pub(super) requests: Option<f64>,
     /// Logarithm of received packets per second.
     pub(super) packets_log: f64,
     /// Received packets per second of the busiest vector.
     pub(super) busiest_pps: f64,
-    /// Standard error of `bytes_log`, as far as the slot shows it.
+    /// Standard error of `bytes_log`, from the slot alone.
     pub(super) error: f64,
     /// Mostly full frames.
     pub(super) is_bulk: bool,
 }
 
 impl Slot {
-    /// A slot under a delay that was set just now on so many vectors.
-    pub(super) fn after_change(vectors: u32) -> Self {
-        Self { settling: SETTLING_POLLS.saturating_mul(vectors), ..Self::default() }
+    /// A slot under a delay that was just set on `vectors` vectors.
+    pub(super) fn after_change(vectors: u32, params: &Params) -> Self {
+        Self { settling: params.settling_polls.saturating_mul(vectors), ..Self::default() }
     }
 
     pub(super) fn from(start: Nanos) -> Self {
         Self { start: Some(start), ..Self::default() }
     }
 
-    /// Takes in a poll, or a sample of many. False if it still belongs to the delay before. `pace` is the
-    /// usual gap between two polls: one that is much longer is left out, since a load that comes and goes is
-    /// judged by what it does while it is there. A sample has no gaps to be seen, and no `pace`.
+    /// Takes in a poll, or a sample of many. False if it still belongs to the previous delay. `delay` is the one
+    /// in force: gaps much longer than it are pauses and do not count, so that a load that comes and goes is judged by
+    /// its active time. A daemon's sample shows no gaps: `None`.
     pub(super) fn add(
         &mut self,
         observation: &Observation,
         before: Nanos,
-        pace: Option<Nanos>,
+        delay: Option<Nanos>,
+        params: &Params,
     ) -> bool {
         let polls = observation.interrupts.max(1);
         if self.settling > 0 {
-            if polls < COARSE_POLLS {
+            if polls < params.slot_polls {
                 self.settling = self.settling.saturating_sub(polls);
                 if self.settling == 0 {
                     *self = Self::from(observation.now);
@@ -120,8 +101,8 @@ impl Slot {
             self.small[idx] += u64::from(small[idx]);
         }
         let gap = observation.now.saturating_sub(before);
-        let is_pause = |pace: Nanos| gap > PAUSE_LEAST && gap > pace.saturating_mul(PAUSE_GAPS);
-        if polls < SLOT_POLLS && pace.is_some_and(is_pause) {
+        let is_pause = |delay: Nanos| gap > params.pause_least.saturating_add(delay);
+        if polls < params.slot_polls && delay.is_some_and(is_pause) {
             self.paused = self.paused.saturating_add(gap);
         } else {
             let bytes = f64::from(observation.rx.bytes) + f64::from(observation.tx.bytes);
@@ -130,34 +111,47 @@ impl Slot {
         true
     }
 
-    /// How long it has lasted, without pauses.
+    /// Duration without pauses.
     pub(super) fn elapsed(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.start.unwrap_or(now)).saturating_sub(self.paused)
     }
 
-    /// Whether it says enough of a load with this scatter. Few small packets beside bulk are waited for, and so is
-    /// what comes late where it is made of samples: a sample without it and one with twice as much are one slot.
-    pub(super) fn is_full(&self, now: Nanos, scatter: f64, is_sampled: bool) -> bool {
+    /// Whether it is long enough for a load with this scatter. Rare small packets beside bulk make it longer. A slot
+    /// of samples needs packets also after `slot_most`: an empty sample and the next one, with twice the packets, are
+    /// one slot.
+    pub(super) fn is_full(
+        &self,
+        now: Nanos,
+        scatter: f64,
+        is_sampled: bool,
+        params: &Params,
+    ) -> bool {
         let elapsed = self.elapsed(now);
-        let longer = (scatter / STEADY).powi(2).clamp(1.0, LONGER);
+        let longer = (scatter / params.slot_scatter).powi(2).clamp(1.0, params.slot_longest_ratio);
         let mut units = (self.packets[0] as f64).max(f64::from(self.polls));
         let small = self.small();
         if small > 0 {
             units = units.min(longer * small as f64);
         }
-        let enough = self.polls >= SLOT_POLLS && units >= f64::from(SLOT_POLLS) * longer;
-        let late = elapsed.as_secs_f64() >= SLOT_MOST.as_secs_f64() * longer.sqrt();
-        (enough && elapsed >= SLOT_LEAST)
+        let enough =
+            self.polls >= params.slot_polls && units >= f64::from(params.slot_polls) * longer;
+        let late = elapsed.as_secs_f64() >= params.slot_most.as_secs_f64() * longer.sqrt();
+        (enough && elapsed >= params.slot_least)
             || (late
                 && if is_sampled {
-                    self.packets[0] >= u64::from(SLOT_POLLS)
+                    self.packets[0] >= u64::from(params.slot_polls)
                 } else {
                     self.polls >= 6
                 })
     }
 
-    /// `None` if nothing flowed. `has_small_packets` if small packets were seen beside the bulk before.
-    pub(super) fn seen(&self, now: Nanos, has_small_packets: bool) -> Option<Seen> {
+    /// The rates; `None` without traffic. `has_small_packets`: whether earlier slots had small packets beside bulk.
+    pub(super) fn seen(
+        &self,
+        now: Nanos,
+        has_small_packets: bool,
+        params: &Params,
+    ) -> Option<Seen> {
         let seconds = self.elapsed(now).as_secs_f64();
         let bytes = self.bytes[0] + self.bytes[1];
         if bytes == 0 || seconds <= 0.0 {
@@ -167,11 +161,11 @@ impl Slot {
         let small = self.small();
         let way = self.way();
         let requests = (self.are_requests && way == 0).then_some(small as f64 / seconds);
-        // Requests that wait for a retransmission (200 ms at least) have not gone.
+        // Requests may wait for a retransmission (200 ms at least): without any the load is still the same.
         let least = if requests.is_some() && has_small_packets {
             0
         } else {
-            SMALL_SEEN[usize::from(has_small_packets)]
+            params.small_seen[usize::from(has_small_packets)]
         };
         let small_log = (small >= u64::from(least)).then(|| per_second(small.max(1)));
         Some(Seen {
@@ -181,17 +175,16 @@ impl Slot {
             packets_log: per_second(self.packets[0]),
             busiest_pps: self.of_vector.iter().copied().max().unwrap_or(0) as f64 / seconds,
             error: self.error(),
-            is_bulk: self.bytes[way] >= BULK_BYTES * self.packets[way],
+            is_bulk: self.bytes[way] >= params.bulk_frame_bytes * self.packets[way],
         })
     }
 
-    /// Which way most bytes go.
+    /// The direction of most bytes: 0 received, 1 transmitted.
     fn way(&self) -> usize {
         usize::from(self.bytes[1] > self.bytes[0])
     }
 
-    /// Relative standard error of bytes per second. One sample alone cannot show it: then that of as many
-    /// packets that come by chance.
+    /// Relative standard error of bytes per second. One sample alone does not show it: then that of a Poisson stream.
     fn error(&self) -> f64 {
         match self.spread.samples {
             0 | 1 => self.by_chance(),
@@ -199,14 +192,13 @@ impl Slot {
         }
     }
 
-    /// That of as many packets that come by chance (a Poisson stream).
+    /// Relative standard error of a Poisson stream of as many packets.
     pub(super) fn by_chance(&self) -> f64 {
         1.0 / ((self.packets[0] + self.packets[1]).max(1) as f64).sqrt()
     }
 
-    /// Small packets that go the way of the bulk: those of the other way are its acknowledgements, whose
-    /// number falls with delay for reasons of their own. None where they are more than a tail of the bytes,
-    /// which show them then.
+    /// Small packets in the direction of the bulk. Those of the other direction are acknowledgements, whose number
+    /// falls with delay for other reasons. 0 where small packets are a large part of the bytes, which show them then.
     fn small(&self) -> u64 {
         let way = self.way();
         let at_most = self.small[way] * u64::from(2 * SMALL_BYTES);

@@ -1,4 +1,4 @@
-//! Loads with known answers, and what the policy makes of them.
+//! Loads with known answers.
 
 mod turns;
 
@@ -21,7 +21,7 @@ fn an_open_loop_gets_the_longest_delay_allowed_within_a_tenth_of_a_second() {
 }
 
 #[test]
-fn a_window_is_given_as_much_delay_as_it_does_not_wait_for() {
+fn a_window_limited_load_gets_the_delay_that_its_window_hides() {
     // 64 packets per round trip: the line is full up to a delay of 28 us.
     let rate = |delay: f64| (64.0 / (100e-6 + delay)).min(500_000.0);
     let bounds = Bounds { ring: 4096, ..Bounds::default() };
@@ -76,7 +76,7 @@ fn each_vector_has_a_ring_of_its_own() {
 }
 
 #[test]
-fn idle_asks_for_nothing_and_forgets() {
+fn an_idle_load_ends_the_delay() {
     let mut policy = policy();
     drive(&mut policy, 0.3, |_| 50_000.0);
     let late = Observation { now: Nanos::from_s(2), ..Observation::default() };
@@ -106,13 +106,13 @@ fn samples_of_fifty_milliseconds_are_enough() {
             let is_right = policy.current().delay == Nanos::from_us(expected);
             right += u32::from(sample >= 40 && is_right);
         }
-        // The hold_slots are looks at the neighbouring delay.
+        // The others are tests of the neighbouring delay.
         assert!(right >= 45, "closed {closed}: right in {right} of 60");
     }
 }
 
 #[test]
-fn one_odd_sample_is_unrest_and_one_far_off_or_two_alike_are_another_load() {
+fn another_load_is_one_far_outlier_or_two_that_agree() {
     // A steady rate, then samples with that many times it. `false`: the delay that was found is kept.
     for (factors, forgets) in [
         (&[1.3][..], false),
@@ -144,8 +144,8 @@ fn one_odd_sample_is_unrest_and_one_far_off_or_two_alike_are_another_load() {
     }
 }
 
-/// What comes of half a second under samples of 50 ms, and of 10 ms where a delay is on trial: packets/s under a delay,
-/// with noise; the time under any delay.
+/// Runs the policy for `seconds` on samples of 50 ms, and of 10 ms where a delay is on trial. `rate`: packets/s under a
+/// delay in seconds; `noise`: its relative half width. Returns the policy and the seconds under any delay.
 fn with_parts(
     bounds: Bounds,
     seconds: f64,
@@ -163,9 +163,9 @@ fn with_parts(
         let delay = policy.current().delay.as_secs_f64();
         now += span;
         delayed += if delay > 0.0 { span } else { 0.0 };
-        let off = 1.0 + noise * (2.0 * rng.uniform() - 1.0);
+        let factor = 1.0 + noise * (2.0 * rng.uniform() - 1.0);
         let packets =
-            u32::try_from(Nanos::from_secs_f64(rate(delay) * span * off / 1e9).as_ns()).unwrap();
+            u32::try_from(Nanos::from_secs_f64(rate(delay) * span * factor / 1e9).as_ns()).unwrap();
         policy.step(&Observation {
             now: Nanos::from_secs_f64(now),
             rx: Counts { packets, bytes: packets * 100 },
@@ -179,8 +179,8 @@ fn with_parts(
 }
 
 #[test]
-fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
-    // What the poll at its end costs beside each delay, in seconds.
+fn a_partial_sample_ends_the_trial_of_a_delay_on_requests() {
+    // Seconds that the poll after each delay takes.
     for poll in [0.0, 15e-6] {
         let rate = |delay: f64| 1.0 / (22e-6 + delay + if delay > 0.0 { poll } else { 0.0 });
         let (policy, delayed) = with_parts(Bounds::default(), 10.0, rate, 0.02, 3);
@@ -191,7 +191,7 @@ fn requests_wait_for_a_delay_on_trial_for_a_part_of_a_sample() {
 }
 
 #[test]
-fn a_load_that_begins_within_a_sample_is_not_judged_by_that_sample() {
+fn the_sample_in_which_a_load_begins_does_not_count() {
     // A handshake, then requests for a part of a sample, then for whole ones.
     for part in [100, 700, 1_100, 1_300, 1_800, 2_200] {
         let mut policy =
@@ -220,7 +220,7 @@ fn a_load_that_begins_within_a_sample_is_not_judged_by_that_sample() {
 
 #[test]
 fn bulk_whose_samples_scatter_from_the_start_is_one_load() {
-    // By a fifth, and slow at first: taken for another load at each sample, it would stay without a delay.
+    // The samples scatter by a fifth. If each counted as another load, the delay would stay at zero.
     let noisy = (0..20)
         .filter(|seed| {
             let bounds = Bounds::default();
@@ -232,7 +232,7 @@ fn bulk_whose_samples_scatter_from_the_start_is_one_load() {
 }
 
 #[test]
-fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
+fn fewer_message_ends_are_not_lost_requests() {
     // With a delay a sender puts more into a segment, and half of bulk's segments that are not full are gone.
     let bounds = Bounds { least: Nanos::from_us(20), ..Bounds::default() };
     let mut policy = ResponsePolicy::new(bounds);
@@ -247,8 +247,8 @@ fn fewer_ends_of_messages_are_no_requests_that_were_lost() {
 }
 
 #[test]
-fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() {
-    // 2000 requests/s, which wait for 200 ms now and then: their samples scatter by more than any delay costs.
+fn requests_beside_bulk_are_spared_although_their_samples_scatter() {
+    // 2000 requests/s with pauses of 200 ms: their samples scatter by more than any delay costs.
     for seed in 0..10 {
         let mut policy =
             ResponsePolicy::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
@@ -285,7 +285,7 @@ fn requests_beside_bulk_are_spared_in_samples_that_do_not_show_what_they_lose() 
 }
 
 #[test]
-fn requests_of_many_clients_beside_bulk_show_that_no_delay_costs_them() {
+fn many_requests_beside_bulk_that_lose_nothing_get_a_delay() {
     for seed in 0..10 {
         let mut policy =
             ResponsePolicy::new(Bounds { least: Nanos::from_us(20), ..Bounds::default() });
@@ -305,22 +305,22 @@ fn requests_of_many_clients_beside_bulk_show_that_no_delay_costs_them() {
 }
 
 #[test]
-fn a_part_of_a_sample_condemns_no_delay_that_is_not_waited_for() {
+fn a_partial_sample_rejects_no_delay_of_an_open_loop() {
     for noise in [0.0, 0.05, 0.1] {
         let runs = (0..20).map(|seed| {
             let (policy, delayed) = with_parts(Bounds::default(), 10.0, |_| 50_000.0, noise, seed);
             (u32::from(policy.current().delay == Nanos::from_us(100)), delayed)
         });
         let (longest, delayed) = runs.fold((0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
-        // The hold_slots are looks.
+        // The others are in a test.
         assert!(longest >= 16, "{noise}: {longest} of 20");
         assert!(delayed > 9.5 * 20.0, "{noise}: {delayed} s of 200");
     }
 }
 
 #[test]
-fn what_samples_scatter_by_is_learnt_before_a_delay_is_condemned() {
-    // Bulk that loses a little by a short delay and gains by a long one, on a machine whose samples scatter by 11 %.
+fn scatter_of_samples_is_learnt_before_a_delay_is_rejected() {
+    // Bulk that loses a little with a short delay and gains with a long one; its samples scatter by 11 %.
     let rate = |delay: f64| match delay {
         0.0 => 500e3,
         delay if delay < 50e-6 => 490e3,
@@ -336,7 +336,7 @@ fn what_samples_scatter_by_is_learnt_before_a_delay_is_condemned() {
 }
 
 #[test]
-fn a_delay_of_which_a_sample_holds_few_is_seen_all_the_same() {
+fn a_sample_of_few_polls_still_counts() {
     // Slow loads under delays of milliseconds, as in a guest.
     let bounds = Bounds { most: Nanos::from_ms(4), loss_ratio: 0.05, ..Bounds::default() };
     let (policy, _) = with_parts(bounds, 5.0, |_| 2_000.0, 0.02, 3);
@@ -347,7 +347,7 @@ fn a_delay_of_which_a_sample_holds_few_is_seen_all_the_same() {
 }
 
 #[test]
-fn bulk_that_loses_by_a_short_delay_and_gains_by_a_long_one_gets_a_long_one() {
+fn bulk_that_loses_with_a_short_delay_and_gains_with_a_long_one_gets_a_long_one() {
     // As on a pair of virtual interfaces, where each end of the timer wakes a thread.
     let gain = |delay_us: u64| match delay_us {
         0 => 1.0,
@@ -356,9 +356,9 @@ fn bulk_that_loses_by_a_short_delay_and_gains_by_a_long_one_gets_a_long_one() {
         _ => 1.3,
     };
     assert!(held_by_samples(1514, gain) >= Nanos::from_us(80));
-    // Small packets that lose as much are waited for: they are never tried that far.
+    // Small packets that lose as much are a closed loop: no long delay is tested.
     assert_eq!(held_by_samples(66, gain), Nanos::ZERO);
-    // A long delay that is no better is left again.
+    // A long delay that is no better is dropped.
     assert_eq!(
         held_by_samples(1514, |delay_us| if delay_us == 0 { 1.0 } else { 0.85 }),
         Nanos::ZERO
@@ -366,7 +366,7 @@ fn bulk_that_loses_by_a_short_delay_and_gains_by_a_long_one_gets_a_long_one() {
 }
 
 #[test]
-fn what_a_walk_has_overlooked_is_found_by_looking_down() {
+fn a_loss_that_the_search_missed_is_found_by_tests_of_lower_steps() {
     // A twentieth is lost from 8 us on, in scatter that hides it from a test of six slots one time in three.
     let rate = |delay: f64| if delay < 6e-6 { 100_000.0 } else { 95_000.0 };
     let mut lost = 0.0;
@@ -383,7 +383,7 @@ fn what_a_walk_has_overlooked_is_found_by_looking_down() {
 }
 
 #[test]
-fn of_lone_requests_after_bulk_a_few_are_delayed() {
+fn few_requests_after_bulk_are_delayed() {
     let mut policy = policy();
     drive_from(&mut policy, 0.0, 0.3, |_| 1e6);
     let held = policy.current().delay;
@@ -405,7 +405,7 @@ fn of_lone_requests_after_bulk_a_few_are_delayed() {
 }
 
 #[test]
-fn few_packets_a_sample_scatter_by_chance_and_are_not_taken_for_waiting() {
+fn random_counts_of_few_packets_are_no_closed_loop() {
     // 34 datagrams in a sample, give or take six.
     let mut rng = latput_units::Rng::from_seed(5);
     let mut right = 0;
@@ -427,8 +427,8 @@ fn few_packets_a_sample_scatter_by_chance_and_are_not_taken_for_waiting() {
 }
 
 #[test]
-fn a_slow_load_on_a_machine_that_stands_still_now_and_then_is_not_idle() {
-    // 34 datagrams a sample; in one of eight most of them, or all, come a sample late.
+fn a_slow_load_on_a_machine_that_pauses_is_not_idle() {
+    // 34 datagrams a sample; in one sample of eight, most or all come a sample late.
     let mut rng = latput_units::Rng::from_seed(7);
     let mut shares = Vec::new();
     for _ in 0..100 {
@@ -452,7 +452,7 @@ fn a_slow_load_on_a_machine_that_stands_still_now_and_then_is_not_idle() {
 }
 
 #[test]
-fn a_sample_that_took_long_makes_no_load_of_the_next_ones_idle() {
+fn samples_after_a_long_one_are_not_idle() {
     let mut policy = policy();
     let mut now = Nanos::ZERO;
     for sample in 0..200 {
@@ -471,7 +471,7 @@ fn a_sample_that_took_long_makes_no_load_of_the_next_ones_idle() {
 }
 
 #[test]
-fn a_slow_request_is_not_left_under_a_delay_on_trial_that_brings_too_few_packets_for_a_slot() {
+fn a_delay_on_trial_that_leaves_too_few_packets_for_a_slot_ends() {
     // 1.4 ms a transaction, as in an emulated guest; 4 ms more leave 9 packets a sample.
     let mut rng = latput_units::Rng::from_seed(3);
     for run in 0..20 {
@@ -489,7 +489,7 @@ fn a_slow_request_is_not_left_under_a_delay_on_trial_that_brings_too_few_packets
 }
 
 #[test]
-fn a_stream_is_not_kept_at_a_short_delay_by_chance_for_long() {
+fn chance_does_not_keep_a_stream_at_a_short_delay() {
     // At 50 000 packets/s a slot without a delay scatters by 7 %.
     let mut shares: Vec<f64> = (0..100)
         .map(|seed| drive_poisson(0.6, 50e3, 0.0, seed).range(..=32).map(|share| share.1).sum())
@@ -499,8 +499,8 @@ fn a_stream_is_not_kept_at_a_short_delay_by_chance_for_long() {
 }
 
 #[test]
-fn what_stops_under_a_longer_delay_was_stopped_by_it() {
-    // Each timer takes the CPU that the work needs, so that any delay leaves a tenth of a packet a sample.
+fn a_delay_that_stops_the_traffic_is_dropped() {
+    // Any delay leaves a hundredth of the packets.
     let mut policy = policy();
     let (mut changes, mut delayed) = (0, 0);
     for sample in 1..100 {
@@ -528,8 +528,8 @@ fn samples_without_traffic_change_nothing() {
 }
 
 #[test]
-fn requests_beside_bulk_are_seen_though_they_are_a_thousandth_of_its_bytes() {
-    // One in flight: each delay is waited for.
+fn requests_beside_bulk_keep_the_delay_short() {
+    // One in flight: a closed loop.
     let delay = drive_beside_bulk(|delay| 1.0 / (50e-6 + delay));
     assert!(delay <= Nanos::from_us(4), "{delay}");
     // Nobody waits for telemetry, nor for no small packets at all.
@@ -538,7 +538,7 @@ fn requests_beside_bulk_are_seen_though_they_are_a_thousandth_of_its_bytes() {
 }
 
 #[test]
-fn a_load_that_comes_back_is_known_within_two_milliseconds() {
+fn a_load_that_returns_gets_its_delay_within_four_milliseconds() {
     let mut policy = policy();
     let closed = |delay: f64| 1.0 / (100e-6 + delay);
     for turn in [0.0, 0.4] {
@@ -550,7 +550,7 @@ fn a_load_that_comes_back_is_known_within_two_milliseconds() {
 }
 
 #[test]
-fn a_stream_that_scatters_keeps_its_delay_also_if_it_comes_and_goes() {
+fn a_stream_that_scatters_keeps_its_delay_when_it_comes_and_goes() {
     const SEEDS: u64 = 10;
     for (pps, turn, least) in [(50e3, 0.0, 0.9), (100e3, 0.1, 0.45), (100e3, 0.01, 0.35)] {
         let mut shares = BTreeMap::new();
@@ -568,8 +568,8 @@ fn a_stream_that_scatters_keeps_its_delay_also_if_it_comes_and_goes() {
     }
 }
 
-/// The delay that is held most of the time after two seconds, in samples of 50 ms of a load that has 100 000
-/// packets/s, times `gain` of the delay in microseconds.
+/// The median delay after two seconds of a load with 100 000 packets/s times `gain` of the delay (microseconds), in
+/// samples of 50 ms.
 fn held_by_samples(packet_bytes: u32, gain: impl Fn(u64) -> f64) -> Nanos {
     let bounds =
         Bounds { least: Nanos::from_us(10), most: Nanos::from_us(200), ..Bounds::default() };
@@ -586,7 +586,7 @@ fn held_by_samples(packet_bytes: u32, gain: impl Fn(u64) -> f64) -> Nanos {
     held[held.len() / 2]
 }
 
-/// A sample of 50 ms, as a daemon takes it.
+/// Gives the policy a daemon's sample of 50 ms.
 fn step_sample(policy: &mut ResponsePolicy, sample: u64, packet_bytes: u32, pps: f64) {
     let packets = u32::try_from(Nanos::from_secs_f64(pps * 50e-12).as_ns()).unwrap();
     let polls = 50_000_000 / policy.current().delay.as_ns().max(1000);
@@ -611,8 +611,7 @@ fn drive(policy: &mut ResponsePolicy, seconds: f64, rate: impl Fn(f64) -> f64) -
     drive_from(policy, 0.0, seconds, rate)
 }
 
-/// Polls as a hold-off makes them, of packets of 100 byte at the rate that the delay (in seconds)
-/// allows; every delay that held, in order.
+/// Polls of a hold-off: packets of 100 byte at `rate` of the delay (seconds). Returns every delay that held, in order.
 fn drive_from(
     policy: &mut ResponsePolicy,
     start: f64,
@@ -644,8 +643,8 @@ fn drive_from(
     delays
 }
 
-/// The share of the time with traffic at each delay (in microseconds), under an open loop with
-/// exponential gaps that is there in every other span of `turn` (always, if zero).
+/// The share of the time with traffic at each delay (microseconds). The load is an open loop with exponential gaps,
+/// active in every other span of `turn` seconds (always, if zero).
 fn drive_poisson(seconds: f64, pps: f64, turn: f64, seed: u64) -> BTreeMap<u64, f64> {
     let mut policy = ResponsePolicy::new(Bounds { most: Nanos::from_us(256), ..Bounds::default() });
     let mut rng = latput_units::Rng::from_seed(seed);
@@ -681,8 +680,8 @@ fn drive_poisson(seconds: f64, pps: f64, turn: f64, seed: u64) -> BTreeMap<u64, 
     shares
 }
 
-/// Bulk of 100 000 packets/s with small packets beside it, at a rate that the delay (in seconds) allows;
-/// the delay that holds in the end.
+/// Bulk of 100 000 packets/s, and small packets beside it at `small_rate` of the delay (seconds). Returns the median
+/// delay of the second half.
 fn drive_beside_bulk(small_rate: impl Fn(f64) -> f64) -> Nanos {
     let mut policy = policy();
     let (mut now, mut bulk, mut small) = (0.0, 0.0_f64, 0.0_f64);
@@ -706,13 +705,13 @@ fn drive_beside_bulk(small_rate: impl Fn(f64) -> f64) -> Nanos {
         });
         held.push(policy.current().delay);
     }
-    // Looks at the neighbours are short.
+    // Tests of neighbours are short.
     let mut late = held.split_off(held.len() / 2);
     late.sort();
     late[late.len() / 2]
 }
 
-/// A daemon's sample of 50 ms, the bytes of so many full frames among 40 000 packets.
+/// A daemon's sample of 50 ms: the bytes of `full` full frames, in 40 000 packets.
 fn sample_of_bulk(sample: u64, full: u32, rx_small: u32) -> Observation {
     Observation {
         now: Nanos::from_ms(50 * sample),

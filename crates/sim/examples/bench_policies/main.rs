@@ -6,6 +6,7 @@
     reason = "a benchmark talks to whoever runs it"
 )]
 
+mod ablate;
 mod cases;
 mod known;
 
@@ -40,29 +41,47 @@ fn main() {
             wanted.is_empty() || wanted.iter().any(|word| case.label().contains(word.as_str()))
         })
         .collect();
-    let queue = Mutex::new(cases.into_iter());
-    let rows = Mutex::new(Vec::new());
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("no worker panics with it").next();
-                    let Some(case) = next else { return };
-                    let row = bench.measure(&case);
-                    eprintln!("{}", row.label);
-                    rows.lock().expect("no worker panics with it").push(row);
-                }
-            });
-        }
+    if has("--ablate") || after("--ablate").is_some() {
+        let fields: Vec<&str> =
+            after("--ablate").into_iter().flat_map(|it| it.split(',')).collect();
+        let is_short = |case: &Case| case.step.is_none_or(|step| step < Nanos::from_s(1));
+        let cases: Vec<Case> = cases.into_iter().filter(is_short).collect();
+        ablate::run(&bench, &cases, &fields);
+        return;
+    }
+    let mut rows = in_parallel(&cases, |case| {
+        let row = bench.measure(case);
+        eprintln!("{}", row.label);
+        row
     });
-    let mut rows = rows.into_inner().expect("all workers have ended");
     // Losses first.
     rows.sort_by(|a, b| a.ours().score().total_cmp(&b.ours().score()));
     show(&rows);
     if has("--frontier") {
         rows.iter().for_each(show_frontier);
     }
+}
+
+/// `work` on each item, on all CPUs; the results in the order of the items.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let queue = Mutex::new(items.iter().enumerate());
+    let results = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no worker panics with it").next();
+                    let Some((idx, item)) = next else { return };
+                    let result = work(item);
+                    results.lock().expect("no worker panics with it").push((idx, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("all workers have ended");
+    results.sort_by_key(|(idx, _)| *idx);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The seeds that are named, `11,12,13`; else three, of which the quick run has the first.
@@ -75,7 +94,7 @@ fn seeds(named: Option<&str>, is_quick: bool) -> Vec<u64> {
 }
 
 /// What one policy made of one case.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Figures {
     /// By part: units per second, over the whole run.
     rates: Vec<f64>,
@@ -134,16 +153,20 @@ impl Row {
     }
 }
 
-fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
+/// What ours is held to.
+fn bounds(case: &Case) -> Bounds {
     let most = Nanos::from_us(LADDER_US[LADDER_US.len() - 1]);
-    let bounds = Bounds { most, vectors: case.queues, ..Bounds::default() };
+    Bounds { most, vectors: case.queues, ..Bounds::default() }
+}
+
+fn policies(case: &Case) -> Vec<(&'static str, Policy)> {
     vec![
         ("e1000 1", Policy::E1000(E1000::new(Mode::Dynamic))),
         ("e1000 3", Policy::E1000(E1000::new(Mode::Conservative))),
         ("aim", Policy::Aim(Aim::new(latput_policy::aim::Flavour::IgbConservative))),
         ("ixgbe", Policy::Ixgbe(Ixgbe::new(latput_policy::ixgbe::Version::Mainline))),
         ("dim", Policy::Dim(Dim::new(dim::Profile::RxEqe))),
-        ("ours", Policy::Response(Box::new(ResponsePolicy::new(bounds)))),
+        ("ours", Policy::Response(Box::new(ResponsePolicy::new(bounds(case))))),
     ]
 }
 

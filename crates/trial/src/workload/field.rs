@@ -104,7 +104,7 @@ impl Field {
     }
 
     pub(super) const fn bit_rate(name: &'static str, about: &'static str) -> Self {
-        Self::new(name, FieldUnit::BitRate, None, (1_000, 1_000_000_000_000), about)
+        Self::new(name, FieldUnit::BitRate, None, (1, 1_000_000_000_000), about)
     }
 
     pub(super) const fn switch(name: &'static str, default: bool, about: &'static str) -> Self {

@@ -214,7 +214,8 @@ mod tests {
         check_bad("kind=tcp_stream congestion=../../etc", "congestion");
         check_bad("kind=tcp_stream generator_cpus=none", "generator_cpus");
         check_bad("kind=ping sut_cpus=1", "sut_cpus");
-        check_bad("kind=udp_stream rate=10bps", "rate");
+        check_bad("kind=udp_stream rate=0bps datagram_bytes=17", "datagram_bytes");
+        check_bad("kind=udp_stream rate=2000Gbps", "rate");
         check_bad("kind=tcp_stream vectored=maybe", "vectored");
         check_bad("kind=fetch vectored=true", "vectored");
         check_bad("kind=rpc_read think_distribution=normal", "think_distribution");

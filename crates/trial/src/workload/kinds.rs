@@ -164,8 +164,8 @@ pub const KINDS: &[Kind] = &[
         unit: "datagrams",
         shape: Shape::Datagrams,
         fields: &[
-            // The default fits a frame of 1500 bytes over IPv4 and IPv6.
-            datagram("datagram_bytes", 1_448, 64, "payload of a datagram"),
+            // At least sequence number and time; the default fits a frame of 1500 bytes over IPv4 and IPv6.
+            datagram("datagram_bytes", 1_448, 18, "payload of a datagram"),
             RATE,
             CONNECTIONS,
             THREADS,
