@@ -47,31 +47,29 @@ pub(crate) fn flows(traffic: &Traffic) -> usize {
 /// each flow of datagrams, one for each thread that opens its connections as it goes; one at least, whose
 /// end is the end of the run.
 pub(crate) fn connections(traffic: &Traffic) -> usize {
-    match *traffic {
-        Traffic::TcpBulk { connections, direction, .. } => {
-            let ways = if direction == Direction::Both { 2 } else { 1 };
-            ways * connections as usize
-        }
-        Traffic::TcpRr { connections, .. }
-        | Traffic::UdpStream { connections, .. }
-        | Traffic::UdpRr { connections, .. }
-        | Traffic::Fetch { connections, .. } => connections as usize,
-        Traffic::RpcRead { clients, .. } => clients as usize,
+    match traffic {
         Traffic::TcpCrr { .. } => threads(traffic),
-        Traffic::Ping { .. } => 1,
+        Traffic::TcpBulk { direction: Direction::Both, .. } => 2 * streams(traffic),
+        _ => streams(traffic),
     }
+}
+
+/// How many streams of requests, bulk or datagrams the workload names.
+fn streams(traffic: &Traffic) -> usize {
+    let named = traffic.value("connections").or_else(|| traffic.value("clients"));
+    named.map_or(1, as_size)
+}
+
+fn as_size(value: u64) -> usize {
+    usize::try_from(value).expect("the field's range is within the address space")
 }
 
 /// Whether `TCP_NODELAY` is set: nothing that waits for an answer should wait for Nagle's algorithm,
 /// unless the workload says so.
 pub(crate) fn nodelay(traffic: &Traffic) -> bool {
-    match *traffic {
-        Traffic::TcpRr { nodelay, .. } | Traffic::TcpCrr { nodelay, .. } => nodelay,
-        Traffic::RpcRead { .. }
-        | Traffic::Fetch { .. }
-        | Traffic::UdpStream { .. }
-        | Traffic::UdpRr { .. } => true,
-        Traffic::TcpBulk { .. } | Traffic::Ping { .. } => false,
+    match traffic.value("nodelay") {
+        Some(nodelay) => nodelay != 0,
+        None => !matches!(traffic, Traffic::TcpBulk { .. } | Traffic::Ping { .. }),
     }
 }
 
@@ -89,9 +87,9 @@ pub(crate) fn keeps_connections(traffic: &Traffic) -> bool {
 
 /// How many connections with the key an end may have open at once.
 pub(crate) fn descriptors(traffic: &Traffic) -> usize {
-    match *traffic {
+    match traffic {
         // A client's next connection may come before its last is seen to be over.
-        Traffic::TcpCrr { connections, .. } => 2 * connections as usize + threads(traffic),
+        Traffic::TcpCrr { .. } => 2 * streams(traffic) + threads(traffic),
         // Each flow has a socket beside the connection that shows the key.
         Traffic::UdpStream { .. } | Traffic::UdpRr { .. } => 2 * connections(traffic),
         _ => connections(traffic),
@@ -100,17 +98,12 @@ pub(crate) fn descriptors(traffic: &Traffic) -> usize {
 
 /// How many threads each end has: no more than there are connections for.
 pub(crate) fn threads(traffic: &Traffic) -> usize {
-    let (threads, connections) = match *traffic {
-        Traffic::TcpCrr { threads, connections, .. } => (threads, connections as usize),
-        Traffic::TcpRr { threads, .. }
-        | Traffic::TcpBulk { threads, .. }
-        | Traffic::UdpStream { threads, .. }
-        | Traffic::UdpRr { threads, .. }
-        | Traffic::Fetch { threads, .. } => (threads, connections(traffic)),
-        Traffic::RpcRead { clients, .. } => (clients, clients as usize),
-        Traffic::Ping { .. } => (1, 1),
+    let asked = traffic.value("threads").or_else(|| traffic.value("clients"));
+    let connections = match traffic {
+        Traffic::TcpCrr { .. } => streams(traffic),
+        _ => connections(traffic),
     };
-    (threads as usize).min(connections).max(1)
+    asked.map_or(1, as_size).min(connections).max(1)
 }
 
 /// The CPUs of an end: those that the workload binds it to, or else all that are the host's. An empty

@@ -1,106 +1,60 @@
 //! Which part of a workload each generator makes.
 //!
-//! What can be divided - connections, clients, offered rates, threads, the count that ends the window -
-//! is divided evenly, and what is left over goes to the first ones. The parts add up to the whole, so
-//! that a plan means the same load however many generators a testbed has. (Threads are the exception: a
-//! generator has at least one.)
+//! Connections, clients, offered rates, threads and the count that ends the window are divided evenly; the remainder
+//! goes to the first generators. The parts add up to the whole, so that a plan means the same load with any number
+//! of generators. (Threads are the exception: a generator has at least one.) How a field is divided is in its row.
 
-use latput_units::BitsPerSecond;
-
-use crate::workload::{Arrivals, Traffic, Workload};
+use crate::workload::{Division, Field, Workload};
 
 /// The part of each of `generators`, the first with the most. There are fewer parts than generators
-/// where there is too little to divide: the others make no traffic. The probe stays with no part: who
-/// sends it is not decided here.
+/// where there is too little to divide: the others make no traffic. No part has the probe: the caller
+/// decides who sends it.
 pub fn parts(workload: &Workload, generators: usize) -> Vec<Workload> {
-    let most = most_parts(workload).max(1);
-    let of = u32::try_from(generators.max(1)).map_or(most, |generators| most.min(generators));
+    let of = most_parts(workload).clamp(1, generators.max(1) as u64);
     (0..of).map(|idx| part(workload, Share { idx, of })).collect()
 }
 
 /// One of several equal parts.
 #[derive(Clone, Copy)]
 struct Share {
-    idx: u32,
-    of: u32,
+    idx: u64,
+    of: u64,
 }
 
 impl Share {
-    fn of_u32(self, whole: u32) -> u32 {
-        whole / self.of + u32::from(self.idx < whole % self.of)
+    fn of_value(self, whole: u64) -> u64 {
+        whole / self.of + u64::from(self.idx < whole % self.of)
     }
 
-    fn of_u64(self, whole: u64) -> u64 {
-        let (of, idx) = (u64::from(self.of), u64::from(self.idx));
-        whole / of + u64::from(idx < whole % of)
-    }
-
-    fn of_threads(self, whole: u32) -> u32 {
-        self.of_u32(whole).max(1)
-    }
-
-    fn of_rate(self, rate: Option<BitsPerSecond>) -> Option<BitsPerSecond> {
-        rate.map(|rate| BitsPerSecond::new(self.of_u64(rate.get())))
-    }
-
-    fn of_arrivals(self, arrivals: Option<Arrivals>) -> Option<Arrivals> {
-        arrivals
-            .map(|arrivals| Arrivals { rate_per_s: self.of_u32(arrivals.rate_per_s), ..arrivals })
+    fn of_field(self, field: &Field, whole: u64) -> u64 {
+        match field.division {
+            Division::Whole => whole,
+            Division::Parts => self.of_value(whole),
+            Division::AtLeastOne => self.of_value(whole).max(1),
+        }
     }
 }
 
-/// How many parts there can be of which none is empty.
-fn most_parts(workload: &Workload) -> u32 {
-    let rate = |rate: Option<BitsPerSecond>| {
-        rate.map_or(u32::MAX, |rate| u32::try_from(rate.get()).unwrap_or(u32::MAX))
-    };
-    let per_s = |arrivals: Option<Arrivals>| arrivals.map_or(u32::MAX, |open| open.rate_per_s);
-    let of_traffic = match workload.traffic {
-        Traffic::TcpRr { connections, arrivals, .. }
-        | Traffic::UdpRr { connections, arrivals, .. } => connections.min(per_s(arrivals)),
-        Traffic::TcpCrr { connections, .. } | Traffic::Fetch { connections, .. } => connections,
-        Traffic::TcpBulk { connections, rate: offered, .. }
-        | Traffic::UdpStream { connections, rate: offered, .. } => connections.min(rate(offered)),
-        Traffic::RpcRead { clients, .. } => clients,
-        Traffic::Ping { .. } => 1, // one echo stream at a fixed rate is what `ping` means
-    };
-    let count = workload.count.map_or(u32::MAX, |count| u32::try_from(count).unwrap_or(u32::MAX));
-    of_traffic.min(count)
+/// How many parts there can be of which none is empty. A kind of which nothing is divided (`ping`) is one.
+fn most_parts(workload: &Workload) -> u64 {
+    let values = workload.traffic.values().into_iter();
+    let divided = values.filter(|(field, _)| field.division == Division::Parts);
+    let most = divided.filter_map(|(_, value)| value).min().unwrap_or(1);
+    workload.count.map_or(most, |count| count.min(most))
 }
 
 fn part(workload: &Workload, share: Share) -> Workload {
-    let mut traffic = workload.traffic;
-    match &mut traffic {
-        Traffic::TcpRr { connections, threads, arrivals, .. }
-        | Traffic::UdpRr { connections, threads, arrivals, .. } => {
-            *connections = share.of_u32(*connections);
-            *threads = share.of_threads(*threads);
-            *arrivals = share.of_arrivals(*arrivals);
-        }
-        Traffic::TcpCrr { connections, threads, .. }
-        | Traffic::Fetch { connections, threads, .. } => {
-            *connections = share.of_u32(*connections);
-            *threads = share.of_threads(*threads);
-        }
-        Traffic::TcpBulk { connections, threads, rate, .. }
-        | Traffic::UdpStream { connections, threads, rate, .. } => {
-            *connections = share.of_u32(*connections);
-            *threads = share.of_threads(*threads);
-            *rate = share.of_rate(*rate);
-        }
-        Traffic::RpcRead { clients, .. } => *clients = share.of_u32(*clients),
-        Traffic::Ping { .. } => {}
-    }
-    let count = workload.count.map(|count| share.of_u64(count));
+    let traffic = workload.traffic.with_values(|field, whole| share.of_field(field, whole));
+    let count = workload.count.map(|count| share.of_value(count));
     Workload { traffic, count, probe: None, ..workload.clone() }
 }
 
 #[cfg(test)]
 mod tests {
-    use latput_units::{Bytes, Nanos};
+    use latput_units::{BitsPerSecond, Bytes, Nanos};
 
     use super::*;
-    use crate::workload::{Distribution, Probe, Think};
+    use crate::workload::{Arrivals, Distribution, Probe, Think, Traffic};
 
     #[test]
     fn connections_and_rates_are_divided_evenly_and_the_first_gets_the_rest() {

@@ -7,7 +7,7 @@ mod kinds;
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 use serde::{Deserialize, Serialize};
 
-pub use self::field::{Field, FieldError, FieldUnit};
+pub use self::field::{Division, Field, FieldError, FieldUnit};
 pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
 pub use self::kinds::{KINDS, Kind, Shape};
 

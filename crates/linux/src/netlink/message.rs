@@ -245,6 +245,8 @@ impl<'a> Iterator for Messages<'a> {
 mod tests {
     use latput_units::Rng;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     #[cfg(target_endian = "little")]
@@ -281,6 +283,28 @@ mod tests {
         check_outcome(DONE, 0, &[], Some(&bare));
         check_outcome(ERROR, F_ACK_ATTRIBUTES, &[&request[..8]], None);
         check_outcome(ERROR, F_ACK_ATTRIBUTES, &[&[255; 20]], None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_is_read_back_as_it_was_built(
+            kind in 16..=u16::MAX,
+            sequence in any::<u32>(),
+            attributes in prop::collection::vec((1..=0x3fff_u16, prop::collection::vec(any::<u8>(), 0..40)), 0..20),
+        ) {
+            let request = attributes.iter().fold(Request::new("try", kind), |request, (kind, payload)| {
+                request.bytes(*kind, payload)
+            });
+            let bytes = request.to_bytes(sequence);
+            let messages: Vec<_> = Messages::new(&bytes).collect();
+            prop_assert_eq!(messages.len(), 1);
+            let message = messages[0].as_ref().expect("it is whole");
+            prop_assert_eq!((message.kind, message.sequence), (kind, sequence));
+            let found: Result<Vec<_>, _> = Attributes::new(message.payload).collect();
+            let found = found.expect("they are whole");
+            let found: Vec<_> = found.iter().map(|it| (it.kind, it.payload.to_vec())).collect();
+            prop_assert_eq!(found, attributes);
+        }
     }
 
     #[test]

@@ -38,6 +38,17 @@ pub enum FieldUnit {
     Distribution,
 }
 
+/// How a field's value is divided among several generators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// Each has the whole value.
+    Whole,
+    /// The parts add up to the value, and none is 0.
+    Parts,
+    /// The parts add up to the value, but each has at least 1.
+    AtLeastOne,
+}
+
 /// One field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -53,6 +64,8 @@ pub struct Field {
     pub most: u64,
     /// What it is, for people.
     pub about: &'static str,
+    /// How it is divided among several generators.
+    pub division: Division,
 }
 
 impl Field {
@@ -63,7 +76,7 @@ impl Field {
         (least, most): (u64, u64),
         about: &'static str,
     ) -> Self {
-        Self { name, unit, default, least, most, about }
+        Self { name, unit, default, least, most, about, division: Division::Whole }
     }
 
     pub(super) const fn count(
@@ -118,6 +131,10 @@ impl Field {
     /// The same field, which is off where nobody gives it.
     pub(super) const fn off_by_default(self) -> Self {
         Self { default: None, ..self }
+    }
+
+    pub(super) const fn divided(self, division: Division) -> Self {
+        Self { division, ..self }
     }
 
     /// The name in results and JSON, with its unit; `None` for what is no quantity.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-use super::field::{Field, FieldError};
+use super::field::{Division, Field, FieldError};
 use super::{Arrivals, Direction, Distribution, Think, Traffic};
 
 /// The largest message on TCP.
@@ -44,17 +44,21 @@ pub enum Shape {
 }
 
 const CONNECTIONS: Field =
-    Field::count("connections", 1, (1, 10_000), "connections, spread over the threads");
-const THREADS: Field = Field::count("threads", 1, (1, 256), "threads at each end");
+    Field::count("connections", 1, (1, 10_000), "connections, spread over the threads")
+        .divided(Division::Parts);
+const THREADS: Field =
+    Field::count("threads", 1, (1, 256), "threads at each end").divided(Division::AtLeastOne);
 const NODELAY: Field = Field::switch("nodelay", true, "whether `TCP_NODELAY` is set at both ends");
 const RATE_PER_S: Field = Field::per_second(
     "rate_per_s",
     None,
     (1, 100_000_000),
     "open loop: requests per second over all connections",
-);
+)
+.divided(Division::Parts);
 const GAPS: Field = Field::distribution("gaps", "open loop: gaps between requests");
-const RATE: Field = Field::bit_rate("rate", "offered payload rate over all connections");
+const RATE: Field =
+    Field::bit_rate("rate", "offered payload rate over all connections").divided(Division::Parts);
 
 const fn message(name: &'static str, default: u64, about: &'static str) -> Field {
     Field::bytes(name, default, (1, LARGEST_MESSAGE), about)
@@ -235,7 +239,7 @@ pub const KINDS: &[Kind] = &[
         unit: "reads",
         shape: Shape::Transactions,
         fields: &[
-            Field::count("clients", 3, (1, 256), "clients"),
+            Field::count("clients", 3, (1, 256), "clients").divided(Division::Parts),
             Field::count("outstanding", 8, (1, 1_024), "reads in flight of each client"),
             message("read_bytes", 32_768, "data of a read"),
             Field::time(
@@ -403,6 +407,22 @@ impl Traffic {
             }
         };
         self.descriptor().fields.iter().zip(values).collect()
+    }
+
+    /// The value of one field; `None` where the kind does not have it or it is off.
+    pub fn value(&self, field: &str) -> Option<u64> {
+        self.values().into_iter().find(|(own, _)| own.name == field)?.1
+    }
+
+    /// The same kind with `change` made to the value of each field that is on.
+    pub(crate) fn with_values(&self, change: impl Fn(&Field, u64) -> u64) -> Self {
+        let changed = |(field, value): (&'static Field, Option<u64>)| {
+            (field.name, value.map(|value| change(field, value)))
+        };
+        let kept = self.descriptor().fields.iter().map(|field| (field.name, field.default));
+        let mut values: BTreeMap<_, _> = kept.collect();
+        values.extend(self.values().into_iter().map(changed).filter(|(_, value)| value.is_some()));
+        (self.descriptor().build)(&Values(values))
     }
 
     /// Refuses a value that is out of its field's range.
