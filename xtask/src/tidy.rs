@@ -48,9 +48,6 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     for (path, lines) in source::long_files(&tree) {
         println!("note: {path} has {lines} lines (aim for {})", source::AIM_LINES);
     }
-    for finding in documents::words_of_code(&tree) {
-        println!("note: {finding}");
-    }
     let findings = check(&tree, workspace);
     for finding in &findings {
         println!("{finding}");

@@ -165,7 +165,7 @@ impl Qdisc {
         self
     }
 
-    /// The same under this handle (its major number); 0, which the kernel's own have, is none.
+    /// The same under this handle (its major number); 0, which the kernel's own have, means no handle.
     pub fn with_handle(mut self, major: u16) -> Self {
         self.handle = (major != 0).then_some(major);
         self
@@ -337,7 +337,7 @@ pub enum QdiscProblem {
     /// It names a parameter that the discipline does not have, or not with its value.
     #[error("a parameter is name=value, such as target=5ms, limit=1000, rate=1Gbps, loss=0.1%")]
     Parameter,
-    /// It names a handle that is none.
+    /// It names an invalid handle.
     #[error("a handle is a hexadecimal number from 1 to ffff and a colon, such as handle=1:")]
     Handle,
     /// It names a parameter twice.

@@ -27,7 +27,7 @@ impl Failure {
         Self { kind: KernelErrorKind::Malformed, errno: None, reason: reason.into() }
     }
 
-    /// `knob` is none where the interface itself was asked about.
+    /// `knob` is `None` where the interface itself was asked about.
     pub(super) fn into_error(
         self,
         interface: &str,

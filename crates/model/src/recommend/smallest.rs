@@ -92,7 +92,7 @@ impl Judge<'_> {
     }
 }
 
-/// From each setting's ratio; `None` without any, or where `level` is none.
+/// From each setting's ratio; `None` without any, or without a `level`.
 fn smallest(
     centers: &[Center],
     level: f64,

@@ -292,7 +292,7 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// There is none; the error names those there are.
+    /// No kind has this name; the error lists the kinds.
     pub fn find(name: &str) -> Result<&'static Self, FieldError> {
         KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
             let problem =
