@@ -118,13 +118,13 @@ struct Prepared {
 }
 
 /// What one host's traffic counted, each part slice by slice.
-struct Outcome {
+struct TrafficResult {
     receivers: Vec<Vec<ReceiverOutcome>>,
     sender: Option<Vec<SenderOutcome>>,
     probe: Option<Vec<ProbeOutcome>>,
 }
 
-impl Outcome {
+impl TrafficResult {
     /// Puts what the traffic counted beside what the host did, slice by slice.
     fn beside(self, hosts: Vec<CountedSlice>) -> Vec<HostSlice> {
         let mut sender = self.sender.map(Vec::into_iter);
@@ -319,7 +319,7 @@ impl Prepared {
     }
 
     /// Each part in a thread of its own; the first error counts.
-    fn run(self, window: Window, cpus: &CpuSet, stop: &Stop) -> Result<Outcome, Failure> {
+    fn run(self, window: Window, cpus: &CpuSet, stop: &Stop) -> Result<TrafficResult, Failure> {
         let Self { receivers, sender, prober } = self;
         thread::scope(|scope| {
             let receivers: Vec<_> = receivers
@@ -331,7 +331,7 @@ impl Prepared {
             let sender = sender.map(|generator| generator.run(window, stop)).transpose();
             let receivers = receivers.into_iter().map(joined).collect::<Vec<_>>();
             let probe = probing.map(joined).transpose();
-            Ok(Outcome {
+            Ok(TrafficResult {
                 sender: sender.map_err(|error| traffic_failed(&error))?,
                 receivers: receivers.into_iter().collect::<Result<_, _>>()?,
                 probe: probe?,

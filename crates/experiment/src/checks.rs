@@ -2,7 +2,7 @@
 
 mod phase_lock;
 
-use latput_knobs::effect::{self, Events, Seen, Verdict};
+use latput_knobs::effect::{self, EffectVerdict, Events, Seen};
 use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
@@ -242,10 +242,10 @@ fn effects(host: &HostObservation) -> Vec<Check> {
         tx_packets: host.interface.tx_packets,
     };
     let decided = effect::judge(&host.state, seen).into_iter();
-    let decided = decided.filter(|found| found.verdict != Verdict::Undecided);
+    let decided = decided.filter(|found| found.verdict != EffectVerdict::Undecided);
     let check = |found: effect::Judgement| Check {
         name: "knob-without-effect".to_owned(),
-        passed: found.verdict == Verdict::Agrees,
+        passed: found.verdict == EffectVerdict::Agrees,
         detail: format!("{}: {} {}: {}", host.host, found.knob, found.verdict, found.detail),
     };
     decided.map(check).collect()

@@ -7,7 +7,7 @@ use std::thread;
 use latput_linux::process;
 use latput_linux::route::Route;
 use latput_load::{Stop, Window};
-use latput_peers::{Outcome, Peer, Session};
+use latput_peers::{Peer, PeerResult, Session};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
@@ -101,7 +101,7 @@ fn run(
     window: Window,
     host: &mut Host,
     stop: &Stop,
-) -> Result<(Outcome, (HostObservation, Vec<String>)), Error> {
+) -> Result<(PeerResult, (HostObservation, Vec<String>)), Error> {
     let halt = Stop::new();
     thread::scope(|scope| {
         let traffic = scope.spawn(|| {
@@ -123,12 +123,12 @@ fn run(
 
 fn observation(
     workload: &Workload,
-    outcome: Outcome,
+    outcome: PeerResult,
     host: HostObservation,
     drift: &[String],
     boot_id: &str,
 ) -> Observation {
-    let Outcome { traffic, reported_metrics, programs, mut checks } = outcome;
+    let PeerResult { traffic, reported_metrics, programs, mut checks } = outcome;
     let hosts = vec![host];
     let part = HostPart { boot_id, traffic_cpu: traffic.sender_cpu };
     checks.extend(checks::of_trial(&workload.traffic, &traffic, &hosts, &[part]));

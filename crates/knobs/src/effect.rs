@@ -58,7 +58,7 @@ pub enum Events {
 /// What the counts say of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum EffectVerdict {
     /// No more than it allows, under traffic that would have made more.
     Agrees,
     /// Far more than it allows.
@@ -67,7 +67,7 @@ pub enum Verdict {
     Undecided,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for EffectVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Agrees => "agrees",
@@ -83,7 +83,7 @@ pub struct Judgement {
     /// The knob whose effect was looked for.
     pub knob: Knob,
     /// What was found.
-    pub verdict: Verdict,
+    pub verdict: EffectVerdict,
     /// The figures, in a sentence.
     pub detail: String,
 }
@@ -178,21 +178,21 @@ impl Claim {
         let most = timed + by_frames + repeated;
         let has_traffic = packets >= timed * PACKETS_PER_GAP || events >= timed / 2.0;
         let (verdict, why) = if gaps < GAPS {
-            (Verdict::Undecided, format!("; {:.0} gaps are too few to tell", gaps.floor()))
+            (EffectVerdict::Undecided, format!("; {:.0} gaps are too few to tell", gaps.floor()))
         } else if events > most * TOO_MANY {
             if others > OTHERS {
                 let why = "; polls of other interfaces are among them";
-                (Verdict::Undecided, why.to_owned())
+                (EffectVerdict::Undecided, why.to_owned())
             } else {
-                (Verdict::Ignored, String::new())
+                (EffectVerdict::Ignored, String::new())
             }
         } else if has_traffic {
-            (Verdict::Agrees, String::new())
+            (EffectVerdict::Agrees, String::new())
         } else {
             let wanted = timed * PACKETS_PER_GAP / seconds;
             let why =
                 format!("; too little traffic to tell, from {wanted:.0} packets/s on it would");
-            (Verdict::Undecided, why)
+            (EffectVerdict::Undecided, why)
         };
         let apart = Nanos::from_secs_f64(self.timers as f64 * seconds / events.max(1.0));
         let detail = format!(
@@ -244,18 +244,28 @@ mod tests {
     #[test]
     fn polls_at_the_timers_pace_agree_and_faster_ones_contradict_it() {
         let deferred = state(&["gro-flush-timeout=500us", "napi-defer-hard-irqs=100"]);
-        check(&deferred, polls(2_000, 50_000), Verdict::Agrees, "2000 polls/s of 50000 packets/s");
+        check(
+            &deferred,
+            polls(2_000, 50_000),
+            EffectVerdict::Agrees,
+            "2000 polls/s of 50000 packets/s",
+        );
         // One packet a round trip: the timer shows by itself.
-        check(&deferred, polls(1_900, 1_000), Verdict::Agrees, "a gap of 526us");
+        check(&deferred, polls(1_900, 1_000), EffectVerdict::Agrees, "a gap of 526us");
         check(
             &deferred,
             polls(30_000, 50_000),
-            Verdict::Ignored,
+            EffectVerdict::Ignored,
             "asks for 500us (at most 2781/s)",
         );
-        check(&deferred, polls(100, 100), Verdict::Undecided, "from 4000 packets/s on it would");
+        check(
+            &deferred,
+            polls(100, 100),
+            EffectVerdict::Undecided,
+            "from 4000 packets/s on it would",
+        );
         // A million packets are polled 64 at a time.
-        check(&deferred, polls(17_000, 1_000_000), Verdict::Agrees, "at most 17625/s");
+        check(&deferred, polls(17_000, 1_000_000), EffectVerdict::Agrees, "at most 17625/s");
     }
 
     #[test]
@@ -263,17 +273,17 @@ mod tests {
         let deferred = state(&["gro-flush-timeout=500us", "napi-defer-hard-irqs=100"]);
         let mixed =
             Seen { events: Events::Polls { polls: 30_000, packets: 90_000 }, ..polls(0, 50_000) };
-        check(&deferred, mixed, Verdict::Undecided, "polls of other interfaces");
+        check(&deferred, mixed, EffectVerdict::Undecided, "polls of other interfaces");
     }
 
     #[test]
     fn interrupts_are_judged_against_the_delay_and_the_frames() {
         let delayed = state(&["rx-usecs=100us", "tx-usecs=100us", "adaptive-rx=off"]);
-        check(&delayed, interrupts(18_000, 80_000), Verdict::Agrees, "at most 20000/s");
-        check(&delayed, interrupts(60_000, 80_000), Verdict::Ignored, "a gap of 33us");
-        check(&delayed, interrupts(900, 1_000), Verdict::Undecided, "too little traffic");
+        check(&delayed, interrupts(18_000, 80_000), EffectVerdict::Agrees, "at most 20000/s");
+        check(&delayed, interrupts(60_000, 80_000), EffectVerdict::Ignored, "a gap of 33us");
+        check(&delayed, interrupts(900, 1_000), EffectVerdict::Undecided, "too little traffic");
         let counted = state(&["rx-usecs=100us", "rx-frames=32"]);
-        check(&counted, interrupts(40_000, 640_000), Verdict::Agrees, "at most 40000/s");
+        check(&counted, interrupts(40_000, 640_000), EffectVerdict::Agrees, "at most 40000/s");
     }
 
     #[test]
@@ -303,16 +313,16 @@ mod tests {
         }
         add(Knob::GroFlushTimeout, Place::Device, Value::Time(Nanos::ZERO));
         add(Knob::NapiDeferHardIrqs, Place::Device, Value::Count(0));
-        check(&state, polls(9_000, 90_000), Verdict::Agrees, "on each of 2 timers");
+        check(&state, polls(9_000, 90_000), EffectVerdict::Agrees, "on each of 2 timers");
     }
 
     #[test]
     fn too_short_a_look_and_absurd_counts_decide_nothing_wrong() {
         let deferred = state(&["gro-flush-timeout=500ms", "napi-defer-hard-irqs=1"]);
-        check(&deferred, polls(900, 90_000), Verdict::Undecided, "2 gaps are too few");
+        check(&deferred, polls(900, 90_000), EffectVerdict::Undecided, "2 gaps are too few");
         let none = Seen { window: Nanos::ZERO, ..polls(0, 0) };
-        check(&deferred, none, Verdict::Undecided, "too few");
-        check(&deferred, polls(u64::MAX, 0), Verdict::Undecided, "too few");
+        check(&deferred, none, EffectVerdict::Undecided, "too few");
+        check(&deferred, polls(u64::MAX, 0), EffectVerdict::Undecided, "too few");
     }
 
     /// Over one second.
@@ -337,7 +347,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(state: &State, seen: Seen, verdict: Verdict, words: &str) {
+    fn check(state: &State, seen: Seen, verdict: EffectVerdict, words: &str) {
         let found = judge(state, seen);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].verdict, verdict, "{found:?}");

@@ -43,7 +43,7 @@ pub(crate) struct AuthenticatedConn {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<Admissions>,
     changed: Condvar,
     auth_failures: AtomicU64,
     closing: AtomicBool,
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Admissions {
     admitted: usize,
     waiting: Vec<AuthenticatedConn>,
     failure: Option<io::Error>,
@@ -155,7 +155,7 @@ impl Drop for Acceptor {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Admissions> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

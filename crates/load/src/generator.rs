@@ -32,7 +32,7 @@ use crate::stream;
 use crate::tally::Tally;
 use crate::udp;
 use crate::udp_rr;
-use crate::workers::{Run, WorkerContext, run_workers};
+use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
 /// Makes the load. Its connections stand from [`Generator::connect`] until it is dropped.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Generator {
     }
 
     fn run_traffic(&self, window: Window, stop: &Stop) -> Result<Vec<SenderOutcome>, Error> {
-        let run = Run::new(&self.sockets, self.peer, window, true, self.progress());
+        let run = TrafficRun::new(&self.sockets, self.peer, window, true, self.progress());
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let work = |worker: &WorkerContext<'_>| self.take_part(worker);
         let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;

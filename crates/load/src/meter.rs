@@ -306,7 +306,7 @@ mod tests {
     use crate::clock::{Slices, Window};
     use crate::outcome::DatagramsExchanged;
     use crate::progress::Progress;
-    use crate::workers::Run;
+    use crate::workers::TrafficRun;
 
     #[test]
     fn phases_follow_the_window_and_never_go_back() {
@@ -477,8 +477,8 @@ mod tests {
         window.in_slices(Slices { length, cut, count }).unwrap()
     }
 
-    fn run(window: Window, goal: Option<u64>) -> Run<'static> {
+    fn run(window: Window, goal: Option<u64>) -> TrafficRun<'static> {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        Run::new(&[], peer, window, true, Progress::new(1, goal))
+        TrafficRun::new(&[], peer, window, true, Progress::new(1, goal))
     }
 }

@@ -254,7 +254,7 @@ mod tests {
     use crate::progress::Progress;
     use crate::rr;
     use crate::tally::Tally;
-    use crate::workers::Run;
+    use crate::workers::TrafficRun;
 
     const STALL: Duration = Duration::from_millis(50);
     const RATE: u32 = 2000;
@@ -345,7 +345,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| peer(socket));
             let progress = Progress::new(1, None);
-            let run = Run::new(&sockets, address, window, true, progress);
+            let run = TrafficRun::new(&sockets, address, window, true, progress);
             let worker = run.thread(0, 1);
             let mut meter = Meter::leading(&worker);
             work(&worker, &mut meter).unwrap();

@@ -20,7 +20,7 @@ use crate::socket;
 use crate::stop::Stop;
 use crate::stream::{self, Bulk};
 use crate::tally::Tally;
-use crate::workers::{Run, WorkerContext, run_workers};
+use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
 /// Open connections to one far end.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl PeerTraffic {
             return Err(Error::ForeignSlices);
         }
         let progress = Progress::new(self.threads, None);
-        let run = Run::new(&self.sockets, self.peer, window, true, progress);
+        let run = TrafficRun::new(&self.sockets, self.peer, window, true, progress);
         let deadline = window.end() + COOL_DOWN + OVERTIME;
         let parts = run_workers(&self.cpus, &run, self.threads, deadline, stop, work)?;
         let mut parts = parts.into_iter().flatten().map(SenderOutcome::from);

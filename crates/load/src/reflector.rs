@@ -30,7 +30,7 @@ use crate::tally::Tally;
 use crate::udp;
 use crate::udp_rr;
 use crate::unauthenticated;
-use crate::workers::{Run, WorkerContext, run_workers};
+use crate::workers::{TrafficRun, WorkerContext, run_workers};
 
 /// How long after its window the reflector waits for the generator to close.
 const GRACE: Nanos = Nanos::from_s(1);
@@ -108,7 +108,7 @@ impl Reflector {
             }
             None => Vec::new(),
         };
-        let run = Run::new(&sockets, peer, window, false, self.progress());
+        let run = TrafficRun::new(&sockets, peer, window, false, self.progress());
         let deadline = window.end() + GRACE;
         let flow = |(socket, hello): (_, &Hello)| udp::Flow { socket, tag: hello.tag };
         let flows: Vec<udp::Flow<'_>> = datagrams.iter().zip(&hellos).map(flow).collect();

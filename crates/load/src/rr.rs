@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::clock::Window;
     use crate::progress::Progress;
-    use crate::workers::Run;
+    use crate::workers::TrafficRun;
 
     #[test]
     fn responses_belong_to_the_oldest_requests() {
@@ -156,7 +156,7 @@ mod tests {
     ) -> Histogram {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_s(1)).unwrap();
         let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
-        let run = Run::new(&[], peer, window, true, progress);
+        let run = TrafficRun::new(&[], peer, window, true, progress);
         let worker = run.thread(0, 1);
         let mut meter = Meter::leading(&worker);
         meter.tally.latency = Some(Histogram::new());

@@ -12,7 +12,7 @@ use latput_trial::{Arrivals, Traffic};
 use latput_units::Nanos;
 use rustix::io::Errno;
 
-use self::in_flight::{InFlightTable, Meaning, Request};
+use self::in_flight::{InFlightRequest, InFlightTable, Meaning};
 pub(crate) use self::server::answer;
 use crate::clock::now;
 use crate::error::Error;
@@ -279,7 +279,7 @@ impl<'a> Client<'a> {
         let id = u32::try_from(flow).expect("connections are counted in 32 bits");
         for (slot, &due) in due.iter().enumerate() {
             encode(self.outgoing.slot_mut(slot), tag, self.in_flight.next());
-            let forgotten = self.in_flight.enter(Request { flow: id, slice, due, sent_at });
+            let forgotten = self.in_flight.enter(InFlightRequest { flow: id, slice, due, sent_at });
             self.lose(forgotten, meter);
         }
         if let Some(exchange) = exchange_of(meter, slice) {
@@ -303,7 +303,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn lose(&mut self, request: Option<Request>, meter: &mut Meter<'_>) {
+    fn lose(&mut self, request: Option<InFlightRequest>, meter: &mut Meter<'_>) {
         let Some(request) = request else { return };
         if let Some(exchange) = exchange_of(meter, request.slice) {
             exchange.lost += 1;
@@ -338,7 +338,7 @@ fn enter(meaning: Meaning, now: Nanos, bytes: usize, meter: &mut Meter<'_>) {
         };
         *count += 1;
     }
-    if let Meaning::Answer(Request { due, sent_at, .. }) = meaning {
+    if let Meaning::Answer(InFlightRequest { due, sent_at, .. }) = meaning {
         meter.received(bytes, 1);
         meter.open_round_trip(due, sent_at, now);
     }
@@ -350,7 +350,7 @@ pub(crate) fn read_any(responses: &[(Nanos, &[u8])], size: usize) {
     let mut answered = 0;
     for (at, response) in responses {
         let due = *at;
-        in_flight.enter(Request { flow: 0, slice: Some(0), due, sent_at: due });
+        in_flight.enter(InFlightRequest { flow: 0, slice: Some(0), due, sent_at: due });
         let tag = response.first_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
         if let Some(number) = decode(response, size, tag) {
             answered += u32::from(matches!(in_flight.answered(number, 0), Meaning::Answer(_)));
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use crate::clock::Window;
     use crate::progress::Progress;
-    use crate::workers::Run;
+    use crate::workers::TrafficRun;
 
     #[test]
     fn a_message_names_its_flow_and_number() {
@@ -397,13 +397,13 @@ mod tests {
     fn latency_is_from_the_due_time_and_raw_from_the_send() {
         let window = Window::starting_in(Nanos::ZERO, Nanos::from_ms(1)).unwrap();
         let (peer, progress) = (([127, 0, 0, 1], 1).into(), Progress::new(1, None));
-        let run = Run::new(&[], peer, window, true, progress);
+        let run = TrafficRun::new(&[], peer, window, true, progress);
         let worker = run.thread(0, 1);
         let mut meter = Meter::leading(&worker);
         meter.measure_open_loop();
         meter.tally.exchange = Some(DatagramsExchanged::default());
         let at = |us| window.start() + Nanos::from_us(us);
-        let request = Request { flow: 0, slice: Some(0), due: at(100), sent_at: at(150) };
+        let request = InFlightRequest { flow: 0, slice: Some(0), due: at(100), sent_at: at(150) };
         for (meaning, us) in [
             (Meaning::Answer(request), 160),
             (Meaning::Late(request), 900),

@@ -35,7 +35,7 @@ const FAILED: u8 = 4;
 
 /// One end's part of a trial: what its traffic threads share.
 #[derive(Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct TrafficRun<'a> {
     pub(crate) sockets: &'a [TcpStream],
     pub(crate) peer: SocketAddr,
     pub(crate) window: Window,
@@ -47,7 +47,7 @@ pub(crate) struct Run<'a> {
     ending: AtomicU8,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TrafficRun<'a> {
     /// The part of the end that decides when it is over, or the one that follows.
     pub(crate) fn new(
         sockets: &'a [TcpStream],
@@ -97,10 +97,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What one traffic thread has of a [`Run`].
+/// What one traffic thread has of a [`TrafficRun`].
 #[derive(Debug)]
 pub(crate) struct WorkerContext<'a> {
-    pub(crate) run: &'a Run<'a>,
+    pub(crate) run: &'a TrafficRun<'a>,
     /// Which thread it is, from 0.
     pub(crate) thread: usize,
     /// Its connections among all of the run.
@@ -162,7 +162,7 @@ impl WorkerContext<'_> {
 /// them all when `stop` is raised, `deadline` passes or one fails. Returns each thread's result.
 pub(crate) fn run_workers<T: Send>(
     cpus: &CpuSet,
-    run: &Run<'_>,
+    run: &TrafficRun<'_>,
     threads: usize,
     deadline: Nanos,
     stop: &Stop,
@@ -242,7 +242,7 @@ impl Drop for ExitNotice {
     }
 }
 
-fn start(run: &Run<'_>, cpus: &CpuSet) -> Result<(), Error> {
+fn start(run: &TrafficRun<'_>, cpus: &CpuSet) -> Result<(), Error> {
     bind_to(cpus)?;
     let first = run.window.slice(0);
     let late_by = now().saturating_sub(first.start());
@@ -340,7 +340,7 @@ mod tests {
         work: impl Fn(&WorkerContext<'_>) -> Result<(), Error> + Sync,
     ) -> Result<Vec<()>, Error> {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-        let run = Run::new(&[], peer, window, true, Progress::new(3, None));
+        let run = TrafficRun::new(&[], peer, window, true, Progress::new(3, None));
         run_workers(&CpuSet::new(), &run, 3, window.end(), &Stop::new(), work)
     }
 }

@@ -40,7 +40,7 @@ const DISRUPTION: f64 = 2.0;
 
 /// How a search is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
+pub struct SearchOptions {
     /// Seed of everything drawn.
     pub seed: u64,
     /// Settings in a block, at most.
@@ -122,7 +122,7 @@ pub struct Search {
     space: Space,
     today: usize,
     limits: Vec<Limit>,
-    options: Options,
+    options: SearchOptions,
     tried: Vec<Tried>,
     rng: Rng,
     /// Of the last fits: the cost's, then each limit's.
@@ -131,7 +131,7 @@ pub struct Search {
 
 impl Search {
     /// Of `space` for the least cost within `limits`; `today` is the setting to beat.
-    pub fn new(space: Space, today: usize, limits: Vec<Limit>, options: Options) -> Self {
+    pub fn new(space: Space, today: usize, limits: Vec<Limit>, options: SearchOptions) -> Self {
         let rng = Rng::from_seed(options.seed);
         Self { space, today, limits, options, tried: Vec::new(), rng, scales: Vec::new() }
     }

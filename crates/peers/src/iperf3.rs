@@ -21,7 +21,7 @@ use self::datagrams::Streams;
 use self::message::{OwnStream, Parameters, Results, State};
 use crate::error::Error;
 use crate::line::{Line, PATIENCE, connect_with};
-use crate::outcome::Outcome;
+use crate::outcome::PeerResult;
 
 /// The port that iperf3 listens at.
 pub const PORT: u16 = 5201;
@@ -82,7 +82,7 @@ impl Session {
     }
 
     /// Lets the traffic flow until the end of `window`, and asks the server for its part.
-    pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
+    pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         let seconds = window.length().as_secs_f64();
         let outcome = match &self.flow {
             Flow::Tcp { traffic_to_peer, direction, streams } => {

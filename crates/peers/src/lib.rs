@@ -15,5 +15,5 @@ mod line;
 mod support;
 
 pub use error::{Error, ErrorKind};
-pub use outcome::Outcome;
+pub use outcome::PeerResult;
 pub use peer::{Peer, Session};

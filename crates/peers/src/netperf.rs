@@ -20,7 +20,7 @@ use self::wire::{Flow, MESSAGE_BYTES, Ready, Request, Results, Wrong};
 use crate::error::Error;
 use crate::iperf3::clones;
 use crate::line::{Line, PATIENCE, connect_with};
-use crate::outcome::Outcome;
+use crate::outcome::PeerResult;
 
 /// The port that netserver listens at.
 pub const PORT: u16 = 12_865;
@@ -108,8 +108,8 @@ impl Session {
     }
 
     /// Lets the traffic flow until the end of `window`, and asks the servers for their part.
-    pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::default();
+    pub(crate) fn run(self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
+        let mut outcome = PeerResult::default();
         let sockets = match (&self.data, self.traffic) {
             (Data::Streams(traffic_to_peer), Traffic::TcpBulk { direction, message_bytes, .. }) => {
                 let seen = traffic_to_peer.bulk(direction, message_bytes, window, stop)?;
@@ -146,7 +146,7 @@ impl Session {
     }
 
     /// Adds the servers' figures.
-    fn join(&self, outcome: &mut Outcome, results: &[Results]) {
+    fn join(&self, outcome: &mut PeerResult, results: &[Results]) {
         let sum = |count: fn(&Results) -> u64| results.iter().map(count).sum::<u64>();
         let elapsed_s = results.iter().map(|one| one.elapsed_s).fold(0.0, f64::max);
         let again = results.iter().map(|one| one.retransmits.map(u64::from)).sum::<Option<u64>>();
@@ -349,7 +349,7 @@ fn of_exchange(exchanged: SenderOutcome, window: Window) -> TrafficObservation {
     }
 }
 
-fn of_datagrams(outcome: &mut Outcome, seen: &Exchanged, window: Window) {
+fn of_datagrams(outcome: &mut PeerResult, seen: &Exchanged, window: Window) {
     outcome.traffic = TrafficObservation {
         sender_window: window.length(),
         transactions: Some(seen.transactions),

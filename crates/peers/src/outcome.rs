@@ -8,7 +8,7 @@ use latput_trial::observation::{Check, ProgramCpu, TrafficObservation};
 
 /// One trial against a stock peer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct PeerResult {
     /// The traffic.
     pub traffic: TrafficObservation,
     /// Figures that only the peer could give, without the counts behind them.
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub checks: Vec<Check>,
 }
 
-impl Outcome {
+impl PeerResult {
     /// Keeps a figure that is a number; what is not is absent.
     pub(crate) fn give(&mut self, metric: Metric, value: f64) {
         if value.is_finite() && value >= 0.0 {

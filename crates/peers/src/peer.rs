@@ -8,7 +8,7 @@ use latput_trial::Workload;
 use latput_units::Nanos;
 
 use crate::error::Error;
-use crate::outcome::Outcome;
+use crate::outcome::PeerResult;
 pub use crate::program::Program;
 use crate::{iperf3, netperf, support};
 
@@ -99,7 +99,7 @@ impl Session {
     }
 
     /// Lets the traffic flow until the end of `window` and asks the peer for its part.
-    pub fn run(self, window: Window, stop: &Stop) -> Result<Outcome, Error> {
+    pub fn run(self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         match self {
             Self::Iperf3(session) => session.run(window, stop),
             Self::Netperf(session) => session.run(window, stop),

@@ -53,7 +53,7 @@ enum Walk {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Comparison {
     Better,
     Same,
     Worse,
@@ -68,7 +68,7 @@ struct Rates {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sample {
+struct DimSample {
     start: Option<Nanos>,
     bytes: u64,
     packets: u64,
@@ -86,7 +86,7 @@ pub struct Dim {
     steps_right: u32,
     tired: u32,
     previous: Rates,
-    sample: Sample,
+    sample: DimSample,
 }
 
 impl Dim {
@@ -106,7 +106,7 @@ impl Dim {
             steps_right: 0,
             tired: 0,
             previous: Rates::default(),
-            sample: Sample::default(),
+            sample: DimSample::default(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Dim {
     pub fn step(&mut self, observation: &Observation) -> Decision {
         let counts = if self.profile.is_rx() { observation.rx } else { observation.tx };
         let Some(start) = self.sample.start else {
-            self.sample = Sample { start: Some(observation.now), ..Sample::default() };
+            self.sample = DimSample { start: Some(observation.now), ..DimSample::default() };
             return Decision::Keep;
         };
         self.sample.bytes += u64::from(counts.bytes);
@@ -140,7 +140,7 @@ impl Dim {
         // After a change the library waits for its worker, then starts a fresh sample; otherwise the
         // next sample begins where this one ended.
         let start = if changed { None } else { Some(observation.now) };
-        self.sample = Sample { start, ..Sample::default() };
+        self.sample = DimSample { start, ..DimSample::default() };
         if changed {
             Decision::Change { target: self.current(), reason: "five-point walk" }
         } else {
@@ -154,7 +154,7 @@ impl Dim {
         let verdict = compare(rates, self.previous);
         match self.walk {
             Walk::ParkingOnTop => {
-                if verdict != Verdict::Same {
+                if verdict != Comparison::Same {
                     self.exit_parking();
                 }
             }
@@ -165,7 +165,7 @@ impl Dim {
                 }
             }
             Walk::GoingRight | Walk::GoingLeft => {
-                if verdict != Verdict::Better {
+                if verdict != Comparison::Better {
                     self.turn();
                 }
                 if self.is_on_top() {
@@ -232,12 +232,12 @@ impl Dim {
 }
 
 /// The first of bytes, packets and interrupts that differs by more than 10 % decides.
-fn compare(now: Rates, before: Rates) -> Verdict {
+fn compare(now: Rates, before: Rates) -> Comparison {
     let more = |now: u64, before: u64| match (now, before) {
-        (0, 0) => Some(Verdict::Same),
-        (_, 0) => Some(Verdict::Better),
+        (0, 0) => Some(Comparison::Same),
+        (_, 0) => Some(Comparison::Better),
         (now, before) if 100 * now.abs_diff(before) / before <= 10 => None,
-        (now, before) => Some(if now > before { Verdict::Better } else { Verdict::Worse }),
+        (now, before) => Some(if now > before { Comparison::Better } else { Comparison::Worse }),
     };
     if let Some(verdict) =
         more(now.bytes, before.bytes).or_else(|| more(now.packets, before.packets))
@@ -245,10 +245,10 @@ fn compare(now: Rates, before: Rates) -> Verdict {
         return verdict;
     }
     match more(now.interrupts, before.interrupts) {
-        Some(_) if before.interrupts == 0 => Verdict::Same,
-        Some(Verdict::Better) => Verdict::Worse,
-        Some(Verdict::Worse) => Verdict::Better,
-        _ => Verdict::Same,
+        Some(_) if before.interrupts == 0 => Comparison::Same,
+        Some(Comparison::Better) => Comparison::Worse,
+        Some(Comparison::Worse) => Comparison::Better,
+        _ => Comparison::Same,
     }
 }
 
@@ -260,14 +260,14 @@ mod tests {
     #[test]
     fn only_differences_above_ten_percent_count_and_bytes_come_first() {
         for (now, before, expected) in [
-            ((100, 10, 10), (0, 0, 0), Verdict::Better),
-            ((0, 0, 10), (0, 0, 10), Verdict::Same),
-            ((110, 10, 10), (100, 10, 10), Verdict::Same),
-            ((111, 1, 99), (100, 10, 10), Verdict::Better),
-            ((88, 99, 1), (100, 10, 10), Verdict::Worse),
-            ((100, 12, 99), (100, 10, 10), Verdict::Better),
-            ((100, 10, 5), (100, 10, 10), Verdict::Better),
-            ((100, 10, 12), (100, 10, 10), Verdict::Worse),
+            ((100, 10, 10), (0, 0, 0), Comparison::Better),
+            ((0, 0, 10), (0, 0, 10), Comparison::Same),
+            ((110, 10, 10), (100, 10, 10), Comparison::Same),
+            ((111, 1, 99), (100, 10, 10), Comparison::Better),
+            ((88, 99, 1), (100, 10, 10), Comparison::Worse),
+            ((100, 12, 99), (100, 10, 10), Comparison::Better),
+            ((100, 10, 5), (100, 10, 10), Comparison::Better),
+            ((100, 10, 12), (100, 10, 10), Comparison::Worse),
         ] {
             let rates = |(bytes, packets, interrupts)| Rates { bytes, packets, interrupts };
             assert_eq!(compare(rates(now), rates(before)), expected, "{now:?} against {before:?}");

@@ -14,7 +14,7 @@ use crate::agenda::{NEVER, Time};
 use crate::casts::{short, size};
 use crate::congestion::Window;
 use crate::frame::{Frame, Kind};
-pub(crate) use options::Options;
+pub(crate) use options::TcpOptions;
 use out_of_order::OutOfOrder;
 
 /// Segments beyond the first of a burst.
@@ -43,7 +43,7 @@ pub(crate) struct Tcp {
     /// When the retransmission timer goes off.
     pub(crate) timeout_at: Time,
 
-    options: Arc<Options>,
+    options: Arc<TcpOptions>,
     echo: Time,
     /// Bytes that the process has not read, and that were not acknowledged.
     unread: u32,
@@ -80,7 +80,7 @@ pub(crate) struct Train {
 }
 
 impl Tcp {
-    pub(crate) fn new(options: impl Into<Arc<Options>>) -> Self {
+    pub(crate) fn new(options: impl Into<Arc<TcpOptions>>) -> Self {
         let options = options.into();
         Self {
             acknowledged: 0,

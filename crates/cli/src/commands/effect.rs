@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use latput_knobs::effect::{self, Judgement, Verdict};
+use latput_knobs::effect::{self, EffectVerdict, Judgement};
 use latput_linux::LinuxKernel;
 
 use crate::context::Context;
@@ -50,7 +50,7 @@ pub(crate) fn verify(context: &Context, interface: &str) -> Effect {
 impl Effect {
     /// Whether the device does not do what it accepted.
     pub(crate) fn is_ignored(&self) -> bool {
-        self.judgements.iter().any(|one| one.verdict == Verdict::Ignored)
+        self.judgements.iter().any(|one| one.verdict == EffectVerdict::Ignored)
     }
 
     /// A line for each knob.

@@ -46,7 +46,7 @@ impl Args {
         if let Some(id) = &self.forget {
             return forget(context, &mut store, listed, id);
         }
-        let mut done: Vec<(String, Outcome)> = Vec::new();
+        let mut done: Vec<(String, RestoreOutcome)> = Vec::new();
         let mut worst: Option<Failure> = None;
         let is_wanted = |name: &String| self.interface.as_ref().is_none_or(|only| only == name);
         let mut kernel = LinuxKernel::open()?;
@@ -74,7 +74,7 @@ impl Args {
 }
 
 /// What became of a checkpoint.
-enum Outcome {
+enum RestoreOutcome {
     WouldChange(Vec<Change>),
     PutBack(Vec<Change>, Vec<Foreign>),
     Gone,
@@ -100,11 +100,11 @@ fn preview(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
     kept: &Checkpoint,
-) -> Result<(String, Outcome), Failure> {
+) -> Result<(String, RestoreOutcome), Failure> {
     let interface = kept.interface.clone();
     match transaction::plan_restore(kernel, origin, kept) {
-        Ok(changes) => Ok((interface, Outcome::WouldChange(changes))),
-        Err(RestoreError::OtherNamespace { .. }) => Ok((interface, Outcome::Elsewhere)),
+        Ok(changes) => Ok((interface, RestoreOutcome::WouldChange(changes))),
+        Err(RestoreError::OtherNamespace { .. }) => Ok((interface, RestoreOutcome::Elsewhere)),
         Err(error) => Err(error.into()),
     }
 }
@@ -114,16 +114,18 @@ fn put_back(
     store: &mut FileCheckpoints,
     origin: &knobs::Context,
     kept: &Checkpoint,
-) -> Result<(String, Outcome), Failure> {
+) -> Result<(String, RestoreOutcome), Failure> {
     let interface = kept.interface.clone();
     match transaction::restore(kernel, store, origin, kept) {
         Ok(Restored::Done { changes, others, .. }) => {
-            Ok((interface, Outcome::PutBack(changes, others)))
+            Ok((interface, RestoreOutcome::PutBack(changes, others)))
         }
-        Ok(Restored::InterfaceGone) => Ok((interface, Outcome::Gone)),
-        Ok(Restored::NothingToDo) => Ok((interface, Outcome::PutBack(Vec::new(), Vec::new()))),
+        Ok(Restored::InterfaceGone) => Ok((interface, RestoreOutcome::Gone)),
+        Ok(Restored::NothingToDo) => {
+            Ok((interface, RestoreOutcome::PutBack(Vec::new(), Vec::new())))
+        }
         Err(RestoreError::OtherNamespace { slot, .. }) if Namespace::exists(slot.namespace)? => {
-            Ok((interface, Outcome::Elsewhere))
+            Ok((interface, RestoreOutcome::Elsewhere))
         }
         // Held by a descriptor or a mount that this process cannot see, a namespace may still be there.
         Err(RestoreError::OtherNamespace { slot, .. }) => Err(Failure::new(
@@ -163,16 +165,16 @@ fn forget(
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(), Failure> {
+fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) -> Result<(), Failure> {
     if context.json {
         let done: Vec<_> = done
             .iter()
             .map(|(interface, outcome)| {
                 let (state, changes, others): (_, &[Change], &[Foreign]) = match outcome {
-                    Outcome::WouldChange(changes) => ("would-change", changes, &[]),
-                    Outcome::PutBack(changes, others) => ("put-back", changes, others),
-                    Outcome::Gone => ("gone", &[], &[]),
-                    Outcome::Elsewhere => ("elsewhere", &[], &[]),
+                    RestoreOutcome::WouldChange(changes) => ("would-change", changes, &[]),
+                    RestoreOutcome::PutBack(changes, others) => ("put-back", changes, others),
+                    RestoreOutcome::Gone => ("gone", &[], &[]),
+                    RestoreOutcome::Elsewhere => ("elsewhere", &[], &[]),
                 };
                 let changes = set::changes_json(interface, changes);
                 let others: Vec<_> = others.iter().map(other_json).collect();
@@ -188,17 +190,19 @@ fn tell(context: &Context, done: &[(String, Outcome)], failed: bool) -> Result<(
     }
     for (interface, outcome) in done {
         let text = match outcome {
-            Outcome::WouldChange(changes) => {
+            RestoreOutcome::WouldChange(changes) => {
                 set::changes_text(interface, changes, "would put back")
             }
-            Outcome::PutBack(changes, others) => {
+            RestoreOutcome::PutBack(changes, others) => {
                 for other in others {
                     output::remark(&format!("latput: {interface}: {other}; it stays"));
                 }
                 set::changes_text(interface, changes, "put back")
             }
-            Outcome::Gone => format!("{interface} was deleted: nothing is left to put back\n"),
-            Outcome::Elsewhere => format!(
+            RestoreOutcome::Gone => {
+                format!("{interface} was deleted: nothing is left to put back\n")
+            }
+            RestoreOutcome::Elsewhere => format!(
                 "{interface} of another network namespace: run `latput restore` in that namespace\n"
             ),
         };

@@ -146,17 +146,20 @@ impl Message<'_> {
     }
 
     /// The outcome in an `ERROR` or `DONE` message; number 0 is success.
-    pub fn outcome(&self) -> Result<Outcome, Malformed> {
+    pub fn outcome(&self) -> Result<Acknowledgement, Malformed> {
         let Some((&code, rest)) = self.payload.split_first_chunk::<4>() else {
             // Some old families end dumps with an empty DONE.
             return if self.kind == DONE {
-                Ok(Outcome::default())
+                Ok(Acknowledgement::default())
             } else {
                 Err(malformed("an error message is cut short"))
             };
         };
         let code = i32::from_ne_bytes(code);
-        let mut outcome = Outcome { errno: code.checked_neg().unwrap_or(0), ..Outcome::default() };
+        let mut outcome = Acknowledgement {
+            errno: code.checked_neg().unwrap_or(0),
+            ..Acknowledgement::default()
+        };
         if self.flags & F_ACK_ATTRIBUTES == 0 {
             return Ok(outcome);
         }
@@ -190,7 +193,7 @@ impl Message<'_> {
 
 /// How a request ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Acknowledgement {
     /// The error number, positive; 0 for success.
     pub errno: i32,
     /// The kernel's own words.
@@ -273,12 +276,12 @@ mod tests {
         put(&mut attributes, 1, b"no such thing\0");
         put(&mut attributes, 2, &16_u32.to_ne_bytes());
         let expected =
-            Outcome { errno: 22, text: Some("no such thing".to_owned()), offset: Some(16) };
+            Acknowledgement { errno: 22, text: Some("no such thing".to_owned()), offset: Some(16) };
         check_outcome(ERROR, F_ACK_ATTRIBUTES, &[&request, &attributes], Some(&expected));
         let flags = F_ACK_ATTRIBUTES | F_CAPPED;
         check_outcome(ERROR, flags, &[&request[..HEADER], &attributes], Some(&expected));
         check_outcome(DONE, F_ACK_ATTRIBUTES, &[&attributes], Some(&expected));
-        let bare = Outcome { errno: 22, ..Outcome::default() };
+        let bare = Acknowledgement { errno: 22, ..Acknowledgement::default() };
         check_outcome(ERROR, 0, &[&request], Some(&bare));
         check_outcome(DONE, 0, &[], Some(&bare));
         check_outcome(ERROR, F_ACK_ATTRIBUTES, &[&request[..8]], None);
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_outcome(kind: u16, flags: u16, parts: &[&[u8]], expected: Option<&Outcome>) {
+    fn check_outcome(kind: u16, flags: u16, parts: &[&[u8]], expected: Option<&Acknowledgement>) {
         let payload = [&(-22_i32).to_ne_bytes()[..], &parts.concat()].concat();
         let message = Message { kind, flags, sequence: 0, payload: &payload };
         assert_eq!(message.outcome().ok().as_ref(), expected);

@@ -8,7 +8,7 @@ const LONGEST_MEMORY: usize = 1 << 22;
 
 /// One request, by its number in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct InFlightRequest {
     /// Which flow it went by.
     pub(super) flow: u32,
     /// The slice of the window in which it was sent, if it counts.
@@ -23,17 +23,17 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The answer to a request that was waited for.
-    Answer(Request),
+    Answer(InFlightRequest),
     /// The answer to a request that had counted as lost.
-    Late(Request),
+    Late(InFlightRequest),
     /// A second answer.
-    Duplicate(Request),
+    Duplicate(InFlightRequest),
     /// To a request of too long ago, or one that was never sent.
     Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RequestState {
     Waiting,
     Answered,
     Lost,
@@ -43,7 +43,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub(super) struct InFlightTable {
     /// By number, modulo the length.
-    memory: Vec<Option<(Request, State)>>,
+    memory: Vec<Option<(InFlightRequest, RequestState)>>,
     next: u64,
     oldest_waiting: u64,
     timeout: Nanos,
@@ -61,7 +61,7 @@ impl InFlightTable {
 
     /// Enters the next request. One that would be forgotten while it is waited for makes the memory
     /// longer; at the longest it is given back as lost.
-    pub(super) fn enter(&mut self, request: Request) -> Option<Request> {
+    pub(super) fn enter(&mut self, request: InFlightRequest) -> Option<InFlightRequest> {
         let mut given_up = None;
         if self.next - self.oldest_waiting == self.memory.len() as u64 {
             if self.memory.len() < LONGEST_MEMORY {
@@ -71,7 +71,7 @@ impl InFlightTable {
             }
         }
         let place = self.place(self.next);
-        self.memory[place] = Some((request, State::Waiting));
+        self.memory[place] = Some((request, RequestState::Waiting));
         self.next += 1;
         given_up
     }
@@ -87,16 +87,16 @@ impl InFlightTable {
         if request.flow != flow {
             return Meaning::Unknown;
         }
-        let before = std::mem::replace(state, State::Answered);
+        let before = std::mem::replace(state, RequestState::Answered);
         match before {
-            State::Waiting => Meaning::Answer(*request),
-            State::Lost => Meaning::Late(*request),
-            State::Answered => Meaning::Duplicate(*request),
+            RequestState::Waiting => Meaning::Answer(*request),
+            RequestState::Lost => Meaning::Late(*request),
+            RequestState::Answered => Meaning::Duplicate(*request),
         }
     }
 
     /// Gives up the oldest request that has waited too long at `now`, if there is one.
-    pub(super) fn expire(&mut self, now: Nanos) -> Option<Request> {
+    pub(super) fn expire(&mut self, now: Nanos) -> Option<InFlightRequest> {
         match self.oldest()? {
             request if request.sent_at.saturating_add(self.timeout) <= now => self.give_up_oldest(),
             _ => None,
@@ -109,20 +109,20 @@ impl InFlightTable {
     }
 
     /// The oldest that is waited for.
-    fn oldest(&mut self) -> Option<Request> {
+    fn oldest(&mut self) -> Option<InFlightRequest> {
         while self.oldest_waiting < self.next {
             match self.memory[self.place(self.oldest_waiting)] {
-                Some((request, State::Waiting)) => return Some(request),
+                Some((request, RequestState::Waiting)) => return Some(request),
                 _ => self.oldest_waiting += 1,
             }
         }
         None
     }
 
-    fn give_up_oldest(&mut self) -> Option<Request> {
+    fn give_up_oldest(&mut self) -> Option<InFlightRequest> {
         let request = self.oldest()?;
         let place = self.place(self.oldest_waiting);
-        self.memory[place] = Some((request, State::Lost));
+        self.memory[place] = Some((request, RequestState::Lost));
         self.oldest_waiting += 1;
         Some(request)
     }
@@ -212,8 +212,8 @@ mod tests {
     }
 
     /// Sent a microsecond after the one before.
-    fn request(number: u64) -> Request {
+    fn request(number: u64) -> InFlightRequest {
         let at = Nanos::from_us(number);
-        Request { flow: 0, slice: Some(0), due: at, sent_at: at }
+        InFlightRequest { flow: 0, slice: Some(0), due: at, sent_at: at }
     }
 }

@@ -12,7 +12,7 @@ use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results, Row};
 
 use super::space::{Axis, Space};
-use super::{Ending, Leader, Limit, Options, Search, Step, Tried};
+use super::{Ending, Leader, Limit, Search, SearchOptions, Step, Tried};
 use crate::goal::{Direction, Goal};
 
 /// Settings in one block.
@@ -172,7 +172,7 @@ impl PlanSearch {
     fn search(&self, results: &Results, rows: &[&Row], budget: usize) -> Search {
         let limits = self.limits(results);
         let blocks = rows.iter().map(|row| u64::from(row.block) + 1).max().unwrap_or(0);
-        let options = Options {
+        let options = SearchOptions {
             seed: latput_units::Rng::split(results.seed, blocks).next_u64(),
             block: BLOCK,
             budget,

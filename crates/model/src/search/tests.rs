@@ -93,8 +93,8 @@ fn grid(levels: &[usize]) -> Space {
     Space::new(levels.iter().map(axis).collect(), BTreeSet::new()).unwrap()
 }
 
-fn options(seed: u64, budget: usize) -> Options {
-    Options { seed, block: 4, budget, smallest_effect: 0.03, doubt: 0.05 }
+fn options(seed: u64, budget: usize) -> SearchOptions {
+    SearchOptions { seed, block: 4, budget, smallest_effect: 0.03, doubt: 0.05 }
 }
 
 fn at(space: &Space, setting: usize) -> Vec<f64> {

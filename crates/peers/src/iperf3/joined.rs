@@ -12,7 +12,7 @@ use latput_units::{Bytes, Nanos};
 use super::datagrams::Sent;
 use super::message::{Results, Stream};
 use crate::error::Error;
-use crate::outcome::Outcome;
+use crate::outcome::PeerResult;
 
 /// Joins the halves of a TCP test. Goodput is counted where it arrives: at the server, in its own time,
 /// for what goes there, and here for what comes back.
@@ -23,7 +23,7 @@ pub(super) fn tcp(
     seen: &SenderOutcome,
     results: &Results,
     window: Window,
-) -> Result<Outcome, Error> {
+) -> Result<PeerResult, Error> {
     let opened = streams as usize * if direction == Direction::Both { 2 } else { 1 };
     if results.streams.len() != opened {
         let problem = format!(
@@ -57,7 +57,7 @@ pub(super) fn tcp(
         sender_cpu: seen.cpu,
         ..TrafficObservation::default()
     };
-    let mut outcome = Outcome { traffic, ..Outcome::default() };
+    let mut outcome = PeerResult { traffic, ..PeerResult::default() };
     if direction == Direction::Both {
         let rate = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds;
         let (there, back) =
@@ -88,7 +88,7 @@ pub(super) fn udp(
     sent: &Sent,
     results: &Results,
     window: Window,
-) -> Result<Outcome, Error> {
+) -> Result<PeerResult, Error> {
     let streams = &results.streams;
     if streams.len() != sent.of_stream.len() {
         let (spoken, opened) = (streams.len(), sent.of_stream.len());
@@ -108,7 +108,7 @@ pub(super) fn udp(
         sender_cpu: sent.cpu,
         ..TrafficObservation::default()
     };
-    let mut outcome = Outcome { traffic, ..Outcome::default() };
+    let mut outcome = PeerResult { traffic, ..PeerResult::default() };
     if packets > 0 {
         let jitter_s = streams.iter().map(|stream| stream.jitter_s).sum::<f64>();
         outcome.give(Metric::LossRatio, (lost as f64 / packets as f64).min(1.0));
@@ -133,7 +133,7 @@ pub(super) fn udp(
     Ok(outcome)
 }
 
-fn peer_cpu(outcome: &mut Outcome, results: &Results) {
+fn peer_cpu(outcome: &mut PeerResult, results: &Results) {
     let Some([total, user, system]) = results.cpu_percent else { return };
     outcome.programs.push(process_cpu(Role::Sut, total, Some(user), Some(system)));
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use latput_load::{Stop, Window};
-use latput_peers::{Error, Outcome, Peer, Session};
+use latput_peers::{Error, Peer, PeerResult, Session};
 use latput_trial::{Workload, workload};
 use latput_units::Nanos;
 
@@ -80,7 +80,7 @@ pub(crate) fn open(
 }
 
 /// One whole test without a warm-up; again, as a run does, if the machine held up the traffic.
-pub(crate) fn measure(url: &str, text: &str) -> Result<Outcome, Error> {
+pub(crate) fn measure(url: &str, text: &str) -> Result<PeerResult, Error> {
     let stop = Stop::new();
     let mut tries = 3;
     loop {

@@ -5,7 +5,7 @@ use crate::machine::Congestion;
 
 /// What does not change during a connection; the connections of a load share it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub(crate) struct TcpOptions {
     /// Largest payload of one packet.
     pub(crate) mss: u32,
     /// Largest payload handed over at once (more than `mss` with TSO).
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) congestion: Congestion,
 }
 
-impl Options {
+impl TcpOptions {
     /// What the congestion window must know of the connection.
     #[inline]
     pub(super) fn rules(&self) -> Rules {

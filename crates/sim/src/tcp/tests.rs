@@ -7,7 +7,7 @@ use latput_units::Rng;
 use super::*;
 use crate::machine::Congestion;
 
-const OPTIONS: Options = Options {
+const OPTIONS: TcpOptions = TcpOptions {
     mss: 1_448,
     chunk: 1_448,
     send_buffer: 262_144,
@@ -33,7 +33,7 @@ fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
     for congestion in [Congestion::Reno, Congestion::Cubic] {
         for (seed, loss) in [(1, 0.0), (2, 0.001), (3, 0.02), (4, 0.1)] {
             for (chunk, extra) in [(1_448, 1), (1_448, 200_000), (44 * 1_448, 1)] {
-                let options = Options { chunk, congestion, ..OPTIONS };
+                let options = TcpOptions { chunk, congestion, ..OPTIONS };
                 let path = Path { loss, extra, ..CLEAN };
                 let (took, _) = transfer(options, path, 3_000_000, seed);
                 assert!(took < NEVER, "{congestion:?} loss {loss} extra {extra} chunk {chunk}");
@@ -73,7 +73,7 @@ fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
 
 #[test]
 fn where_acknowledgements_wait_for_the_reader_one_answers_all_that_it_read() {
-    let mut tcp = Tcp::new(Options { acks_when_read: true, ..OPTIONS });
+    let mut tcp = Tcp::new(TcpOptions { acks_when_read: true, ..OPTIONS });
     let data =
         |seq| Frame { seq, payload: 1_448, kind: Kind::Tcp, window: 65_536, ..Frame::default() };
     for number in 0..5 {
@@ -95,7 +95,7 @@ fn where_acknowledgements_wait_for_the_reader_one_answers_all_that_it_read() {
 #[test]
 fn nagle_holds_a_small_segment_back_while_another_is_out() {
     for (nodelay, expected) in [(true, true), (false, false)] {
-        let mut tcp = Tcp::new(Options { nodelay, ..OPTIONS });
+        let mut tcp = Tcp::new(TcpOptions { nodelay, ..OPTIONS });
         tcp.write(1);
         assert!(tcp.next_frame(0).is_some());
         tcp.write(1);
@@ -105,8 +105,8 @@ fn nagle_holds_a_small_segment_back_while_another_is_out() {
 
 #[test]
 fn a_closed_window_is_probed_and_opens_again() {
-    let mut sender = Tcp::new(Options { peer_buffer: 1_448, ..OPTIONS });
-    let mut receiver = Tcp::new(Options { receive_buffer: 1_448, ..OPTIONS });
+    let mut sender = Tcp::new(TcpOptions { peer_buffer: 1_448, ..OPTIONS });
+    let mut receiver = Tcp::new(TcpOptions { receive_buffer: 1_448, ..OPTIONS });
     sender.write(10_000);
     let frame = sender.next_frame(0).unwrap();
     receiver.receive(0, &frame);
@@ -128,7 +128,7 @@ fn a_closed_window_is_probed_and_opens_again() {
 
 /// Sends `bytes`, the receiver reading everything at once; gives the time and the retransmissions.
 #[track_caller]
-fn transfer(options: Options, path: Path, bytes: u64, seed: u64) -> (Time, u64) {
+fn transfer(options: TcpOptions, path: Path, bytes: u64, seed: u64) -> (Time, u64) {
     let mut rng = Rng::from_seed(seed);
     let mut ends = [Tcp::new(options), Tcp::new(options)];
     let mut wire: BTreeMap<(Time, u64), (usize, Frame)> = BTreeMap::new();

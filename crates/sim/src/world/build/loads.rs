@@ -11,7 +11,7 @@ use crate::casts::{id, size};
 use crate::scenario::{Load, Spacing, Traffic, Transport};
 use crate::socket::{End, Inbox, Link, Protocol};
 use crate::task::{Program, Schedule, Think};
-use crate::tcp::{Options, Tcp};
+use crate::tcp::{Tcp, TcpOptions};
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
 const START_SPREAD: Time = 1_000_000;
@@ -165,7 +165,7 @@ impl Builder<'_> {
     }
 
     /// Two sockets that speak to each other: datagrams, or TCP with the options of both.
-    fn add_flow(&mut self, idx: usize, load: &Load, tcp: Option<&[Arc<Options>; 2]>) {
+    fn add_flow(&mut self, idx: usize, load: &Load, tcp: Option<&[Arc<TcpOptions>; 2]>) {
         let hash = self.rng.next_u64();
         let is_back = self.scenario.hosts[load.to].role == Role::Generator;
         let generator = if is_back { load.to } else { load.from };
@@ -199,11 +199,11 @@ impl Builder<'_> {
     }
 
     /// Of the connections of a load: at its first end, and at the other.
-    fn tcp_options(&self, load: &Load, nodelay: bool) -> [Arc<Options>; 2] {
+    fn tcp_options(&self, load: &Load, nodelay: bool) -> [Arc<TcpOptions>; 2] {
         let mss = self.mss();
         [(load.from, load.to), (load.to, load.from)].map(|(host, peer)| {
             let (stack, peer) = (&self.hosts[host].stack, &self.hosts[peer].stack);
-            Arc::new(Options {
+            Arc::new(TcpOptions {
                 mss,
                 chunk: if stack.tso { (CHUNK / mss).max(1) * mss } else { mss },
                 send_buffer: size(stack.send_buffer.get()),
