@@ -226,7 +226,7 @@ def check_more_figures(browser):
 
 def check_data(browser):
     schema = browser.run("return JSON.parse(document.querySelector('#data').textContent).schema")
-    expect(schema == 1, f"the data in the page has schema {schema}")
+    expect(schema == 2, f"the data in the page has schema {schema}")
 
 
 def visit(report, folder, width):
