@@ -69,7 +69,7 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
     let sockets: Vec<&str> = SOCKET_FIELDS.iter().map(|field| field.name).collect();
     let _ = write!(
         text,
-        "  all but ping: {} congestion sut_cpus generator_cpus {}\n  all: {}, ICMP echo beside the traffic\n\n\
+        "  all but ping: {} congestion\n              sut_cpus generator_cpus {}\n  all: {}, ICMP echo beside the traffic\n\n\
          Nothing is set on any host. `docs/measuring.md` says what each figure means.",
         sockets.join(" "),
         COUNT.name,

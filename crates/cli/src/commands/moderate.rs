@@ -50,20 +50,20 @@ fn after_help() -> String {
     format!(
         "\
 Examples:
-  latput moderate eth0                                    the longest delay that costs at most 2 % of the rate
-  latput moderate eth0 --goal save-cpu --max-delay 150us  the least CPU at almost full rate
-  latput moderate eth0 --cpu-budget 30%                   the least delay that keeps the host's CPU under 30 %
-  latput moderate eth0 --observe                          only log what it would change
-  latput moderate eth0 --metrics 127.0.0.1:9711           for Prometheus
-  latput moderate eth0 --status                           print the status of the daemon that runs
+  latput moderate eth0                           the longest delay that costs 2 % of the rate
+  latput moderate eth0 --goal save-cpu --max-delay 150us
+  latput moderate eth0 --cpu-budget 30%          the least delay that keeps the CPU under 30 %
+  latput moderate eth0 --observe                 only log what it would change
+  latput moderate eth0 --metrics 127.0.0.1:9711  for Prometheus
+  latput moderate eth0 --status                  print the status of the daemon that runs
 
 Goals:
 {}
 
-It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off meanwhile; else it
-sets gro-flush-timeout with napi-defer-hard-irqs. Everything is put back at the end: on Ctrl-C and SIGTERM by
-itself, after a kill -9 by the next start or by `latput restore`. A knob that somebody else sets is released.
-docs/moderation.md explains how it decides.",
+It sets rx-usecs and tx-usecs where the device has them, and switches adaptive moderation off
+meanwhile; else it sets gro-flush-timeout with napi-defer-hard-irqs. Everything is put back at the
+end: on Ctrl-C and SIGTERM by itself, after a kill -9 by the next start or by `latput restore`. A
+knob that somebody else sets is released. docs/design/moderation.md explains how it decides.",
         latput_moderate::goal::help()
     )
 }

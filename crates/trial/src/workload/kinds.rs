@@ -164,7 +164,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "udp_stream",
-        about: "datagrams from the generator to the system under test, evenly spaced; each connection is a flow",
+        about: "datagrams to the system under test, evenly spaced; a connection is a flow",
         unit: "datagrams",
         shape: Shape::Datagrams,
         fields: &[
@@ -189,7 +189,7 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "udp_rr",
-        about: "request and response on UDP; each connection is a flow",
+        about: "request and response on UDP; a connection is a flow",
         unit: "transactions",
         shape: Shape::Transactions,
         fields: &[
