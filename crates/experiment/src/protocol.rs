@@ -316,7 +316,7 @@ pub enum LineError {
         version: String,
     },
     /// Not a message of this schema.
-    #[error("not a message of schema {SCHEMA}: {problem} in `{start}`")]
+    #[error("a line that is not a message of schema {SCHEMA}: {problem} in `{start}`")]
     Malformed {
         /// What the parser says.
         problem: String,
