@@ -157,17 +157,10 @@ mod tests {
         check("comparison", latput_report::ComparisonDocument::json_schema());
     }
 
-    /// With `LATPUT_BLESS=1` in the environment the file is written anew.
     #[track_caller]
     fn check(name: &str, schema: serde_json::Value) {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-        let path = folder.join(format!("{name}.json"));
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema");
         let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        if std::env::var_os("LATPUT_BLESS").is_some() {
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(&path, &text).unwrap();
-        }
-        let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(kept, text, "{}: write it anew with LATPUT_BLESS=1", path.display());
+        latput_testkit::blessed::file(format!("{folder}/{name}.json"), &text);
     }
 }

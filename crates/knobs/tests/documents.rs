@@ -1,27 +1,19 @@
 //! The user guide's table of knobs is made from the catalogue.
 
 use std::fmt::Write as _;
-use std::fs;
 
 use latput_knobs::Knob;
+use latput_testkit::blessed;
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
-const BEGIN: &str =
-    "<!-- knobs: written by `LATPUT_BLESS=1 cargo test -p latput-knobs --test documents` -->\n";
-const END: &str = "<!-- knobs: end -->\n";
+const MARKS: [&str; 2] = [
+    "<!-- knobs: written by `LATPUT_BLESS=1 cargo test -p latput-knobs --test documents` -->\n",
+    "<!-- knobs: end -->\n",
+];
 
-/// With `LATPUT_BLESS=1` in the environment the table is written anew.
 #[test]
 fn the_guide_has_the_table_of_knobs() {
-    let guide = fs::read_to_string(GUIDE).unwrap();
-    let (before, rest) = guide.split_once(BEGIN).expect("docs/settings.md has the first mark");
-    let (kept, after) = rest.split_once(END).expect("docs/settings.md has the second mark");
-    let table = table();
-    if std::env::var_os("LATPUT_BLESS").is_some() {
-        fs::write(GUIDE, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
-    } else {
-        assert_eq!(kept, table, "docs/settings.md: write it anew with LATPUT_BLESS=1");
-    }
+    blessed::between(GUIDE, MARKS, &table());
 }
 
 fn table() -> String {

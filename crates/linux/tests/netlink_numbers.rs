@@ -17,11 +17,7 @@ fn the_constants_are_the_numbers_of_the_kernels_headers() {
     let text = fs::read_to_string(&path).unwrap();
     let head = &text[..text.find(MARK).expect("the mark before the constants")];
     let expected = format!("{head}{MARK} from tests/netlink-numbers.txt.\n{}", constants());
-    if std::env::var_os("LATPUT_BLESS").is_some() {
-        fs::write(&path, expected).unwrap();
-    } else {
-        assert!(text == expected, "{}: write it anew with LATPUT_BLESS=1", path.display());
-    }
+    latput_testkit::blessed::file(&path, &expected);
 }
 
 /// `cargo test -p latput-linux --test netlink_numbers -- --nocapture` shows them.

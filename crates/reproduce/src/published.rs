@@ -127,17 +127,12 @@ fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
 mod tests {
     use super::*;
 
-    /// With `LATPUT_BLESS=1` in the environment the file is written anew.
     #[test]
     fn the_schema_in_docs_is_that_of_the_document() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/reproduce.json");
-        let text =
-            serde_json::to_string_pretty(&schemars::schema_for!(Reproduction)).unwrap() + "\n";
-        if std::env::var_os("LATPUT_BLESS").is_some() {
-            std::fs::write(path, &text).unwrap();
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(kept, text, "{path}: write it anew with LATPUT_BLESS=1");
+        let schema = schemars::schema_for!(Reproduction);
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        latput_testkit::blessed::file(path, &text);
     }
 
     #[test]

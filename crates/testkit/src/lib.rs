@@ -1,6 +1,7 @@
 //! Fakes and bodies for the tests of other crates: a kernel that rounds, refuses, forgets and dies, a
 //! store of checkpoints in memory, and the conformance body that a real kernel must pass too.
 
+pub mod blessed;
 pub mod checkpoints;
 pub mod conformance;
 pub mod fuse;

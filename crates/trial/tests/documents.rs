@@ -1,8 +1,8 @@
 //! The guide's table of workloads is made from the kinds' own rows.
 
 use std::fmt::Write as _;
-use std::fs;
 
+use latput_testkit::blessed;
 use latput_trial::workload::{COUNT, Field, FieldUnit, KINDS, PROBE_HZ, SOCKET_FIELDS};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plans.md");
@@ -10,15 +10,7 @@ const MARKS: [&str; 2] = ["<!-- workloads: begin -->\n", "<!-- workloads: end --
 
 #[test]
 fn the_guide_has_every_kind_with_its_fields() {
-    let page = fs::read_to_string(PATH).unwrap();
-    let (head, rest) = page.split_once(MARKS[0]).expect("the mark before the table");
-    let (found, tail) = rest.split_once(MARKS[1]).expect("the mark after the table");
-    let wanted = table();
-    if std::env::var_os("LATPUT_BLESS").is_some() {
-        fs::write(PATH, [head, MARKS[0], &wanted, MARKS[1], tail].concat()).unwrap();
-    } else {
-        assert_eq!(found, wanted, "run this test with LATPUT_BLESS=1");
-    }
+    blessed::between(PATH, MARKS, &table());
 }
 
 fn table() -> String {
