@@ -55,10 +55,6 @@ impl TrialRunner for AgentPool {
         self.opened().map(|opened| opened.receive.clone()).collect()
     }
 
-    fn is_simulated(&self) -> bool {
-        false
-    }
-
     fn trials(
         &mut self,
         todo: Vec<Trial>,

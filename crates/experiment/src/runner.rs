@@ -41,7 +41,9 @@ pub(crate) trait TrialRunner {
     }
 
     /// Whether time is simulated: trials then take the simulated time of the method.
-    fn is_simulated(&self) -> bool;
+    fn is_simulated(&self) -> bool {
+        false
+    }
 
     /// Runs trials. `tell` gets the trials in this order, each as soon as it and all before it are over,
     /// and the intervals of the running one.

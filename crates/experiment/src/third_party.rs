@@ -153,10 +153,6 @@ impl TrialRunner for ThirdParty {
         self.notes.clone()
     }
 
-    fn is_simulated(&self) -> bool {
-        false
-    }
-
     fn trials(
         &mut self,
         todo: Vec<Trial>,

@@ -174,10 +174,6 @@ impl TrialRunner for Emulated {
         self.pool.as_ref().map(TrialRunner::receive_sides).unwrap_or_default()
     }
 
-    fn is_simulated(&self) -> bool {
-        false
-    }
-
     fn trials(
         &mut self,
         todo: Vec<Trial>,

@@ -9,7 +9,7 @@ use super::kinds::{Kind, Values};
 use super::{Binding, Probe, SocketOptions, Traffic, Workload};
 
 /// Fields of every kind that is not ICMP echo alone: socket options at both ends.
-pub const SOCKET_FIELDS: &[Field] = &[
+pub const SOCKET_FIELDS: [Field; 4] = [
     Field::bytes("send_buffer_bytes", 0, (1, 1 << 30), "`SO_SNDBUF`").off_by_default(),
     Field::bytes("receive_buffer_bytes", 0, (1, 1 << 30), "`SO_RCVBUF`").off_by_default(),
     Field::time("busy_poll", Nanos::ZERO, (Nanos::from_ns(1), Nanos::from_s(1)), "`SO_BUSY_POLL`")
@@ -122,9 +122,7 @@ impl Fields {
 
     fn sockets(&mut self, traffic: &Traffic) -> Result<SocketOptions, FieldError> {
         let is_tcp = !matches!(traffic, Traffic::UdpStream { .. } | Traffic::UdpRr { .. });
-        let [send, receive, busy_poll, prefer] = SOCKET_FIELDS else {
-            unreachable!("there are four socket fields")
-        };
+        let [send, receive, busy_poll, prefer] = &SOCKET_FIELDS;
         Ok(SocketOptions {
             send_buffer: self.number(send)?.map(Bytes::new),
             receive_buffer: self.number(receive)?.map(Bytes::new),

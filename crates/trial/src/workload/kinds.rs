@@ -419,10 +419,7 @@ impl Traffic {
         let changed = |(field, value): (&'static Field, Option<u64>)| {
             (field.name, value.map(|value| change(field, value)))
         };
-        let kept = self.descriptor().fields.iter().map(|field| (field.name, field.default));
-        let mut values: BTreeMap<_, _> = kept.collect();
-        values.extend(self.values().into_iter().map(changed).filter(|(_, value)| value.is_some()));
-        (self.descriptor().build)(&Values(values))
+        (self.descriptor().build)(&Values(self.values().into_iter().map(changed).collect()))
     }
 
     /// Refuses a value that is out of its field's range.
@@ -503,7 +500,8 @@ impl Values {
     }
 
     fn arrivals(&self) -> Option<Arrivals> {
-        let rate_per_s = self.0["rate_per_s"].map(|_| self.small("rate_per_s"))?;
-        Some(Arrivals { rate_per_s, gaps: self.distribution("gaps") })
+        self.0["rate_per_s"]?; // a closed loop has no gaps
+        let (rate_per_s, gaps) = (self.small("rate_per_s"), self.distribution("gaps"));
+        Some(Arrivals { rate_per_s, gaps })
     }
 }
