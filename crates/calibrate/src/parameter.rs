@@ -87,7 +87,7 @@ pub enum Generators {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fixed {
-    /// Which.
+    /// The cost.
     pub parameter: Parameter,
     /// Its value, in its unit.
     pub value: f64,
@@ -97,7 +97,7 @@ pub struct Fixed {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Free {
-    /// Which.
+    /// The cost.
     pub parameter: Parameter,
     /// Where searches begin, and the middle of its prior.
     pub start: f64,

@@ -7,7 +7,7 @@ use crate::parameter::Parameter;
 /// A fitted cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FittedCost {
-    /// Which.
+    /// The cost.
     pub parameter: Parameter,
     /// Its value, in the parameter's unit.
     pub value: f64,

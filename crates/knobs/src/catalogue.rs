@@ -1,7 +1,7 @@
 //! The catalogue: every knob latput knows, one row to a knob.
 //!
-//! A row is what the knob does (the help of `latput show` and the user guide), its name as ethtool spells
-//! it, where it lives, a value as it is written in files, and its kind, unit, range, tier and quirks.
+//! A row says what the knob does; `latput show` and the user guide print that. It has the name as ethtool
+//! spells it, the place in the kernel, and an example value. Then come kind, unit, range, tier and quirks.
 
 mod name;
 
