@@ -1,12 +1,14 @@
 //! The kernel's numbers in `netlink/uapi.rs` are those of the kernel's headers, and what latput makes no use of is told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Family, set, name and number of each line.
+/// Family, set, name and number of each line, from the kernel's headers.
 const NUMBERS: &str = include_str!("netlink-numbers.txt");
+/// The same from the kernel's YAML specifications.
+const SPECS: &str = include_str!("netlink-specs.txt");
 /// From here on the file of constants is written by the test.
 const MARK: &str = "\n// Written by tests/netlink_numbers.rs";
 
@@ -20,6 +22,17 @@ fn the_constants_are_the_numbers_of_the_kernels_headers() {
     latput_testkit::blessed::file(&path, &expected);
 }
 
+#[test]
+fn the_kernels_specifications_give_the_same_numbers_as_its_headers() {
+    let headers: BTreeMap<_, _> = rows(NUMBERS).map(|row| (row.name, row.number)).collect();
+    let mut compared = 0;
+    for row in rows(SPECS) {
+        assert_eq!(headers.get(row.name), Some(&row.number), "{row:?}");
+        compared += 1;
+    }
+    assert!(compared > 200, "only {compared} attributes were compared");
+}
+
 /// `cargo test -p latput-linux --test netlink_numbers -- --nocapture` shows them.
 #[test]
 fn what_latput_makes_no_use_of_is_listed() {
@@ -27,7 +40,7 @@ fn what_latput_makes_no_use_of_is_listed() {
     words_of(&sources(), &mut used);
     let mut unused = String::new();
     let mut before = ("", "");
-    for (family, set, name, number) in rows() {
+    for Row { family, set, name, number } in rows(NUMBERS) {
         if used.contains(name) || name.ends_with("_UNSPEC") || name.ends_with("_PAD") {
             continue;
         }
@@ -41,18 +54,26 @@ fn what_latput_makes_no_use_of_is_listed() {
     assert!(!unused.contains("ETHTOOL_A_COALESCE_RX_USECS="), "a knob's attribute is in use");
 }
 
-fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str, u32)> {
-    NUMBERS.lines().filter(|line| !line.starts_with('#')).map(|line| {
-        let mut words = line.split(' ');
-        let mut word = || words.next().expect("four words in a line");
-        (word(), word(), word(), word().parse().expect("a number"))
+#[derive(Debug)]
+struct Row {
+    family: &'static str,
+    set: &'static str,
+    name: &'static str,
+    number: u32,
+}
+
+fn rows(table: &'static str) -> impl Iterator<Item = Row> {
+    table.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [family, set, name, number] = words[..] else { panic!("not four words: {line}") };
+        Row { family, set, name, number: number.parse().expect("a number") }
     })
 }
 
 fn constants() -> String {
     let mut text = String::new();
     let mut before = ("", "");
-    for (family, set, name, number) in rows() {
+    for Row { family, set, name, number } in rows(NUMBERS) {
         if (family, set) != before {
             let _ = write!(text, "\n// {family}, {set}\n");
             before = (family, set);
