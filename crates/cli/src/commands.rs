@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -59,7 +59,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self {
             Self::Tune(args) => args.run(context),
             Self::Run(args) => args.run(context),

@@ -3,7 +3,7 @@
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// What is logged unless `LATPUT_LOG` says otherwise: errors, and each change that a daemon makes.
@@ -20,7 +20,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// Installs the signal handlers and the log.
-    pub(crate) fn new(json: bool) -> Result<Self, Failure> {
+    pub(crate) fn new(json: bool) -> Result<Self, CliError> {
         tracing_subscriber::fmt()
             .with_env_filter(
                 tracing_subscriber::EnvFilter::try_from_env("LATPUT_LOG")
@@ -32,10 +32,10 @@ impl Context {
         // The first only asks: ending at once would leave settings behind. The second one ends the wait for hosts
         // that do not answer.
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, stop.on_signal()).map_err(Failure::from)?;
+            signal_hook::flag::register(signal, stop.on_signal()).map_err(CliError::from)?;
         }
         // The kernel and the shell may each send one when a terminal closes.
-        signal_hook::flag::register(SIGHUP, stop.flag()).map_err(Failure::from)?;
+        signal_hook::flag::register(SIGHUP, stop.flag()).map_err(CliError::from)?;
         Ok(Self { json, stop })
     }
 }

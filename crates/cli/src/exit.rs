@@ -29,12 +29,12 @@ pub(crate) enum Code {
 
 /// An error on its way to the exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CliError {
     pub(crate) code: Code,
     pub(crate) error: anyhow::Error,
 }
 
-impl Failure {
+impl CliError {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, error: anyhow::Error::msg(message.into()) }
     }
@@ -68,13 +68,13 @@ impl From<ChangeOutcome> for Code {
     }
 }
 
-impl From<latput_experiment::Error> for Failure {
+impl From<latput_experiment::Error> for CliError {
     fn from(error: latput_experiment::Error) -> Self {
         Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
-impl From<latput_experiment::agent::Error> for Failure {
+impl From<latput_experiment::agent::Error> for CliError {
     fn from(error: latput_experiment::agent::Error) -> Self {
         let code = match error {
             latput_experiment::agent::Error::Line(_) => Code::Failed,
@@ -84,19 +84,19 @@ impl From<latput_experiment::agent::Error> for Failure {
     }
 }
 
-impl From<transaction::ApplyError> for Failure {
+impl From<transaction::ApplyError> for CliError {
     fn from(error: transaction::ApplyError) -> Self {
         Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
-impl From<transaction::RestoreError> for Failure {
+impl From<transaction::RestoreError> for CliError {
     fn from(error: transaction::RestoreError) -> Self {
         Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
-impl From<latput_vm::Error> for Failure {
+impl From<latput_vm::Error> for CliError {
     fn from(error: latput_vm::Error) -> Self {
         let code =
             if matches!(error, latput_vm::Error::Spec { .. }) { Code::Usage } else { Code::Failed };
@@ -104,26 +104,26 @@ impl From<latput_vm::Error> for Failure {
     }
 }
 
-impl From<latput_linux::Error> for Failure {
+impl From<latput_linux::Error> for CliError {
     fn from(error: latput_linux::Error) -> Self {
         let code = if error.is_permission() { Code::Permission } else { Code::Failed };
         Self { code, error: error.into() }
     }
 }
 
-impl From<latput_linux::files::FileError> for Failure {
+impl From<latput_linux::files::FileError> for CliError {
     fn from(error: latput_linux::files::FileError) -> Self {
         Self { code: Code::Failed, error: error.into() }
     }
 }
 
-impl From<latput_moderate::Error> for Failure {
+impl From<latput_moderate::Error> for CliError {
     fn from(error: latput_moderate::Error) -> Self {
         Self { code: error.outcome().into(), error: error.into() }
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         Self { code: Code::Failed, error: error.into() }
     }

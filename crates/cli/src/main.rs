@@ -19,7 +19,7 @@ use latput_report::printable_lines;
 
 use crate::commands::Command;
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// Finds, proves and holds the network-interface settings that give a workload the latency,
 /// throughput and CPU cost its owner wants.
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints the error with its causes and gives the exit code.
-fn report(failure: &Failure) -> ExitCode {
+fn report(failure: &CliError) -> ExitCode {
     output::remark(&failure.words());
     failure.code.into()
 }

@@ -8,13 +8,13 @@ use latput_linux::files;
 use latput_report::{Screen, printable_lines};
 use serde::Serialize;
 
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 
 /// A file or a pipe: wide enough for one table, no colours.
 pub(crate) const PLAIN: Screen = Screen { columns: 160, is_terminal: false };
 
 /// Prints a command's result.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     let text = printable_lines(text, out.is_terminal());
     let written = out
@@ -22,19 +22,19 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .and_then(|()| if text.ends_with('\n') { out.flush() } else { out.write_all(b"\n") });
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()), // `| head`
-        other => other.map_err(Failure::from),
+        other => other.map_err(CliError::from),
     }
 }
 
 /// Writes a command's result to a file, which is replaced whole or not at all.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
     Ok(files::replace(path, printable_lines(text, false).as_bytes())?)
 }
 
 /// Prints a command's result as JSON.
-pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), Failure> {
+pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), CliError> {
     let text = serde_json::to_string_pretty(document)
-        .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
     print(&text)
 }
 

@@ -2,7 +2,7 @@
 
 use latput_trial::plan::Method;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// Runs go on until the interval of the rate and of the CPU utilisation of both ends is narrow enough.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Precision {
 
 impl Precision {
     /// Puts what was given in the place of what a plan says.
-    pub(crate) fn apply(&self, method: &mut Method) -> Result<(), Failure> {
+    pub(crate) fn apply(&self, method: &mut Method) -> Result<(), CliError> {
         if let Some(text) = &self.repetitions {
             (method.repetitions_min, method.repetitions_max) = repetitions(text)?;
         }
@@ -48,21 +48,21 @@ impl Precision {
 }
 
 /// A share from text in percent: `2.5%`, `2.5 %` or `2.5`.
-pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, Failure> {
+pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, CliError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {
         Ok(percent) if (low..=high).contains(&percent) => Ok(percent / 100.0),
-        _ => Err(Failure::usage(format!(
+        _ => Err(CliError::usage(format!(
             "{flag} must be from {low} to {high} percent, such as `{low}%`, not `{text}`"
         ))),
     }
 }
 
-fn repetitions(text: &str) -> Result<(u32, u32), Failure> {
+fn repetitions(text: &str) -> Result<(u32, u32), CliError> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     match (min.parse(), max.parse()) {
         (Ok(min), Ok(max)) if min >= 1 && min <= max && max <= 1000 => Ok((min, max)),
-        _ => Err(Failure::usage(format!(
+        _ => Err(CliError::usage(format!(
             "--repetitions must be MIN..MAX with 1 <= MIN <= MAX <= 1000, not `{text}`"
         ))),
     }

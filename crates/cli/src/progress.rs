@@ -9,7 +9,7 @@ use latput_experiment::session::{Progress, TrialDone};
 use latput_report::printable;
 use latput_units::Nanos;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// Plain lines come at most this often, so that a log stays readable.
@@ -17,19 +17,19 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Reports while a trial runs.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Watch {
+pub(crate) struct ProgressArgs {
     /// Report the rate and the packets of each interval of a running trial, on stderr: at
     /// least 100ms.
     #[arg(short, long, value_name = "TIME")]
     interval: Option<Nanos>,
 }
 
-impl Watch {
+impl ProgressArgs {
     /// The interval, if it can be had.
-    pub(crate) fn interval(&self) -> Result<Option<Nanos>, Failure> {
+    pub(crate) fn interval(&self) -> Result<Option<Nanos>, CliError> {
         match self.interval {
             Some(interval) if interval < Nanos::from_ms(100) => {
-                Err(Failure::usage("--interval must be at least 100ms"))
+                Err(CliError::usage("--interval must be at least 100ms"))
             }
             interval => Ok(interval),
         }

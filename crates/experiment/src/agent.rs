@@ -20,7 +20,7 @@ use latput_load::{
 use latput_trial::{Probe, Workload};
 use latput_units::{CpuSet, Nanos};
 
-use crate::host::{CountedSlice, Host, chain};
+use crate::host::{CountedSlice, HostSession, chain};
 use crate::interval::HostInterval;
 use crate::protocol::{
     Answer, Failure, Finished, HostSlice, LineError, Open, Part, Request, SCHEMA, Turns, failed,
@@ -56,7 +56,7 @@ where
     let opened = match line.next() {
         Ok(Request::Open(open)) if open.schema == SCHEMA => {
             line.set_lease(open.lease);
-            Host::open(open)
+            HostSession::open(open)
         }
         Ok(Request::Open(Open { version, schema, .. }))
         | Err(LineEnd::Line(LineError::OtherVersion { version, schema })) => {
@@ -102,7 +102,7 @@ where
 
 /// An agent with its host.
 struct Service<'a> {
-    host: Host,
+    host: HostSession,
     stop: &'a Stop,
     prepared: Prepared,
     /// Whether this host has reached the system under test before.
@@ -244,7 +244,7 @@ impl Service<'_> {
                 .name("traffic".to_owned())
                 .spawn_scoped(scope, || prepared.run(window, &cpus, stop))
                 .map_err(|error| failed(format!("cannot start a thread: {error}")))?;
-            let mut watch = Watch::new(window, interval, &units, tell);
+            let mut watch = IntervalReporter::new(window, interval, &units, tell);
             let mut look = |snapshot: &CounterSnapshot| watch.snapshot(snapshot);
             let observed = if let Some(turns) = turns {
                 self.host.take_turns(window, turns, stop, &mut look)
@@ -265,7 +265,7 @@ impl Service<'_> {
 }
 
 /// Makes intervals of snapshots at the counters.
-struct Watch<'a> {
+struct IntervalReporter<'a> {
     window: Window,
     interval: Option<Nanos>,
     units: &'a dyn Fn() -> Option<u64>,
@@ -275,7 +275,7 @@ struct Watch<'a> {
     since: Option<(Nanos, Option<u64>, u64, u64)>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> IntervalReporter<'a> {
     fn new(
         window: Window,
         interval: Option<Nanos>,

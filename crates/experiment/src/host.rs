@@ -52,7 +52,7 @@ pub(crate) type CountedSlice = (HostObservation, Nanos);
 
 /// The host that an agent is for.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct HostSession {
     open: Open,
     cpus: CpuSet,
     kernel: LinuxKernel,
@@ -67,7 +67,7 @@ pub(crate) struct Host {
     left: Vec<String>,
 }
 
-impl Host {
+impl HostSession {
     /// Reads the host's facts, and claims its interface if knobs will be set.
     pub(crate) fn open(open: Open) -> Result<(Self, Opened), Failure> {
         let broken = |error: latput_linux::Error| {
@@ -326,7 +326,7 @@ fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> 
         .map_err(|error| refused(error.outcome(), chain(&error)))
 }
 
-impl Drop for Host {
+impl Drop for HostSession {
     /// Whatever ended it: what somebody else has changed is not put back.
     fn drop(&mut self) {
         let _ = self.leave_to_others();

@@ -37,7 +37,7 @@ pub struct Testbed {
     /// As it is called in results.
     pub name: String,
     /// What runs them.
-    pub kind: Kind,
+    pub kind: TestbedKind,
     /// Remarks that belong to every result from here.
     pub notes: Vec<String>,
     /// Lives as long as the testbed does, and vanishes with it.
@@ -46,7 +46,7 @@ pub struct Testbed {
 
 /// What runs the trials of a testbed.
 #[derive(Debug)]
-pub enum Kind {
+pub enum TestbedKind {
     /// Agents on hosts: one system under test, at least one generator, at most one observer.
     Hosts(Vec<HostSpec>),
     /// Nothing but arithmetic.
@@ -66,17 +66,17 @@ impl Testbed {
         stop: &Stop,
     ) -> Result<Box<dyn TrialRunner>, Error> {
         match &self.kind {
-            Kind::Hosts(hosts) => {
+            TestbedKind::Hosts(hosts) => {
                 let hosts: Vec<HostSpec> = hosts.iter().map(|host| host.under(plan)).collect();
                 let pool = AgentPool::start(&hosts, &roles_set(plan), stop)?;
                 Ok(Box::new(pool.with_progress_interval(interval)))
             }
-            Kind::Guest(spec) => {
+            TestbedKind::Guest(spec) => {
                 let roles = roles_set(plan);
                 Ok(Box::new(Emulated::start(*spec, &own_program(), &roles, interval, stop)?))
             }
-            Kind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
-            Kind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan)?)),
+            TestbedKind::Simulator(simulator) => Ok(Box::new(simulator.clone())),
+            TestbedKind::ThirdParty(peer) => Ok(Box::new(ThirdParty::start(peer, plan)?)),
         }
     }
 
@@ -89,7 +89,7 @@ impl Testbed {
         }
         Ok(Self {
             name: simulator.name(),
-            kind: Kind::Simulator(simulator),
+            kind: TestbedKind::Simulator(simulator),
             notes: Vec::new(),
             _lab: None,
         })
@@ -97,7 +97,12 @@ impl Testbed {
 
     /// A QEMU guest with two network cards; it is made when the trials begin.
     pub fn vm(spec: GuestSpec) -> Self {
-        Self { name: format!("vm:{spec}"), kind: Kind::Guest(spec), notes: Vec::new(), _lab: None }
+        Self {
+            name: format!("vm:{spec}"),
+            kind: TestbedKind::Guest(spec),
+            notes: Vec::new(),
+            _lab: None,
+        }
     }
 
     /// A stock program at the far end, as `latput_peers::Peer::parse` read it; refuses a plan that it
@@ -106,7 +111,7 @@ impl Testbed {
         third_party::check(&peer, plan)?;
         Ok(Self {
             name: peer.to_string(),
-            kind: Kind::ThirdParty(peer),
+            kind: TestbedKind::ThirdParty(peer),
             notes: Vec::new(),
             _lab: None,
         })
@@ -167,7 +172,7 @@ impl Testbed {
         let notes = if lab.shares_cpus() { vec![shared.to_owned()] } else { Vec::new() };
         Ok(Self {
             name: "lab".to_owned(),
-            kind: Kind::Hosts(hosts),
+            kind: TestbedKind::Hosts(hosts),
             notes,
             _lab: Some((lock, lab)),
         })
@@ -197,7 +202,7 @@ impl Testbed {
         };
         let hosts =
             vec![host("generator", Role::Generator, generator), host("sut", Role::Sut, sut)];
-        Self { name: "loopback".to_owned(), kind: Kind::Hosts(hosts), notes, _lab: None }
+        Self { name: "loopback".to_owned(), kind: TestbedKind::Hosts(hosts), notes, _lab: None }
     }
 
     /// The hosts that a testbed file names.
@@ -235,7 +240,12 @@ impl Testbed {
         if let Some(host) = hosts.iter().find(|h| h.cpus.as_ref().is_some_and(CpuSet::is_empty)) {
             return Err(error(format!("host `{}`: `cpus` names no CPU", host.name)));
         }
-        Ok(Self { name: file.to_owned(), kind: Kind::Hosts(hosts), notes: Vec::new(), _lab: None })
+        Ok(Self {
+            name: file.to_owned(),
+            kind: TestbedKind::Hosts(hosts),
+            notes: Vec::new(),
+            _lab: None,
+        })
     }
 }
 
@@ -409,7 +419,7 @@ mod tests {
     #[test]
     fn a_testbed_file_names_hosts_and_how_to_reach_them() {
         let testbed = Testbed::parse("rack.toml", GOOD).unwrap();
-        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
         let sut = &hosts[1];
         assert_eq!((sut.name.as_str(), sut.program.as_str()), ("sut", "latput"));
         assert_eq!(sut.via, ["ssh", "root@sut"]);
@@ -418,7 +428,7 @@ mod tests {
         assert_eq!(sut.words(&["restore"]), ["ssh", "root@sut", "latput", "restore"]);
         let lease = GOOD.replace("schema = 1", "schema = 1\nlease = \"30s\"");
         let testbed = Testbed::parse("rack.toml", &lease).unwrap();
-        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
         assert!(hosts.iter().all(|host| host.lease == Nanos::from_s(30)));
     }
 
@@ -426,7 +436,7 @@ mod tests {
     fn the_plan_allows_link_resets_and_the_testbed_those_of_the_control_connection() {
         let twice = GOOD.replace("eth2", "eth2\"\nallow_link_reset = \"eth2");
         let testbed = Testbed::parse("rack.toml", &twice).unwrap();
-        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
         let mut plan = Plan::parse("built in", latput_trial::plan::BUILT_IN).unwrap();
         let under = |plan: &Plan| [&hosts[0], &hosts[1]].map(|host| host.under(plan).link_reset);
         assert_eq!(under(&plan), [LinkReset::Refused; 2]);
@@ -446,7 +456,7 @@ mod tests {
         let more = GOOD.replace("host.sut", "host.load2").replace("\"sut\"", "\"generator\"");
         let more = more.replace("schema = 1", "").replace("host.load]", "host.load3]");
         let testbed = Testbed::parse("rack.toml", &format!("{GOOD}{more}{OBSERVER}")).unwrap();
-        let Kind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
+        let TestbedKind::Hosts(hosts) = &testbed.kind else { panic!("{testbed:?}") };
         let roles: Vec<&str> = hosts.iter().map(|host| host.role.name()).collect();
         assert_eq!(roles, ["observer", "generator", "generator", "generator", "sut"]);
     }
@@ -458,7 +468,7 @@ mod tests {
             (include_str!("../../../examples/testbeds/four-hosts.toml"), 4),
         ] {
             let testbed = Testbed::parse("example", text).unwrap();
-            assert!(matches!(&testbed.kind, Kind::Hosts(found) if found.len() == hosts));
+            assert!(matches!(&testbed.kind, TestbedKind::Hosts(found) if found.len() == hosts));
         }
     }
 

@@ -16,7 +16,7 @@ use latput_units::Nanos;
 
 use crate::checks::{self, HostPart};
 use crate::error::Error;
-use crate::host::{Host, chain};
+use crate::host::{HostSession, chain};
 use crate::protocol::{Failure, LEASE, LinkReset, Open, Opened, SCHEMA};
 use crate::runner::Wanted;
 use crate::runner::{Trial, TrialEvent, TrialRunner, run_trial};
@@ -31,7 +31,7 @@ const HERE: &str = "generator";
 pub(crate) struct ThirdParty {
     peer: Peer,
     address: SocketAddr,
-    host: Host,
+    host: HostSession,
     opened: Opened,
     notes: Vec<String>,
 }
@@ -58,7 +58,8 @@ impl ThirdParty {
             link_reset: LinkReset::Refused,
             lease: LEASE,
         };
-        let (host, opened) = Host::open(open).map_err(|failure: Failure| here(&failure.message))?;
+        let (host, opened) =
+            HostSession::open(open).map_err(|failure: Failure| here(&failure.message))?;
         // The traffic stays on the CPUs that this process was given, by `taskset` for example.
         process::bind_thread(&allowed).map_err(broken)?;
         let mut notes = opened.notes.clone();
@@ -99,7 +100,7 @@ pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
 fn run(
     session: Session,
     window: Window,
-    host: &mut Host,
+    host: &mut HostSession,
     stop: &Stop,
 ) -> Result<(PeerResult, (HostObservation, Vec<String>)), Error> {
     let halt = Stop::new();

@@ -43,7 +43,7 @@ impl Side<'_> {
 
 /// How to compare.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Method {
+pub struct CompareMethod {
     /// The chance that no claim at all is false, such as 0.99.
     pub confidence: f64,
     /// A difference smaller than this share is of no interest, such as 0.02; `None`: any is, and nothing
@@ -61,16 +61,16 @@ pub struct Comparison {
     /// Whether runs were compared in pairs.
     pub paired: bool,
     /// How it was compared.
-    pub method: Method,
+    pub method: CompareMethod,
     /// The figures, by workload in the order of the base.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<FigureComparison>,
     /// What was left out, in sentences.
     pub remarks: Vec<String>,
 }
 
 /// One figure of one workload, compared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct FigureComparison {
     /// The workload's name.
     pub workload: String,
     /// Its index in the results of the base.
@@ -118,7 +118,7 @@ impl Verdict {
 }
 
 /// Compares `other` with `base`, workload by workload of the same name and traffic.
-pub fn compare(base: Side<'_>, other: Side<'_>, method: Method) -> Comparison {
+pub fn compare(base: Side<'_>, other: Side<'_>, method: CompareMethod) -> Comparison {
     let paired = are_paired(base, other);
     let (base_runs, other_runs) = (Runs::of(base.results), Runs::of(other.results));
     let mut remarks = [base_runs.remarks.clone(), other_runs.remarks.clone()].concat();
@@ -158,7 +158,7 @@ pub fn compare(base: Side<'_>, other: Side<'_>, method: Method) -> Comparison {
     let figures = figures.filter_map(|((draft, p_value), level)| {
         let ratio = draft.ratio(level.confidence);
         let proven = level.proven && ratio.is_some();
-        Some(Figure {
+        Some(FigureComparison {
             workload: base.results.workloads[draft.base.2].name.clone(),
             workload_idx: draft.base.2,
             metric: draft.metric,
@@ -373,10 +373,11 @@ mod tests {
                 let found = compare(
                     side(&results, 0),
                     side(&results, 1),
-                    Method { confidence: 0.95, smallest_effect: None },
+                    CompareMethod { confidence: 0.95, smallest_effect: None },
                 );
-                let is_claim =
-                    |figure: &Figure| matches!(figure.verdict, Verdict::Better | Verdict::Worse);
+                let is_claim = |figure: &FigureComparison| {
+                    matches!(figure.verdict, Verdict::Better | Verdict::Worse)
+                };
                 found.figures.iter().any(is_claim)
             })
             .count();
@@ -393,8 +394,8 @@ mod tests {
         assert_eq!(found, expected, "{ratio:?}");
     }
 
-    const fn method(smallest_effect: Option<f64>) -> Method {
-        Method { confidence: 0.99, smallest_effect }
+    const fn method(smallest_effect: Option<f64>) -> CompareMethod {
+        CompareMethod { confidence: 0.99, smallest_effect }
     }
 
     const fn side(results: &Results, setting: usize) -> Side<'_> {
@@ -402,8 +403,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn figure<'a>(found: &'a Comparison, workload: &str, metric: Metric) -> &'a Figure {
-        let is_it = |figure: &&Figure| figure.workload == workload && figure.metric == metric;
+    fn figure<'a>(found: &'a Comparison, workload: &str, metric: Metric) -> &'a FigureComparison {
+        let is_it =
+            |figure: &&FigureComparison| figure.workload == workload && figure.metric == metric;
         found.figures.iter().find(is_it).unwrap_or_else(|| panic!("{found:#?}"))
     }
 

@@ -155,7 +155,7 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
         let cpu = cpu(model, figures);
         let busy_ns_per_s = figures.map_or(0.0, |figures| figures.busy);
         let known: f64 = cpu.iter().filter_map(|(_, amount)| amount.value()).sum();
-        let cell = Cell { results, runs: &runs, busy: &busy, setting, workload };
+        let cell = CellParts { results, runs: &runs, busy: &busy, setting, workload };
         Explanation {
             setting,
             workload,
@@ -207,7 +207,7 @@ fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
 }
 
 /// A cell among its like.
-struct Cell<'a> {
+struct CellParts<'a> {
     results: &'a Results,
     runs: &'a Runs<'a>,
     /// Cells whose CPUs other work shared.
@@ -216,7 +216,7 @@ struct Cell<'a> {
     workload: usize,
 }
 
-impl Cell<'_> {
+impl CellParts<'_> {
     fn time(&self) -> Vec<(Stage, Amount)> {
         if self.median(self.setting, self.workload, Metric::LatencyNsMean).is_none() {
             return Vec::new();

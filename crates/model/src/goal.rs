@@ -31,7 +31,7 @@ pub struct Goal {
     /// As it was written, or the named goal's name and meaning.
     pub text: String,
     /// Which way the objective is to go.
-    pub direction: Direction,
+    pub direction: Optimize,
     /// What is to become small or large: the product of these, each counting alike.
     pub objective: Vec<Figure>,
     /// What a setting must keep to be chosen.
@@ -40,7 +40,7 @@ pub struct Goal {
 
 /// Which way an objective is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum Optimize {
     /// The least is wanted.
     Minimize,
     /// The most is wanted.

@@ -31,7 +31,7 @@ pub struct Prediction {
     /// Of each workload and figure, its settings.
     pub columns: Vec<Column>,
     /// Over the cells that were not fitted, by figure.
-    pub errors: Vec<Errors>,
+    pub errors: Vec<PredictionErrors>,
     /// What was left out, in sentences.
     pub remarks: Vec<String>,
 }
@@ -44,14 +44,14 @@ pub struct Column {
     /// Which figure.
     pub metric: Metric,
     /// The settings that both have, in the measured order.
-    pub points: Vec<Point>,
+    pub points: Vec<PredictedPoint>,
     /// How alike the settings are ranked; `None` of fewer than three, or where no two are apart.
     pub rank: Option<Rank>,
 }
 
 /// One cell's figure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct PredictedPoint {
     /// Index of the setting in the measured results.
     pub setting: usize,
     /// Over the runs.
@@ -62,7 +62,7 @@ pub struct Point {
     pub is_fitted: bool,
 }
 
-impl Point {
+impl PredictedPoint {
     /// Predicted over measured, less 1; `None` where 0 was measured.
     pub fn error_ratio(&self) -> Option<f64> {
         (self.measured.value > 0.0).then(|| self.predicted / self.measured.value - 1.0)
@@ -84,7 +84,7 @@ pub struct Rank {
 
 /// Absolute relative errors of one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Errors {
+pub struct PredictionErrors {
     /// Which figure; the rates of both kinds of workload are one.
     pub metric: Metric,
     /// Of how many cells.
@@ -120,14 +120,14 @@ pub fn predicted(
                 if is_cpu(metric) && busy.contains(&(setting, workload)) {
                     return None;
                 }
-                Some(Point {
+                Some(PredictedPoint {
                     setting,
                     measured: ours.estimate(setting, workload, metric, measured.confidence)?,
                     predicted: theirs.estimate(at, other, metric, measured.confidence)?.value,
                     is_fitted: fitted.contains(&(setting, workload)),
                 })
             };
-            let points: Vec<Point> =
+            let points: Vec<PredictedPoint> =
                 measured.settings.iter().enumerate().filter_map(point).collect();
             if !points.is_empty() {
                 let rank = rank(&ours, workload, metric, &points, measured.confidence);
@@ -157,7 +157,7 @@ fn rank(
     runs: &Runs<'_>,
     workload: usize,
     metric: Metric,
-    points: &[Point],
+    points: &[PredictedPoint],
     confidence: f64,
 ) -> Option<Rank> {
     if points.len() < RANKED {
@@ -185,15 +185,16 @@ fn rank(
 }
 
 /// Of each figure; the rates of transactions and of bulk together.
-fn errors(columns: &[Column]) -> Vec<Errors> {
+fn errors(columns: &[Column]) -> Vec<PredictionErrors> {
     let as_one =
         |metric| if metric == Metric::ThroughputBps { Metric::TransactionsPerS } else { metric };
     let of_metric = |&metric: &Metric| {
         let own = columns.iter().filter(|column| as_one(column.metric) == metric);
         let points = own.flat_map(|column| &column.points).filter(|point| !point.is_fitted);
-        let mut sizes: Vec<f64> = points.filter_map(Point::error_ratio).map(f64::abs).collect();
+        let mut sizes: Vec<f64> =
+            points.filter_map(PredictedPoint::error_ratio).map(f64::abs).collect();
         sizes.sort_by(f64::total_cmp);
-        Some(Errors {
+        Some(PredictionErrors {
             metric,
             cells: sizes.len(),
             median_ratio: quantile_of_sorted(&sizes, 0.5)?,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use latput_stats::Estimate;
 use latput_trial::{Metric, Results};
 
-use crate::goal::{Bound, Direction, Goal};
+use crate::goal::{Bound, Goal, Optimize};
 use crate::labels::ShortLabels;
 use crate::runs::Runs;
 
@@ -122,8 +122,8 @@ impl<'a> Judge<'a> {
 
     const fn better_objective(&self) -> Claim {
         match self.goal.direction {
-            Direction::Minimize => Claim::Less,
-            Direction::Maximize => Claim::More,
+            Optimize::Minimize => Claim::Less,
+            Optimize::Maximize => Claim::More,
         }
     }
 
@@ -162,8 +162,8 @@ impl<'a> Judge<'a> {
         is_open: impl Fn(&usize) -> bool,
     ) -> Vec<usize> {
         let score = |ratio: &Estimate| match self.goal.direction {
-            Direction::Minimize => ratio.value,
-            Direction::Maximize => -ratio.value,
+            Optimize::Minimize => ratio.value,
+            Optimize::Maximize => -ratio.value,
         };
         let open = ratios.iter().filter(|(setting, _)| is_open(setting));
         let scored = open.filter_map(|(setting, one)| Some((*setting, score(one.ratio.as_ref()?))));

@@ -14,14 +14,14 @@ use crate::goal::{Goal, Measure};
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
     /// By setting and workload, then by block.
-    cells: BTreeMap<(usize, usize), BTreeMap<u32, Run<'a>>>,
+    cells: BTreeMap<(usize, usize), BTreeMap<u32, CellRun<'a>>>,
     /// Rows that could not be used, in words.
     pub(crate) remarks: Vec<String>,
 }
 
 /// One run.
 #[derive(Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct CellRun<'a> {
     pub(crate) row: &'a Row,
     pub(crate) figures: BTreeMap<Metric, f64>,
 }
@@ -64,7 +64,7 @@ impl<'a> Runs<'a> {
                 value.is_finite().then_some((*metric, value))
             };
             let wanted = wanted(&workload.traffic);
-            let run = Run { row, figures: wanted.as_ref().iter().filter_map(figure).collect() };
+            let run = CellRun { row, figures: wanted.as_ref().iter().filter_map(figure).collect() };
             let cell = cells.entry((row.setting, row.workload)).or_default();
             repeats += u32::from(cell.insert(row.block, run).is_some());
         }
@@ -93,7 +93,9 @@ impl<'a> Runs<'a> {
     }
 
     /// The cells that have runs, each with its runs in the order of blocks.
-    pub(crate) fn cells(&self) -> impl Iterator<Item = ((usize, usize), &BTreeMap<u32, Run<'a>>)> {
+    pub(crate) fn cells(
+        &self,
+    ) -> impl Iterator<Item = ((usize, usize), &BTreeMap<u32, CellRun<'a>>)> {
         self.cells.iter().map(|(cell, runs)| (*cell, runs))
     }
 

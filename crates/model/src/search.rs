@@ -20,7 +20,7 @@ use latput_stats::normal;
 use latput_units::Rng;
 
 use self::space::Space;
-use self::surrogate::{Belief, Place, Sample, Scales, Surrogate};
+use self::surrogate::{Belief, Place, RunSample, Scales, Surrogate};
 use crate::goal::{Bound, Reference};
 
 pub mod of_plan;
@@ -79,7 +79,7 @@ pub struct Tried {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SearchStep {
     /// Run these settings, in any order, in one block; `leader` is the best so far, where there is one.
     Try {
         /// The settings.
@@ -153,15 +153,15 @@ impl Search {
     }
 
     /// What to do next.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> SearchStep {
         let start = self.start_size();
         if self.tried.len() < start {
             let mut first = self.space.spread(self.today, start - 1, &mut self.rng);
             first.insert(0, self.today);
-            return Step::Try { settings: first, leader: None };
+            return SearchStep::Try { settings: first, leader: None };
         }
         if self.tried.len() >= self.options.budget {
-            return Step::Stop(Ending::Budget);
+            return SearchStep::Stop(Ending::Budget);
         }
         let room = self.options.block.min(self.options.budget - self.tried.len()).max(1);
         let mut rng = self.rng.clone();
@@ -169,12 +169,12 @@ impl Search {
         let leader = view.leader();
         let is_sure = view.runs_of(leader) >= RUNS_OF_LEADER;
         if is_sure && view.doubt(leader, &mut rng).0 < self.options.doubt {
-            return Step::Stop(Ending::Settled);
+            return SearchStep::Stop(Ending::Settled);
         }
         let settings = view.block(leader, room, &mut rng);
         let scales = view.scales();
         (self.rng, self.scales) = (rng, scales);
-        Step::Try { settings, leader: Some(leader) }
+        SearchStep::Try { settings, leader: Some(leader) }
     }
 
     /// Which setting is the best so far, and nothing more of it; `None` before two runs.
@@ -213,12 +213,12 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn of(search: &'a Search) -> Self {
         let fit = |at: usize, value: &dyn Fn(&Tried) -> f64| {
-            let sample = |tried: &Tried| Sample {
+            let sample = |tried: &Tried| RunSample {
                 setting: tried.setting,
                 block: tried.block,
                 value: value(tried),
             };
-            let samples: Vec<Sample> = search.tried.iter().map(sample).collect();
+            let samples: Vec<RunSample> = search.tried.iter().map(sample).collect();
             Surrogate::fit(&search.space, &samples, search.scales.get(at))
         };
         let mut tried: BTreeMap<usize, usize> = BTreeMap::new();

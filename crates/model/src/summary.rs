@@ -11,7 +11,7 @@ use crate::cell::{headline, stopping_rule};
 use crate::goal::Goal;
 use crate::recommend::recommend;
 pub use crate::recommend::{ProvenBy, Recommendation};
-use crate::runs::{Run, Runs};
+use crate::runs::{CellRun, Runs};
 use crate::{pareto, warning};
 
 /// A results file, summarised.
@@ -164,7 +164,7 @@ fn cell(
     results: &Results,
     runs: &Runs<'_>,
     (setting, workload): (usize, usize),
-    runs_of_cell: &BTreeMap<u32, Run<'_>>,
+    runs_of_cell: &BTreeMap<u32, CellRun<'_>>,
 ) -> Cell {
     let estimate = |metric| runs.estimate(setting, workload, metric, results.confidence);
     let against_first = |metric| {

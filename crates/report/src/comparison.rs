@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::Table;
 use latput_model::Comparison;
-use latput_model::compare::{Figure, Verdict};
+use latput_model::compare::{FigureComparison, Verdict};
 use latput_trial::Results;
 use latput_trial::metric::Scale;
 use schemars::JsonSchema;
@@ -66,7 +66,7 @@ pub struct FigureDocument {
 impl ComparisonDocument {
     /// The document of this comparison.
     pub fn new(comparison: &Comparison) -> Self {
-        let figure = |figure: &Figure| FigureDocument {
+        let figure = |figure: &FigureComparison| FigureDocument {
             workload: figure.workload.clone(),
             metric: figure.metric.name().to_owned(),
             base: estimate(&figure.base),
@@ -207,7 +207,7 @@ struct Cells {
     interval: String,
 }
 
-fn cells(figure: &Figure, results: &Results) -> Cells {
+fn cells(figure: &FigureComparison, results: &Results) -> Cells {
     let any = latput_trial::Traffic::tcp_rr(0);
     let traffic = results.workloads.get(figure.workload_idx).map_or(any, |w| w.traffic);
     let largest = figure.base.value.abs().max(figure.other.value.abs());
@@ -221,8 +221,8 @@ fn cells(figure: &Figure, results: &Results) -> Cells {
     }
 }
 
-fn by_workload(comparison: &Comparison) -> Vec<(String, Vec<&Figure>)> {
-    let mut groups: Vec<(String, Vec<&Figure>)> = Vec::new();
+fn by_workload(comparison: &Comparison) -> Vec<(String, Vec<&FigureComparison>)> {
+    let mut groups: Vec<(String, Vec<&FigureComparison>)> = Vec::new();
     for figure in &comparison.figures {
         match groups.last_mut() {
             Some((workload, figures)) if *workload == figure.workload => figures.push(figure),

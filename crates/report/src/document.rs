@@ -30,7 +30,7 @@ pub const SCHEMA: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Document")]
-pub struct Document<R = Vec<Run>> {
+pub struct Document<R = Vec<RunDocument>> {
     /// Version of this schema: 2.
     pub schema: u32,
     /// Version of latput that measured.
@@ -50,7 +50,7 @@ pub struct Document<R = Vec<Run>> {
     /// Trials that were planned at least.
     pub planned_trials_count: u64,
     /// The hosts.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostDocument>,
     /// The settings; others name one by its index. The first is what others are compared to.
     pub settings: Vec<Setting>,
     /// The workloads; others name one by its index.
@@ -76,7 +76,7 @@ pub struct Document<R = Vec<Run>> {
 /// What must be known of a host to judge its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Host {
+pub struct HostDocument {
     /// Name in the testbed.
     pub host: String,
     /// `sut`, `generator` or `observer`.
@@ -122,7 +122,7 @@ pub struct Workload {
 /// One finished trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunDocument {
     /// Which repetition of the plan; differences are paired within a block.
     pub block: u32,
     /// Index into `settings`.
@@ -303,7 +303,7 @@ pub struct Recommendation {
 #[serde(deny_unknown_fields)]
 pub struct SmallestEffect {
     /// What is tested: one figure, or all parts of an objective, which are tested together.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<MetricOfWorkload>,
     /// The limit, as the goal has it; `null` for the objective.
     pub limit: Option<String>,
     /// The figure over the first setting's, or over the limit: 0.88 where 12 % less could have been
@@ -316,7 +316,7 @@ pub struct SmallestEffect {
 /// A metric in one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Figure {
+pub struct MetricOfWorkload {
     /// Index into `workloads`.
     pub workload: usize,
     /// The metric's name.
@@ -424,9 +424,9 @@ impl<R> Document<R> {
     }
 }
 
-fn host(facts: &latput_trial::results::HostFacts) -> Host {
+fn host(facts: &latput_trial::results::HostFacts) -> HostDocument {
     let fact = |(key, value): &(String, String)| Fact { key: key.clone(), value: value.clone() };
-    Host {
+    HostDocument {
         host: facts.host.clone(),
         role: facts.role.name().to_owned(),
         interface: facts.interface.clone(),
@@ -508,7 +508,7 @@ fn outlier(outlier: &latput_model::summary::Outlier) -> Outlier {
 }
 
 fn smallest_effect(one: &latput_model::SmallestEffect) -> SmallestEffect {
-    let figure = |&(workload, metric): &(usize, Metric)| Figure {
+    let figure = |&(workload, metric): &(usize, Metric)| MetricOfWorkload {
         workload,
         metric: metric.name().to_owned(),
     };

@@ -85,7 +85,7 @@ pub struct ErrorsDocument {
 impl PredictionDocument {
     /// The document of this prediction of `measured`.
     pub fn new(prediction: &Prediction, measured: &Results) -> Self {
-        let point = |point: &predicted::Point| PointDocument {
+        let point = |point: &predicted::PredictedPoint| PointDocument {
             setting: measured.settings[point.setting].label.clone(),
             measured: estimate(&point.measured),
             predicted: point.predicted,
@@ -100,7 +100,7 @@ impl PredictionDocument {
             kendall_tau_apart: column.rank.and_then(|rank| rank.tau_apart),
             pairs_apart: column.rank.map_or(0, |rank| rank.apart),
         };
-        let errors = |errors: &predicted::Errors| ErrorsDocument {
+        let errors = |errors: &predicted::PredictionErrors| ErrorsDocument {
             figure: figure_name(errors).to_owned(),
             cells: errors.cells,
             median_ratio: errors.median_ratio,
@@ -158,7 +158,7 @@ fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> V
     let traffic = &measured.workloads[column.workload].traffic;
     let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
     let scale = Scale::of(column.metric, traffic, sizes.fold(0.0, f64::max));
-    let line = |(idx, point): (usize, &predicted::Point)| {
+    let line = |(idx, point): (usize, &predicted::PredictedPoint)| {
         let name = if idx == 0 { column.metric.column() } else { "" };
         let half = format::half_width(&point.measured, &scale);
         let half = half.map_or_else(String::new, |half| format!(" ±{half}"));
@@ -175,7 +175,7 @@ fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> V
 }
 
 /// How far a prediction is off.
-pub(crate) fn error(point: &predicted::Point) -> String {
+pub(crate) fn error(point: &predicted::PredictedPoint) -> String {
     point.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error))
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
 }
 
 /// Transactions and bits per second are one figure.
-fn figure_name(errors: &predicted::Errors) -> &'static str {
+fn figure_name(errors: &predicted::PredictionErrors) -> &'static str {
     match errors.metric {
         latput_trial::Metric::TransactionsPerS => "rate",
         metric => metric.column(),

@@ -28,7 +28,7 @@ pub(crate) const CPU_PARTS: [&str; 5] = ["user", "system", "irq", "softirq", "st
 
 /// A command line that applies a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct SetCommand {
     /// The hosts it is for: `a and b`.
     pub(crate) hosts: String,
     /// `latput set eth2 gro-flush-timeout=50us`.
@@ -179,8 +179,8 @@ impl<'a> View<'a> {
 
     /// The commands that apply a setting: one for all hosts where it is the same on each. Hosts of
     /// the lab no longer exist when this is read, so there the reader's own interface is to be named.
-    pub(crate) fn commands(&self, setting: usize) -> Vec<Command> {
-        let mut commands: Vec<Command> = Vec::new();
+    pub(crate) fn commands(&self, setting: usize) -> Vec<SetCommand> {
+        let mut commands: Vec<SetCommand> = Vec::new();
         let Some(setting) = self.results.settings.get(setting) else { return commands };
         for host in &self.results.hosts {
             let Some(values) = setting.by_role.get(&host.role).filter(|values| !values.is_empty())
@@ -195,7 +195,7 @@ impl<'a> View<'a> {
             let name = printable(&host.host);
             match commands.iter_mut().find(|command| command.line == line) {
                 Some(command) => command.hosts = format!("{} and {name}", command.hosts),
-                None => commands.push(Command { hosts: name, line }),
+                None => commands.push(SetCommand { hosts: name, line }),
             }
         }
         commands

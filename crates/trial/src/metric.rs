@@ -15,7 +15,7 @@ pub use self::value::service_demand_us;
 
 /// All that is declared of a metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct MetricRow {
     /// Which one.
     pub metric: Metric,
     /// The name in files, goals and flags; it ends with its unit, and after that the statistic.
@@ -116,7 +116,7 @@ impl Metric {
     };
 
     /// All that is declared of it.
-    pub const fn row(self) -> &'static Row {
+    pub const fn row(self) -> &'static MetricRow {
         &table::TABLE[self as usize]
     }
 

@@ -39,14 +39,14 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Factor {
     /// The knobs, each on one role's hosts or on all.
-    pub targets: Vec<Target>,
+    pub targets: Vec<KnobOnRole>,
     /// The levels; each has one value per target.
     pub levels: Vec<Vec<Value>>,
 }
 
 /// A knob, on the hosts of one role or on every host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct KnobOnRole {
     /// `None`: every host.
     pub role: Option<Role>,
     /// The knob.
@@ -178,7 +178,7 @@ impl Plan {
 impl Factor {
     /// As plans write it: `gro-flush-timeout + napi-defer-hard-irqs`, `sut.mtu`.
     pub fn name(&self) -> String {
-        let name = |target: &Target| match target.role {
+        let name = |target: &KnobOnRole| match target.role {
             Some(role) => format!("{}.{}", role.name(), target.knob),
             None => target.knob.to_string(),
         };

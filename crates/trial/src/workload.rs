@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::field::{Division, Field, FieldError, FieldUnit};
 pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
-pub use self::kinds::{KINDS, Kind, Shape};
+pub use self::kinds::{KINDS, Shape, WorkloadKind};
 
 /// One load, and what observes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use latput_trial::share::parts;
-use latput_trial::workload::{Division, Field, FieldUnit, KINDS, Kind, from_fields};
+use latput_trial::workload::{Division, Field, FieldUnit, KINDS, WorkloadKind, from_fields};
 use latput_trial::{Plan, Traffic};
 use latput_units::{BitsPerSecond, Nanos};
 use proptest::prelude::*;
 
 /// A kind, and a value in range for each of its fields; `burst` only in a closed loop.
-fn any_workload() -> impl Strategy<Value = (&'static Kind, Vec<(&'static Field, u64)>)> {
+fn any_workload() -> impl Strategy<Value = (&'static WorkloadKind, Vec<(&'static Field, u64)>)> {
     prop::sample::select(KINDS).prop_flat_map(|kind| {
-        let kind: &'static Kind = KINDS.iter().find(|it| it.name == kind.name).expect("a kind");
+        let kind: &'static WorkloadKind =
+            KINDS.iter().find(|it| it.name == kind.name).expect("a kind");
         let ranges: Vec<_> = kind.fields.iter().map(|field| field.least..=field.most).collect();
         (Just(kind), ranges, any::<bool>()).prop_map(|(kind, values, is_open)| {
             let values = kind.fields.iter().zip(values);
@@ -32,7 +33,7 @@ fn text_of(field: &Field, value: u64) -> String {
     }
 }
 
-fn texts(kind: &Kind, values: &[(&'static Field, u64)]) -> BTreeMap<String, String> {
+fn texts(kind: &WorkloadKind, values: &[(&'static Field, u64)]) -> BTreeMap<String, String> {
     let values = values.iter().map(|(field, value)| (field.name, text_of(field, *value)));
     let kind = ("kind", kind.name.to_owned());
     // A name of its own: that of all fields would be too long.

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// The far end of a run; latput starts it itself, through the `via` command of a host.
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let Self { stdio: _ } = self; // clap has seen to it
         latput_experiment::agent::serve(io::stdin(), io::stdout(), &context.stop)?;
         Ok(ExitCode::SUCCESS)

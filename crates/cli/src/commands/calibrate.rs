@@ -11,7 +11,7 @@ use latput_reproduce::calibrate::{Cells, Fit, HeldOut, Plan, calibrate, errors_h
 use crate::commands::reproduce::systems;
 use crate::commands::run::read_text;
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::{output, parallel};
 
 /// So many of the figures that a fit without them misses most are printed.
@@ -54,33 +54,33 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let systems = systems(&self.profile)?;
         let mut files = Vec::new();
         for path in &self.cells {
             let shown = path.display().to_string();
             let table = Table::parse(&read_text(path)?)
-                .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+                .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
             files.push((shown, table));
         }
         let name = match &self.system {
             Some(name) => name.clone(),
             None => Cells::machine_of(&files, &systems)
-                .map_err(|error| Failure::usage(error.to_string()))?,
+                .map_err(|error| CliError::usage(error.to_string()))?,
         };
         let plans = match &self.plan {
             Some(path) => Plan::parse(&path.display().to_string(), &read_text(path)?),
             None => Plan::all(),
         };
-        let plans = plans.map_err(|error| Failure::usage(error.to_string()))?;
+        let plans = plans.map_err(|error| CliError::usage(error.to_string()))?;
         let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");
         let plan = plans.iter().find(|plan| plan.profile == name).ok_or_else(|| {
-            Failure::usage(format!(
+            CliError::usage(format!(
                 "--system {name}: no such profile can be fitted; there are {known}"
             ))
         })?;
-        let cells =
-            Cells::of(files, &name, &systems).map_err(|error| Failure::usage(error.to_string()))?;
+        let cells = Cells::of(files, &name, &systems)
+            .map_err(|error| CliError::usage(error.to_string()))?;
         let stop = &context.stop;
         let run_all = |jobs: &[_]| {
             let run = |(experiment, seed): &(latput_reproduce::Experiment, u64)| {
@@ -90,15 +90,15 @@ impl Args {
         };
         let said = &mut |text: String| output::remark(&text);
         let fit = calibrate(plan, &cells, &systems, self.validate, &run_all, said)
-            .map_err(|error| Failure::usage(error.to_string()))?;
+            .map_err(|error| CliError::usage(error.to_string()))?;
         if stop.is_raised() {
-            return Err(Failure::new(crate::exit::Code::Failed, "stopped; nothing was written"));
+            return Err(CliError::new(crate::exit::Code::Failed, "stopped; nothing was written"));
         }
         let told = in_words(&fit, cells.anomalies);
-        let profile = fit.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
+        let profile = fit.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         if let Some(path) = &self.held_out {
             let figures = serde_json::to_string_pretty(&fit.validation)
-                .map_err(|error| Failure::usage(error.to_string()))?;
+                .map_err(|error| CliError::usage(error.to_string()))?;
             output::write_file(path, &(figures + "\n"))?;
         }
         output::write_file(&self.output, &profile)?;

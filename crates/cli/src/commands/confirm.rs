@@ -8,7 +8,7 @@ use latput_linux::{FileCheckpoints, LinuxKernel, checkpoint, process};
 
 use crate::commands::restore::with_its_name_of_now;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// Keep a change that was made with `latput set --confirm-within`.
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
         let kernel = LinuxKernel::open()?;
@@ -38,7 +38,7 @@ impl Args {
         let late: Vec<_> =
             store.told_late(&origin).into_iter().filter(|(name, _)| is_meant(name)).collect();
         let listed =
-            store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+            store.list().map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
         let waiting: Vec<Checkpoint> = listed
             .into_iter()
             .flatten()
@@ -53,7 +53,7 @@ impl Args {
             match transaction::confirm(&mut store, &origin, change, process::since_boot()) {
                 Ok(()) => confirmed.push(&change.interface),
                 Err(error) => {
-                    let failure = Failure { code: error.outcome().into(), error: error.into() };
+                    let failure = CliError { code: error.outcome().into(), error: error.into() };
                     if let Some(earlier) = worst.replace(failure) {
                         output::remark(&format!("latput: error: {:#}", earlier.error));
                     }
@@ -69,17 +69,17 @@ impl Args {
 }
 
 /// No change waits: it is too late, or none was ever to be confirmed.
-fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> Failure {
+fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> CliError {
     if late.is_empty() {
         let of = interface.map_or(String::new(), |name| format!(" of {name}"));
-        return Failure::new(Code::Failed, format!("no change{of} waits to be confirmed"));
+        return CliError::new(Code::Failed, format!("no change{of} waits to be confirmed"));
     }
     let late: Vec<String> =
         late.iter().map(|(interface, ending)| format!("{interface}: too late: {ending}")).collect();
-    Failure::new(Code::RolledBack, late.join("; "))
+    CliError::new(Code::RolledBack, late.join("; "))
 }
 
-fn tell(context: &Context, confirmed: &[&String]) -> Result<(), Failure> {
+fn tell(context: &Context, confirmed: &[&String]) -> Result<(), CliError> {
     if context.json {
         return output::print_json(&serde_json::json!({ "schema": 1, "confirmed": confirmed }));
     }

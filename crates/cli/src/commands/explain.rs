@@ -14,7 +14,7 @@ use latput_trial::{Results, Row};
 use crate::commands::model::fit::wanted;
 use crate::context::Context;
 use crate::document::model::ExplainDocument;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// Explain where time and CPU go under each setting: waiting for the timer, behind other requests,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let loads = wanted(&results, &self.workload)?;
@@ -53,7 +53,7 @@ impl Args {
         if !results.settings.iter().any(|setting| is_set(&setting.label)) {
             let there: Vec<&str> = results.settings.iter().map(|set| set.label.as_str()).collect();
             let part = self.setting.as_deref().unwrap_or_default();
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "--setting {part}: no label has this in it; there are {}",
                 there.join(", ")
             )));
@@ -67,7 +67,7 @@ impl Args {
             ));
         }
         let models = explain::models(&results, |load| loads[load])
-            .map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
+            .map_err(|error| CliError::usage(format!("{}: {error}", self.file.display())))?;
         let mut explained = explain::explain(&results, &models);
         explained.retain(|it| loads[it.workload] && is_set(&results.settings[it.setting].label));
         if context.json {

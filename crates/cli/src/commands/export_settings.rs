@@ -16,7 +16,7 @@ use latput_trial::observation::Role;
 
 use crate::commands::report::setting_of;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// Write a setting for the host's own configuration system, so that latput is not needed to keep it.
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     knobs: Vec<String>,
     /// What to write it for.
     #[arg(long, value_enum)]
-    format: Format,
+    format: ExportFormat,
     /// Another setting of the results file than the recommended one, by label or a part of it that
     /// only one has.
     #[arg(long, value_name = "SETTING", conflicts_with = "knobs")]
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     run: Option<i64>,
     /// Which end of the results file.
     #[arg(long, value_enum, default_value = "sut")]
-    role: End,
+    role: ExportedRole,
     /// The interface to write it for, where it is not the one of the results file.
     #[arg(long, value_name = "IFACE", conflicts_with = "knobs")]
     interface: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ExportFormat {
     SystemdLink,
     #[value(name = "networkmanager")]
     NetworkManager,
@@ -75,7 +75,7 @@ enum Format {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum End {
+enum ExportedRole {
     Sut,
     Generator,
 }
@@ -96,21 +96,21 @@ struct Wanted {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let is_file = self.knobs.is_empty() && Path::new(&self.source).is_file();
         let mut wanted = if is_file { self.of_results()? } else { self.of_interface()? };
         let format = match self.format {
-            Format::SystemdLink => export::Format::SystemdLink,
-            Format::NetworkManager => export::Format::NetworkManager,
-            Format::Ethtool => export::Format::Ethtool,
-            Format::Netplan => export::Format::Netplan,
+            ExportFormat::SystemdLink => export::Format::SystemdLink,
+            ExportFormat::NetworkManager => export::Format::NetworkManager,
+            ExportFormat::Ethtool => export::Format::Ethtool,
+            ExportFormat::Netplan => export::Format::Netplan,
         };
-        if self.format != Format::SystemdLink {
+        if self.format != ExportFormat::SystemdLink {
             spell_out(&wanted.interface, &mut wanted.setting);
         }
         if wanted.setting.is_empty() {
             let message = format!("there is nothing to write: {} changes no knob", wanted.origin);
-            return Err(Failure::new(Code::Failed, message));
+            return Err(CliError::new(Code::Failed, message));
         }
         let target = self.target(&wanted.interface)?;
         let origin = format!("latput {}: {}", env!("CARGO_PKG_VERSION"), wanted.origin);
@@ -118,7 +118,7 @@ impl Args {
         self.tell(context, &target, &exported)
     }
 
-    fn of_results(&self) -> Result<Wanted, Failure> {
+    fn of_results(&self) -> Result<Wanted, CliError> {
         let results_db = ResultsDb::open(Path::new(&self.source))?;
         let results = results_db.load_chosen(self.run)?;
         let setting = match &self.setting {
@@ -126,8 +126,8 @@ impl Args {
             None => recommended(&results)?,
         };
         let role = match self.role {
-            End::Sut => Role::Sut,
-            End::Generator => Role::Generator,
+            ExportedRole::Sut => Role::Sut,
+            ExportedRole::Generator => Role::Generator,
         };
         let labelled = &results.settings[setting];
         let interface = match &self.interface {
@@ -141,24 +141,24 @@ impl Args {
         })
     }
 
-    fn of_interface(&self) -> Result<Wanted, Failure> {
+    fn of_interface(&self) -> Result<Wanted, CliError> {
         if self.setting.is_some() || self.run.is_some() || self.interface.is_some() {
             let message = format!("{}: there is no such results file", self.source);
-            return Err(Failure::usage(message));
+            return Err(CliError::usage(message));
         }
         let interface = self.source.clone();
         let mut setting = Setting::new();
         for text in &self.knobs {
             let (knob, value) = if text.contains('=') {
-                parse_assignment(text).map_err(|error| Failure::usage(error.to_string()))?
+                parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?
             } else {
                 let knob: Knob = text.parse().map_err(|error: latput_knobs::UnknownKnob| {
-                    Failure::usage(error.to_string())
+                    CliError::usage(error.to_string())
                 })?;
                 (knob, value_of_now(&interface, knob)?)
             };
             if setting.insert(knob, value).is_some() {
-                return Err(Failure::usage(format!("`{knob}` is given twice")));
+                return Err(CliError::usage(format!("`{knob}` is given twice")));
             }
         }
         let origin = if self.knobs.is_empty() {
@@ -170,14 +170,14 @@ impl Args {
         Ok(Wanted { interface, setting, origin })
     }
 
-    fn target(&self, interface: &str) -> Result<Target, Failure> {
+    fn target(&self, interface: &str) -> Result<Target, CliError> {
         let identity = Identity::of(interface).unwrap_or_default();
         let lacks = |what: &str| {
             let message = format!(
                 "{interface} has no {what} that this host tells: run this on its own host, or \
                  give --match name"
             );
-            Failure::usage(message)
+            CliError::usage(message)
         };
         let Identity { permanent_mac, path, driver } = identity;
         let matched = match self.matched {
@@ -193,7 +193,7 @@ impl Args {
                 (None, None) => Match::Name,
             },
         };
-        Target::new(interface, matched).map_err(|error| Failure::usage(error.to_string()))
+        Target::new(interface, matched).map_err(|error| CliError::usage(error.to_string()))
     }
 
     fn tell(
@@ -201,7 +201,7 @@ impl Args {
         context: &Context,
         target: &Target,
         exported: &Exported,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         let text = if context.json {
             let document = serde_json::json!({
                 "schema": 1,
@@ -228,7 +228,7 @@ impl Args {
 }
 
 /// The recommended setting of a run.
-fn recommended(results: &Results) -> Result<usize, Failure> {
+fn recommended(results: &Results) -> Result<usize, CliError> {
     let Some(recommendation) = Summary::of(results).recommendation else {
         let labels: Vec<&str> = results.settings.iter().map(|one| one.label.as_str()).collect();
         let message = format!(
@@ -236,7 +236,7 @@ fn recommended(results: &Results) -> Result<usize, Failure> {
              settings with --setting: {}",
             labels.join(", ")
         );
-        return Err(Failure::usage(message));
+        return Err(CliError::usage(message));
     };
     if !recommendation.is_proven() {
         output::remark(&format!(
@@ -247,19 +247,19 @@ fn recommended(results: &Results) -> Result<usize, Failure> {
     Ok(recommendation.setting)
 }
 
-fn interface_of(results: &Results, role: Role) -> Result<String, Failure> {
+fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {
     let of_role = results.hosts.iter().filter(|host| host.role == role);
     let mut names: Vec<&str> = of_role.map(|host| host.interface.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     match names.as_slice() {
         [name] => Ok((*name).to_owned()),
-        _ => Err(Failure::usage("the hosts have different interfaces: name one with --interface")),
+        _ => Err(CliError::usage("the hosts have different interfaces: name one with --interface")),
     }
 }
 
 /// What a knob is now, where it is the same everywhere on the interface.
-fn value_of_now(interface: &str, knob: Knob) -> Result<Value, Failure> {
+fn value_of_now(interface: &str, knob: Knob) -> Result<Value, CliError> {
     let kernel = LinuxKernel::open()?;
     let values = kernel.read(interface, knob).map_err(|error| {
         let code = match error.kind {
@@ -267,10 +267,10 @@ fn value_of_now(interface: &str, knob: Knob) -> Result<Value, Failure> {
             KernelErrorKind::Permission => Code::Permission,
             _ => Code::Failed,
         };
-        Failure::new(code, error.to_string())
+        CliError::new(code, error.to_string())
     })?;
     one_of(&values).map_err(|differs| {
-        Failure::usage(format!("{interface}: {knob} {differs}: name one value for all"))
+        CliError::usage(format!("{interface}: {knob} {differs}: name one value for all"))
     })
 }
 
@@ -290,7 +290,7 @@ fn one_of(values: &[(Place, Value)]) -> Result<Value, String> {
 
 /// Every knob of an interface that can be set, as it is now: not the host's own, not the driver's at
 /// load time, and not a queue discipline that the kernel attaches by itself.
-fn everything_of_now(interface: &str) -> Result<Setting, Failure> {
+fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
     let mut setting = Setting::new();
     for surveyed in LinuxKernel::open()?.survey(interface) {
         let spec = surveyed.knob.spec();
@@ -300,7 +300,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, Failure> {
                     "`{interface}` is neither a results file nor an interface: `latput show` lists \
                      the interfaces"
                 );
-                return Err(Failure::usage(message));
+                return Err(CliError::usage(message));
             }
             Err(_) => continue,
             Ok(values) => values,

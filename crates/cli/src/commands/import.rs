@@ -12,7 +12,7 @@ use latput_trial::Results;
 
 use crate::commands::report;
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// Turn files of iperf3, netperf or flent into a results file.
@@ -29,7 +29,7 @@ not say is absent in the results. `docs/peers.md` says which figure becomes whic
 pub(crate) struct Args {
     /// The program that wrote the files.
     #[arg(value_enum)]
-    program: Program,
+    program: ImportedProgram,
     /// The files.
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -39,29 +39,29 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Program {
+enum ImportedProgram {
     Iperf3,
     Netperf,
     Flent,
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let format = match self.program {
-            Program::Iperf3 => Format::Iperf3,
-            Program::Netperf => Format::Netperf,
-            Program::Flent => Format::Flent,
+            ImportedProgram::Iperf3 => Format::Iperf3,
+            ImportedProgram::Netperf => Format::Netperf,
+            ImportedProgram::Flent => Format::Flent,
         };
         let files = self
             .files
             .iter()
             .map(|path| {
                 let bytes = files::read(path, LARGEST as u64);
-                let bytes = bytes.map_err(|error| Failure::usage(error.to_string()))?;
+                let bytes = bytes.map_err(|error| CliError::usage(error.to_string()))?;
                 Ok((path.display().to_string(), bytes))
             })
-            .collect::<Result<Vec<_>, Failure>>()?;
-        let results = import(format, &files).map_err(|error| Failure::usage(error.to_string()))?;
+            .collect::<Result<Vec<_>, CliError>>()?;
+        let results = import(format, &files).map_err(|error| CliError::usage(error.to_string()))?;
         let run = keep(&results, &self.output)?;
         report::print(context, &results, &Summary::of(&results))?;
         output::remark(&format!("results: run {run} of {}", self.output.display()));
@@ -70,7 +70,7 @@ impl Args {
 }
 
 /// Adds the results as a finished run; returns its number.
-fn keep(results: &Results, output: &Path) -> Result<i64, Failure> {
+fn keep(results: &Results, output: &Path) -> Result<i64, CliError> {
     let mut results_db = ResultsDb::create(output)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);

@@ -11,7 +11,7 @@ use latput_linux::{Namespace, process};
 use latput_units::CpuSet;
 
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// Inside the state folder: where what runs in a lab that is up keeps its checkpoints.
@@ -59,7 +59,7 @@ struct Exec {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self.action {
             Action::Up => up(context),
             Action::Down => down(context),
@@ -68,7 +68,7 @@ impl Args {
     }
 }
 
-fn up(context: &Context) -> Result<ExitCode, Failure> {
+fn up(context: &Context) -> Result<ExitCode, CliError> {
     let _lock = LabLock::take()?;
     let lab = Lab::build(&LabOptions::default())?;
     lab.pin()?;
@@ -98,7 +98,7 @@ fn up(context: &Context) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn down(context: &Context) -> Result<ExitCode, Failure> {
+fn down(context: &Context) -> Result<ExitCode, CliError> {
     process::Capability::SysAdmin.require("removing the lab")?;
     let _lock = LabLock::take()?;
     let removed = Lab::remove_pinned()?;
@@ -116,12 +116,12 @@ fn down(context: &Context) -> Result<ExitCode, Failure> {
 
 impl Exec {
     /// Becomes the command; returns only if it could not.
-    fn run(self) -> Result<ExitCode, Failure> {
+    fn run(self) -> Result<ExitCode, CliError> {
         let (namespace, cpus) = match (&self.namespace, &self.host) {
             (Some(path), _) => (Namespace::open(path)?, self.cpus.clone()),
             (None, host) => {
                 let lab = Lab::open_pinned(&LabOptions::default())?.ok_or_else(|| {
-                    Failure::new(Code::Failed, "there is no lab: make one with `latput lab up`")
+                    CliError::new(Code::Failed, "there is no lab: make one with `latput lab up`")
                 })?;
                 let host = lab
                     .hosts()
@@ -141,6 +141,6 @@ impl Exec {
             // The lab's checkpoints are not the machine's: they end with its namespaces.
             .env("LATPUT_STATE_DIR", state_dir().join(state))
             .exec();
-        Err(Failure::new(Code::Failed, format!("cannot run `{}`: {error}", self.command[0])))
+        Err(CliError::new(Code::Failed, format!("cannot run `{}`: {error}", self.command[0])))
     }
 }

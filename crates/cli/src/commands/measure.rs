@@ -13,9 +13,9 @@ use latput_units::Nanos;
 
 use crate::commands::{report, run};
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::precision::Precision;
-use crate::progress::Watch;
+use crate::progress::ProgressArgs;
 
 /// Run one workload now, repeated until its rate and the CPU utilisation of both ends are known well
 /// enough: 3 to 10 times, to +/- 2.5 % at 99 %, unless told otherwise.
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     precision: Precision,
     #[command(flatten)]
-    watch: Watch,
+    watch: ProgressArgs,
     /// Keep the runs in this results file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -79,7 +79,7 @@ Kinds and their fields (defaults and ranges: docs/plans.md):
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let testbed = run::open_testbed(&self.target, &plan)?;
@@ -99,17 +99,17 @@ impl Args {
             (None, None) => Ok(ExitCode::SUCCESS),
             (None, Some(cause)) => {
                 let message = format!("{cause}; {} runs were done", ended.results.rows.len());
-                Err(Failure::new(crate::exit::Code::Partial, message))
+                Err(CliError::new(crate::exit::Code::Partial, message))
             }
         }
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<Plan, CliError> {
         let workload = workload_of(&self.workload, &self.fields)?;
         if !(Nanos::from_ms(50)..Nanos::from_s(3600)).contains(&self.duration)
             || self.warmup >= Nanos::from_s(3600)
         {
-            return Err(Failure::usage("--duration must be from 50ms to 1h, --warmup below 1h"));
+            return Err(CliError::usage("--duration must be from 50ms to 1h, --warmup below 1h"));
         }
         let mut method = Method {
             repetitions_min: 3,
@@ -130,16 +130,16 @@ impl Args {
 }
 
 /// A workload from its kind and `FIELD=VALUE` words.
-pub(crate) fn workload_of(kind: &str, words: &[String]) -> Result<Workload, Failure> {
+pub(crate) fn workload_of(kind: &str, words: &[String]) -> Result<Workload, CliError> {
     let mut fields = std::collections::BTreeMap::new();
     fields.insert("kind".to_owned(), kind.to_owned());
     for word in words {
         let (name, value) = word.split_once('=').ok_or_else(|| {
-            Failure::usage(format!("`{word}` is not FIELD=VALUE, such as `burst=16`"))
+            CliError::usage(format!("`{word}` is not FIELD=VALUE, such as `burst=16`"))
         })?;
         if name == "kind" || fields.insert(name.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::usage(format!("`{name}` is given twice")));
+            return Err(CliError::usage(format!("`{name}` is given twice")));
         }
     }
-    workload::from_fields(&fields).map_err(|error| Failure::usage(error.to_string()))
+    workload::from_fields(&fields).map_err(|error| CliError::usage(error.to_string()))
 }

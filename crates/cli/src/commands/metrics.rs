@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use latput_report::table::wrapped;
-use latput_trial::metric::{Needs, PreferredDirection, Row};
+use latput_trial::metric::{MetricRow, Needs, PreferredDirection};
 use latput_trial::{Metric, Traffic};
 
 use crate::context::Context;
 use crate::document::{MetricDocument, MetricsDocument};
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// Columns of a name, a unit and a direction: the longest have 27, 23 and 7 characters.
@@ -32,19 +32,19 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         if let Some(kind) = &self.workload
             && !Traffic::KINDS.contains(&kind.as_str())
         {
             let kinds = Traffic::KINDS.join(", ");
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "{kind}: no workload is of this kind; there are {kinds}"
             )));
         }
         let is_wanted = |metric: &&Metric| {
             self.workload.as_ref().is_none_or(|kind| metric.is_reported_by(kind))
         };
-        let rows: Vec<&Row> =
+        let rows: Vec<&MetricRow> =
             Metric::ALL.iter().filter(is_wanted).map(|metric| metric.row()).collect();
         if context.json {
             let metrics = rows.into_iter().map(described).collect();
@@ -57,7 +57,7 @@ impl Args {
     }
 }
 
-fn described(row: &Row) -> MetricDocument {
+fn described(row: &MetricRow) -> MetricDocument {
     MetricDocument {
         name: row.name.to_owned(),
         unit: row.unit.name().to_owned(),
@@ -69,7 +69,7 @@ fn described(row: &Row) -> MetricDocument {
     }
 }
 
-fn in_words(row: &Row, columns: usize) -> String {
+fn in_words(row: &MetricRow, columns: usize) -> String {
     let better = match row.preferred {
         PreferredDirection::Neither => "neither way is better".to_owned(),
         way => format!("{} is better", way.name()),

@@ -8,26 +8,26 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// Models of a host from its results: what its CPU time goes into, and a profile for the simulator.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ModelCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ModelCommand {
     Fit(fit::Args),
     Twin(twin::Args),
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self.command {
-            Command::Fit(args) => args.run(context),
-            Command::Twin(args) => args.run(context),
+            ModelCommand::Fit(args) => args.run(context),
+            ModelCommand::Twin(args) => args.run(context),
         }
     }
 }

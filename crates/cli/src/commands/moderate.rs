@@ -7,7 +7,7 @@ use latput_moderate::{Daemon, Goal, GoalError, MetricsAddress, Options, Status};
 use latput_units::Nanos;
 
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// Keep an interface at a goal while its load changes: move the delay of its interrupts (or polls).
@@ -69,17 +69,20 @@ knob that somebody else sets is released. docs/design/moderation.md explains how
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let folder = host::state_dir();
         if self.status {
             tell(context, &latput_moderate::ask(&folder, &self.interface)?)?;
             return Ok(ExitCode::SUCCESS);
         }
         if !(Nanos::from_ms(5)..=Nanos::from_s(10)).contains(&self.every) {
-            return Err(Failure::usage(format!("--every {}: must be from 5ms to 10s", self.every)));
+            return Err(CliError::usage(format!(
+                "--every {}: must be from 5ms to 10s",
+                self.every
+            )));
         }
         let goal = Goal::new(self.goal.as_deref(), self.max_delay, self.cpu_budget)
-            .map_err(|error: GoalError| Failure::usage(error.to_string()))?;
+            .map_err(|error: GoalError| CliError::usage(error.to_string()))?;
         let metrics = self.metrics.as_deref().map(str::parse::<MetricsAddress>).transpose()?;
         let options = Options {
             interface: self.interface,
@@ -96,7 +99,7 @@ impl Args {
     }
 }
 
-fn tell(context: &Context, status: &Status) -> Result<(), Failure> {
+fn tell(context: &Context, status: &Status) -> Result<(), CliError> {
     if context.json { output::print_json(status) } else { output::print(&status.to_text()) }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use latput_trial::plan;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// Print a plan that latput knows, to be kept in a file and changed.
@@ -27,7 +27,7 @@ enum Which {
 }
 
 impl Args {
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         output::print(match self.which {
             Which::Twin => latput_calibrate::PLAN,
             Which::BuiltIn => plan::BUILT_IN,

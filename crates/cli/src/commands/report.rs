@@ -14,7 +14,7 @@ use latput_report::{comparison, csv, html, json, markdown, prediction, terminal}
 use latput_trial::{Results, Workload};
 
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 use crate::precision::percent;
 
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// What to write; without it `html` where -o names an .html file, `flent` where it names a
     /// .flent.gz file, and `table` otherwise.
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<ReportFormat>,
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ReportFormat {
     Table,
     Html,
     Csv,
@@ -83,7 +83,7 @@ enum Format {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         if let [first, second] = self.compare.as_slice() {
             return self.compare(context, first, second);
         }
@@ -99,43 +99,43 @@ impl Args {
         let summary = Summary::of(&results);
         let is_html = |path: &PathBuf| path.extension().is_some_and(|end| end == "html");
         let format = self.format.unwrap_or_else(|| match &self.output {
-            _ if context.json => Format::Json,
-            Some(path) if is_html(path) => Format::Html,
-            Some(path) if path.to_string_lossy().ends_with(FLENT) => Format::Flent,
-            _ => Format::Table,
+            _ if context.json => ReportFormat::Json,
+            Some(path) if is_html(path) => ReportFormat::Html,
+            Some(path) if path.to_string_lossy().ends_with(FLENT) => ReportFormat::Flent,
+            _ => ReportFormat::Table,
         });
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
         let predicted = self.prediction(&results)?;
         let text = match (format, &predicted) {
-            (Format::Html, _) => html(&results, &summary, predicted.as_ref()),
-            (Format::Table, Some(found)) => prediction::terminal(found, &results, screen),
-            (Format::Json, Some(found)) => prediction::json(found, &results),
+            (ReportFormat::Html, _) => html(&results, &summary, predicted.as_ref()),
+            (ReportFormat::Table, Some(found)) => prediction::terminal(found, &results, screen),
+            (ReportFormat::Json, Some(found)) => prediction::json(found, &results),
             (_, Some(_)) => {
-                return Err(Failure::usage("--predicted writes `table`, `html` or `json`"));
+                return Err(CliError::usage("--predicted writes `table`, `html` or `json`"));
             }
-            (Format::Table, None) => terminal(&results, &summary, screen),
-            (Format::Csv, None) => csv(&results),
-            (Format::Json, None) => json(&results, &summary),
-            (Format::Markdown, None) => markdown(&results, &summary),
-            (Format::Flent, None) => return write_flent(&results, self.output.as_deref()),
+            (ReportFormat::Table, None) => terminal(&results, &summary, screen),
+            (ReportFormat::Csv, None) => csv(&results),
+            (ReportFormat::Json, None) => json(&results, &summary),
+            (ReportFormat::Markdown, None) => markdown(&results, &summary),
+            (ReportFormat::Flent, None) => return write_flent(&results, self.output.as_deref()),
         };
         self.write(&text)
     }
 
     /// What `--predicted` says of these results.
-    fn prediction(&self, results: &Results) -> Result<Option<Prediction>, Failure> {
+    fn prediction(&self, results: &Results) -> Result<Option<Prediction>, CliError> {
         let Some(file) = &self.predicted else { return Ok(None) };
         let simulated = load(file)?;
         let fitted = cells_of(results, "--fitted", &self.fitted)?;
         let found = predicted(results, &simulated, &fitted);
         if found.columns.is_empty() {
             let message = "--predicted: the two have no setting and workload in common; run the same plan on the twin";
-            return Err(Failure::usage(message));
+            return Err(CliError::usage(message));
         }
         Ok(Some(found))
     }
 
-    fn compare(&self, context: &Context, first: &str, second: &str) -> Result<ExitCode, Failure> {
+    fn compare(&self, context: &Context, first: &str, second: &str) -> Result<ExitCode, CliError> {
         let smallest_effect = self.smallest_effect.as_deref();
         let smallest_effect = smallest_effect
             .map(|text| percent("--smallest-effect", text, 0.01, 100.0))
@@ -151,31 +151,33 @@ impl Args {
             (of_first, of_second) = (load(first)?, load(second)?);
             same_settings(&of_first, &of_second)?
         };
-        let method =
-            compare::Method { confidence: comparisons[0].0.results.confidence, smallest_effect };
+        let method = compare::CompareMethod {
+            confidence: comparisons[0].0.results.confidence,
+            smallest_effect,
+        };
         let screen = if self.output.is_none() { output::screen() } else { output::PLAIN };
         let format = match self.format {
-            None if context.json => Format::Json,
-            None => Format::Table,
+            None if context.json => ReportFormat::Json,
+            None => ReportFormat::Table,
             Some(format) => format,
         };
         let mut texts = Vec::new();
         for (base, other) in comparisons {
             let found = compare::compare(base, other, method);
             texts.push(match format {
-                Format::Table => comparison::terminal(&found, base.results, screen),
-                Format::Markdown => comparison::markdown(&found, base.results),
-                Format::Json => comparison::json(&found),
-                Format::Html | Format::Csv | Format::Flent => {
+                ReportFormat::Table => comparison::terminal(&found, base.results, screen),
+                ReportFormat::Markdown => comparison::markdown(&found, base.results),
+                ReportFormat::Json => comparison::json(&found),
+                ReportFormat::Html | ReportFormat::Csv | ReportFormat::Flent => {
                     let message = "--compare writes `table`, `markdown` or `json`";
-                    return Err(Failure::usage(message));
+                    return Err(CliError::usage(message));
                 }
             });
         }
         self.write(&texts.join("\n"))
     }
 
-    fn write(&self, text: &str) -> Result<ExitCode, Failure> {
+    fn write(&self, text: &str) -> Result<ExitCode, CliError> {
         match &self.output {
             Some(path) => output::write_file(path, text)?,
             None => output::print(text)?,
@@ -185,7 +187,7 @@ impl Args {
 }
 
 /// The run that `FILE` or `FILE#N` means.
-fn load(name: &str) -> Result<Results, Failure> {
+fn load(name: &str) -> Result<Results, CliError> {
     let number = name.rsplit_once('#').and_then(|(file, id)| Some((file, id.parse::<i64>().ok()?)));
     let (file, id) = match number {
         Some((file, id)) if !Path::new(name).exists() => (file, Some(id)),
@@ -199,7 +201,7 @@ fn load(name: &str) -> Result<Results, Failure> {
 fn same_settings<'a>(
     first: &'a Results,
     second: &'a Results,
-) -> Result<Vec<(Side<'a>, Side<'a>)>, Failure> {
+) -> Result<Vec<(Side<'a>, Side<'a>)>, CliError> {
     let side = |results, setting| Side { results, setting };
     if first.settings.len() == 1 && second.settings.len() == 1 {
         return Ok(vec![(side(first, 0), side(second, 0))]);
@@ -212,13 +214,13 @@ fn same_settings<'a>(
     let same: Vec<_> = same.collect();
     if same.is_empty() {
         let message = "the two have no setting in common: compare two settings of one file";
-        return Err(Failure::usage(message));
+        return Err(CliError::usage(message));
     }
     Ok(same)
 }
 
 /// The setting with this label, or the only one whose label has it as a part.
-pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, Failure> {
+pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliError> {
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
     let exact: Vec<usize> =
@@ -231,7 +233,7 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, Failure
             let all: Vec<&str> = labels().collect();
             let found = if partly.is_empty() { "no setting is" } else { "several settings are" };
             let message = format!("{found} `{name}`; there are: {}", all.join(", "));
-            Err(Failure::usage(message))
+            Err(CliError::usage(message))
         }
     }
 }
@@ -241,9 +243,9 @@ pub(crate) fn cells_of(
     results: &Results,
     option: &str,
     names: &[String],
-) -> Result<BTreeSet<(usize, usize)>, Failure> {
+) -> Result<BTreeSet<(usize, usize)>, CliError> {
     let cell = |name: &String| {
-        let refused = |problem: String| Failure::usage(format!("{option} {name}: {problem}"));
+        let refused = |problem: String| CliError::usage(format!("{option} {name}: {problem}"));
         let (load, label) =
             name.rsplit_once('@').ok_or_else(|| refused("write WORKLOAD@SETTING".to_owned()))?;
         let workload =
@@ -256,7 +258,7 @@ pub(crate) fn cells_of(
     names.iter().map(cell).collect()
 }
 
-fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, Failure> {
+fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, CliError> {
     let runs = results_db.runs()?;
     if context.json {
         let runs: Vec<_> = runs
@@ -288,7 +290,7 @@ pub(crate) fn print(
     context: &Context,
     results: &Results,
     summary: &Summary,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let text = if context.json {
         json(results, summary)
     } else {
@@ -298,14 +300,18 @@ pub(crate) fn print(
 }
 
 /// The report as one HTML file.
-pub(crate) fn write_html(path: &Path, results: &Results, summary: &Summary) -> Result<(), Failure> {
+pub(crate) fn write_html(
+    path: &Path,
+    results: &Results,
+    summary: &Summary,
+) -> Result<(), CliError> {
     output::write_file(path, &html(results, summary, None))
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.
 /// Refuses a goal that cannot be read or speaks of a workload that is not there.
-pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), Failure> {
-    let goal = Goal::parse(goal).map_err(|error| Failure::usage(format!("{from}: {error}")))?;
+pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), CliError> {
+    let goal = Goal::parse(goal).map_err(|error| CliError::usage(format!("{from}: {error}")))?;
     let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));
     for figure in figures {
         if figure.of(workloads).is_empty() {
@@ -314,23 +320,23 @@ pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Resu
                 "{from}: no workload is meant by `{figure}`; there are {}",
                 names.join(", ")
             );
-            return Err(Failure::usage(message));
+            return Err(CliError::usage(message));
         }
     }
     Ok(())
 }
 
-fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, Failure> {
+fn write_flent(results: &Results, output: Option<&Path>) -> Result<ExitCode, CliError> {
     let path = output.ok_or_else(|| {
-        Failure::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
+        CliError::usage(format!("--format flent needs -o with a name that ends in {FLENT}"))
     })?;
     let name = path.to_string_lossy();
     let stem = name.strip_suffix(FLENT).ok_or_else(|| {
-        Failure::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
+        CliError::usage(format!("{name}: flent opens only files whose names end in {FLENT}"))
     })?;
     let files = flent::write(results);
     if files.is_empty() {
-        return Err(Failure::new(Code::Failed, "the run has no finished trial to write"));
+        return Err(CliError::new(Code::Failed, "the run has no finished trial to write"));
     }
     for (number, file) in (1..).zip(&files) {
         let one = files.len() == 1;

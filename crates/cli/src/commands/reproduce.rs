@@ -13,7 +13,7 @@ use latput_sim::{Invalid, Profile};
 
 use crate::commands::run::read_text;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::{output, parallel};
 
 /// One run of each cell is enough: claims rest on whole curves.
@@ -58,7 +58,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let systems = systems(&self.profile)?;
         match &self.cells {
             Some(path) => self.predict(path, &systems, context),
@@ -71,11 +71,11 @@ impl Args {
         path: &Path,
         systems: &Systems,
         context: &Context,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         let shown = path.display();
         let text = read_text(path)?;
         let file = CellFile::read(&text, systems)
-            .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+            .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
         let predictions = predictions(&[&file], self.seeds, context)?;
         let table = file.predicted(&predictions[0]);
         if context.json {
@@ -101,12 +101,12 @@ impl Args {
         Ok(if unknown > 0 { ExitCode::from(Code::Partial as u8) } else { ExitCode::SUCCESS })
     }
 
-    fn reproduce(&self, systems: &Systems, context: &Context) -> Result<ExitCode, Failure> {
+    fn reproduce(&self, systems: &Systems, context: &Context) -> Result<ExitCode, CliError> {
         let mut files = Vec::new();
         for (name, _) in FILES {
             let mut file = published::file(name, systems)
                 .expect("the name is of the list")
-                .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+                .map_err(|error| CliError::usage(format!("{name}: {error}")))?;
             if !self.tables.is_empty() && !self.tables.iter().any(|table| table == name) {
                 file.keep_tables(&self.tables);
             }
@@ -118,7 +118,7 @@ impl Args {
             self.tables.is_empty() || self.tables.iter().any(|table| table == delay_mtu::FILE);
         if files.is_empty() && !has_claims {
             let names: Vec<&str> = FILES.iter().map(|(name, _)| *name).collect();
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "no published cells of {}; there are {}, {}, and their tables such as A04 or B2_agg",
                 self.tables.join(", "),
                 names.join(", "),
@@ -154,7 +154,7 @@ fn claims(
     systems: &Systems,
     provenance: &Provenance,
     context: &Context,
-) -> Result<Vec<delay_mtu::Claim>, Failure> {
+) -> Result<Vec<delay_mtu::Claim>, CliError> {
     let profile = systems.named(delay_mtu::PROFILE);
     let cells = delay_mtu::cells();
     let seen = simulated(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
@@ -166,33 +166,33 @@ fn simulated<J: Sync, T: Send>(
     jobs: &[J],
     context: &Context,
     run: impl Fn(&J) -> Result<T, Invalid> + Sync,
-) -> Result<Vec<T>, Failure> {
+) -> Result<Vec<T>, CliError> {
     let bar = parallel::bar(jobs.len(), "runs");
     let runs = parallel::map(jobs, &context.stop, bar.as_ref(), run);
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let runs = runs.ok_or_else(|| Failure::new(Code::Failed, "stopped; nothing was written"))?;
+    let runs = runs.ok_or_else(|| CliError::new(Code::Failed, "stopped; nothing was written"))?;
     let runs: Result<Vec<T>, Invalid> = runs.into_iter().collect();
-    runs.map_err(|invalid| Failure::usage(format!("a scenario is refused: {invalid}")))
+    runs.map_err(|invalid| CliError::usage(format!("a scenario is refused: {invalid}")))
 }
 
 /// The shipped profiles, with these in place of those of their names.
-pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, Failure> {
+pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, CliError> {
     let mut systems = Systems::shipped();
     for path in profiles {
         let shown = path.display();
         let profile: Profile = toml::from_str(&read_text(path)?)
-            .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+            .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
         if profile.schema != latput_sim::profile::SCHEMA {
             let (found, wanted) = (profile.schema, latput_sim::profile::SCHEMA);
-            return Err(Failure::usage(format!("{shown}: schema is {found}, must be {wanted}")));
+            return Err(CliError::usage(format!("{shown}: schema is {found}, must be {wanted}")));
         }
         if systems.profile(&profile.name).is_none() {
             let names: Vec<&str> = systems.names().collect();
             let known = names.join(", ");
             let name = &profile.name;
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "{shown}: no published machine uses a profile `{name}`; there are {known}"
             )));
         }
@@ -206,7 +206,7 @@ fn predictions(
     files: &[&CellFile],
     seeds: u64,
     context: &Context,
-) -> Result<Vec<Vec<Option<RowPrediction>>>, Failure> {
+) -> Result<Vec<Vec<Option<RowPrediction>>>, CliError> {
     let mut jobs: Vec<(&Experiment, u64)> = Vec::new();
     for experiment in files.iter().flat_map(|file| &file.rows).flatten() {
         jobs.extend((0..experiment.runs(seeds)).map(|seed| (experiment, seed)));

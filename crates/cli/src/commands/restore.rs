@@ -9,7 +9,7 @@ use latput_linux::{FileCheckpoints, LinuxKernel, Namespace, checkpoint};
 
 use crate::commands::set;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// Put back what an earlier, unfinished change left (after a kill -9, a crash, a stranded rollback).
@@ -38,16 +38,16 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut store = FileCheckpoints::new(&host::checkpoints_dir());
         let origin = checkpoint::context()?;
         let listed =
-            store.list().map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+            store.list().map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
         if let Some(id) = &self.forget {
             return forget(context, &mut store, listed, id);
         }
         let mut done: Vec<(String, RestoreOutcome)> = Vec::new();
-        let mut worst: Option<Failure> = None;
+        let mut worst: Option<CliError> = None;
         let is_wanted = |name: &String| self.interface.as_ref().is_none_or(|only| only == name);
         let mut kernel = LinuxKernel::open()?;
         for kept in listed {
@@ -56,7 +56,7 @@ impl Args {
                 Ok(kept) if !is_wanted(&kept.interface) => continue,
                 Ok(kept) if self.dry_run => preview(&kernel, &origin, &kept),
                 Ok(kept) => put_back(&mut kernel, &mut store, &origin, &kept),
-                Err(error) => Err(Failure { code: Code::Failed, error: error.into() }),
+                Err(error) => Err(CliError { code: Code::Failed, error: error.into() }),
             };
             match outcome {
                 Ok(outcome) => done.push(outcome),
@@ -100,7 +100,7 @@ fn preview(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
     kept: &Checkpoint,
-) -> Result<(String, RestoreOutcome), Failure> {
+) -> Result<(String, RestoreOutcome), CliError> {
     let interface = kept.interface.clone();
     match transaction::plan_restore(kernel, origin, kept) {
         Ok(changes) => Ok((interface, RestoreOutcome::WouldChange(changes))),
@@ -114,7 +114,7 @@ fn put_back(
     store: &mut FileCheckpoints,
     origin: &knobs::Context,
     kept: &Checkpoint,
-) -> Result<(String, RestoreOutcome), Failure> {
+) -> Result<(String, RestoreOutcome), CliError> {
     let interface = kept.interface.clone();
     match transaction::restore(kernel, store, origin, kept) {
         Ok(Restored::Done { changes, others, .. }) => {
@@ -128,7 +128,7 @@ fn put_back(
             Ok((interface, RestoreOutcome::Elsewhere))
         }
         // Held by a descriptor or a mount that this process cannot see, a namespace may still be there.
-        Err(RestoreError::OtherNamespace { slot, .. }) => Err(Failure::new(
+        Err(RestoreError::OtherNamespace { slot, .. }) => Err(CliError::new(
             Code::Stranded,
             format!(
                 "{interface} of network namespace {}, which is not seen from here: its checkpoint is kept. \
@@ -146,15 +146,15 @@ fn forget(
     store: &mut FileCheckpoints,
     listed: Vec<Result<Checkpoint, knobs::StoreError>>,
     id: &str,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, CliError> {
     let kept = listed
         .into_iter()
         .flatten()
         .find(|kept| kept.slot().to_string() == id)
-        .ok_or_else(|| Failure::usage(format!("there is no checkpoint `{id}`")))?;
+        .ok_or_else(|| CliError::usage(format!("there is no checkpoint `{id}`")))?;
     store
         .remove(kept.slot())
-        .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+        .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
     if context.json {
         let forgotten =
             serde_json::json!({ "interface": kept.interface, "state": "forgotten", "changes": [] });
@@ -165,7 +165,11 @@ fn forget(
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(context: &Context, done: &[(String, RestoreOutcome)], failed: bool) -> Result<(), Failure> {
+fn tell(
+    context: &Context,
+    done: &[(String, RestoreOutcome)],
+    failed: bool,
+) -> Result<(), CliError> {
     if context.json {
         let done: Vec<_> = done
             .iter()

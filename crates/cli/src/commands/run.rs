@@ -15,10 +15,10 @@ use latput_vm::GuestSpec;
 
 use crate::commands::report;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 use crate::precision::Precision;
-use crate::progress::{Shown, Watch};
+use crate::progress::{ProgressArgs, Shown};
 
 /// Before the name of a system to simulate.
 pub(crate) const SIMULATED: &str = "sim:";
@@ -55,14 +55,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     precision: Precision,
     #[command(flatten)]
-    watch: Watch,
+    watch: ProgressArgs,
     /// Only check the plan and say how many trials it has.
     #[arg(long)]
     check: bool,
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let text = read_text(&self.plan)?;
         let mut plan = checked_plan(&self.plan.display().to_string(), &text, self.goal)?;
         self.precision.apply(&mut plan.method)?;
@@ -95,13 +95,13 @@ impl Args {
 }
 
 /// The text of a plan, or of another small file that somebody wrote.
-pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
     files::read_text(path, files::TEXT_BYTES_MOST)
-        .map_err(|error| Failure::usage(error.to_string()))
+        .map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// A plan whose goal is known to be judgeable before anything is touched.
-pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, Failure> {
+pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, CliError> {
     let mut plan = Plan::parse(file, text).map_err(latput_experiment::Error::from)?;
     let from = if goal.is_some() { "--goal" } else { file };
     plan.goal = goal.or(plan.goal);
@@ -113,7 +113,7 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
 
 /// The testbed and the results file. A file that is no results file is refused before anything is
 /// made, and no file is made for a testbed that cannot be.
-pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, ResultsDb), Failure> {
+pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, ResultsDb), CliError> {
     if output.metadata().is_ok_and(|meta| meta.len() > 0) {
         ResultsDb::open(output)?;
     }
@@ -122,7 +122,7 @@ pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, Res
 }
 
 /// The testbed of `--on`, for this plan.
-pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, Failure> {
+pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, CliError> {
     if let Some(peer) = Peer::parse(name) {
         return Ok(Testbed::stock(peer.map_err(latput_experiment::Error::from)?, plan)?);
     }
@@ -146,13 +146,13 @@ pub(crate) fn run_plan(
     testbed: &Testbed,
     results_db: &mut ResultsDb,
     interval: Option<Nanos>,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, CliError> {
     let run = Run { plan, plan_text, testbed, interval, stop: &context.stop };
     Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 
 /// Says where the results are, and turns an early end into its exit code.
-pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, Failure> {
+pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, CliError> {
     let file = output.display();
     let Some(cause) = &ended.cause else {
         output::remark(&format!("results: run {} of {file}", ended.run));
@@ -168,5 +168,5 @@ pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, Failure
         ended.results.planned_trials,
         ended.run
     );
-    Err(Failure::new(code, message))
+    Err(CliError::new(code, message))
 }

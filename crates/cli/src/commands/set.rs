@@ -13,7 +13,7 @@ use latput_units::Nanos;
 use crate::commands::effect;
 use crate::commands::watcher::Watcher;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// The times that a change may wait for its confirmation.
@@ -62,17 +62,17 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut setting = Setting::new();
         for text in &self.assignments {
             let (knob, value) =
-                parse_assignment(text).map_err(|error| Failure::usage(error.to_string()))?;
+                parse_assignment(text).map_err(|error| CliError::usage(error.to_string()))?;
             if setting.insert(knob, value).is_some() {
-                return Err(Failure::usage(format!("`{knob}` is given twice")));
+                return Err(CliError::usage(format!("`{knob}` is given twice")));
             }
         }
         if self.confirm_within.is_some_and(|time| !CONFIRM_WITHIN.contains(&time)) {
-            return Err(Failure::usage("--confirm-within must be 1s to 24h"));
+            return Err(CliError::usage("--confirm-within must be 1s to 24h"));
         }
         let link_resets = self.link_resets()?;
         let mut kernel = LinuxKernel::open()?;
@@ -96,22 +96,22 @@ impl Args {
         if is_ignored {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
             let message = "the device ignores the setting: everything is as it was";
-            return Err(Failure::new(Code::RolledBack, message));
+            return Err(CliError::new(Code::RolledBack, message));
         }
         if context.stop.is_raised() {
             transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
-            return Err(Failure::new(Code::RolledBack, "interrupted: everything is as it was"));
+            return Err(CliError::new(Code::RolledBack, "interrupted: everything is as it was"));
         }
         let waits = self.confirm_within.filter(|_| !applied.changes.is_empty());
         if let Some(within) = waits {
             let by = process::since_boot() + within;
             if let Err(error) = transaction::await_confirmation(&mut store, &applied.undo, by) {
                 transaction::restore(&mut kernel, &mut store, &origin, &applied.undo)?;
-                return Err(Failure { code: Code::RolledBack, error: error.into() });
+                return Err(CliError { code: Code::RolledBack, error: error.into() });
             }
         } else {
             transaction::commit(&mut store, &applied.undo)
-                .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+                .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
         }
         // Before anything is printed: a terminal that is gone must not keep the change from going back.
         drop((store, watcher));
@@ -131,10 +131,10 @@ impl Args {
 
 impl Args {
     /// What the command line allows. Who names the interface twice knows what he cuts off.
-    fn link_resets(&self) -> Result<LinkResets, Failure> {
+    fn link_resets(&self) -> Result<LinkResets, CliError> {
         match &self.allow_link_reset {
             Some(Some(named)) if *named == self.interface => Ok(LinkResets::Allowed),
-            Some(Some(named)) => Err(Failure::usage(format!(
+            Some(Some(named)) => Err(CliError::usage(format!(
                 "--allow-link-reset={named} must repeat the interface, which is {}",
                 self.interface
             ))),
@@ -147,7 +147,12 @@ impl Args {
     }
 }
 
-fn tell(context: &Context, interface: &str, changes: &[Change], verb: &str) -> Result<(), Failure> {
+fn tell(
+    context: &Context,
+    interface: &str,
+    changes: &[Change],
+    verb: &str,
+) -> Result<(), CliError> {
     if context.json {
         let changes = changes_json(interface, changes);
         output::print_json(&serde_json::json!({ "schema": 1, "changes": changes }))?;

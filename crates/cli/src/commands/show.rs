@@ -9,7 +9,7 @@ use latput_linux::{LinuxKernel, Surveyed, facts};
 
 use crate::context::Context;
 use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// From this width on there is room for what each knob does.
@@ -43,12 +43,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let mut wanted: Vec<Knob> = Vec::new();
         for name in &self.knobs {
             let knob = name
                 .parse()
-                .map_err(|error: latput_knobs::UnknownKnob| Failure::usage(error.to_string()))?;
+                .map_err(|error: latput_knobs::UnknownKnob| CliError::usage(error.to_string()))?;
             wanted.push(knob);
         }
         let Some(interface) = &self.interface else {
@@ -71,7 +71,7 @@ impl Args {
     }
 }
 
-fn list(context: &Context) -> Result<(), Failure> {
+fn list(context: &Context) -> Result<(), CliError> {
     let links = Route::open()?.links()?;
     if context.json {
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -87,7 +87,7 @@ fn list(context: &Context) -> Result<(), Failure> {
 }
 
 /// Reads everything that can be read; what cannot be is said in its place and hides nothing else.
-fn read(interface: &str) -> Result<ShowDocument, Failure> {
+fn read(interface: &str) -> Result<ShowDocument, CliError> {
     let kernel = LinuxKernel::open()?;
     let mut knobs = Vec::new();
     for surveyed in kernel.survey(interface) {
@@ -95,7 +95,7 @@ fn read(interface: &str) -> Result<ShowDocument, Failure> {
             && error.kind == KernelErrorKind::NoInterface
         {
             let message = format!("there is no interface `{interface}`: `latput show` lists them");
-            return Err(Failure::new(Code::Usage, message));
+            return Err(CliError::new(Code::Usage, message));
         }
         knobs.push(shown(&kernel, interface, surveyed));
     }

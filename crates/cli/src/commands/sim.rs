@@ -16,7 +16,7 @@ use latput_units::Nanos;
 use crate::commands::{measure, run};
 use crate::context::Context;
 use crate::document::TraceDocument;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// The simulator by hand.
@@ -76,7 +76,7 @@ struct TraceArgs {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self.action {
             Action::Trace(args) => args.run(context),
         }
@@ -84,14 +84,18 @@ impl Args {
 }
 
 impl TraceArgs {
-    fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let system = self.on.strip_prefix(run::SIMULATED).ok_or_else(|| {
             let on = &self.on;
-            Failure::usage(format!("--on must be `sim:SYSTEM`, not `{on}`: only those have traces"))
+            CliError::usage(format!(
+                "--on must be `sim:SYSTEM`, not `{on}`: only those have traces"
+            ))
         })?;
         let most = Nanos::from_s(60);
         if self.duration > most || self.warmup > most || self.duration == Nanos::ZERO {
-            return Err(Failure::usage("--duration and --warmup must be at most 60s, not nothing"));
+            return Err(CliError::usage(
+                "--duration and --warmup must be at most 60s, not nothing",
+            ));
         }
         let (set, load, mut method) = self.trial()?;
         (method.duration, method.warmup) = (self.duration, self.warmup);
@@ -99,7 +103,7 @@ impl TraceArgs {
         self.write(context, &trace, (&set, &load))
     }
 
-    fn trial(&self) -> Result<(LabelledSetting, Workload, Method), Failure> {
+    fn trial(&self) -> Result<(LabelledSetting, Workload, Method), CliError> {
         if let Some(file) = &self.plan {
             let text = run::read_text(file)?;
             let plan = run::checked_plan(&file.display().to_string(), &text, None)?;
@@ -111,8 +115,8 @@ impl TraceArgs {
         for word in &self.set {
             let (name, value) = word
                 .split_once('=')
-                .ok_or_else(|| Failure::usage(format!("`{word}` is not KNOB=VALUE")))?;
-            let usage = |error: String| Failure::usage(format!("--set {word}: {error}"));
+                .ok_or_else(|| CliError::usage(format!("`{word}` is not KNOB=VALUE")))?;
+            let usage = |error: String| CliError::usage(format!("--set {word}: {error}"));
             let knob: Knob = name.parse().map_err(|error| usage(format!("{error}")))?;
             let value = knob.parse_value(value).map_err(|error| usage(format!("{error}")))?;
             setting.insert(knob, value);
@@ -125,11 +129,11 @@ impl TraceArgs {
         Ok((LabelledSetting { label, by_role: both.into() }, load, method))
     }
 
-    fn of_plan(&self, plan: &Plan) -> Result<(LabelledSetting, Workload, Method), Failure> {
+    fn of_plan(&self, plan: &Plan) -> Result<(LabelledSetting, Workload, Method), CliError> {
         let settings = plan.settings();
         let count = settings.len() * plan.workloads.len();
         let nth = self.trial.checked_sub(1).filter(|nth| *nth < count).ok_or_else(|| {
-            Failure::usage(format!("--trial must be from 1 to {count} in this plan"))
+            CliError::usage(format!("--trial must be from 1 to {count} in this plan"))
         })?;
         let load = plan.workloads[nth % plan.workloads.len()].clone();
         Ok((settings[nth / plan.workloads.len()].clone(), load, plan.method))
@@ -140,10 +144,10 @@ impl TraceArgs {
         context: &Context,
         trace: &Trace,
         (set, load): (&LabelledSetting, &Workload),
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<ExitCode, CliError> {
         fs::create_dir_all(&self.output).map_err(|error| {
             let message = format!("cannot make {}: {error}", self.output.display());
-            Failure::new(crate::exit::Code::Failed, message)
+            CliError::new(crate::exit::Code::Failed, message)
         })?;
         let packets = self.output.join("packets.pcapng");
         files::replace(&packets, &trace.pcapng())?;

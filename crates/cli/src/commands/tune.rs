@@ -13,7 +13,7 @@ use latput_units::Nanos;
 
 use crate::commands::{report, run};
 use crate::context::Context;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 
 /// A plan with fewer settings than this is never searched: confirming a winner would take longer.
@@ -61,7 +61,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let (file, text) = match &self.plan {
             Some(path) => (path.display().to_string(), run::read_text(path)?),
             None => ("built-in plan".to_owned(), plan::BUILT_IN.to_owned()),

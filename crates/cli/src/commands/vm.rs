@@ -8,7 +8,7 @@ use latput_linux::files;
 use latput_vm::{Driver, Ended, Guest, GuestHost, GuestSpec, HOSTS};
 
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::output;
 
 /// A QEMU guest with real drivers on emulated network cards, by hand.
@@ -76,7 +76,7 @@ struct Attach {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         match self.action {
             Action::Exec(exec) => exec.run(context),
             Action::Attach(attach) => attached(&attach.folder, &attach.command),
@@ -106,7 +106,7 @@ impl Args {
 }
 
 impl Exec {
-    fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let spec = spec(&self.guest)?;
         let guest = Guest::start(spec, &|| context.stop.is_raised())?;
         let host = HOSTS.into_iter().find(|host| host.name == self.host);
@@ -116,25 +116,25 @@ impl Exec {
 }
 
 /// The guest that `--on` would mean.
-fn spec(name: &str) -> Result<GuestSpec, Failure> {
+fn spec(name: &str) -> Result<GuestSpec, CliError> {
     match name.strip_prefix("vm") {
         Some("") => Ok(GuestSpec::default()),
         Some(rest) if rest.starts_with(':') => Ok(rest[1..].parse()?),
         _ => {
             let drivers = Driver::ALL.map(|driver| format!("`vm:{}`", driver.name())).join(", ");
-            Err(Failure::usage(format!("`{name}` is no guest: there are {drivers}")))
+            Err(CliError::usage(format!("`{name}` is no guest: there are {drivers}")))
         }
     }
 }
 
 /// Runs a command in the guest with this process's streams, and ends as it ends.
-fn attached(folder: &std::path::Path, words: &[String]) -> Result<ExitCode, Failure> {
+fn attached(folder: &std::path::Path, words: &[String]) -> Result<ExitCode, CliError> {
     match latput_vm::attach(folder, words, io::stdin(), io::stdout(), io::stderr())? {
         Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
-        Ended::Signal(signal) => Err(Failure::new(
+        Ended::Signal(signal) => Err(CliError::new(
             Code::Failed,
             format!("`{}` was ended by signal {signal}", words.join(" ")),
         )),
-        Ended::Failed(problem) => Err(Failure::new(Code::Failed, problem)),
+        Ended::Failed(problem) => Err(CliError::new(Code::Failed, problem)),
     }
 }

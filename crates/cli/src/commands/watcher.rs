@@ -25,7 +25,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use self::peer::Peer;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 
 /// How often a watcher looks whether the change has been confirmed, and whether it is told to end.
 const LOOK_EVERY: Nanos = Nanos::from_ms(500);
@@ -72,10 +72,10 @@ impl Watcher {
         origin: &knobs::Context,
         interface: &str,
         within: Nanos,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CliError> {
         let device = kernel
             .device(interface)
-            .map_err(|error| Failure { code: Code::Failed, error: error.into() })?;
+            .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
         let args = Args {
             interface: interface.to_owned(),
             index: device.index,
@@ -86,7 +86,7 @@ impl Watcher {
         };
         let started = args.start(Stdio::piped()).map_err(|problem| {
             let message = format!("cannot start what would put the change back: {problem}");
-            Failure::new(Code::Failed, message)
+            CliError::new(Code::Failed, message)
         })?;
         Ok(Self { _process: started })
     }
@@ -122,7 +122,7 @@ impl Args {
         Err(problem)
     }
 
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let watch = match self.watch(context) {
             Ok(watch) => watch,
             Err(failure) => {
@@ -135,12 +135,12 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn watch(self, context: &Context) -> Result<Watch<'_>, Failure> {
+    fn watch(self, context: &Context) -> Result<ConfirmDeadline<'_>, CliError> {
         let (origin, kernel) = (checkpoint::context()?, LinuxKernel::open()?);
         let maker =
             knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
         let device = Device { index: self.index, ..Device::default() };
-        Ok(Watch {
+        Ok(ConfirmDeadline {
             change: Checkpoint::new(&maker, &self.interface, device),
             maker: Maker::find(self.pid)?,
             by: Nanos::from_ns(self.by_ns),
@@ -148,7 +148,7 @@ impl Args {
             peer: match self.peer {
                 Some(pid) => Peer::above(pid),
                 None => {
-                    Peer::start(&self).map_err(|problem| Failure::new(Code::Failed, problem))?
+                    Peer::start(&self).map_err(|problem| CliError::new(Code::Failed, problem))?
                 }
             },
             args: self,
@@ -174,15 +174,15 @@ struct Maker {
 
 impl Maker {
     /// While the pipe is held its process lives, so that nobody else has its id.
-    fn find(pid: u32) -> Result<Self, Failure> {
+    fn find(pid: u32) -> Result<Self, CliError> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| Failure::usage("--pid is no process id"))?;
+        let pid = pid.ok_or_else(|| CliError::usage("--pid is no process id"))?;
         let process = pidfd_open(pid, PidfdFlags::empty());
         if Self::is_done() {
             return Ok(Self { process: None });
         }
         let process = process.map_err(|errno| {
-            Failure::new(Code::Failed, format!("pidfd_open (Linux 5.3 and later): {errno}"))
+            CliError::new(Code::Failed, format!("pidfd_open (Linux 5.3 and later): {errno}"))
         })?;
         Ok(Self { process: Some(process) })
     }
@@ -208,7 +208,7 @@ impl Maker {
 }
 
 /// A watcher at work.
-struct Watch<'a> {
+struct ConfirmDeadline<'a> {
     args: Args,
     /// Names the change.
     change: Checkpoint,
@@ -223,7 +223,7 @@ struct Watch<'a> {
     kernel: LinuxKernel,
 }
 
-impl Watch<'_> {
+impl ConfirmDeadline<'_> {
     fn run(mut self) {
         // What it holds of the lock ends with the store, so that a confirmation is never kept waiting.
         let store = || FileCheckpoints::new(&checkpoints_dir());

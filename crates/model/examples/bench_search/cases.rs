@@ -1,7 +1,7 @@
 //! The simulated hosts, the traffic and the goals that searches are compared on.
 
 use latput_model::Goal;
-use latput_model::goal::Direction;
+use latput_model::goal::Optimize;
 use latput_trial::{Metric, Plan, Workload};
 
 /// Systems, each with the interrupt and RPS masks of its first and its other CPUs, and whether its
@@ -188,7 +188,7 @@ impl Wanted {
     pub(crate) fn of(plan: &Plan) -> Self {
         let workload = &plan.workloads[0];
         let goal = Goal::parse(plan.goal.as_ref().expect("a case has a goal")).expect("it reads");
-        assert_eq!(goal.direction, Direction::Minimize, "costs are minimised here");
+        assert_eq!(goal.direction, Optimize::Minimize, "costs are minimised here");
         let figures = figures(workload);
         let index = |metric| figures.iter().position(|one| *one == metric).expect("a figure");
         let cost = goal.objective.iter().map(|figure| index(figure.measure.of(&workload.traffic)));

@@ -31,7 +31,7 @@ pub(crate) fn of(
     };
     for row in results.rows.iter().filter(|row| known(row.setting, row.workload)) {
         for host in &row.observation.hosts {
-            let Some(run) = Run::of(host) else { continue };
+            let Some(run) = HostRates::of(host) else { continue };
             let cells = runs.entry((host.host.clone(), host.role)).or_default();
             cells.entry((row.setting, row.workload)).or_default().push(run);
         }
@@ -53,15 +53,15 @@ pub(crate) fn of(
 }
 
 /// The runs of each setting under each workload.
-type RunsOfHost = BTreeMap<(usize, usize), Vec<Run>>;
+type RunsOfHost = BTreeMap<(usize, usize), Vec<HostRates>>;
 
 /// One host in one run, per second.
-struct Run {
+struct HostRates {
     busy: f64,
     counts: [Option<f64>; 5],
 }
 
-impl Run {
+impl HostRates {
     /// `None` where no CPU time was counted, or none passed.
     fn of(host: &HostObservation) -> Option<Self> {
         let time = host.cpu();

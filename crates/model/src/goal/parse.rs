@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 use latput_trial::Metric;
 use latput_trial::metric::{PreferredDirection, UnknownMetric};
 
-use super::{Bound, Condition, Direction, Figure, Goal, Measure, Reference};
+use super::{Bound, Condition, Figure, Goal, Measure, Optimize, Reference};
 
 /// Words that are never a metric or a bare workload.
 const KEYWORDS: &[&str] =
@@ -83,8 +83,8 @@ pub(super) fn goal(text: &str) -> Result<Goal, GoalError> {
     let mut words = split(text)?;
     let first = words.next("`minimize`, `maximize` or a named goal")?;
     let direction = match first.text.as_str() {
-        "minimize" if !first.is_quoted => Direction::Minimize,
-        "maximize" if !first.is_quoted => Direction::Maximize,
+        "minimize" if !first.is_quoted => Optimize::Minimize,
+        "maximize" if !first.is_quoted => Optimize::Maximize,
         _ => return named(&first, &mut words),
     };
     let mut objective = vec![figure(&mut words)?];
@@ -249,7 +249,7 @@ mod tests {
              and throughput_bps >= 2e9 ",
         )
         .unwrap();
-        assert_eq!(goal.direction, Direction::Maximize);
+        assert_eq!(goal.direction, Optimize::Maximize);
         assert_eq!(goal.objective[0].to_string(), "transactions_per_s of \"tcp_rr burst=16\"");
         let conditions: Vec<String> = goal.conditions.iter().map(ToString::to_string).collect();
         assert_eq!(

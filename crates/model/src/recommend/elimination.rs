@@ -5,7 +5,7 @@ use latput_trial::Results;
 
 use super::comparison::{Claim, Logs};
 use super::{Judge, Kept};
-use crate::goal::{Direction, Goal};
+use crate::goal::{Goal, Optimize};
 use crate::runs::Runs;
 use crate::words;
 
@@ -56,8 +56,8 @@ impl Judge<'_> {
     /// The settings proven worse in the objective than one of `bases`.
     fn worse_than(&self, bases: &[usize]) -> Vec<Eliminated> {
         let claim = match self.goal.direction {
-            Direction::Minimize => Claim::More,
-            Direction::Maximize => Claim::Less,
+            Optimize::Minimize => Claim::More,
+            Optimize::Maximize => Claim::Less,
         };
         let pairs: Vec<(usize, usize)> = bases
             .iter()

@@ -12,8 +12,8 @@ use latput_trial::results::LabelledSetting;
 use latput_trial::{Metric, Results, Row};
 
 use super::space::{Axis, Space};
-use super::{Ending, Leader, Limit, Search, SearchOptions, Step, Tried};
-use crate::goal::{Direction, Goal};
+use super::{Ending, Leader, Limit, Search, SearchOptions, SearchStep, Tried};
+use crate::goal::{Goal, Optimize};
 
 /// Settings in one block.
 const BLOCK: usize = 4;
@@ -107,21 +107,21 @@ impl PlanSearch {
         let attempts: BTreeSet<(u32, usize)> =
             rows.iter().map(|row| (row.block, row.setting)).collect();
         let step = if attempts.len() >= budget.saturating_mul(2) {
-            Step::Stop(Ending::Budget) // many runs gave no figure
+            SearchStep::Stop(Ending::Budget) // many runs gave no figure
         } else {
             search.step()
         };
         match step {
             // Trials that never give a figure must not be tried for ever.
-            Step::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
+            SearchStep::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
                 Next::Done("no run gave the figures that the goal speaks of".to_owned())
             }
-            Step::Try { settings, leader } => {
+            SearchStep::Try { settings, leader } => {
                 let setting = |index: usize| self.settings[index].clone();
                 let settings = settings.into_iter().map(setting).collect();
                 Next::Explore { settings, leader: leader.map(setting) }
             }
-            Step::Stop(ending) => self.stopped(&search, ending),
+            SearchStep::Stop(ending) => self.stopped(&search, ending),
         }
     }
 
@@ -220,7 +220,7 @@ impl PlanSearch {
             }
             sum += logs.iter().sum::<f64>() / logs.len() as f64;
         }
-        Some(if self.goal.direction == Direction::Minimize { sum } else { -sum })
+        Some(if self.goal.direction == Optimize::Minimize { sum } else { -sum })
     }
 
     /// The goal's conditions, one for each workload that has the figure.

@@ -26,7 +26,7 @@ const NUGGET: f64 = 1e-9;
 
 /// One run of one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
+pub(super) struct RunSample {
     pub(super) setting: usize,
     pub(super) block: u32,
     /// Logarithm of the figure, or any figure on an additive scale.
@@ -81,7 +81,7 @@ pub(super) struct Belief {
 impl<'a> Surrogate<'a> {
     /// Fits `samples`, of which there must be at least two. The scales of an earlier fit of nearly the
     /// same samples save most of the work.
-    pub(super) fn fit(space: &'a Space, samples: &[Sample], earlier: Option<&Scales>) -> Self {
+    pub(super) fn fit(space: &'a Space, samples: &[RunSample], earlier: Option<&Scales>) -> Self {
         assert!(samples.len() >= 2, "a fit needs two runs");
         let levels: Vec<Vec<usize>> =
             samples.iter().map(|sample| space.levels(sample.setting)).collect();
@@ -191,7 +191,7 @@ impl Kernel {
 /// Samples with their weights, while the scales are sought.
 struct Fit<'a> {
     space: &'a Space,
-    samples: &'a [Sample],
+    samples: &'a [RunSample],
     levels: &'a [Vec<usize>],
     values: &'a [f64],
     /// 1 for a run as expected, less for an odd one: its noise variance is divided by it.
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn what_was_not_tried_is_believed_from_its_neighbours() {
         let space = line(11);
-        let runs: Vec<Sample> = [0, 2, 4, 6, 8, 10]
+        let runs: Vec<RunSample> = [0, 2, 4, 6, 8, 10]
             .iter()
             .map(|&setting| sample(setting, 0, valley(setting)))
             .collect();
@@ -371,8 +371,8 @@ mod tests {
         0.02 * (setting as f64 - 5.0).powi(2)
     }
 
-    fn sample(setting: usize, block: u32, value: f64) -> Sample {
-        Sample { setting, block, value }
+    fn sample(setting: usize, block: u32, value: f64) -> RunSample {
+        RunSample { setting, block, value }
     }
 
     fn line(levels: usize) -> Space {

@@ -64,7 +64,7 @@ fn a_budget_is_kept_and_the_leader_told() {
 fn runs_without_figures_are_left_out() {
     let mut search = Search::new(grid(&[4, 4]), 0, Vec::new(), options(1, 50));
     assert_eq!(search.leader(), None);
-    let Step::Try { settings: first, .. } = search.step() else { panic!() };
+    let SearchStep::Try { settings: first, .. } = search.step() else { panic!() };
     search.record(first.iter().map(|&setting| Tried {
         setting,
         block: 0,
@@ -72,7 +72,7 @@ fn runs_without_figures_are_left_out() {
         figures_log: Vec::new(),
     }));
     assert_eq!(search.runs(), 0);
-    assert!(matches!(search.step(), Step::Try { .. }));
+    assert!(matches!(search.step(), SearchStep::Try { .. }));
 }
 
 fn bowl(x: &[f64]) -> f64 {
@@ -113,7 +113,7 @@ fn run(system: &System, limits: &[Limit], seed: u64, budget: usize) -> (Leader, 
     let mut search = Search::new(system.space.clone(), 0, limits.to_vec(), options(seed, budget));
     let mut rng = Rng::split(seed, 1);
     let mut block = 0;
-    while let Step::Try { settings, .. } = search.step() {
+    while let SearchStep::Try { settings, .. } = search.step() {
         let drift = 0.03 * rng.normal();
         let tried: Vec<Tried> = settings
             .into_iter()

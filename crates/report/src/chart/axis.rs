@@ -2,7 +2,7 @@
 
 /// How values are spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spread {
+pub(crate) enum AxisScale {
     Linear,
     Logarithmic,
 }
@@ -12,7 +12,7 @@ pub(crate) enum Spread {
 pub(crate) struct Axis {
     low: f64,
     high: f64,
-    spread: Spread,
+    spread: AxisScale,
     /// Values with a line and a label.
     pub(crate) ticks: Vec<f64>,
 }
@@ -60,7 +60,7 @@ impl Axis {
         let fitting =
             choices.iter().map(|steps| marks(steps)).find(|marks| marks.len() <= ticks + 1);
         let ticks = fitting.unwrap_or_else(|| vec![low, high]);
-        Self { low, high, spread: Spread::Logarithmic, ticks }
+        Self { low, high, spread: AxisScale::Logarithmic, ticks }
     }
 
     fn linear(low: f64, high: f64, ticks: usize) -> Self {
@@ -75,14 +75,14 @@ impl Axis {
             marks.push(idx * step);
             idx += 1.0;
         }
-        Self { low: first * step, high: last * step, spread: Spread::Linear, ticks: marks }
+        Self { low: first * step, high: last * step, spread: AxisScale::Linear, ticks: marks }
     }
 
     /// Where a value is, 0 at the low end and 1 at the high end; values outside are put on the ends.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.spread {
-            Spread::Linear => (value - self.low) / (self.high - self.low),
-            Spread::Logarithmic => {
+            AxisScale::Linear => (value - self.low) / (self.high - self.low),
+            AxisScale::Logarithmic => {
                 (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
             }
         };
@@ -100,8 +100,8 @@ impl Axis {
         };
         let common = (0..MOST_DECIMALS).find(|decimals| exact(*decimals)).unwrap_or(3);
         let label = |value: f64| match self.spread {
-            Spread::Linear => format!("{value:.common$}"),
-            Spread::Logarithmic => {
+            AxisScale::Linear => format!("{value:.common$}"),
+            AxisScale::Logarithmic => {
                 let text = format!("{value:.MOST_DECIMALS$}");
                 text.trim_end_matches('0').trim_end_matches('.').to_owned()
             }

@@ -1,6 +1,6 @@
 //! Predicted beside measured: each setting's figure with its interval, and where the model put it.
 
-use latput_model::predicted::{Column, Point as Cell};
+use latput_model::predicted::{Column, PredictedPoint};
 
 use super::axis::Axis;
 use super::svg::{Anchor, Area, Point, Svg, TITLE_SIZE, fitted, tick_width, widest};
@@ -71,7 +71,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     Some(svg.finish())
 }
 
-fn tip(view: &View<'_>, cell: &Cell, scale: &Scale, error: &str) -> String {
+fn tip(view: &View<'_>, cell: &PredictedPoint, scale: &Scale, error: &str) -> String {
     format!(
         "{}: measured {}, predicted {} ({error})",
         view.full_label(cell.setting),

@@ -7,10 +7,10 @@ use latput_trial::observation::{HostObservation, Observation, ProgramCpu};
 use latput_trial::results::Row;
 use latput_trial::{Metric, Results, Traffic, metric};
 
-use super::{Estimate, KnobReading, Run, RunCheck, RunHost, RunProgram, estimate, finite};
+use super::{Estimate, KnobReading, RunCheck, RunDocument, RunHost, RunProgram, estimate, finite};
 use crate::view::{CPU_PARTS, cpu_shares};
 
-pub(super) fn run(results: &Results, row: &Row) -> Run {
+pub(super) fn run(results: &Results, row: &Row) -> RunDocument {
     let traffic = results.workloads.get(row.workload).map(|workload| workload.traffic);
     let value = |metric: &Metric| {
         let value = metric.value(&traffic?, &row.observation)?;
@@ -18,7 +18,7 @@ pub(super) fn run(results: &Results, row: &Row) -> Run {
     };
     let (passed, failed): (Vec<_>, Vec<_>) =
         row.observation.checks.iter().partition(|check| check.passed);
-    Run {
+    RunDocument {
         block: row.block,
         setting: row.setting,
         workload: row.workload,

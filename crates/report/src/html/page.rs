@@ -11,7 +11,7 @@ use crate::chart::cpu;
 use crate::chart::tradeoff::{Choice, tradeoff};
 use crate::printable::printable;
 use crate::remarks::{Remark, remarks};
-use crate::view::{CPU_PARTS, Command, View, cpu_sources, rate_metric};
+use crate::view::{CPU_PARTS, SetCommand, View, cpu_sources, rate_metric};
 use crate::{chart, format, prediction};
 
 /// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
@@ -23,7 +23,7 @@ pub(crate) struct Page {
     title: String,
     subtitle: String,
     shortage: Option<String>,
-    answer: Option<Answer>,
+    answer: Option<RecommendationPanel>,
     knobs: String,
     legend: Vec<LegendEntry>,
     tradeoff: Tradeoff,
@@ -39,10 +39,10 @@ pub(crate) struct Page {
     half_width: String,
     marks: Marks,
     remarks: Vec<FoldedRemark>,
-    settings: Vec<Named>,
-    read_back: Vec<Named>,
-    hosts: Vec<Named>,
-    workloads: Vec<Named>,
+    settings: Vec<NamedList>,
+    read_back: Vec<NamedList>,
+    hosts: Vec<NamedList>,
+    workloads: Vec<NamedList>,
     method: Vec<(String, String)>,
     definitions: Vec<(String, String, String)>,
 }
@@ -57,7 +57,7 @@ struct Marks {
 
 /// The recommendation.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct RecommendationPanel {
     verb: &'static str,
     setting: String,
     goal: String,
@@ -121,7 +121,7 @@ struct FoldedRemark {
 
 /// A list of names and values with a heading.
 #[derive(Debug, Serialize)]
-struct Named {
+struct NamedList {
     title: String,
     rows: Vec<(String, String)>,
 }
@@ -181,11 +181,11 @@ impl Page {
     }
 }
 
-fn answer(view: &View<'_>) -> Option<Answer> {
+fn answer(view: &View<'_>) -> Option<RecommendationPanel> {
     let advice = view.summary.recommendation.as_ref()?;
     let (verb, setting) = view.verdict()?;
-    let command = |Command { hosts, line }| (hosts, line);
-    Some(Answer {
+    let command = |SetCommand { hosts, line }| (hosts, line);
+    Some(RecommendationPanel {
         verb,
         setting,
         goal: advice.goal.clone(),
@@ -295,7 +295,7 @@ fn cdfs(view: &View<'_>, workload: usize) -> Vec<String> {
     pictures.into_iter().filter(|picture| !picture.is_empty()).collect()
 }
 
-fn settings(view: &View<'_>) -> Vec<Named> {
+fn settings(view: &View<'_>) -> Vec<NamedList> {
     let values = |setting: &latput_trial::results::LabelledSetting| {
         let by_role = setting.by_role.iter();
         by_role
@@ -308,12 +308,12 @@ fn settings(view: &View<'_>) -> Vec<Named> {
     };
     let settings = view.results.settings.iter();
     settings
-        .map(|setting| Named { title: printable(&setting.label), rows: values(setting) })
+        .map(|setting| NamedList { title: printable(&setting.label), rows: values(setting) })
         .collect()
 }
 
 /// The knobs of each host as read before the first run of each setting.
-fn read_back(view: &View<'_>) -> Vec<Named> {
+fn read_back(view: &View<'_>) -> Vec<NamedList> {
     let mut lists = Vec::new();
     for setting in view.settings() {
         let Some(row) = view.results.rows.iter().find(|row| row.setting == setting) else {
@@ -326,32 +326,32 @@ fn read_back(view: &View<'_>) -> Vec<Named> {
                 .collect();
             if !rows.is_empty() {
                 let title = format!("{}: {}", view.full_label(setting), printable(&host.host));
-                lists.push(Named { title, rows });
+                lists.push(NamedList { title, rows });
             }
         }
     }
     lists
 }
 
-fn hosts(view: &View<'_>) -> Vec<Named> {
+fn hosts(view: &View<'_>) -> Vec<NamedList> {
     let hosts = view.results.hosts.iter();
     hosts
         .map(|host| {
             let mut rows = vec![("interface".to_owned(), host.interface.clone())];
             rows.extend(host.facts.iter().cloned());
-            Named { title: format!("{} ({})", printable(&host.host), host.role.name()), rows }
+            NamedList { title: format!("{} ({})", printable(&host.host), host.role.name()), rows }
         })
         .collect()
 }
 
-fn workloads_in_full(view: &View<'_>) -> Vec<Named> {
+fn workloads_in_full(view: &View<'_>) -> Vec<NamedList> {
     let workloads = view.results.workloads.iter();
     workloads
         .map(|workload| {
             let parameters = crate::document::parameters(workload).into_iter();
             let mut rows = vec![("kind".to_owned(), workload.traffic.kind().to_owned())];
             rows.extend(parameters.map(|(name, value)| (name, value.to_string())));
-            Named { title: printable(&workload.name), rows }
+            NamedList { title: printable(&workload.name), rows }
         })
         .collect()
 }

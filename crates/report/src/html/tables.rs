@@ -14,7 +14,7 @@ pub(crate) struct Table {
     pub(crate) workload: String,
     knobs: String,
     columns: Vec<Column>,
-    rows: Vec<Row>,
+    rows: Vec<HtmlRow>,
 }
 
 #[derive(Debug, Serialize)]
@@ -27,7 +27,7 @@ struct Column {
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct HtmlRow {
     setting: usize,
     class: String,
     label: String,
@@ -35,11 +35,11 @@ struct Row {
     pareto: bool,
     failed: bool,
     runs: usize,
-    cells: Vec<Cell>,
+    cells: Vec<HtmlCell>,
 }
 
 #[derive(Debug, Serialize)]
-struct Cell {
+struct HtmlCell {
     /// For sorting; the empty text where there is no figure.
     key: String,
     text: String,
@@ -58,7 +58,7 @@ pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
         let scale = view.scale(workload, metric);
         let Some(estimate) = estimate(measured, metric) else { return unknown() };
         let is_wide = is_too_wide(measured, metric);
-        Cell {
+        HtmlCell {
             key: estimate.value.to_string(),
             text: scale.number(estimate.value),
             interval: interval(estimate).map_or_else(String::new, |(low, high)| {
@@ -90,7 +90,7 @@ pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
                 | (PreferredDirection::Lower, true, false) => ("better", "✓"),
                 _ => ("worse", "✗"),
             };
-        Cell {
+        HtmlCell {
             key: ratio.value.to_string(),
             text: format::change(ratio.value),
             interval: format::change_interval(ratio).unwrap_or_default(),
@@ -110,7 +110,7 @@ fn table(
     view: &View<'_>,
     workload: usize,
     metrics: &[Metric],
-    cell: impl Fn(&View<'_>, &latput_model::Cell, Metric) -> Cell,
+    cell: impl Fn(&View<'_>, &latput_model::Cell, Metric) -> HtmlCell,
 ) -> Table {
     let columns = metrics.iter().map(|&metric| Column {
         name: metric.column(),
@@ -118,7 +118,7 @@ fn table(
         tip: format!("{} ({metric})", metric.phrase()),
         group: group(metric),
     });
-    let rows = view.cells(workload).into_iter().map(|measured| Row {
+    let rows = view.cells(workload).into_iter().map(|measured| HtmlRow {
         setting: measured.setting,
         class: crate::chart::setting_class(measured.setting),
         label: view.label(measured.setting).to_owned(),
@@ -136,8 +136,8 @@ fn table(
     }
 }
 
-fn unknown() -> Cell {
-    Cell {
+fn unknown() -> HtmlCell {
+    HtmlCell {
         key: String::new(),
         text: "–".to_owned(),
         interval: String::new(),

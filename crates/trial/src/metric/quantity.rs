@@ -27,11 +27,11 @@ pub enum Unit {
 }
 
 /// A unit in which values are printed: over this divisor, with this name.
-type Step = (f64, &'static str);
+type UnitStep = (f64, &'static str);
 
-const BITS: &[Step] = &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
-const RATES: &[Step] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")];
-const TIMES: &[Step] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
+const BITS: &[UnitStep] = &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
+const RATES: &[UnitStep] = &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")];
+const TIMES: &[UnitStep] = &[(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
 
 impl Unit {
     /// Every unit.
@@ -79,7 +79,7 @@ impl Unit {
     }
 
     /// The units that people read, from the smallest on.
-    fn steps(self, traffic: &Traffic) -> &'static [Step] {
+    fn steps(self, traffic: &Traffic) -> &'static [UnitStep] {
         match (self, traffic.is_transactional()) {
             (Self::BitsPerS, _) | (Self::WorkPerS, false) => BITS,
             (Self::PerS | Self::PacketsPerS, _) | (Self::WorkPerS, true) => RATES,
@@ -113,7 +113,7 @@ impl Scale {
         Self::of_steps(TIMES, largest_ns)
     }
 
-    fn of_steps(steps: &[Step], largest: f64) -> Self {
+    fn of_steps(steps: &[UnitStep], largest: f64) -> Self {
         // Bits per second read best just above 1, times and counts up to 9999.
         let limit = if steps == BITS { 1.0 } else { 10.0 };
         let mut chosen = steps[0];

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Needs, PreferredDirection, Row, Summary, Unit};
+use super::{MetricRow, Needs, PreferredDirection, Summary, Unit};
 use crate::workload::Traffic;
 
 /// One figure of an observation; its row defines it.
@@ -70,8 +70,8 @@ const DATAGRAM_STREAMS: &[&str] = &["udp_stream"];
 const TCP: &[&str] =
     &["tcp_rr", "tcp_crr", "tcp_stream", "tcp_maerts", "tcp_bidir", "fetch", "rpc_read"];
 
-pub(super) const TABLE: &[Row] = &[
-    Row {
+pub(super) const TABLE: &[MetricRow] = &[
+    MetricRow {
         metric: Metric::ThroughputBps,
         name: "throughput_bps",
         column: "goodput",
@@ -83,7 +83,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: STREAMS,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::ThroughputToSutBps,
         name: "throughput_to_sut_bps",
         column: "to SUT",
@@ -95,7 +95,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: BOTH_WAYS,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::ThroughputFromSutBps,
         name: "throughput_from_sut_bps",
         column: "from SUT",
@@ -107,7 +107,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: BOTH_WAYS,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::TransactionsPerS,
         name: "transactions_per_s",
         column: "trans",
@@ -119,7 +119,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyNsMean,
         name: "latency_ns_mean",
         column: "mean",
@@ -131,7 +131,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyNsP50,
         name: "latency_ns_p50",
         column: "p50",
@@ -143,7 +143,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyNsP90,
         name: "latency_ns_p90",
         column: "p90",
@@ -155,7 +155,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyNsP99,
         name: "latency_ns_p99",
         column: "p99",
@@ -167,7 +167,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyNsP999,
         name: "latency_ns_p999",
         column: "p99.9",
@@ -179,7 +179,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyNsMax,
         name: "latency_ns_max",
         column: "max",
@@ -191,7 +191,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: COUNTED,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyUncorrectedNsP50,
         name: "latency_uncorrected_ns_p50",
         column: "uncorrected p50",
@@ -203,7 +203,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: OPEN_LOOPS,
         needs: Needs::Arrivals,
     },
-    Row {
+    MetricRow {
         metric: Metric::LatencyUncorrectedNsP99,
         name: "latency_uncorrected_ns_p99",
         column: "uncorrected p99",
@@ -215,7 +215,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: OPEN_LOOPS,
         needs: Needs::Arrivals,
     },
-    Row {
+    MetricRow {
         metric: Metric::ProbeNsMin,
         name: "probe_ns_min",
         column: "ping min",
@@ -227,7 +227,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Probe,
     },
-    Row {
+    MetricRow {
         metric: Metric::ProbeNsMean,
         name: "probe_ns_mean",
         column: "ping avg",
@@ -239,7 +239,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Probe,
     },
-    Row {
+    MetricRow {
         metric: Metric::ProbeNsP99,
         name: "probe_ns_p99",
         column: "ping p99",
@@ -251,7 +251,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Probe,
     },
-    Row {
+    MetricRow {
         metric: Metric::ProbeNsMax,
         name: "probe_ns_max",
         column: "ping max",
@@ -263,7 +263,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Probe,
     },
-    Row {
+    MetricRow {
         metric: Metric::ProbeNsMdev,
         name: "probe_ns_mdev",
         column: "ping mdev",
@@ -275,7 +275,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Probe,
     },
-    Row {
+    MetricRow {
         metric: Metric::ProbeLossRatio,
         name: "probe_loss_ratio",
         column: "ping loss",
@@ -287,7 +287,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Probe,
     },
-    Row {
+    MetricRow {
         metric: Metric::LossRatio,
         name: "loss_ratio",
         column: "loss",
@@ -299,7 +299,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: DATAGRAMS,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::ReorderedRatio,
         name: "reordered_ratio",
         column: "reorder",
@@ -311,7 +311,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: DATAGRAM_STREAMS,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::JitterNs,
         name: "jitter_ns",
         column: "jitter",
@@ -323,7 +323,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: DATAGRAM_STREAMS,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::RetransmitsPerS,
         name: "retransmits_per_s",
         column: "retrans",
@@ -335,7 +335,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: TCP,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutCpuBusyRatio,
         name: "sut_cpu_busy_ratio",
         column: "CPU",
@@ -347,7 +347,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::GeneratorCpuBusyRatio,
         name: "generator_cpu_busy_ratio",
         column: "gen CPU",
@@ -359,7 +359,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutServiceDemandUs,
         name: "sut_service_demand_us",
         column: "demand",
@@ -371,7 +371,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::GeneratorServiceDemandUs,
         name: "generator_service_demand_us",
         column: "gen demand",
@@ -383,7 +383,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutNetperfDemandUs,
         name: "sut_netperf_demand_us",
         column: "netperf demand",
@@ -395,7 +395,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::GeneratorNetperfDemandUs,
         name: "generator_netperf_demand_us",
         column: "gen netperf demand",
@@ -407,7 +407,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::GeneratorMaxPerS,
         name: "generator_max_per_s",
         column: "gen max",
@@ -419,7 +419,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutPollsPerS,
         name: "sut_polls_per_s",
         column: "polls",
@@ -431,7 +431,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutPacketsPerPoll,
         name: "sut_packets_per_poll",
         column: "pkts/poll",
@@ -443,7 +443,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutRxPps,
         name: "sut_rx_pps",
         column: "packets in",
@@ -455,7 +455,7 @@ pub(super) const TABLE: &[Row] = &[
         workloads: ALL,
         needs: Needs::Nothing,
     },
-    Row {
+    MetricRow {
         metric: Metric::SutTxPps,
         name: "sut_tx_pps",
         column: "packets out",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::{Spanned, Value as Toml};
 
 use super::{
-    Design, Factor, MAX_SEARCHED, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError, Target,
+    Design, Factor, KnobOnRole, MAX_SEARCHED, MAX_TRIALS, Method, OnUnsupported, Plan, PlanError,
 };
 use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
@@ -25,7 +25,7 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 struct File {
     schema: Spanned<i64>,
     name: Option<Spanned<String>>,
-    goal: Option<Spanned<Goal>>,
+    goal: Option<Spanned<GoalTable>>,
     #[serde(default)]
     factors: BTreeMap<Spanned<String>, Spanned<Vec<Toml>>>,
     #[serde(default)]
@@ -36,7 +36,7 @@ struct File {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Goal {
+enum GoalTable {
     Text(String),
     Minimize(GoalMinimize),
     Maximize(GoalMaximize),
@@ -167,11 +167,11 @@ fn searchable(source: &Source<'_>, plan: Plan) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-fn goal_text(goal: Goal) -> String {
+fn goal_text(goal: GoalTable) -> String {
     let (verb, metric, conditions) = match goal {
-        Goal::Text(text) => return text,
-        Goal::Minimize(goal) => ("minimize", goal.minimize, goal.r#where),
-        Goal::Maximize(goal) => ("maximize", goal.maximize, goal.r#where),
+        GoalTable::Text(text) => return text,
+        GoalTable::Minimize(goal) => ("minimize", goal.minimize, goal.r#where),
+        GoalTable::Maximize(goal) => ("maximize", goal.maximize, goal.r#where),
     };
     if conditions.is_empty() {
         format!("{verb} {metric}")
@@ -184,7 +184,7 @@ fn factors(
     source: &Source<'_>,
     written: &BTreeMap<Spanned<String>, Spanned<Vec<Toml>>>,
 ) -> Result<Vec<Factor>, PlanError> {
-    let mut seen: Vec<Target> = Vec::new();
+    let mut seen: Vec<KnobOnRole> = Vec::new();
     let mut factors = Vec::new();
     for (name, levels) in written {
         let targets = targets(name.get_ref()).map_err(|p| source.error(name.span(), p))?;
@@ -219,7 +219,7 @@ fn factors(
 }
 
 /// `mtu`, `sut.mtu`, or several that move together: `gro-flush-timeout + napi-defer-hard-irqs`.
-fn targets(name: &str) -> Result<Vec<Target>, String> {
+fn targets(name: &str) -> Result<Vec<KnobOnRole>, String> {
     name.split('+')
         .map(|part| {
             let part = part.trim();
@@ -234,12 +234,12 @@ fn targets(name: &str) -> Result<Vec<Target>, String> {
                 None => (None, part),
             };
             let knob = knob.parse::<Knob>().map_err(|error| error.to_string())?;
-            Ok(Target { role, knob })
+            Ok(KnobOnRole { role, knob })
         })
         .collect()
 }
 
-fn level(targets: &[Target], written: &Toml) -> Result<Vec<Value>, String> {
+fn level(targets: &[KnobOnRole], written: &Toml) -> Result<Vec<Value>, String> {
     let values = match written {
         Toml::Array(values) => values.as_slice(),
         single => std::slice::from_ref(single),

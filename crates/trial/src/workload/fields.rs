@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use latput_units::{BitsPerSecond, Bytes, CpuSet, Nanos};
 
 use super::field::{Field, FieldError, FieldUnit};
-use super::kinds::{Kind, Values};
+use super::kinds::{Values, WorkloadKind};
 use super::{Binding, Probe, SocketOptions, Traffic, Workload};
 
 /// Fields of every kind that is not ICMP echo alone: socket options at both ends.
@@ -42,7 +42,7 @@ pub fn from_fields(fields: &BTreeMap<String, String>) -> Result<Workload, FieldE
         let kinds = Traffic::KINDS.join(", ");
         error("kind", format!("the workload has no `kind`: one of {kinds}"))
     })?;
-    let kind = Kind::find(&name)?;
+    let kind = WorkloadKind::find(&name)?;
     let given_name = fields.text("name");
     let traffic = fields.traffic(kind)?;
     let (sockets, binding, count) = match traffic {
@@ -100,7 +100,7 @@ impl Fields {
         Ok(value)
     }
 
-    fn traffic(&mut self, kind: &Kind) -> Result<Traffic, FieldError> {
+    fn traffic(&mut self, kind: &WorkloadKind) -> Result<Traffic, FieldError> {
         let has_gaps = self.rest.contains_key("gaps");
         let mut values = Values::default();
         for field in kind.fields {

@@ -17,7 +17,7 @@ const LARGEST_DATAGRAM: u64 = 65_507;
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct WorkloadKind {
     /// Its name in plans and on the command line.
     pub name: &'static str,
     /// What flows, for people.
@@ -92,8 +92,8 @@ fn bulk(values: &Values, direction: Direction) -> Traffic {
 }
 
 /// Every kind.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[WorkloadKind] = &[
+    WorkloadKind {
         name: "tcp_rr",
         about: "request and response on TCP",
         unit: "transactions",
@@ -118,7 +118,7 @@ pub const KINDS: &[Kind] = &[
             arrivals: values.arrivals(),
         },
     },
-    Kind {
+    WorkloadKind {
         name: "tcp_crr",
         about: "connect, request, response, close; `connections` are transactions at the same time",
         unit: "transactions",
@@ -138,7 +138,7 @@ pub const KINDS: &[Kind] = &[
             nodelay: values.is_on("nodelay"),
         },
     },
-    Kind {
+    WorkloadKind {
         name: "tcp_stream",
         about: "bulk on TCP from the generator to the system under test",
         unit: "messages",
@@ -146,7 +146,7 @@ pub const KINDS: &[Kind] = &[
         fields: BULK,
         build: |values| bulk(values, Direction::ToSut),
     },
-    Kind {
+    WorkloadKind {
         name: "tcp_maerts",
         about: "bulk on TCP from the system under test to the generator",
         unit: "messages",
@@ -154,7 +154,7 @@ pub const KINDS: &[Kind] = &[
         fields: BULK,
         build: |values| bulk(values, Direction::FromSut),
     },
-    Kind {
+    WorkloadKind {
         name: "tcp_bidir",
         about: "bulk on TCP both ways at once; `connections` and `rate` are of each way",
         unit: "messages",
@@ -162,7 +162,7 @@ pub const KINDS: &[Kind] = &[
         fields: BULK,
         build: |values| bulk(values, Direction::Both),
     },
-    Kind {
+    WorkloadKind {
         name: "udp_stream",
         about: "datagrams to the system under test, evenly spaced; a connection is a flow",
         unit: "datagrams",
@@ -187,7 +187,7 @@ pub const KINDS: &[Kind] = &[
             segmentation: values.is_on("segmentation"),
         },
     },
-    Kind {
+    WorkloadKind {
         name: "udp_rr",
         about: "request and response on UDP; a connection is a flow",
         unit: "transactions",
@@ -217,7 +217,7 @@ pub const KINDS: &[Kind] = &[
             arrivals: values.arrivals(),
         },
     },
-    Kind {
+    WorkloadKind {
         name: "fetch",
         about: "each connection downloads an object from the system under test again and again",
         unit: "objects",
@@ -233,7 +233,7 @@ pub const KINDS: &[Kind] = &[
             threads: values.small("threads"),
         },
     },
-    Kind {
+    WorkloadKind {
         name: "rpc_read",
         about: "NFS-like reads by clients, each a thread and a connection",
         unit: "reads",
@@ -260,7 +260,7 @@ pub const KINDS: &[Kind] = &[
             },
         },
     },
-    Kind {
+    WorkloadKind {
         name: "ping",
         about: "ICMP echo and nothing else",
         unit: "echoes",
@@ -287,7 +287,7 @@ const NAMES: [&str; KINDS.len()] = {
     names
 };
 
-impl Kind {
+impl WorkloadKind {
     /// The kind of this name.
     ///
     /// # Errors
@@ -323,8 +323,8 @@ impl Traffic {
     }
 
     /// Its kind.
-    pub fn descriptor(&self) -> &'static Kind {
-        Kind::find(self.kind()).expect("every kind of traffic has a row")
+    pub fn descriptor(&self) -> &'static WorkloadKind {
+        WorkloadKind::find(self.kind()).expect("every kind of traffic has a row")
     }
 
     /// The fields of its kind with their values, in order; `None` for one that is off.

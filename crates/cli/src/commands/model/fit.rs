@@ -12,7 +12,7 @@ use latput_trial::metric::Scale;
 
 use crate::context::Context;
 use crate::document::model::FitDocument;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::output;
 use crate::precision::percent;
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let results_db = ResultsDb::open(&self.file)?;
         let results = results_db.load_chosen(self.run)?;
         let wanted = wanted(&results, &self.workload)?;
@@ -59,7 +59,7 @@ impl Args {
             None => results.confidence,
         };
         let models = fit(&results, |workload| wanted[workload], confidence)
-            .map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
+            .map_err(|error| CliError::usage(format!("{}: {error}", self.file.display())))?;
         if context.json {
             output::print_json(&FitDocument::of(&results, &models, INTERVALS))?;
         } else {
@@ -70,13 +70,13 @@ impl Args {
 }
 
 /// Of each workload whether it has one of `names` in its name; all of them without names.
-pub(crate) fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, Failure> {
+pub(crate) fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, CliError> {
     let of = |load: &str| names.is_empty() || names.iter().any(|name| load.contains(name.as_str()));
     let loads = || results.workloads.iter().map(|load| load.name.as_str());
     for name in names {
         if !loads().any(|load| load.contains(name.as_str())) {
             let there: Vec<&str> = loads().collect();
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "--workload {name}: no workload has this in its name; there are {}",
                 there.join(", ")
             )));

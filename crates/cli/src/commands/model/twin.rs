@@ -11,7 +11,7 @@ use latput_trial::Row;
 use crate::commands::calibrate::{combinations, costs};
 use crate::commands::report::cells_of;
 use crate::context::Context;
-use crate::exit::{Code, Failure};
+use crate::exit::{CliError, Code};
 use crate::{output, parallel};
 
 /// A twin is refused if the median error of its rates on its own rows is larger.
@@ -49,9 +49,9 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+    pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         if !(1..=40).contains(&self.name.len()) || self.name.contains(char::is_control) {
-            return Err(Failure::usage("--name must have 1 to 40 printable characters"));
+            return Err(CliError::usage("--name must have 1 to 40 printable characters"));
         }
         let results_db = ResultsDb::open(&self.file)?;
         let mut results = results_db.load_chosen(self.run)?;
@@ -75,11 +75,11 @@ impl Args {
         let said = &mut |text: String| output::remark(&text);
         let found = twin(&results, &self.name, &run, said);
         if stop.is_raised() {
-            return Err(Failure::new(Code::Failed, "stopped; nothing was written"));
+            return Err(CliError::new(Code::Failed, "stopped; nothing was written"));
         }
         let found =
-            found.map_err(|error| Failure::usage(format!("{}: {error}", self.file.display())))?;
-        let profile = found.to_toml().map_err(|error| Failure::usage(error.to_string()))?;
+            found.map_err(|error| CliError::usage(format!("{}: {error}", self.file.display())))?;
+        let profile = found.to_toml().map_err(|error| CliError::usage(error.to_string()))?;
         output::write_file(&self.output, &profile)?;
         output::print(&in_words(&found, &self.output.display().to_string()))?;
         Ok(ExitCode::SUCCESS)
