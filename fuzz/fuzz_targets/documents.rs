@@ -1,12 +1,12 @@
 //! Any bytes as a file that people or other programs wrote: a plan, a testbed, a profile of settings, an import.
 #![no_main]
 
-use latput_formats::{Format, import};
+use latput_formats::{ImportFormat, import};
 use latput_knobs::Profile;
 use latput_trial::Plan;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    for format in [Format::Iperf3, Format::Netperf, Format::Flent] {
+    for format in [ImportFormat::Iperf3, ImportFormat::Netperf, ImportFormat::Flent] {
         let _ = import(format, &[("file".to_owned(), bytes.to_vec())]);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };

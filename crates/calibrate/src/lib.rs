@@ -10,6 +10,6 @@ mod search;
 mod twin;
 
 pub use self::parameter::{Fixed, Free, Generators, Parameter};
-pub use self::result::{Combination, Errors, FittedCost};
-pub use self::search::{Effort, OTHER_SEED, Point, Residuals, Search, Weighed, misfit};
+pub use self::result::{Combination, ErrorSummary, FittedCost};
+pub use self::search::{Effort, OTHER_SEED, Residuals, Search, SearchPoint, Weighed, misfit};
 pub use self::twin::{Job, PLAN, Predicted, Twin, TwinError, twin};

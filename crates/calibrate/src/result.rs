@@ -37,7 +37,7 @@ pub struct Combination {
 
 /// Absolute relative errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Errors {
+pub struct ErrorSummary {
     /// How many figures.
     pub count: usize,
     /// Median, ratio.
@@ -46,7 +46,7 @@ pub struct Errors {
     pub p90: f64,
 }
 
-impl Errors {
+impl ErrorSummary {
     /// Of relative errors with any sign; `None` if there are none.
     pub fn of(errors: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut absolute: Vec<f64> = errors.into_iter().map(f64::abs).collect();

@@ -91,7 +91,7 @@ impl Default for Effort {
 
 /// Logarithms of costs and what they give.
 #[derive(Clone, Debug)]
-pub struct Point {
+pub struct SearchPoint {
     /// The logarithms, in the order of the free costs.
     pub at: Vec<f64>,
     /// The objective, lower is better.
@@ -129,10 +129,10 @@ impl Search<'_> {
         profile
     }
 
-    fn point(&self, at: Vec<f64>, share: f64) -> Point {
+    fn point(&self, at: Vec<f64>, share: f64) -> SearchPoint {
         let residuals = (self.residuals)(&self.profile(&at), 1, share);
         let value = self.value(&at, &residuals);
-        Point { at, value, residuals }
+        SearchPoint { at, value, residuals }
     }
 
     fn value(&self, at: &[f64], residuals: &[Weighed]) -> f64 {
@@ -153,9 +153,9 @@ impl Search<'_> {
         only: Option<&[f64]>,
         effort: Effort,
         said: &mut dyn FnMut(String),
-    ) -> Point {
+    ) -> SearchPoint {
         let starts = only.map_or_else(|| self.starts(effort.starts), |only| vec![only.to_vec()]);
-        let mut best: Option<Point> = None;
+        let mut best: Option<SearchPoint> = None;
         for (idx, start) in starts.iter().enumerate() {
             let found = self.descend(start.clone(), (effort.first, EFFORT));
             said(format!("start {} of {}: objective {:.5}", idx + 1, starts.len(), found.value));
@@ -171,7 +171,7 @@ impl Search<'_> {
 
     /// Steps of Levenberg (1944) and Marquardt (1963): every residual as a straight line in the logarithms of
     /// the costs, large ones weighed down as Huber's rule has it.
-    fn descend(&self, start: Vec<f64>, (evaluations, share): (usize, f64)) -> Point {
+    fn descend(&self, start: Vec<f64>, (evaluations, share): (usize, f64)) -> SearchPoint {
         let mut best = self.point(start, share);
         let mut damping = 0.03;
         let mut used = 1;
@@ -204,7 +204,7 @@ impl Search<'_> {
     }
 
     /// The curvature of the objective and its gradient.
-    fn slopes(&self, point: &Point, share: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
+    fn slopes(&self, point: &SearchPoint, share: f64) -> (Vec<Vec<f64>>, Vec<f64>) {
         let n = point.at.len();
         let columns: Vec<Vec<f64>> = (0..n)
             .map(|axis| {

@@ -15,9 +15,9 @@ use latput_trial::observation::{HostObservation, Role};
 use latput_trial::{Results, Workload};
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-use self::figure::Figure;
+use self::figure::FittedFigure;
 use crate::parameter::{self, Free, Generators, Parameter};
-use crate::result::{Combination, Errors, FittedCost};
+use crate::result::{Combination, ErrorSummary, FittedCost};
 use crate::search::{Effort, OTHER_SEED, Search, Weighed};
 
 /// Which rows a twin is calibrated on, as a plan for hosts whose NAPI can be deferred.
@@ -80,7 +80,7 @@ struct LiveCell {
     label: String,
     setting: BTreeMap<Role, Setting>,
     load: Workload,
-    figures: Vec<(Figure, f64, f64)>,
+    figures: Vec<(FittedFigure, f64, f64)>,
 }
 
 /// A cell under a profile, to be simulated.
@@ -103,16 +103,16 @@ impl Job {
         let mut scenario = profile.scenario(&self.load, self.seed, self.duration).ok()?;
         scenario.warmup = WARMUP;
         let observation = latput_sim::run(&scenario).ok()?.observation(&scenario, 0);
-        let value = |(figure, _): (Figure, f64)| {
+        let value = |(figure, _): (FittedFigure, f64)| {
             Some((figure, figure.predicted(&self.load, &observation)?))
         };
-        Some(Predicted(Figure::of(&self.load.traffic).filter_map(value).collect()))
+        Some(Predicted(FittedFigure::of(&self.load.traffic).filter_map(value).collect()))
     }
 }
 
 /// What a job came to.
 #[derive(Clone, Debug)]
-pub struct Predicted(BTreeMap<Figure, f64>);
+pub struct Predicted(BTreeMap<FittedFigure, f64>);
 
 /// Runs jobs, in any order or in parallel; results in theirs.
 type RunJobs<'a> = &'a dyn Fn(&[Job]) -> Vec<Option<Predicted>>;
@@ -127,7 +127,7 @@ pub struct Twin {
     /// Which products of costs the rows fix, best known first.
     pub combinations: Vec<Combination>,
     /// Relative errors of the rates of the rows themselves.
-    pub in_sample: Option<Errors>,
+    pub in_sample: Option<ErrorSummary>,
 }
 
 impl Twin {
@@ -171,13 +171,13 @@ fn cells(results: &Results) -> Vec<LiveCell> {
     for (s, set) in results.settings.iter().enumerate() {
         for (w, load) in results.workloads.iter().enumerate() {
             let rows = || results.rows.iter().filter(|row| (row.setting, row.workload) == (s, w));
-            let median = |(figure, weight): (Figure, f64)| {
+            let median = |(figure, weight): (FittedFigure, f64)| {
                 let values = rows().filter_map(|row| figure.measured(load, &row.observation));
                 let mut values: Vec<f64> = values.collect();
                 values.sort_by(f64::total_cmp);
                 Some((figure, *values.get(values.len() / 2)?, weight))
             };
-            let figures: Vec<_> = Figure::of(&load.traffic).filter_map(median).collect();
+            let figures: Vec<_> = FittedFigure::of(&load.traffic).filter_map(median).collect();
             if !figures.is_empty() {
                 let label = format!("{} under {}", load.name, set.label);
                 let (setting, load) = (set.by_role.clone(), load.clone());
@@ -212,10 +212,10 @@ pub fn twin(
         };
         cells.iter().map(job).collect()
     };
-    let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<(Figure, Weighed)> {
+    let residuals = |profile: &Profile, seed: u64, effort: f64| -> Vec<(FittedFigure, Weighed)> {
         let predicted = run(&jobs(profile, seed, effort));
         let residuals = cells.iter().zip(predicted).flat_map(|(cell, predicted)| {
-            let residual = move |&(figure, measured, weight): &(Figure, f64, f64)| {
+            let residual = move |&(figure, measured, weight): &(FittedFigure, f64, f64)| {
                 let found = predicted.as_ref().and_then(|of| of.0.get(&figure)).copied();
                 (figure, Weighed::of(found.unwrap_or(0.0), measured, weight))
             };
@@ -249,8 +249,8 @@ pub fn twin(
     let whole = residuals(&profile, OTHER_SEED, 1.0);
     let all: Vec<Weighed> = whole.iter().map(|(_, weighed)| *weighed).collect();
     let (costs, combinations) = search.uncertainty(&found.at, &all);
-    let of_rates = whole.iter().filter(|(figure, _)| *figure == Figure::Rate);
-    let in_sample = Errors::of(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
+    let of_rates = whole.iter().filter(|(figure, _)| *figure == FittedFigure::Rate);
+    let in_sample = ErrorSummary::of(of_rates.map(|(_, weighed)| weighed.log.exp() - 1.0));
     Ok(Twin { profile, costs, combinations, in_sample })
 }
 
@@ -306,11 +306,10 @@ fn scaled(mut base: Profile, cells: &[LiveCell], first: &[Option<Predicted>]) ->
         let own = cells.iter().zip(first);
         let own = own.filter(|(cell, _)| cell.load.traffic.is_transactional() != is_bulk);
         let logs = own.flat_map(|(cell, predicted)| {
-            let of_cpu = cell
-                .figures
-                .iter()
-                .filter(|(figure, ..)| matches!(figure, Figure::Cpu(_) | Figure::OwnCpu(_)));
-            let log = |(figure, measured, _): &(Figure, f64, f64)| {
+            let of_cpu = cell.figures.iter().filter(|(figure, ..)| {
+                matches!(figure, FittedFigure::Cpu(_) | FittedFigure::OwnCpu(_))
+            });
+            let log = |(figure, measured, _): &(FittedFigure, f64, f64)| {
                 let found = predicted.as_ref()?.0.get(figure).filter(|found| **found > 0.0)?;
                 Some((measured / found).ln())
             };

@@ -7,7 +7,7 @@ use std::thread;
 use latput_linux::process;
 use latput_linux::route::Route;
 use latput_load::{Stop, Window};
-use latput_peers::{Peer, PeerResult, Session};
+use latput_peers::{Peer, PeerResult, PeerSession};
 use latput_trial::observation::{HostObservation, Role};
 use latput_trial::plan::Method;
 use latput_trial::results::HostFacts;
@@ -98,7 +98,7 @@ pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
 
 /// The traffic on a thread of its own, the counters on this one.
 fn run(
-    session: Session,
+    session: PeerSession,
     window: Window,
     host: &mut HostSession,
     stop: &Stop,

@@ -19,7 +19,7 @@ const MOST_COMMAS: usize = 8_000_000;
 
 /// Whose files they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ImportFormat {
     /// `iperf3 --json` and `--json-stream`, of either end.
     Iperf3,
     /// netperf's keyval (`-k`), CSV (`-o`) and, where it is unambiguous, classic output.
@@ -28,7 +28,7 @@ pub enum Format {
     Flent,
 }
 
-impl Format {
+impl ImportFormat {
     /// The program's name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ pub struct ImportError {
 
 /// Turns files, each with the name that errors call it by, into one run: a workload for each kind of
 /// test, and a repetition for each test of that kind.
-pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, ImportError> {
+pub fn import(format: ImportFormat, files: &[(String, Vec<u8>)]) -> Result<Results, ImportError> {
     let mut results = Results {
         name: format!("imported from {}", format.name()),
         goal: None,
@@ -86,7 +86,7 @@ pub fn import(format: Format, files: &[(String, Vec<u8>)]) -> Result<Results, Im
     Ok(results)
 }
 
-fn tests(format: Format, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
+fn tests(format: ImportFormat, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     if bytes.len() > LARGEST {
         return Err(Problem::new(format!("it has more than {} MiB", LARGEST >> 20)));
     }
@@ -101,13 +101,13 @@ fn tests(format: Format, bytes: &[u8]) -> Result<Vec<Test>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new("it is empty"));
     }
-    if format != Format::Netperf {
+    if format != ImportFormat::Netperf {
         check_json(bytes)?;
     }
     let tests = match format {
-        Format::Iperf3 => iperf3::tests(bytes)?,
-        Format::Netperf => netperf::tests(bytes)?,
-        Format::Flent => flent::tests(bytes)?,
+        ImportFormat::Iperf3 => iperf3::tests(bytes)?,
+        ImportFormat::Netperf => netperf::tests(bytes)?,
+        ImportFormat::Flent => flent::tests(bytes)?,
     };
     if tests.is_empty() {
         return Err(Problem::new(format!("no test of {} is in it", format.name())));
@@ -177,7 +177,7 @@ mod tests {
             ("[".repeat(1000).into_bytes(), "recursion limit"),
         ] {
             for bytes in [packed(&bytes), bytes] {
-                for format in [Format::Flent, Format::Iperf3] {
+                for format in [ImportFormat::Flent, ImportFormat::Iperf3] {
                     let text = import(format, &[("bomb".to_owned(), bytes.clone())]);
                     let text = text.unwrap_err().to_string();
                     assert!(text.contains("bomb") && text.contains(said), "{text}");

@@ -11,4 +11,4 @@ pub mod iperf3;
 mod netperf;
 mod parsed;
 
-pub use import::{Format, ImportError, LARGEST, import};
+pub use import::{ImportError, ImportFormat, LARGEST, import};

@@ -36,7 +36,7 @@ pub(crate) fn dial(
         serve(fresh, PollFlags::OUT, peer, deadline, |idx| {
             show_key(&fresh[idx], &group[idx], peer).map(|()| true)
         })?;
-        let mut answers = vec![Answer::default(); fresh.len()];
+        let mut answers = vec![PartialAnswer::default(); fresh.len()];
         serve(fresh, PollFlags::IN, peer, deadline, |idx| {
             answers[idx].read(&fresh[idx], &group[idx], peer)
         })?;
@@ -110,12 +110,12 @@ fn show_key(mut socket: &TcpStream, hello: &Hello, peer: SocketAddr) -> Result<(
 
 /// What the reflector has said so far.
 #[derive(Clone, Copy, Default)]
-struct Answer {
+struct PartialAnswer {
     bytes: [u8; ANSWER],
     filled: usize,
 }
 
-impl Answer {
+impl PartialAnswer {
     /// Reads on; returns whether it is whole, and proves that the reflector has the key.
     fn read(
         &mut self,

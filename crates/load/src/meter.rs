@@ -48,7 +48,7 @@ pub(crate) struct Meter<'a> {
     /// slices there is nothing before.
     since: Nanos,
     units: u64,
-    at_start: Option<Mark>,
+    at_start: Option<UsageSnapshot>,
     /// Of the slice under way; which parts there are is set before the traffic begins.
     pub(crate) tally: Tally,
     /// Of those before it.
@@ -56,7 +56,7 @@ pub(crate) struct Meter<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct UsageSnapshot {
     cpu: Nanos,
     retransmits: Option<u64>,
     dropped: Option<u64>,
@@ -279,7 +279,7 @@ impl<'a> Meter<'a> {
         self.finished.push(tally);
     }
 
-    fn used_until(&self, end: Mark) -> Usage {
+    fn used_until(&self, end: UsageSnapshot) -> Usage {
         let Some(start) = self.at_start else { return Usage::default() };
         let grown = |end: Option<u64>, start: Option<u64>| {
             end.zip(start).map(|(end, start)| end.saturating_sub(start))
@@ -291,10 +291,10 @@ impl<'a> Meter<'a> {
         }
     }
 
-    fn mark(&self) -> Mark {
+    fn mark(&self) -> UsageSnapshot {
         let retransmits = self.worker.sockets.iter().map(socket::retransmits).sum();
         let dropped = self.flows.iter().map(|flow| socket::dropped_datagrams(flow.socket)).sum();
-        Mark { cpu: thread_cpu(), retransmits, dropped }
+        UsageSnapshot { cpu: thread_cpu(), retransmits, dropped }
     }
 }
 

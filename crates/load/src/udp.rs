@@ -19,7 +19,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
-use self::arrivals::{Arrivals, Received, Stamp};
+use self::arrivals::{FlowArrivals, Received, Stamp};
 use self::batch::{Incoming, Outgoing};
 use self::pace::{Due, LARGEST_GROUP, Pace};
 use crate::clock::{now, sleep_until, timespec};
@@ -247,7 +247,7 @@ pub(crate) fn receive(
 /// The flows of a receiving thread, with what arrived on each.
 struct Receiver<'a> {
     flows: &'a [Flow<'a>],
-    arrivals: Vec<Arrivals>,
+    arrivals: Vec<FlowArrivals>,
     batch: Incoming,
     size: usize,
     /// `None` for a single flow, which blocks.
@@ -280,7 +280,7 @@ impl<'a> Receiver<'a> {
         } else {
             Incoming::new(RECEIVE_BATCH, size + 1)
         };
-        let arrivals = flows.iter().map(|_| Arrivals::among(flows.len())).collect();
+        let arrivals = flows.iter().map(|_| FlowArrivals::among(flows.len())).collect();
         Ok(Self {
             flows,
             arrivals,
@@ -323,7 +323,7 @@ impl<'a> Receiver<'a> {
 
 /// Reads anything as the datagrams of a flow, for the fuzz target.
 pub(crate) fn read_any(datagrams: &[(Nanos, &[u8])], size: usize) {
-    let mut arrivals = Arrivals::among(usize::MAX);
+    let mut arrivals = FlowArrivals::among(usize::MAX);
     let mut received = [Received::default(); 2];
     for (at, datagram) in datagrams {
         // The tag that it names: nothing is turned away that could be ours.

@@ -18,9 +18,9 @@ use latput_trial::{Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
 use self::datagrams::Streams;
-use self::message::{OwnStream, Parameters, Results, State};
+use self::message::{ControlState, OwnStream, Results, TestParameters};
+use crate::control::{ControlConnection, PATIENCE, connect_with};
 use crate::error::Error;
-use crate::line::{Line, PATIENCE, connect_with};
 use crate::outcome::PeerResult;
 
 /// The port that iperf3 listens at.
@@ -40,21 +40,21 @@ const REASON: Nanos = Nanos::from_ms(300);
 
 /// A test that an iperf3 server waits for.
 #[derive(Debug)]
-pub struct Session {
-    line: Line,
-    flow: Flow,
+pub struct Iperf3Session {
+    line: ControlConnection,
+    flow: TestTraffic,
     message: Bytes,
     warmup: Nanos,
     is_done: bool,
 }
 
 #[derive(Debug)]
-enum Flow {
+enum TestTraffic {
     Tcp { traffic_to_peer: PeerTraffic, direction: Direction, streams: u32 },
     Udp { streams: Streams, offered_bps: Option<f64> },
 }
 
-impl Session {
+impl Iperf3Session {
     /// Agrees with the server on a test and opens its streams.
     pub(crate) fn open(
         peer: SocketAddr,
@@ -68,11 +68,11 @@ impl Session {
         let omit = Nanos::from_s(whole_seconds(warmup));
         let parameters = parameters(workload, omit, duration);
         send_document(&mut line, &parameters.to_json(), "sending the parameters")?;
-        expect(&line, State::CreateStreams, PATIENCE)?;
-        let flow =
-            Flow::open(peer, workload, &cookie, stop).map_err(|error| reason(&line, error))?;
-        expect(&line, State::TestStart, PATIENCE)?;
-        expect(&line, State::TestRunning, PATIENCE)?;
+        expect(&line, ControlState::CreateStreams, PATIENCE)?;
+        let flow = TestTraffic::open(peer, workload, &cookie, stop)
+            .map_err(|error| reason(&line, error))?;
+        expect(&line, ControlState::TestStart, PATIENCE)?;
+        expect(&line, ControlState::TestRunning, PATIENCE)?;
         Ok(Self { line, flow, message: parameters.length, warmup: omit, is_done: false })
     }
 
@@ -85,7 +85,7 @@ impl Session {
     pub(crate) fn run(mut self, window: Window, stop: &Stop) -> Result<PeerResult, Error> {
         let seconds = window.length().as_secs_f64();
         let outcome = match &self.flow {
-            Flow::Tcp { traffic_to_peer, direction, streams } => {
+            TestTraffic::Tcp { traffic_to_peer, direction, streams } => {
                 let (direction, streams) = (*direction, *streams);
                 let seen = traffic_to_peer
                     .bulk(direction, self.message, window, stop)
@@ -104,7 +104,7 @@ impl Session {
                 let results = self.exchange_results(&own, cpu, &sockets)?;
                 joined::tcp(self.line.peer(), direction, streams, &seen, &results, window)?
             }
-            Flow::Udp { streams, offered_bps } => {
+            TestTraffic::Udp { streams, offered_bps } => {
                 let offered_bps = *offered_bps;
                 let sent = streams.run(window, stop).map_err(|e| reason(&self.line, e))?;
                 let message = self.message;
@@ -129,31 +129,32 @@ impl Session {
         drained: &[TcpStream],
     ) -> Result<Results, Error> {
         let line = &mut self.line;
-        line.send(&[State::TestEnd.byte()], "ending the test")?;
-        expect_while_draining(line, State::ExchangeResults, LAST_WORDS, drained)?;
+        line.send(&[ControlState::TestEnd.byte()], "ending the test")?;
+        expect_while_draining(line, ControlState::ExchangeResults, LAST_WORDS, drained)?;
         let results = message::own_results(own, cpu_percent);
         send_document(line, &results, "sending the results")?;
         let bytes = receive_document(line, drained)?;
         let malformed =
             |problem| Error::Malformed { peer: line.peer(), program: "iperf3", problem };
         let results = Results::parse(&bytes).map_err(malformed)?;
-        expect_while_draining(line, State::DisplayResults, PATIENCE, drained)?;
-        line.send(&[State::IperfDone.byte()], "ending the test")?;
+        expect_while_draining(line, ControlState::DisplayResults, PATIENCE, drained)?;
+        line.send(&[ControlState::IperfDone.byte()], "ending the test")?;
         self.is_done = true;
         Ok(results)
     }
 }
 
-impl Drop for Session {
+impl Drop for Iperf3Session {
     /// Frees the server at once: it serves one test at a time.
     fn drop(&mut self) {
         if !self.is_done {
-            let _gone = self.line.send(&[State::ClientTerminate.byte()], "giving up the test");
+            let _gone =
+                self.line.send(&[ControlState::ClientTerminate.byte()], "giving up the test");
         }
     }
 }
 
-impl Flow {
+impl TestTraffic {
     fn open(
         peer: SocketAddr,
         workload: &Workload,
@@ -183,9 +184,9 @@ impl Flow {
     }
 }
 
-fn parameters(workload: &Workload, omit: Nanos, duration: Nanos) -> Parameters<'_> {
+fn parameters(workload: &Workload, omit: Nanos, duration: Nanos) -> TestParameters<'_> {
     let cpu = workload.binding.sut.as_ref().and_then(|cpus| cpus.iter().next());
-    let mut parameters = Parameters {
+    let mut parameters = TestParameters {
         udp: false,
         omit_s: whole_seconds(omit),
         time_s: whole_seconds(duration),
@@ -230,11 +231,11 @@ fn introduce(
 
 /// Connects, and is asked for the parameters. After each test the server closes its listening socket and opens
 /// another; who connects in between is cut off, and comes again.
-fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<Line, Error> {
+fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<ControlConnection, Error> {
     let attempt = || {
-        let mut line = Line::connect(peer, COMMAND, stop)?;
+        let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
         line.send(cookie, "sending the cookie")?;
-        expect(&line, State::ParamExchange, PATIENCE)?;
+        expect(&line, ControlState::ParamExchange, PATIENCE)?;
         Ok(line)
     };
     let mut line = attempt();
@@ -250,31 +251,31 @@ fn greet(peer: SocketAddr, cookie: &[u8], stop: &Stop) -> Result<Line, Error> {
     line
 }
 
-fn expect(line: &Line, wanted: State, patience: Nanos) -> Result<(), Error> {
+fn expect(line: &ControlConnection, wanted: ControlState, patience: Nanos) -> Result<(), Error> {
     expect_while_draining(line, wanted, patience, &[])
 }
 
 /// Waits for a state, and understands those that end a test early.
 fn expect_while_draining(
-    line: &Line,
-    wanted: State,
+    line: &ControlConnection,
+    wanted: ControlState,
     patience: Nanos,
     drained: &[TcpStream],
 ) -> Result<(), Error> {
     let waiting_for = match wanted {
-        State::ParamExchange => "its question for the parameters",
-        State::CreateStreams => "its question for the streams",
-        State::ExchangeResults | State::DisplayResults => "its results",
+        ControlState::ParamExchange => "its question for the parameters",
+        ControlState::CreateStreams => "its question for the streams",
+        ControlState::ExchangeResults | ControlState::DisplayResults => "its results",
         _ => "the start of the test",
     };
     let peer = line.peer();
     let mut byte = [0];
     line.receive(&mut byte, drained, patience, waiting_for)?;
-    match State::of(byte[0]) {
+    match ControlState::of(byte[0]) {
         Some(state) if state == wanted => Ok(()),
-        Some(State::AccessDenied) => Err(Error::Busy { peer }),
-        Some(State::ServerTerminate) => Err(Error::Terminated { peer }),
-        Some(State::ServerError) => {
+        Some(ControlState::AccessDenied) => Err(Error::Busy { peer }),
+        Some(ControlState::ServerTerminate) => Err(Error::Terminated { peer }),
+        Some(ControlState::ServerError) => {
             let (mut code, mut errno) = ([0; 4], [0; 4]);
             line.receive(&mut code, drained, PATIENCE, "its error number")?;
             // One that wants a password closes the connection without the second number.
@@ -292,23 +293,27 @@ fn expect_while_draining(
 }
 
 /// If the server said why before it closed its connections, that is the error.
-fn reason(line: &Line, error: Error) -> Error {
+fn reason(line: &ControlConnection, error: Error) -> Error {
     if !matches!(error, Error::PeerGone { .. } | Error::Traffic(_) | Error::NoAnswer { .. }) {
         return error;
     }
-    match expect(line, State::ServerTerminate, REASON) {
+    match expect(line, ControlState::ServerTerminate, REASON) {
         Ok(()) => Error::Terminated { peer: line.peer() },
         Err(said @ (Error::Busy { .. } | Error::Refusal { .. } | Error::Terminated { .. })) => said,
         Err(_) => error,
     }
 }
 
-fn send_document(line: &mut Line, text: &str, doing: &'static str) -> Result<(), Error> {
+fn send_document(
+    line: &mut ControlConnection,
+    text: &str,
+    doing: &'static str,
+) -> Result<(), Error> {
     let length = u32::try_from(text.len()).expect("a document of ours has some KB");
     line.send(&[&length.to_be_bytes(), text.as_bytes()].concat(), doing)
 }
 
-fn receive_document(line: &Line, drained: &[TcpStream]) -> Result<Vec<u8>, Error> {
+fn receive_document(line: &ControlConnection, drained: &[TcpStream]) -> Result<Vec<u8>, Error> {
     let mut length = [0; 4];
     line.receive(&mut length, drained, PATIENCE, "its results")?;
     let length = u32::from_be_bytes(length);

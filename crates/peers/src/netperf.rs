@@ -15,11 +15,11 @@ use latput_trial::workload::Direction;
 use latput_trial::{Metric, Traffic, Workload};
 use latput_units::{Bytes, Nanos};
 
-use self::datagrams::{Exchanged, Plan};
-use self::wire::{Flow, MESSAGE_BYTES, Ready, Request, Results, Wrong};
+use self::datagrams::{Exchanged, RrParameters};
+use self::wire::{DataDirection, MESSAGE_BYTES, Ready, Request, Results, Wrong};
+use crate::control::{ControlConnection, PATIENCE, connect_with};
 use crate::error::Error;
 use crate::iperf3::clones;
-use crate::line::{Line, PATIENCE, connect_with};
 use crate::outcome::PeerResult;
 
 /// The port that netserver listens at.
@@ -34,8 +34,8 @@ const OPENING: Nanos = Nanos::from_s(1);
 
 /// A test that netservers wait for.
 #[derive(Debug)]
-pub struct Session {
-    lines: Vec<Line>,
+pub struct NetperfSession {
+    lines: Vec<ControlConnection>,
     data: Data,
     traffic: Traffic,
     /// When the servers' own timers end, at most this long after the session was opened.
@@ -50,7 +50,7 @@ enum Data {
     Datagrams(UdpSocket, SocketAddr),
 }
 
-impl Session {
+impl NetperfSession {
     /// Asks for a test and opens its data connections.
     pub(crate) fn open(
         peer: SocketAddr,
@@ -79,7 +79,7 @@ impl Session {
         let mut measures_cpu = false;
         let mut data_peer = peer;
         for _ in 0..connections(&traffic) {
-            let mut line = Line::connect(peer, COMMAND, stop)?;
+            let mut line = ControlConnection::connect(peer, COMMAND, stop)?;
             line.send(&message, "asking for the test")?;
             let answer = receive(&line, PATIENCE, "its answer")?;
             let ready = Ready::parse(&answer).map_err(|wrong| not_done(peer, wrong))?;
@@ -208,7 +208,7 @@ fn request(workload: &Workload, time: Nanos, peer: SocketAddr, our_port: u16) ->
     let cpu = workload.binding.sut.as_ref().and_then(|cpus| cpus.iter().next());
     let mut request = Request {
         udp: false,
-        flow: Flow::Answers,
+        flow: DataDirection::Answers,
         request_bytes: 0,
         response_bytes: 0,
         send_bytes: 0,
@@ -233,8 +233,11 @@ fn request(workload: &Workload, time: Nanos, peer: SocketAddr, our_port: u16) ->
             request.response_bytes = small(response_bytes);
         }
         Traffic::TcpBulk { direction, message_bytes, .. } => {
-            request.flow =
-                if direction == Direction::FromSut { Flow::Sends } else { Flow::Receives };
+            request.flow = if direction == Direction::FromSut {
+                DataDirection::Sends
+            } else {
+                DataDirection::Receives
+            };
             request.send_bytes = small(message_bytes);
         }
         _ => unreachable!("support::check lets only these workloads through"),
@@ -250,7 +253,7 @@ const fn connections(traffic: &Traffic) -> u32 {
 }
 
 fn receive(
-    line: &Line,
+    line: &ControlConnection,
     patience: Nanos,
     waiting_for: &'static str,
 ) -> Result<[u8; MESSAGE_BYTES], Error> {
@@ -258,7 +261,7 @@ fn receive(
 }
 
 fn receive_while_draining(
-    line: &Line,
+    line: &ControlConnection,
     drained: &[TcpStream],
     patience: Nanos,
     waiting_for: &'static str,
@@ -315,7 +318,7 @@ fn udp_rr(
         unreachable!("a datagram socket is opened for udp_rr")
     };
     let size = |bytes: Bytes| usize::try_from(bytes.get()).unwrap_or(65_507).min(65_507);
-    let plan = Plan {
+    let plan = RrParameters {
         request: size(request_bytes),
         response: size(response_bytes),
         in_flight: burst.saturating_add(1),

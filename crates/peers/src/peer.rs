@@ -9,13 +9,13 @@ use latput_units::Nanos;
 
 use crate::error::Error;
 use crate::outcome::PeerResult;
-pub use crate::program::Program;
+pub use crate::program::PeerProgram;
 use crate::{iperf3, netperf, support};
 
 /// A stock program that waits for tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    program: Program,
+    program: PeerProgram,
     host: String,
     port: u16,
 }
@@ -23,7 +23,7 @@ pub struct Peer {
 impl Peer {
     /// Reads `iperf3://HOST[:PORT]` or `netperf://HOST[:PORT]`; `None` if it is neither.
     pub fn parse(text: &str) -> Option<Result<Self, Error>> {
-        let programs = [Program::Iperf3, Program::Netperf];
+        let programs = [PeerProgram::Iperf3, PeerProgram::Netperf];
         let (program, rest) = programs.into_iter().find_map(|program| {
             Some((program, text.strip_prefix(program.name())?.strip_prefix("://")?))
         })?;
@@ -35,7 +35,7 @@ impl Peer {
     }
 
     /// Which program it is.
-    pub const fn program(&self) -> Program {
+    pub const fn program(&self) -> PeerProgram {
         self.program
     }
 
@@ -60,15 +60,15 @@ impl Peer {
         warmup: Nanos,
         duration: Nanos,
         stop: &Stop,
-    ) -> Result<Session, Error> {
+    ) -> Result<PeerSession, Error> {
         self.check(workload)?;
         Ok(match self.program {
-            Program::Iperf3 => {
-                Session::Iperf3(iperf3::Session::open(address, workload, warmup, duration, stop)?)
-            }
-            Program::Netperf => {
-                Session::Netperf(netperf::Session::open(address, workload, warmup, duration, stop)?)
-            }
+            PeerProgram::Iperf3 => PeerSession::Iperf3(iperf3::Iperf3Session::open(
+                address, workload, warmup, duration, stop,
+            )?),
+            PeerProgram::Netperf => PeerSession::Netperf(netperf::NetperfSession::open(
+                address, workload, warmup, duration, stop,
+            )?),
         })
     }
 }
@@ -82,14 +82,14 @@ impl fmt::Display for Peer {
 
 /// A trial that the peer waits for.
 #[derive(Debug)]
-pub enum Session {
+pub enum PeerSession {
     /// With an iperf3 server.
-    Iperf3(iperf3::Session),
+    Iperf3(iperf3::Iperf3Session),
     /// With a netserver.
-    Netperf(netperf::Session),
+    Netperf(netperf::NetperfSession),
 }
 
-impl Session {
+impl PeerSession {
     /// How long the traffic goes before the window; the program may know whole seconds only.
     pub const fn warmup(&self) -> Nanos {
         match self {

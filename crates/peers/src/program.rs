@@ -4,14 +4,14 @@ use crate::{iperf3, netperf};
 
 /// The programs that latput can measure against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum PeerProgram {
     /// An unmodified `iperf3 -s`.
     Iperf3,
     /// An unmodified `netserver`, 2.7.0 or later.
     Netperf,
 }
 
-impl Program {
+impl PeerProgram {
     /// As in URLs and messages.
     pub const fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use latput_trial::{Traffic, Workload};
 use latput_units::CpuSet;
 
 use crate::error::Error;
-use crate::program::Program;
+use crate::program::PeerProgram;
 
 /// iperf3 takes so many streams at most (`MAX_STREAMS` in `src/iperf.h`).
 const IPERF3_STREAMS: u32 = 128;
@@ -17,7 +17,7 @@ const IPERF3_DATAGRAM: u64 = 16;
 const THREADS: u32 = 64;
 
 /// Refuses what the program cannot do.
-pub(crate) fn check(program: Program, workload: &Workload) -> Result<(), Error> {
+pub(crate) fn check(program: PeerProgram, workload: &Workload) -> Result<(), Error> {
     let refused = |problem: String| Err(Error::Unsupported { program: program.name(), problem });
     if let Err(problem) = traffic(program, &workload.traffic) {
         return refused(problem);
@@ -32,7 +32,7 @@ pub(crate) fn check(program: Program, workload: &Workload) -> Result<(), Error> 
     if sockets.busy_poll.is_some() || sockets.prefer_busy_poll {
         return refused("it has no busy polling: leave out busy_poll".to_owned());
     }
-    if program == Program::Iperf3 && sockets.send_buffer != sockets.receive_buffer {
+    if program == PeerProgram::Iperf3 && sockets.send_buffer != sockets.receive_buffer {
         let problem = "it has one size for both socket buffers: give send_buffer_bytes and receive_buffer_bytes the same value";
         return refused(problem.to_owned());
     }
@@ -46,25 +46,25 @@ pub(crate) fn check(program: Program, workload: &Workload) -> Result<(), Error> 
     Ok(())
 }
 
-fn traffic(program: Program, traffic: &Traffic) -> Result<(), String> {
+fn traffic(program: PeerProgram, traffic: &Traffic) -> Result<(), String> {
     match (program, *traffic) {
-        (Program::Iperf3, Traffic::TcpBulk { connections, threads, rate, .. }) => {
+        (PeerProgram::Iperf3, Traffic::TcpBulk { connections, threads, rate, .. }) => {
             if rate.is_some() {
                 return Err("a TCP rate is not kept by it: leave out rate".to_owned());
             }
             counts(connections, IPERF3_STREAMS, threads)
         }
-        (Program::Iperf3, Traffic::UdpStream { datagram_bytes, connections, threads, .. }) => {
+        (PeerProgram::Iperf3, Traffic::UdpStream { datagram_bytes, connections, threads, .. }) => {
             if datagram_bytes.get() < IPERF3_DATAGRAM {
                 return Err(format!("a datagram has at least {IPERF3_DATAGRAM} byte"));
             }
             counts(connections, IPERF3_STREAMS, threads)
         }
-        (Program::Netperf, Traffic::TcpRr { connections, threads, arrivals: None, .. }) => {
+        (PeerProgram::Netperf, Traffic::TcpRr { connections, threads, arrivals: None, .. }) => {
             counts(connections, NETSERVER_PROCESSES, threads)
         }
         (
-            Program::Netperf,
+            PeerProgram::Netperf,
             Traffic::TcpBulk {
                 direction:
                     latput_trial::workload::Direction::ToSut
@@ -75,19 +75,20 @@ fn traffic(program: Program, traffic: &Traffic) -> Result<(), String> {
                 ..
             },
         ) => counts(connections, NETSERVER_PROCESSES, threads),
-        (Program::Netperf, Traffic::UdpRr { connections: 1, threads: 1, arrivals: None, .. }) => {
-            Ok(())
-        }
-        (Program::Netperf, Traffic::UdpRr { .. }) => Err(
+        (
+            PeerProgram::Netperf,
+            Traffic::UdpRr { connections: 1, threads: 1, arrivals: None, .. },
+        ) => Ok(()),
+        (PeerProgram::Netperf, Traffic::UdpRr { .. }) => Err(
             "udp_rr has one socket and a closed loop there: leave out connections, threads and \
                  arrivals"
                 .to_owned(),
         ),
-        (Program::Iperf3, _) => Err(format!(
+        (PeerProgram::Iperf3, _) => Err(format!(
             "it has no {}: it does tcp_stream, tcp_maerts, tcp_bidir (without rate) and udp_stream",
             traffic.kind()
         )),
-        (Program::Netperf, _) => Err(format!(
+        (PeerProgram::Netperf, _) => Err(format!(
             "no such {} is made with it: tcp_rr and udp_rr (closed loop), tcp_stream and tcp_maerts \
              (without rate) are",
             traffic.kind()

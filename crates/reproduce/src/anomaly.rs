@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::row::Row;
+use crate::row::CsvRow;
 
 const SHIPPED: &str = include_str!("../../../data/anomalies.toml");
 
@@ -32,7 +32,7 @@ impl Anomalies {
     }
 
     /// The entry that means this row.
-    pub fn of(&self, row: &Row<'_>) -> Option<&Anomaly> {
+    pub fn of(&self, row: &CsvRow<'_>) -> Option<&Anomaly> {
         self.anomaly
             .iter()
             .find(|anomaly| anomaly.cells.iter().all(|(column, value)| row.text(column) == value))

@@ -8,20 +8,20 @@ mod plan;
 mod validate;
 
 use latput_calibrate::{
-    Combination, Effort, Errors, FittedCost, Fixed, OTHER_SEED, Point, Search, Weighed,
+    Combination, Effort, ErrorSummary, FittedCost, Fixed, OTHER_SEED, Search, SearchPoint, Weighed,
 };
 use latput_sim::Profile;
 
-pub use self::plan::{Plan, PlanError};
+pub use self::plan::{FitPlan, PlanError};
 pub use self::validate::{HeldOut, Split, errors_held_out};
 use crate::anomaly::Anomalies;
-use crate::experiment::{Experiment, Figure};
+use crate::experiment::{Experiment, SimulatedFigure};
 use crate::files::{scale_of, table_of};
-use crate::kind::{Kind, Measured, Scale};
-use crate::row::{Row, RowError, RowErrorKind};
+use crate::kind::{ExperimentKind, Measured, Scale};
+use crate::row::{CsvRow, RowError, RowErrorKind};
 use crate::setting::Moderation;
 use crate::system::Systems;
-use crate::table::Table;
+use crate::table::CsvTable;
 
 /// CPU figures count half as much as rates.
 const CPU_WEIGHT: f64 = 0.5;
@@ -89,8 +89,8 @@ pub enum CalibrateError {
 
 /// A published cell, for one machine.
 #[derive(Clone, Debug)]
-struct Cell {
-    kind: Kind,
+struct PublishedCell {
+    kind: ExperimentKind,
     table: usize,
     row: usize,
     group: String,
@@ -102,29 +102,30 @@ struct Cell {
 #[expect(clippy::struct_field_names, reason = "they are its cells")]
 #[derive(Clone, Debug)]
 pub struct Cells {
-    tables: Vec<Table>,
-    cells: Vec<Cell>,
+    tables: Vec<CsvTable>,
+    cells: Vec<PublishedCell>,
     /// How many cells were left out as anomalies.
     pub anomalies: usize,
 }
 
 /// Runs experiments with their seeds, in any order or in parallel.
-pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<Figure>>>;
+pub type RunAll<'a> = &'a dyn Fn(&[(Experiment, u64)]) -> Vec<Vec<Option<SimulatedFigure>>>;
 
 impl Cells {
     /// The cells of `profile` in these files (name and table).
     pub fn of(
-        files: Vec<(String, Table)>,
+        files: Vec<(String, CsvTable)>,
         profile: &str,
         systems: &Systems,
     ) -> Result<Self, CalibrateError> {
         let anomalies = Anomalies::shipped();
         let mut this = Self { tables: Vec::new(), cells: Vec::new(), anomalies: 0 };
         for (file, table) in files {
-            let kind = Kind::of(&table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+            let kind =
+                ExperimentKind::of(&table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
             let at_row = |error| CalibrateError::Row { file: file.clone(), error };
             for idx in 0..table.rows.len() {
-                let row = Row::new(&table, idx);
+                let row = CsvRow::new(&table, idx);
                 if systems.profile_of(kind, &row).map_err(at_row)? != profile {
                     continue;
                 }
@@ -143,7 +144,7 @@ impl Cells {
                 .to_owned();
                 let setting = setting_of(&row).map_err(at_row)?;
                 let table = this.tables.len();
-                this.cells.push(Cell { kind, table, row: idx, group, setting, published });
+                this.cells.push(PublishedCell { kind, table, row: idx, group, setting, published });
             }
             this.tables.push(table);
         }
@@ -152,14 +153,15 @@ impl Cells {
 
     /// The profile of all rows of these files.
     pub fn machine_of(
-        files: &[(String, Table)],
+        files: &[(String, CsvTable)],
         systems: &Systems,
     ) -> Result<String, CalibrateError> {
         let mut wanted: Option<String> = None;
         for (file, table) in files {
-            let kind = Kind::of(table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
+            let kind =
+                ExperimentKind::of(table).ok_or_else(|| CalibrateError::Kind(file.clone()))?;
             for idx in 0..table.rows.len() {
-                let row = Row::new(table, idx);
+                let row = CsvRow::new(table, idx);
                 let found = systems
                     .profile_of(kind, &row)
                     .map_err(|error| CalibrateError::Row { file: file.clone(), error })?;
@@ -184,7 +186,7 @@ impl Cells {
     }
 
     /// Those that `plan` asks for.
-    pub(crate) fn asked_by(&self, plan: &Plan) -> Self {
+    pub(crate) fn asked_by(&self, plan: &FitPlan) -> Self {
         self.select(|_, cell| plan.only.is_empty() || plan.only.contains(&cell.group))
     }
 
@@ -205,7 +207,7 @@ impl Cells {
         settings.into_iter().collect()
     }
 
-    fn select(&self, keep: impl Fn(usize, &Cell) -> bool) -> Self {
+    fn select(&self, keep: impl Fn(usize, &PublishedCell) -> bool) -> Self {
         let cells = self.cells.iter().enumerate().filter(|(idx, cell)| keep(*idx, cell));
         Self {
             tables: self.tables.clone(),
@@ -216,25 +218,33 @@ impl Cells {
 }
 
 /// Whether a row is something that the text computes, not what a run measured.
-fn is_arithmetic(kind: Kind, row: &Row<'_>, systems: &Systems) -> bool {
+fn is_arithmetic(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> bool {
     let error = Experiment::of(kind, row, systems).err();
     error.is_some_and(|error| error.kind == RowErrorKind::NotSimulated)
 }
 
 /// Figures of a row: which, their value, their weight. Utilisation and service demand are one figure.
-fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowError> {
+fn published(kind: ExperimentKind, row: &CsvRow<'_>) -> Result<Vec<(usize, f64, f64)>, RowError> {
     let mut figures = Vec::new();
     for (idx, measured) in kind.measured().iter().enumerate() {
         let weight = match scale_of(kind, measured.scale, row) {
-            Scale::Time if kind == Kind::DevicePolling => continue,
+            Scale::Time if kind == ExperimentKind::DevicePolling => continue,
             // Of many pings the least and the largest are what happened to one.
-            Scale::Time if kind == Kind::FqCodel && measured.column != "ping_avg_ms" => continue,
+            Scale::Time if kind == ExperimentKind::FqCodel && measured.column != "ping_avg_ms" => {
+                continue;
+            }
             Scale::Rate | Scale::Time => 1.0,
-            Scale::Cpu if measured.column.starts_with("util") && kind != Kind::TwoConcurrent => {
+            Scale::Cpu
+                if measured.column.starts_with("util") && kind != ExperimentKind::TwoConcurrent =>
+            {
                 continue;
             }
             Scale::Cpu => CPU_WEIGHT,
-            Scale::Points if kind == Kind::PingIdle || is_fitted_share(row, measured.column) => 1.0,
+            Scale::Points
+                if kind == ExperimentKind::PingIdle || is_fitted_share(row, measured.column) =>
+            {
+                1.0
+            }
             Scale::Points => continue,
         };
         if let Some(value) = row.figure(measured.column)?.filter(|value| *value > 0.0) {
@@ -246,11 +256,11 @@ fn published(kind: Kind, row: &Row<'_>) -> Result<Vec<(usize, f64, f64)>, RowErr
 
 /// Whether a share of CPU time or of datagrams is fitted: those on the side that the text describes; what is not
 /// interrupt depends on what `top` calls which.
-fn is_fitted_share(row: &Row<'_>, column: &str) -> bool {
+fn is_fitted_share(row: &CsvRow<'_>, column: &str) -> bool {
     row.text("role") == "server" && ["loss_pct", "cpu_interrupt_pct"].contains(&column)
 }
 
-fn setting_of(row: &Row<'_>) -> Result<String, RowError> {
+fn setting_of(row: &CsvRow<'_>) -> Result<String, RowError> {
     let moderation = Moderation::of(row)?;
     Ok(match (moderation.throttle, moderation.rx_delay) {
         (_, Some(delay)) => {
@@ -277,7 +287,7 @@ pub struct Fit {
     /// Objective, lower is better.
     pub objective: f64,
     /// In-sample errors, by table and overall (the last).
-    pub in_sample: Vec<(String, Errors)>,
+    pub in_sample: Vec<(String, ErrorSummary)>,
     /// What fits to other cells predict, if that was asked for.
     pub validation: Vec<HeldOut>,
 }
@@ -310,13 +320,13 @@ impl Fit {
 struct CellFit<'a> {
     systems: &'a Systems,
     base: &'a Profile,
-    plan: &'a Plan,
+    plan: &'a FitPlan,
     run_all: RunAll<'a>,
 }
 
 /// Fits `plan`'s costs to `cells`; `validate` fits again without parts of them. `said` hears of progress.
 pub fn calibrate(
-    plan: &Plan,
+    plan: &FitPlan,
     cells: &Cells,
     systems: &Systems,
     validate: bool,
@@ -394,7 +404,7 @@ impl CellFit<'_> {
             .cells
             .iter()
             .flat_map(|cell| {
-                let row = Row::new(&cells.tables[cell.table], cell.row);
+                let row = CsvRow::new(&cells.tables[cell.table], cell.row);
                 let experiment = Experiment::of(cell.kind, &row, &systems)
                     .expect("rows were read once when the cells were collected");
                 let experiment = experiment.shortened(effort);
@@ -406,9 +416,9 @@ impl CellFit<'_> {
         let figures = (self.run_all)(&jobs);
         let of_cells = figures.chunks(usize::try_from(runs).unwrap_or(usize::MAX));
         let residuals = cells.cells.iter().zip(of_cells).map(|(cell, runs)| {
-            let row = Row::new(&cells.tables[cell.table], cell.row);
+            let row = CsvRow::new(&cells.tables[cell.table], cell.row);
             let residual = |&(idx, published, weight): &(usize, f64, f64)| {
-                let of_run = |figures: &Vec<Option<Figure>>| {
+                let of_run = |figures: &Vec<Option<SimulatedFigure>>| {
                     figures.get(idx).copied().flatten().map_or(0.0, |figure| figure.value)
                 };
                 let predicted = runs.iter().map(of_run).sum::<f64>() / runs.len() as f64;
@@ -431,12 +441,12 @@ impl CellFit<'_> {
         only: Option<&[f64]>,
         effort: Effort,
         said: &mut dyn FnMut(String),
-    ) -> Point {
+    ) -> SearchPoint {
         self.with_search(cells, |search| search.best(only, effort, said))
     }
 }
 
-fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, Errors)> {
+fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, ErrorSummary)> {
     let mut groups = std::collections::BTreeMap::<String, Vec<f64>>::new();
     for (cell, residuals) in cells.cells.iter().zip(residuals) {
         for residual in residuals {
@@ -449,5 +459,8 @@ fn by_group(cells: &Cells, residuals: &Residuals) -> Vec<(String, Errors)> {
             groups.entry(format!("~ all {part}")).or_default().push(error);
         }
     }
-    groups.into_iter().filter_map(|(name, errors)| Some((name, Errors::of(errors)?))).collect()
+    groups
+        .into_iter()
+        .filter_map(|(name, errors)| Some((name, ErrorSummary::of(errors)?)))
+        .collect()
 }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::experiment::Experiment;
-use crate::kind::Kind;
+use crate::kind::ExperimentKind;
 use crate::predict::Prediction;
-use crate::row::{Row, RowError, RowErrorKind};
+use crate::row::{CsvRow, RowError, RowErrorKind};
 use crate::system::Systems;
-use crate::table::{Table, TableError};
+use crate::table::{CsvTable, TableError};
 
 /// The column that says why a row has no prediction.
 const ERROR_COLUMN: &str = "prediction_error";
@@ -41,9 +41,9 @@ fn list(errors: &[RowError]) -> String {
 #[derive(Clone, Debug)]
 pub struct CellFile {
     /// Its rows.
-    pub table: Table,
+    pub table: CsvTable,
     /// What kind of published file it is.
-    pub kind: Kind,
+    pub kind: ExperimentKind,
     /// What each row measured, or why there is no prediction for it.
     pub rows: Vec<Result<Experiment, RowError>>,
     /// The number of each row in the file that was read, from 1.
@@ -56,10 +56,11 @@ pub type RowPrediction = Vec<Option<Prediction>>;
 impl CellFile {
     /// Reads a file; an impossible value anywhere refuses it whole.
     pub fn read(text: &str, systems: &Systems) -> Result<Self, CellsError> {
-        let table = Table::parse(text)?;
-        let kind = Kind::of(&table).ok_or_else(|| CellsError::Kind(missing_columns(&table)))?;
+        let table = CsvTable::parse(text)?;
+        let kind =
+            ExperimentKind::of(&table).ok_or_else(|| CellsError::Kind(missing_columns(&table)))?;
         let rows: Vec<Result<Experiment, RowError>> = (0..table.rows.len())
-            .map(|idx| Experiment::of(kind, &Row::new(&table, idx), systems))
+            .map(|idx| Experiment::of(kind, &CsvRow::new(&table, idx), systems))
             .collect();
         let impossible = |row: &Result<Experiment, RowError>| {
             row.as_ref().err().filter(|error| error.kind == RowErrorKind::Impossible).cloned()
@@ -75,7 +76,7 @@ impl CellFile {
     /// Only the rows of these tables (or runs, tests, sections).
     pub fn keep_tables(&mut self, tables: &[String]) {
         let is_named = |idx: usize| {
-            let row = Row::new(&self.table, idx);
+            let row = CsvRow::new(&self.table, idx);
             let columns = ["table_id", "run_id", "test", "section", "row_id"];
             columns.iter().any(|column| {
                 let text = row.text(column);
@@ -92,7 +93,7 @@ impl CellFile {
     }
 
     /// The rows with their predictions in new columns; columns of an earlier prediction are replaced.
-    pub fn predicted(&self, predictions: &[Option<RowPrediction>]) -> Table {
+    pub fn predicted(&self, predictions: &[Option<RowPrediction>]) -> CsvTable {
         assert_eq!(predictions.len(), self.rows.len(), "one prediction for each row");
         let mut added: BTreeMap<usize, [String; 3]> = BTreeMap::new();
         for (idx, measured) in self.kind.measured().iter().enumerate() {
@@ -127,16 +128,16 @@ impl CellFile {
             });
             fields
         });
-        Table { header, rows: rows.collect() }
+        CsvTable { header, rows: rows.collect() }
     }
 }
 
 /// Which columns the nearest kind lacks.
-fn missing_columns(table: &Table) -> String {
-    let lacking = |kind: &Kind| -> Vec<&str> {
+fn missing_columns(table: &CsvTable) -> String {
+    let lacking = |kind: &ExperimentKind| -> Vec<&str> {
         kind.distinctive().iter().copied().filter(|name| table.column(name).is_none()).collect()
     };
-    let nearest = Kind::ALL.iter().min_by_key(|kind| lacking(kind).len());
+    let nearest = ExperimentKind::ALL.iter().min_by_key(|kind| lacking(kind).len());
     let nearest = nearest.expect("there are kinds");
     format!(
         "the nearest is {}, which needs the columns {}",
@@ -215,7 +216,7 @@ mod tests {
         assert!(error.to_string().contains(message), "{error}");
     }
 
-    fn predicted(text: &str) -> Table {
+    fn predicted(text: &str) -> CsvTable {
         let file = CellFile::read(text, &Systems::shipped()).unwrap();
         let predict = |row: &Result<Experiment, RowError>| {
             let experiment = row.as_ref().ok()?.clone().shortened(0.2);

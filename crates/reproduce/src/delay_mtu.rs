@@ -36,7 +36,7 @@ const DELAYS: [u64; 14] =
 
 /// What flows, each to or from the one measured host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Flow {
+pub enum SweepTraffic {
     /// Ten senders of datagrams on links of 100 Mbit/s.
     Udp10,
     /// Ten TCP senders on links of 100 Mbit/s.
@@ -60,9 +60,9 @@ pub enum Moderation {
 
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cell {
+pub struct SweepCell {
     /// What flows.
-    pub flow: Flow,
+    pub flow: SweepTraffic,
     /// In bytes.
     pub mtu: u64,
     /// Of the measured host.
@@ -71,7 +71,7 @@ pub struct Cell {
 
 /// What the measured host showed in one run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct SweepResult {
     /// Payload that its processes got, Mbit/s.
     pub goodput_mbps: f64,
     /// What the link layer carried and nobody dropped: whole packets without their frames, Mbit/s. A full line is 975
@@ -95,12 +95,13 @@ pub struct Seen {
 
 /// The runs of the whole grid.
 #[derive(Clone, Debug, Default)]
-pub struct Sweep(BTreeMap<Cell, Seen>);
+pub struct Sweep(BTreeMap<SweepCell, SweepResult>);
 
 /// A published claim and what was seen of it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+#[schemars(rename = "Claim")]
+pub struct PublishedClaim {
     /// The published file.
     pub file: String,
     /// Its row, such as `T058`.
@@ -120,54 +121,68 @@ pub struct Claim {
 }
 
 /// Every run that the claims need.
-pub fn cells() -> Vec<Cell> {
-    let grid = |flow: Flow, most: u64| {
+pub fn cells() -> Vec<SweepCell> {
+    let grid = |flow: SweepTraffic, most: u64| {
         MTUS.into_iter().flat_map(move |mtu| {
             let delays = DELAYS.into_iter().filter(move |delay| *delay <= most);
-            delays.map(move |delay| Cell { flow, mtu, moderation: Moderation::Delay(delay) })
+            delays.map(move |delay| SweepCell { flow, mtu, moderation: Moderation::Delay(delay) })
         })
     };
-    let dynamic = MTUS.map(|mtu| Cell { flow: Flow::Tcp10, mtu, moderation: Moderation::Dynamic });
+    let dynamic = MTUS.map(|mtu| SweepCell {
+        flow: SweepTraffic::Tcp10,
+        mtu,
+        moderation: Moderation::Dynamic,
+    });
     // At 4000 units a full ring of descriptors loses datagrams, which no claim is about.
-    let slow = Cell { flow: Flow::NfsSlowDisk, mtu: 1_500, moderation: Moderation::Delay(40) };
-    grid(Flow::Udp10, 2_800)
-        .chain(grid(Flow::Tcp10, 4_000))
-        .chain(grid(Flow::Tcp3, 2_000))
-        .chain(grid(Flow::Nfs, 960))
+    let slow = SweepCell {
+        flow: SweepTraffic::NfsSlowDisk,
+        mtu: 1_500,
+        moderation: Moderation::Delay(40),
+    };
+    grid(SweepTraffic::Udp10, 2_800)
+        .chain(grid(SweepTraffic::Tcp10, 4_000))
+        .chain(grid(SweepTraffic::Tcp3, 2_000))
+        .chain(grid(SweepTraffic::Nfs, 960))
         .chain(dynamic)
         .chain([slow])
         .collect()
 }
 
-impl Cell {
+impl SweepCell {
     /// Simulates it.
-    pub fn run(&self, profile: &Profile, seed: u64) -> Result<Seen, Invalid> {
+    pub fn run(&self, profile: &Profile, seed: u64) -> Result<SweepResult, Invalid> {
         scenario::run(self, profile, seed)
     }
 }
 
 impl Sweep {
     /// Of runs in the order of [`cells`].
-    pub fn of(seen: impl IntoIterator<Item = Seen>) -> Self {
+    pub fn of(seen: impl IntoIterator<Item = SweepResult>) -> Self {
         Self(cells().into_iter().zip(seen).collect())
     }
 
     /// Every claim with its verdict, in the order of the file.
-    pub fn claims(&self, profile: &Profile, provenance: &Provenance) -> Vec<Claim> {
+    pub fn claims(&self, profile: &Profile, provenance: &Provenance) -> Vec<PublishedClaim> {
         claims::all(self, profile, provenance)
     }
 
     /// One run.
-    fn at(&self, flow: Flow, mtu: u64, moderation: Moderation) -> &Seen {
+    fn at(&self, flow: SweepTraffic, mtu: u64, moderation: Moderation) -> &SweepResult {
         self.0
-            .get(&Cell { flow, mtu, moderation })
+            .get(&SweepCell { flow, mtu, moderation })
             .expect("`cells` has every run that claims ask for")
     }
 
     /// A figure by delay, in the order of delays up to `most` units.
-    fn curve(&self, flow: Flow, mtu: u64, most: u64, figure: fn(&Seen) -> f64) -> Vec<(u64, f64)> {
-        let is_there = |cell: &&Cell| cell.flow == flow && cell.mtu == mtu;
-        let point = |cell: &Cell| match cell.moderation {
+    fn curve(
+        &self,
+        flow: SweepTraffic,
+        mtu: u64,
+        most: u64,
+        figure: fn(&SweepResult) -> f64,
+    ) -> Vec<(u64, f64)> {
+        let is_there = |cell: &&SweepCell| cell.flow == flow && cell.mtu == mtu;
+        let point = |cell: &SweepCell| match cell.moderation {
             Moderation::Delay(delay) if delay <= most => Some((delay, figure(&self.0[cell]))),
             _ => None,
         };

@@ -13,8 +13,8 @@ use latput_sim::{Invalid, Outcome};
 use latput_trial::observation::Role;
 use latput_units::{Bytes, Nanos, Rng};
 
-use crate::kind::Kind;
-use crate::row::{Row, RowError};
+use crate::kind::ExperimentKind;
+use crate::row::{CsvRow, RowError};
 use crate::setting::Moderation;
 use crate::system::{Machine, Systems};
 
@@ -38,21 +38,21 @@ pub struct Experiment {
 
 /// A figure of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Figure {
+pub struct SimulatedFigure {
     /// Its mean.
     pub value: f64,
     /// Where nine in ten single samples of the run lie, if the published figure is one sample.
     pub within: Option<(f64, f64)>,
 }
 
-impl Figure {
+impl SimulatedFigure {
     /// A figure of a whole run.
     pub const fn plain(value: f64) -> Self {
         Self { value, within: None }
     }
 }
 
-/// Which figures of an outcome a row asks for, in the order of [`Kind::measured`].
+/// Which figures of an outcome a row asks for, in the order of [`ExperimentKind::measured`].
 #[derive(Clone, Debug, PartialEq)]
 enum Reading {
     /// Transactions per second of all instances, and CPU per transaction at both ends.
@@ -75,25 +75,25 @@ enum Reading {
 
 impl Experiment {
     /// What a row measured.
-    pub fn of(kind: Kind, row: &Row<'_>, systems: &Systems) -> Result<Self, RowError> {
+    pub fn of(kind: ExperimentKind, row: &CsvRow<'_>, systems: &Systems) -> Result<Self, RowError> {
         for measured in kind.measured() {
             row.figure(measured.column)?;
         }
         match kind {
-            Kind::RrAggregate => rr::aggregate(row, systems),
-            Kind::RrSingle => rr::single(row, systems),
-            Kind::Stream => stream::stream(row, systems),
-            Kind::Binding => stream::binding(row, systems),
-            Kind::TwoConcurrent => rr::two_concurrent(row, systems),
-            Kind::PingIdle => freebsd::ping_idle(row, systems),
-            Kind::DevicePolling => freebsd::device_polling(row, systems),
-            Kind::FqCodel => fq_codel::matrix(row, systems),
+            ExperimentKind::RrAggregate => rr::aggregate(row, systems),
+            ExperimentKind::RrSingle => rr::single(row, systems),
+            ExperimentKind::Stream => stream::stream(row, systems),
+            ExperimentKind::Binding => stream::binding(row, systems),
+            ExperimentKind::TwoConcurrent => rr::two_concurrent(row, systems),
+            ExperimentKind::PingIdle => freebsd::ping_idle(row, systems),
+            ExperimentKind::DevicePolling => freebsd::device_polling(row, systems),
+            ExperimentKind::FqCodel => fq_codel::matrix(row, systems),
         }
     }
 
-    /// The figures of one run, in the order of [`Kind::measured`]; each seed has its own start phases, order
+    /// The figures of one run, in the order of [`ExperimentKind::measured`]; each seed has its own start phases, order
     /// of arrivals and costs.
-    pub fn run(&self, seed: u64) -> Result<Vec<Option<Figure>>, Invalid> {
+    pub fn run(&self, seed: u64) -> Result<Vec<Option<SimulatedFigure>>, Invalid> {
         let mut scenario = self.scenario.clone();
         scenario.seed = Rng::split(seed, 0).next_u64();
         let mut outcome = latput_sim::run(&scenario)?;
@@ -141,7 +141,7 @@ impl Experiment {
         self
     }
 
-    fn read(&self, outcome: &Outcome) -> Vec<Option<Figure>> {
+    fn read(&self, outcome: &Outcome) -> Vec<Option<SimulatedFigure>> {
         let busy = |host: usize| busy_ratio(&outcome.hosts[host]);
         let cores = |host: usize| outcome.hosts[host].cores.len() as f64;
         let rr_rate = |idx: usize| outcome.per_second(outcome.loads[idx].received);
@@ -187,7 +187,12 @@ fn slowest_timer(host: &Host) -> Nanos {
 
 /// A rate, the utilisation of both hosts in per cent, and their CPU time in microseconds per unit; nothing where
 /// nothing was done: a rate of 0 would be that of a run too short, or of a sender that waits for what was lost.
-fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Option<Figure>> {
+fn with_cpu(
+    rate: f64,
+    busy: [f64; 2],
+    cores: [f64; 2],
+    units: f64,
+) -> Vec<Option<SimulatedFigure>> {
     if units <= 0.0 {
         return vec![None; 5];
     }
@@ -195,8 +200,8 @@ fn with_cpu(rate: f64, busy: [f64; 2], cores: [f64; 2], units: f64) -> Vec<Optio
     plain([rate, 100.0 * busy[0], 100.0 * busy[1], demand(0), demand(1)])
 }
 
-fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<Figure>> {
-    values.map(|value| Some(Figure::plain(value))).to_vec()
+fn plain<const N: usize>(values: [f64; N]) -> Vec<Option<SimulatedFigure>> {
+    values.map(|value| Some(SimulatedFigure::plain(value))).to_vec()
 }
 
 fn busy_ratio(host: &HostOutcome) -> f64 {
@@ -207,7 +212,7 @@ fn busy_ratio(host: &HostOutcome) -> f64 {
 
 /// The hosts of a row with its setting: the measured one, and one of those that load it.
 fn hosts(
-    row: &Row<'_>,
+    row: &CsvRow<'_>,
     (machine, profile): (&Machine, &Profile),
     is_bulk: bool,
 ) -> Result<[Host; 2], RowError> {

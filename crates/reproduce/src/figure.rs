@@ -59,7 +59,8 @@ pub struct TableErrors {
 /// One demand on the predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+#[schemars(rename = "Target")]
+pub struct AccuracyTarget {
     /// What.
     pub name: String,
     /// What its rows are, together.

@@ -1,7 +1,7 @@
 //! The published files, and what their rows are called.
 
-use crate::kind::{Kind, Scale};
-use crate::row::Row;
+use crate::kind::{ExperimentKind, Scale};
+use crate::row::CsvRow;
 
 /// The published files of cells, by name. Nothing but their printing beside predictions depends on them.
 pub const FILES: [(&str, &str); 11] = [
@@ -42,18 +42,18 @@ const TELLING: [&str; 16] = [
 ];
 
 /// Idle time is a share although its column holds times too.
-pub(crate) fn scale_of(kind: Kind, scale: Scale, row: &Row<'_>) -> Scale {
-    if kind == Kind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
+pub(crate) fn scale_of(kind: ExperimentKind, scale: Scale, row: &CsvRow<'_>) -> Scale {
+    if kind == ExperimentKind::PingIdle && row.text("unit") == "%" { Scale::Points } else { scale }
 }
 
 /// The table, run, test or section that a row is of, or its own name; empty if it has none.
-pub(crate) fn table_of<'a>(row: &Row<'a>) -> &'a str {
+pub(crate) fn table_of<'a>(row: &CsvRow<'a>) -> &'a str {
     let columns = ["table_id", "run_id", "test", "section", "row_id"];
     columns.iter().map(|column| row.text(column)).find(|text| !text.is_empty()).unwrap_or("")
 }
 
 /// What tells a row from its neighbours.
-pub(crate) fn words(row: &Row<'_>) -> String {
+pub(crate) fn words(row: &CsvRow<'_>) -> String {
     let named = |column: &&str| {
         let value = row.text(column);
         (!value.is_empty()).then(|| format!("{column} {value}"))

@@ -10,8 +10,10 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
 use self::mechanism::mechanism;
-use crate::delay_mtu::{self, Claim};
-use crate::published::{FILES, ReproducedFigure, Reproduction, TableErrors, Target, scale_name};
+use crate::delay_mtu::{self, PublishedClaim};
+use crate::published::{
+    AccuracyTarget, FILES, ReproducedFigure, Reproduction, TableErrors, scale_name,
+};
 
 const TEMPLATE: &str = include_str!("../assets/reproduction.html");
 const STYLE: &str = include_str!("../assets/reproduction.css");
@@ -44,9 +46,9 @@ struct Page<'a> {
     style: &'static str,
     figures: usize,
     /// Each with its label as people read it.
-    targets: Vec<(&'a Target, &'static str)>,
+    targets: Vec<(&'a AccuracyTarget, &'static str)>,
     files: Vec<File>,
-    claims: &'a [Claim],
+    claims: &'a [PublishedClaim],
     /// The file that has claims and no cells, and its mechanism.
     slides: (&'static str, &'static str),
     side: f64,
@@ -59,10 +61,10 @@ struct File {
     name: &'static str,
     mechanism: &'static str,
     scatter: Option<Scatter>,
-    errors: Vec<Errors>,
+    errors: Vec<ErrorRates>,
     strips: Vec<Strip>,
     columns: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<ErrorRow>,
 }
 
 fn files(reproduction: &Reproduction) -> Vec<File> {
@@ -75,7 +77,7 @@ fn files(reproduction: &Reproduction) -> Vec<File> {
             name,
             mechanism: mechanism(name),
             scatter: Scatter::of(&figures),
-            errors: tables.map(Errors::of).collect(),
+            errors: tables.map(ErrorRates::of).collect(),
             strips: strips(&figures),
             rows: rows(&figures, &columns),
             columns: columns.into_iter().map(str::to_owned).collect(),
@@ -97,7 +99,7 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 
 /// Median and 90th percentile of one table of a file.
 #[derive(Debug, Serialize)]
-struct Errors {
+struct ErrorRates {
     table: String,
     scale: String,
     figures: usize,
@@ -105,7 +107,7 @@ struct Errors {
     p90: String,
 }
 
-impl Errors {
+impl ErrorRates {
     fn of(it: &TableErrors) -> Self {
         let unit = if it.scale == "points" { "points" } else { "%" };
         let shown = |ratio: f64| format!("{:.1} {unit}", 100.0 * ratio);
@@ -125,13 +127,13 @@ const NARROWEST: f64 = 0.5;
 /// Predicted over published rates (or times), both on log axes.
 #[derive(Debug, Serialize)]
 struct Scatter {
-    ticks: Vec<Mark>,
-    dots: Vec<Mark>,
+    ticks: Vec<PlotMark>,
+    dots: Vec<PlotMark>,
 }
 
 /// Something at a place of a picture, in pixels.
 #[derive(Debug, Serialize)]
-struct Mark {
+struct PlotMark {
     x: String,
     y: String,
     text: String,
@@ -155,7 +157,7 @@ impl Scatter {
         let margin = (f64::midpoint(NARROWEST, low - high)).max(0.05);
         let (low, high) = (low - margin, high + margin);
         let scaled = |value: f64| (value.log10() - low) / (high - low) * (SIDE - 2.0 * MARGIN);
-        let mark = |(x, y): (f64, f64), text: String, is_odd: bool| Mark {
+        let mark = |(x, y): (f64, f64), text: String, is_odd: bool| PlotMark {
             x: format!("{:.1}", MARGIN + scaled(x)),
             y: format!("{:.1}", SIDE - MARGIN - scaled(y)),
             text,
@@ -208,12 +210,12 @@ fn colour(error_ratio: f64) -> String {
 #[derive(Debug, Serialize)]
 struct Strip {
     name: String,
-    cells: Vec<Cell>,
+    cells: Vec<ErrorCell>,
 }
 
 /// One error.
 #[derive(Debug, Serialize)]
-struct Cell {
+struct ErrorCell {
     colour: String,
     text: String,
     is_odd: bool,
@@ -226,7 +228,7 @@ fn strips(figures: &[&ReproducedFigure]) -> Vec<Strip> {
     let named = |(table, column)| if alone { ("", column) } else { (table, column) };
     let strip = |(table, column): (&str, &str)| {
         let is_in = |it: &&&ReproducedFigure| it.column == column && (alone || it.table == table);
-        let cell = |it: &&ReproducedFigure| Cell {
+        let cell = |it: &&ReproducedFigure| ErrorCell {
             colour: colour(it.error_ratio),
             text: format!("{} {}: {:+.1} %", it.table, it.what, 100.0 * it.error_ratio),
             is_odd: it.anomaly.is_some(),
@@ -241,19 +243,19 @@ fn strips(figures: &[&ReproducedFigure]) -> Vec<Strip> {
 
 /// The same in numbers: a cell of the file, with an error or nothing in each column.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ErrorRow {
     name: String,
-    errors: Vec<Option<Cell>>,
+    errors: Vec<Option<ErrorCell>>,
 }
 
-fn rows(figures: &[&ReproducedFigure], columns: &[&str]) -> Vec<Row> {
+fn rows(figures: &[&ReproducedFigure], columns: &[&str]) -> Vec<ErrorRow> {
     let row = |cells: &[&ReproducedFigure]| {
         let error = |column: &&str| {
             let it = cells.iter().find(|it| it.column == *column)?;
             let text = format!("{:+.1}", 100.0 * it.error_ratio);
-            Some(Cell { colour: colour(it.error_ratio), text, is_odd: it.anomaly.is_some() })
+            Some(ErrorCell { colour: colour(it.error_ratio), text, is_odd: it.anomaly.is_some() })
         };
-        Row {
+        ErrorRow {
             name: format!("{} {}", cells[0].table, cells[0].what),
             errors: columns.iter().map(error).collect(),
         }
@@ -270,7 +272,7 @@ mod tests {
     #[test]
     fn every_branch_is_rendered_and_every_text_escaped() {
         let judged = || Judged { wanted: hostile(), seen: hostile(), holds: false };
-        let target = |alone: Option<Judged>| Target {
+        let target = |alone: Option<Judged>| AccuracyTarget {
             name: hostile(),
             label: Label::HandSet,
             rows: RowCounts::default(),
@@ -280,7 +282,7 @@ mod tests {
             predicted_alone: alone,
             profiles: Vec::new(),
         };
-        let claim = Claim {
+        let claim = PublishedClaim {
             file: hostile(),
             id: hostile(),
             kind: hostile(),

@@ -1,10 +1,10 @@
 //! The kinds of published files, told apart by their columns, and what each file measured.
 
-use crate::table::Table;
+use crate::table::CsvTable;
 
 /// One kind of published file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ExperimentKind {
     /// Aggregate request/response rates by burst and instances.
     RrAggregate,
     /// Single request/response runs with their CPU.
@@ -61,7 +61,7 @@ const fn points(column: &'static str) -> Measured {
     Measured { column, scale: Scale::Points }
 }
 
-impl Kind {
+impl ExperimentKind {
     /// All of them, in the order in which they are tried.
     pub const ALL: [Self; 8] = [
         Self::PingIdle,
@@ -75,7 +75,7 @@ impl Kind {
     ];
 
     /// The kind of a file with this header.
-    pub fn of(table: &Table) -> Option<Self> {
+    pub fn of(table: &CsvTable) -> Option<Self> {
         let has = |columns: &[&str]| columns.iter().all(|column| table.column(column).is_some());
         let single = ["util_local_pct", "run_id", "test_len_s", "predicted_util_local_pct"];
         Self::ALL.into_iter().find(|kind| match kind {

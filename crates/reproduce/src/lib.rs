@@ -24,8 +24,8 @@ pub mod target;
 
 pub use cells::CellFile;
 pub use experiment::Experiment;
-pub use kind::Kind;
+pub use kind::ExperimentKind;
 pub use provenance::Provenance;
-pub use row::{Row, RowError};
+pub use row::{CsvRow, RowError};
 pub use system::Systems;
-pub use table::Table;
+pub use table::CsvTable;

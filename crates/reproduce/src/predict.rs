@@ -1,6 +1,6 @@
 //! Predictions with their band: several seeds of one experiment, summarised.
 
-use crate::experiment::{Experiment, Figure};
+use crate::experiment::{Experiment, SimulatedFigure};
 
 /// A predicted figure and where nine in ten runs like it lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ const T90: [f64; 30] = [
 
 /// Summarises the runs of one experiment under several seeds: one prediction per measured column, `None`
 /// where a row does not measure it.
-pub fn summarise(runs: &[Vec<Option<Figure>>]) -> Vec<Option<Prediction>> {
+pub fn summarise(runs: &[Vec<Option<SimulatedFigure>>]) -> Vec<Option<Prediction>> {
     let columns = runs.first().map_or(0, Vec::len);
     (0..columns).map(|column| prediction(runs.iter().map(|run| run[column]))).collect()
 }
@@ -37,10 +37,11 @@ pub fn predict(
     Ok(summarise(&runs?))
 }
 
-fn prediction(figures: impl Iterator<Item = Option<Figure>>) -> Option<Prediction> {
-    let figures: Vec<Figure> = figures.collect::<Option<Vec<Figure>>>()?;
+fn prediction(figures: impl Iterator<Item = Option<SimulatedFigure>>) -> Option<Prediction> {
+    let figures: Vec<SimulatedFigure> = figures.collect::<Option<Vec<SimulatedFigure>>>()?;
     let count = figures.len() as f64;
-    let mean_of = |part: &dyn Fn(&Figure) -> f64| figures.iter().map(part).sum::<f64>() / count;
+    let mean_of =
+        |part: &dyn Fn(&SimulatedFigure) -> f64| figures.iter().map(part).sum::<f64>() / count;
     let mean = mean_of(&|figure| figure.value);
     if figures.iter().all(|figure| figure.within.is_some()) {
         let end = |pick: fn((f64, f64)) -> f64| {

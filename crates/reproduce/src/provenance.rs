@@ -12,11 +12,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::hand_set::HandSet;
-use crate::calibrate::{Cells, Plan};
+use crate::calibrate::{Cells, FitPlan};
 use crate::files;
 pub use crate::label::{Label, RowCounts};
 use crate::system::Systems;
-use crate::table::Table;
+use crate::table::CsvTable;
 
 /// Where the numbers of a profile come from.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -43,11 +43,11 @@ pub struct Provenance {
 impl Provenance {
     /// Of the shipped profiles and plans.
     pub fn shipped(systems: &Systems) -> Self {
-        Self::of(&Plan::all().expect("the plans are shipped and tested"), systems)
+        Self::of(&FitPlan::all().expect("the plans are shipped and tested"), systems)
     }
 
     /// Of profiles that these plans fit; one without a plan has no free cost.
-    pub fn of(plans: &[Plan], systems: &Systems) -> Self {
+    pub fn of(plans: &[FitPlan], systems: &Systems) -> Self {
         let mut this = Self { profiles: Vec::new(), fitted: BTreeSet::new() };
         for name in systems.names() {
             let plan = plans.iter().find(|plan| plan.profile == name);
@@ -90,14 +90,14 @@ impl Provenance {
 }
 
 /// The files and rows that a plan's fit sees.
-fn fitted_rows(plan: &Plan, systems: &Systems) -> Vec<(String, usize)> {
+fn fitted_rows(plan: &FitPlan, systems: &Systems) -> Vec<(String, usize)> {
     let of_file = |name: &String| {
         let file = name.trim_end_matches(".csv");
         let (_, text) = files::FILES
             .iter()
             .find(|(published, _)| *published == file)
             .expect("plans name published files; a test sees to it");
-        let table = Table::parse(text).expect("the file is shipped and tested");
+        let table = CsvTable::parse(text).expect("the file is shipped and tested");
         let cells = Cells::of(vec![(name.clone(), table)], &plan.profile, systems)
             .expect("the file is shipped and tested")
             .asked_by(plan);

@@ -1,18 +1,18 @@
 //! The published files and how well each of their figures is predicted.
 
-use latput_calibrate::Errors;
+use latput_calibrate::ErrorSummary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::anomaly::Anomalies;
 use crate::cells::{CellFile, CellsError, RowPrediction};
-use crate::delay_mtu::Claim;
-pub use crate::figure::{Judged, ReproducedFigure, TableErrors, Target, scale_name};
+use crate::delay_mtu::PublishedClaim;
+pub use crate::figure::{AccuracyTarget, Judged, ReproducedFigure, TableErrors, scale_name};
 pub use crate::files::FILES;
 use crate::files::{scale_of, table_of, words};
 use crate::kind::Scale;
 use crate::provenance::{ProfileOrigin, Provenance};
-use crate::row::Row;
+use crate::row::CsvRow;
 use crate::system::Systems;
 
 /// Every published figure with its prediction.
@@ -26,16 +26,16 @@ pub struct Reproduction {
     /// Errors by table and column, anomalies left out.
     pub tables: Vec<TableErrors>,
     /// What is claimed without cells (the slides on receive delay and MTU), and whether it is seen.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PublishedClaim>,
     /// What is asked of the predictions, and whether it holds.
-    pub targets: Vec<Target>,
+    pub targets: Vec<AccuracyTarget>,
     /// Where the numbers of the profiles come from.
     pub profiles: Vec<ProfileOrigin>,
 }
 
 impl Reproduction {
     /// Adds claims and what is asked of them.
-    pub fn add_claims(&mut self, claims: Vec<Claim>) {
+    pub fn add_claims(&mut self, claims: Vec<PublishedClaim>) {
         self.targets.extend(crate::target::of_claims(&claims));
         self.claims.extend(claims);
     }
@@ -57,7 +57,7 @@ pub fn compare(
     let mut figures = Vec::new();
     for (name, file, predictions) in files {
         for (idx, predicted) in predictions.iter().enumerate() {
-            let row = Row::new(&file.table, idx);
+            let row = CsvRow::new(&file.table, idx);
             let Some(predicted) = predicted else { continue };
             let profile = systems.profile_of(file.kind, &row).unwrap_or_default();
             let label = provenance.of_row(name, file.numbers[idx], table_of(&row));
@@ -110,7 +110,7 @@ fn tables(figures: &[ReproducedFigure]) -> Vec<TableErrors> {
         groups.entry((FILES.len() + 1, "~", scale)).or_default().push(figure.error_ratio);
     }
     let errors = |((file, table, scale), errors): ((usize, &str, &str), Vec<f64>)| {
-        let errors = Errors::of(errors)?;
+        let errors = ErrorSummary::of(errors)?;
         Some(TableErrors {
             file: FILES.get(file).map_or("all", |(name, _)| name).to_owned(),
             table: if table == "~" { String::new() } else { table.to_owned() },

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::table::Table;
+use crate::table::CsvTable;
 
 /// A field that cannot be what it says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,14 +31,14 @@ pub enum RowErrorKind {
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    table: &'a Table,
+pub struct CsvRow<'a> {
+    table: &'a CsvTable,
     idx: usize,
 }
 
-impl<'a> Row<'a> {
+impl<'a> CsvRow<'a> {
     /// The row with this index.
-    pub fn new(table: &'a Table, idx: usize) -> Self {
+    pub fn new(table: &'a CsvTable, idx: usize) -> Self {
         Self { table, idx }
     }
 

@@ -6,7 +6,7 @@ use latput_sim::scenario::Host;
 use latput_sim::vector::{Delay, Throttle};
 use latput_units::Nanos;
 
-use crate::row::{Row, RowError};
+use crate::row::{CsvRow, RowError};
 
 /// The largest `InterruptThrottleRate`.
 const MOST_HZ: u32 = 1_000_000;
@@ -54,7 +54,7 @@ impl Throttling {
 
 impl Moderation {
     /// Reads the columns of a row, then the words of `coalescing` for what the columns leave open.
-    pub fn of(row: &Row<'_>) -> Result<Self, RowError> {
+    pub fn of(row: &CsvRow<'_>) -> Result<Self, RowError> {
         let words = row.text("coalescing");
         let number = |column: &str, names: [&str; 2], most| match row.whole(column, 0..=most)? {
             Some(value) => Ok(Some(value)),
@@ -134,19 +134,19 @@ impl Moderation {
 }
 
 /// A throttle that only the text names.
-fn throttle_in_words(row: &Row<'_>) -> Result<Option<Throttling>, RowError> {
+fn throttle_in_words(row: &CsvRow<'_>) -> Result<Option<Throttling>, RowError> {
     let is_off = own_words(row).contains("InterruptThrottle disabled");
     let rate = number_in_words(row, ["InterruptThrottleRate"; 2], MOST_HZ)?;
     Ok(rate.map(Throttling::from_parameter).or(is_off.then_some(Throttling::Off)))
 }
 
 /// What the text says of the measured system; what follows a semicolon is of the others.
-fn own_words<'a>(row: &Row<'a>) -> &'a str {
+fn own_words<'a>(row: &CsvRow<'a>) -> &'a str {
     row.text("coalescing").split(';').next().unwrap_or("")
 }
 
 /// The number behind the first of these names that the text has.
-fn number_in_words(row: &Row<'_>, names: [&str; 2], most: u32) -> Result<Option<u32>, RowError> {
+fn number_in_words(row: &CsvRow<'_>, names: [&str; 2], most: u32) -> Result<Option<u32>, RowError> {
     let words = own_words(row);
     // `rx-usecs-irq` is another parameter.
     let behind = |name| Some(words.split_once(name)?.1).filter(|rest| !rest.starts_with('-'));
@@ -173,7 +173,7 @@ fn sides_in_words(words: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::CsvTable;
 
     #[test]
     fn words_say_what_the_columns_leave_open() {
@@ -221,8 +221,10 @@ mod tests {
     }
 
     fn moderation(words: &str) -> Result<Moderation, RowError> {
-        let table =
-            Table { header: vec![String::from("coalescing")], rows: vec![vec![words.to_owned()]] };
-        Moderation::of(&Row::new(&table, 0))
+        let table = CsvTable {
+            header: vec![String::from("coalescing")],
+            rows: vec![vec![words.to_owned()]],
+        };
+        Moderation::of(&CsvRow::new(&table, 0))
     }
 }

@@ -6,8 +6,8 @@ use latput_sim::Profile;
 use latput_sim::vector::Delay;
 use serde::Deserialize;
 
-use crate::kind::Kind;
-use crate::row::{Row, RowError};
+use crate::kind::ExperimentKind;
+use crate::row::{CsvRow, RowError};
 use crate::setting::Throttling;
 
 /// The shipped profile that stands for no published machine.
@@ -93,7 +93,7 @@ impl Systems {
     }
 
     /// The machine of a row and its profile.
-    pub fn of(&self, row: &Row<'_>) -> Result<(&Machine, &Profile), RowError> {
+    pub fn of(&self, row: &CsvRow<'_>) -> Result<(&Machine, &Profile), RowError> {
         let [system, driver, version] = ["system", "driver", "driver_version"].map(|c| row.text(c));
         let matches = |machine: &&Machine| {
             let any = machine.driver_versions.is_empty();
@@ -118,11 +118,11 @@ impl Systems {
     }
 
     /// The name of the profile that a row of this kind uses.
-    pub fn profile_of(&self, kind: Kind, row: &Row<'_>) -> Result<&str, RowError> {
+    pub fn profile_of(&self, kind: ExperimentKind, row: &CsvRow<'_>) -> Result<&str, RowError> {
         match kind {
-            Kind::FqCodel => Ok("hs22-ixgbe"),
-            Kind::PingIdle => Ok("dragonfly-em"),
-            Kind::DevicePolling => Ok("freebsd-em"),
+            ExperimentKind::FqCodel => Ok("hs22-ixgbe"),
+            ExperimentKind::PingIdle => Ok("dragonfly-em"),
+            ExperimentKind::DevicePolling => Ok("freebsd-em"),
             _ => Ok(&self.of(row)?.0.profile),
         }
     }

@@ -7,7 +7,7 @@ const MOST_BYTES: usize = 16 << 20;
 
 /// A header and rows of the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct CsvTable {
     /// Names of the columns.
     pub header: Vec<String>,
     /// The rows, each as long as the header.
@@ -50,7 +50,7 @@ pub enum TableError {
     OpenQuote(usize),
 }
 
-impl Table {
+impl CsvTable {
     /// Reads a table.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         if text.len() > MOST_BYTES {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_table_survives_reading_and_writing() {
         let text = "a,b,c\n1,\"x, \"\"y\"\"\",\n,\"two\nlines\",3\n";
-        let table = Table::parse(text).unwrap();
+        let table = CsvTable::parse(text).unwrap();
         assert_eq!(table.rows[0], ["1", "x, \"y\"", ""]);
         assert_eq!(table.rows[1], ["", "two\nlines", "3"]);
         assert_eq!(table.to_csv(), text);
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn other_line_ends_and_a_byte_order_mark_are_read() {
-        let table = Table::parse("\u{feff}a,b\r\n1,2\r\n\r\n3,4").unwrap();
+        let table = CsvTable::parse("\u{feff}a,b\r\n1,2\r\n\r\n3,4").unwrap();
         assert_eq!(table.header, ["a", "b"]);
         assert_eq!(table.rows, [["1", "2"], ["3", "4"]]);
     }
@@ -203,7 +203,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, message: &str) {
-        let error = Table::parse(text).unwrap_err().to_string();
+        let error = CsvTable::parse(text).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
 }

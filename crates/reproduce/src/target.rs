@@ -4,24 +4,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use latput_calibrate::Errors;
+use latput_calibrate::ErrorSummary;
 
-use crate::delay_mtu::{self, Claim};
-use crate::figure::{Judged, ReproducedFigure, Target, scale_name};
+use crate::delay_mtu::{self, PublishedClaim};
+use crate::figure::{AccuracyTarget, Judged, ReproducedFigure, scale_name};
 use crate::label::{Label, RowCounts};
 
 /// Figures that a demand is about, anomalies left out.
 type Figures<'a> = [&'a ReproducedFigure];
 
 /// Every demand that these figures can answer.
-pub fn all(figures: &[ReproducedFigure]) -> Vec<Target> {
+pub fn all(figures: &[ReproducedFigure]) -> Vec<AccuracyTarget> {
     let mut targets = of_rates_and_cpu(figures);
     targets.extend(of_bsd(figures));
     targets.extend(of_matrix(figures));
     targets.into_iter().flatten().collect()
 }
 
-fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
+fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let rr = |figure: &ReproducedFigure| {
         figure.file.starts_with("tcp_rr_") || figure.file.starts_with("binding_rr_")
     };
@@ -50,7 +50,7 @@ fn of_rates_and_cpu(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
     ]
 }
 
-fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
+fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let polling = |it: &ReproducedFigure| it.file == "device_polling";
     let is_server = |it: &ReproducedFigure| it.what.contains("role server");
     let is_rate = |it: &ReproducedFigure| it.column == "throughput_mbit_s";
@@ -94,7 +94,7 @@ fn of_bsd(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
     ]
 }
 
-fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
+fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<AccuracyTarget>> {
     let rate = |it: &ReproducedFigure| it.column == "bw_kbytes_s";
     let ping = |it: &ReproducedFigure| it.column == "ping_avg_ms";
     // Gbit/s of thousands of bytes as `sar` counts them, and milliseconds.
@@ -110,14 +110,15 @@ fn of_matrix(figures: &[ReproducedFigure]) -> Vec<Option<Target>> {
 }
 
 /// What is asked of claims, by their kind.
-pub fn of_claims(claims: &[Claim]) -> Vec<Target> {
+pub fn of_claims(claims: &[PublishedClaim]) -> Vec<AccuracyTarget> {
     let kinds = [
         ("order", "receive delay x MTU: orders and rates"),
         ("onset", "receive delay x MTU: onsets within a factor of two"),
         ("cost", "receive delay x MTU: cost model within 15 %"),
     ];
     let target = |(kind, name): (&str, &str)| {
-        let of_kind: Vec<&Claim> = claims.iter().filter(|claim| claim.kind == kind).collect();
+        let of_kind: Vec<&PublishedClaim> =
+            claims.iter().filter(|claim| claim.kind == kind).collect();
         let rows = RowCounts::of(of_kind.iter().map(|claim| claim.label));
         let profiles = vec![String::from(delay_mtu::PROFILE)];
         labelled(
@@ -145,7 +146,7 @@ fn demand(
     figures: &[ReproducedFigure],
     pick: impl Fn(&ReproducedFigure) -> bool,
     judge: impl Fn(&Figures<'_>) -> Option<Judged>,
-) -> Option<Target> {
+) -> Option<AccuracyTarget> {
     let picked = figures.iter().filter(|it| it.anomaly.is_none() && pick(it));
     let picked: Vec<&ReproducedFigure> = picked.collect();
     let rows: BTreeMap<(&str, usize), Label> =
@@ -163,12 +164,12 @@ fn labelled<'a, T>(
     rows: RowCounts,
     profiles: Vec<String>,
     judge: impl Fn(&[&'a T]) -> Option<Judged>,
-) -> Option<Target> {
+) -> Option<AccuracyTarget> {
     let Judged { wanted, seen, holds } = judge(items)?;
     let predicted: Vec<&T> =
         items.iter().copied().filter(|item| label(item) == Label::Predicted).collect();
     let is_mixed = !predicted.is_empty() && predicted.len() < items.len();
-    Some(Target {
+    Some(AccuracyTarget {
         name: name.to_owned(),
         label: rows.label(),
         rows,
@@ -180,10 +181,10 @@ fn labelled<'a, T>(
     })
 }
 
-fn errors(figures: &Figures<'_>) -> Option<(Errors, f64)> {
+fn errors(figures: &Figures<'_>) -> Option<(ErrorSummary, f64)> {
     let errors: Vec<f64> = figures.iter().map(|it| it.error_ratio.abs()).collect();
     let largest = errors.iter().copied().fold(0.0, f64::max);
-    Some((Errors::of(errors)?, largest))
+    Some((ErrorSummary::of(errors)?, largest))
 }
 
 fn relative(figures: &Figures<'_>, (median, p90): (f64, f64)) -> Option<Judged> {

@@ -2,7 +2,7 @@
 //! worth. The whole table is held by `cargo xtask ci --only accuracy`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use latput_calibrate::Errors;
+use latput_calibrate::ErrorSummary;
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::predict;
 use latput_reproduce::{Provenance, Systems, published};
@@ -43,7 +43,7 @@ fn check_file(name: &str, column: &str, (median, p90): (f64, f64)) {
     let compared =
         published::compare(&[(name, &file, &predicted)], &systems, &Provenance::shipped(&systems));
     let figures = compared.figures.iter().filter(|it| it.column == column && it.anomaly.is_none());
-    let errors = Errors::of(figures.map(|it| it.error_ratio)).unwrap();
+    let errors = ErrorSummary::of(figures.map(|it| it.error_ratio)).unwrap();
     assert!(errors.median <= median && errors.p90 <= p90, "{name}: {errors:?}");
 }
 

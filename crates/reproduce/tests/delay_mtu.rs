@@ -1,9 +1,11 @@
 //! The claims on receive delay and MTU: each is looked at, and all but those that are known to miss are seen.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use latput_reproduce::delay_mtu::{self, Cell, Claim, Flow, Moderation, Sweep};
+use latput_reproduce::delay_mtu::{
+    self, Moderation, PublishedClaim, Sweep, SweepCell, SweepTraffic,
+};
 use latput_reproduce::provenance::Label;
-use latput_reproduce::{Provenance, Systems, Table, target};
+use latput_reproduce::{CsvTable, Provenance, Systems, target};
 use latput_sim::bus::Bus;
 use latput_sim::machine::Costs;
 use latput_units::{Bytes, Nanos};
@@ -19,7 +21,7 @@ const MISSED: [&str; 2] = ["T062", "T108"];
 fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
     let claims = claims();
     let text = include_str!("../../../data/published/coalescing_mtu.csv");
-    let table = Table::parse(text).unwrap();
+    let table = CsvTable::parse(text).unwrap();
     let column = table.column("claim_id").unwrap();
     for id in table.rows.iter().map(|row| row[column].as_str()) {
         let is_claim = (id >= "T058" && !NO_CLAIMS.contains(&id)) || CLAIMS_OF_SET_UP.contains(&id);
@@ -47,7 +49,8 @@ fn every_claim_has_a_verdict_and_all_but_two_are_seen() {
 /// No fit makes this profile: its costs are the slides' coefficients, at both ends where both have them.
 #[test]
 fn the_costs_of_the_profile_are_those_that_the_slides_print() {
-    let table = Table::parse(include_str!("../../../data/published/coalescing_mtu.csv")).unwrap();
+    let table =
+        CsvTable::parse(include_str!("../../../data/published/coalescing_mtu.csv")).unwrap();
     let [id, value] = ["claim_id", "value"].map(|name| table.column(name).unwrap());
     let printed = |claim: &str, ns: f64| {
         let row = table.rows.iter().find(|row| row[id] == claim).unwrap();
@@ -87,29 +90,30 @@ fn on_an_io_bus_of_its_time_tcp_alone_is_slow_at_short_delays_and_in_dynamic_mod
     let nic = &mut profile.sut.nic;
     (nic.bus, nic.fifo, nic.pause) = (Some(Bus::default()), Bytes::new(48 << 10), true);
     let seen = |flow, moderation| {
-        let seen = Cell { flow, mtu: 1_500, moderation }.run(&profile, 0).unwrap();
+        let seen = SweepCell { flow, mtu: 1_500, moderation }.run(&profile, 0).unwrap();
         assert_eq!(seen.lost, 0, "{flow:?} {moderation:?}");
         seen.link_mbps
     };
     let line = 975.0;
     let full = 0.997 * line..1.003 * line;
     for delay in [10, 640] {
-        let datagrams = seen(Flow::Udp10, Moderation::Delay(delay));
+        let datagrams = seen(SweepTraffic::Udp10, Moderation::Delay(delay));
         assert!(full.contains(&datagrams), "datagrams at {delay}: {datagrams}");
     }
-    let [short, middle, long] = [10, 320, 640].map(|it| seen(Flow::Tcp10, Moderation::Delay(it)));
+    let [short, middle, long] =
+        [10, 320, 640].map(|it| seen(SweepTraffic::Tcp10, Moderation::Delay(it)));
     assert!(full.contains(&long), "TCP at 640: {long}");
     assert!(short < 0.98 * middle && middle < 0.99 * long, "TCP: {short} {middle} {long}");
-    let dynamic = seen(Flow::Tcp10, Moderation::Dynamic);
+    let dynamic = seen(SweepTraffic::Tcp10, Moderation::Dynamic);
     assert!(dynamic < 0.97 * long, "TCP in dynamic mode: {dynamic}");
 }
 
 /// On two threads: the grid is as much work as all other tests of this crate.
-fn claims() -> Vec<Claim> {
+fn claims() -> Vec<PublishedClaim> {
     let systems = Systems::shipped();
     let profile = systems.named(delay_mtu::PROFILE);
     let cells = delay_mtu::cells();
-    let run = |cells: &[delay_mtu::Cell]| -> Vec<_> {
+    let run = |cells: &[delay_mtu::SweepCell]| -> Vec<_> {
         cells.iter().map(|cell| cell.run(profile, 0).unwrap()).collect()
     };
     let (first, second) = cells.split_at(cells.len() / 2);

@@ -3,7 +3,7 @@
 
 use latput_reproduce::cells::{CellFile, CellsError};
 use latput_reproduce::published::{FILES, file};
-use latput_reproduce::{Systems, Table, predict::predict};
+use latput_reproduce::{CsvTable, Systems, predict::predict};
 
 #[test]
 fn slow_timers_give_rates_in_proportion_although_a_run_sees_few_of_them() {
@@ -132,7 +132,7 @@ fn a_file_means_the_same_however_a_tool_writes_it() {
         let plain = meaning(text);
         assert_eq!(meaning(&format!("\u{feff}{}", text.replace('\n', "\r\n"))), plain, "{name}");
         assert_eq!(meaning(&text.replace('\n', "\n\n")), plain, "{name}");
-        let mut table = Table::parse(text).unwrap();
+        let mut table = CsvTable::parse(text).unwrap();
         for row in &mut table.rows {
             row.reverse();
         }
@@ -149,7 +149,7 @@ fn a_file_means_the_same_however_a_tool_writes_it() {
         }
         table.header.extend(["mine", "long", "", ""].map(String::from));
         assert_eq!(meaning(&table.to_csv()), plain, "{name}: more columns");
-        let mut table = Table::parse(text).unwrap();
+        let mut table = CsvTable::parse(text).unwrap();
         let is_number = |name: &String| {
             name.ends_with("usecs") || name.ends_with("_cpu") || name.contains("itr_hz")
         };
@@ -168,7 +168,7 @@ fn a_file_means_the_same_however_a_tool_writes_it() {
 #[test]
 fn the_workload_of_bound_processes_may_be_netperfs_options_alone() {
     for (name, text) in FILES.iter().filter(|(name, _)| name.starts_with("binding")) {
-        let mut table = Table::parse(text).unwrap();
+        let mut table = CsvTable::parse(text).unwrap();
         let column = table.column("workload").unwrap();
         table.rows.iter_mut().for_each(|row| row[column].clear());
         assert_eq!(meaning(&table.to_csv()), meaning(text), "{name}");
@@ -183,7 +183,7 @@ fn meaning(text: &str) -> Vec<String> {
 }
 
 /// The first row of a table with other values, and its published ones left out.
-fn edited(name: &str, table: &str, changes: &[(&str, &str)]) -> Table {
+fn edited(name: &str, table: &str, changes: &[(&str, &str)]) -> CsvTable {
     let mut file = file(name, &Systems::shipped()).unwrap().unwrap();
     file.keep_tables(&[table.to_owned()]);
     let mut table = file.table;
@@ -208,7 +208,7 @@ fn rate(table: &str, changes: &[(&str, &str)]) -> f64 {
 }
 
 #[track_caller]
-fn predicted(table: &Table) -> Table {
+fn predicted(table: &CsvTable) -> CsvTable {
     let file = CellFile::read(&table.to_csv(), &Systems::shipped()).unwrap();
     let rows = file.rows.iter().map(|row| {
         let experiment = row.as_ref().unwrap().clone();

@@ -94,7 +94,7 @@ pub(crate) struct Transfer {
 
 /// The bus at work.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct BusQueue {
     bus: Bus,
     free_at: Time,
     transfers: Fifo<Transfer>,
@@ -102,7 +102,7 @@ pub(crate) struct Server {
     pub(crate) received_bytes: u64,
 }
 
-impl Server {
+impl BusQueue {
     pub(crate) fn new(bus: Bus) -> Self {
         Self { bus, free_at: 0, transfers: Fifo::with_capacity(64), received_bytes: 0 }
     }
@@ -153,7 +153,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Kind;
+    use crate::frame::FrameKind;
 
     /// One clock of PCI.
     const CLOCK: Time = 30;
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn both_directions_and_registers_take_turns() {
-        let frame = Frame { kind: Kind::Tcp, ..Frame::default() };
+        let frame = Frame { kind: FrameKind::Tcp, ..Frame::default() };
         let bus = Bus::default();
         let (rx, tx) = (bus.received(frame.counted_bytes()), bus.sent(frame.counted_bytes()));
-        let mut server = Server::new(bus);
+        let mut server = BusQueue::new(bus);
         server.receive(0, frame, 1_000);
         server.interrupt(1_000);
         server.send(0, frame, 1_000);

@@ -16,7 +16,7 @@ pub(crate) const DATAGRAM_HEADERS: u32 = IPV4_HEADER + 8;
 
 /// What a packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     #[default]
     Udp,
     Tcp,
@@ -48,14 +48,16 @@ pub(crate) struct Frame {
     pub(crate) window: u32,
     /// How many more packets the burst has; each goes on where the one before it ends, or a gap later.
     pub(crate) more: u16,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
 }
 
 impl Frame {
     const fn headers(&self) -> u32 {
         match self.kind {
-            Kind::Tcp | Kind::Control => TCP_HEADERS,
-            Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => DATAGRAM_HEADERS,
+            FrameKind::Tcp | FrameKind::Control => TCP_HEADERS,
+            FrameKind::Udp | FrameKind::EchoRequest | FrameKind::EchoReply | FrameKind::Pause => {
+                DATAGRAM_HEADERS
+            }
         }
     }
 
@@ -78,7 +80,7 @@ impl Frame {
     /// Whether the NIC cuts this into packets.
     #[inline]
     pub(crate) const fn is_chunk(&self, mss: u32) -> bool {
-        matches!(self.kind, Kind::Tcp) && self.payload > mss
+        matches!(self.kind, FrameKind::Tcp) && self.payload > mss
     }
 
     /// Between two packets of a burst of datagrams that were sent at an even pace, in nanoseconds; 0: they
@@ -86,7 +88,7 @@ impl Frame {
     #[inline]
     pub(crate) const fn gap(&self) -> u32 {
         match self.kind {
-            Kind::Udp => self.window,
+            FrameKind::Udp => self.window,
             _ => 0,
         }
     }
@@ -110,8 +112,8 @@ impl Frame {
         debug_assert!(count < self.count());
         let mut rest = Self { more: self.more - short(count), ..*self };
         match self.kind {
-            Kind::Tcp => rest.seq += count as u64 * self.payload as u64,
-            Kind::Udp => {
+            FrameKind::Tcp => rest.seq += count as u64 * self.payload as u64,
+            FrameKind::Udp => {
                 let later = count as u64 * self.window as u64;
                 (rest.sent_at, rest.echo) = (self.sent_at + later, self.echo + later);
             }
@@ -136,15 +138,18 @@ impl Frame {
             && self.echo == next.echo;
         is_alike
             && match self.kind {
-                Kind::Udp => self.gap() == 0 && next.gap() == 0,
-                Kind::Tcp => {
+                FrameKind::Udp => self.gap() == 0 && next.gap() == 0,
+                FrameKind::Tcp => {
                     let follows = u64::from(self.count()) * u64::from(self.payload);
                     self.payload > 0
                         && self.seq + follows == next.seq
                         && self.ack == next.ack
                         && self.window == next.window
                 }
-                Kind::Control | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => false,
+                FrameKind::Control
+                | FrameKind::EchoRequest
+                | FrameKind::EchoReply
+                | FrameKind::Pause => false,
             }
     }
 
@@ -153,7 +158,7 @@ impl Frame {
     pub(crate) fn keeps_pace_with(&self, next: &Self) -> bool {
         let later = u64::from(self.count()) * u64::from(next.gap());
         next.gap() > 0
-            && self.kind == Kind::Udp
+            && self.kind == FrameKind::Udp
             && self.window == next.window
             && self.end == next.end
             && self.payload == next.payload
@@ -178,10 +183,12 @@ pub(crate) const fn on_wire(counted_bytes: u32) -> u32 {
 }
 
 /// The most payload that fits a packet of `mtu` bytes.
-pub(crate) const fn most_payload(kind: Kind, mtu: u32) -> u32 {
+pub(crate) const fn most_payload(kind: FrameKind, mtu: u32) -> u32 {
     match kind {
-        Kind::Tcp | Kind::Control => mtu - TCP_HEADERS,
-        Kind::Udp | Kind::EchoRequest | Kind::EchoReply | Kind::Pause => mtu - DATAGRAM_HEADERS,
+        FrameKind::Tcp | FrameKind::Control => mtu - TCP_HEADERS,
+        FrameKind::Udp | FrameKind::EchoRequest | FrameKind::EchoReply | FrameKind::Pause => {
+            mtu - DATAGRAM_HEADERS
+        }
     }
 }
 
@@ -192,11 +199,11 @@ mod tests {
     #[test]
     fn known_frames_have_their_known_size_on_the_wire() {
         for (kind, payload, wire) in [
-            (Kind::Udp, 18, 84),
-            (Kind::Udp, 1_472, 1_538),
-            (Kind::Tcp, 1_448, 1_538),
-            (Kind::Tcp, 0, 90),
-            (Kind::EchoRequest, 56, 122),
+            (FrameKind::Udp, 18, 84),
+            (FrameKind::Udp, 1_472, 1_538),
+            (FrameKind::Tcp, 1_448, 1_538),
+            (FrameKind::Tcp, 0, 90),
+            (FrameKind::EchoRequest, 56, 122),
         ] {
             let frame = Frame { payload, kind, ..Frame::default() };
             assert_eq!(frame.wire_bytes(), wire, "{kind:?} {payload}");

@@ -177,7 +177,7 @@ pub enum Adaptation {
 /// Parameters of Intel's drivers for gigabit NICs, as numbers on the command line of `modprobe`; what was not
 /// given is as the profile has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parameters {
+pub struct DriverParameters {
     /// `InterruptThrottleRate`: interrupts per second, or a mode.
     pub interrupt_throttle_rate: Option<u32>,
     /// `RxIntDelay`, in units of 1.024 us, as the others are.
@@ -220,7 +220,7 @@ pub struct Nic {
     pub tx_profile: Option<[(u32, u32); 5]>,
     /// What the driver was told when it was loaded.
     #[serde(skip)]
-    pub parameters: Parameters,
+    pub parameters: DriverParameters,
     /// The core of each queue's interrupt; shorter lists repeat, an empty one is core 0.
     pub irq_cores: Vec<u32>,
     /// Buffer in the NIC before the ring, for when no descriptor is free.
@@ -264,7 +264,7 @@ impl Default for Nic {
             adaptive_tx: false,
             rx_profile: None,
             tx_profile: None,
-            parameters: Parameters::default(),
+            parameters: DriverParameters::default(),
             irq_cores: Vec::new(),
             fifo: Bytes::new(0),
             pause: false,

@@ -87,7 +87,7 @@ impl PacketBursts {
 
 /// From a packet of a burst to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct BurstStep {
     /// Link time of each packet, in 2^-20 ns.
     pub(crate) link: u64,
     /// Nanoseconds from the start of one packet to the start of the next, more than the link time; 0: each
@@ -97,17 +97,17 @@ pub(crate) struct Step {
 
 /// When the first packet of a burst passes a point; the others pass at a steady pace behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct BurstPace {
     pub(crate) at: Time,
     /// What is beyond the whole nanosecond, in 2^-20 ns. Less than 32 bits, and as wide as the time: what holds
     /// one is copied in whole words then.
     pub(crate) fraction: u64,
 }
 
-impl Pace {
+impl BurstPace {
     /// When packet `idx` passes.
     #[inline]
-    pub(crate) const fn nth(&self, idx: u32, step: Step) -> Time {
+    pub(crate) const fn nth(&self, idx: u32, step: BurstStep) -> Time {
         if idx == 0 {
             return self.at;
         }
@@ -118,32 +118,32 @@ impl Pace {
     }
 
     #[inline(never)]
-    const fn nth_apart(&self, idx: u32, step: Step) -> Time {
+    const fn nth_apart(&self, idx: u32, step: BurstStep) -> Time {
         self.at + idx as u64 * step.gap as u64 + self.carry(idx, step) - self.carry(0, step)
     }
 
     /// The pace from packet `idx` on.
     #[inline]
-    pub(crate) const fn from(&self, idx: u32, step: Step) -> Self {
+    pub(crate) const fn from(&self, idx: u32, step: BurstStep) -> Self {
         Self { at: self.nth(idx, step), fraction: self.fraction_after(idx, step) }
     }
 
     /// What packet `idx` leaves of a nanosecond to the one behind it.
     #[inline]
-    const fn fraction_after(&self, idx: u32, step: Step) -> u64 {
+    const fn fraction_after(&self, idx: u32, step: BurstStep) -> u64 {
         (self.fraction + idx as u64 * step.link) & WHOLE
     }
 
     /// Whether the fractions before packet `idx` and of its own add up to a nanosecond.
     #[inline]
-    const fn carry(&self, idx: u32, step: Step) -> Time {
+    const fn carry(&self, idx: u32, step: BurstStep) -> Time {
         (self.fraction_after(idx, step) < (step.link & WHOLE)) as Time
     }
 
     /// How many of `count` packets pass before `until`; the first does.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
-    pub(crate) const fn before(&self, until: Time, count: u32, step: Step) -> u32 {
+    pub(crate) const fn before(&self, until: Time, count: u32, step: BurstStep) -> u32 {
         debug_assert!(self.at < until);
         if count == 1 || self.nth(count - 1, step) < until {
             return count;
@@ -158,7 +158,7 @@ impl Pace {
 
     #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "at most `count`")]
-    const fn before_apart(&self, until: Time, count: u32, step: Step) -> u32 {
+    const fn before_apart(&self, until: Time, count: u32, step: BurstStep) -> u32 {
         let mut before = ((until - self.at) / step.gap as u64 + 1) as u32;
         while before < count && self.nth(before, step) < until {
             before += 1;
@@ -177,12 +177,12 @@ mod tests {
     use latput_units::Rng;
 
     use super::*;
-    use crate::frame::Kind;
+    use crate::frame::FrameKind;
 
     #[test]
     fn a_train_may_leave_in_parts_and_every_byte_leaves_once() {
         let mut bursts = PacketBursts::with_capacity(4);
-        let burst = Frame { kind: Kind::Tcp, payload: 100, more: 9, ..Frame::default() };
+        let burst = Frame { kind: FrameKind::Tcp, payload: 100, more: 9, ..Frame::default() };
         bursts.push(&burst);
         bursts.push(&Frame { seq: 1_000, ..burst });
         let (mut next, mut left) = (0, 20);
@@ -204,8 +204,9 @@ mod tests {
             let link = 1 + rng.next_u64() % (1 << 24);
             let least = (link >> FRACTION) as u32 + 2;
             let gap = [0, least + rng.below(40) as u32][rng.below(2)];
-            let (step, count) = (Step { link, gap }, 1 + rng.below(50) as u32);
-            let pace = Pace { at: rng.next_u64() % 1_000, fraction: rng.below(1 << 20) as u64 };
+            let (step, count) = (BurstStep { link, gap }, 1 + rng.below(50) as u32);
+            let pace =
+                BurstPace { at: rng.next_u64() % 1_000, fraction: rng.below(1 << 20) as u64 };
             let until = pace.at + 1 + rng.next_u64() % 800;
             let expected = (0..count).filter(|idx| pace.nth(*idx, step) < until).count();
             assert_eq!(pace.before(until, count, step) as usize, expected, "{pace:?} {step:?}");
@@ -223,14 +224,14 @@ mod tests {
         for _ in 0..1_000 {
             let link = rng.next_u64() % (1 << 26);
             let gap = (link >> FRACTION) as u32 + 2 + rng.below(1_000) as u32;
-            let alone = Step { link, gap: 0 };
-            let begins = Pace { at: 1_000, fraction: rng.below(1 << 20) as u64 };
+            let alone = BurstStep { link, gap: 0 };
+            let begins = BurstPace { at: 1_000, fraction: rng.below(1 << 20) as u64 };
             let burst = begins.from(1, alone);
             let mut fraction = begins.fraction;
             for idx in 0..100 {
                 let at = begins.at + u64::from(idx) * u64::from(gap);
-                let one = Pace { at, fraction }.from(1, alone);
-                assert_eq!(burst.nth(idx, Step { link, gap }), one.at);
+                let one = BurstPace { at, fraction }.from(1, alone);
+                assert_eq!(burst.nth(idx, BurstStep { link, gap }), one.at);
                 fraction = one.fraction;
             }
         }

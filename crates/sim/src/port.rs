@@ -6,7 +6,7 @@ use crate::agenda::{NEVER, Time};
 use crate::casts::short;
 use crate::fifo::Fifo;
 use crate::frame::{Frame, on_wire};
-use crate::packet_bursts::{FRACTION, Pace, Step};
+use crate::packet_bursts::{BurstPace, BurstStep, FRACTION};
 use crate::timed_queue::{Timed, TimedQueue};
 
 /// Where a wire ends.
@@ -39,7 +39,7 @@ pub(crate) struct Sending {
 /// Packets on a wire, and when they arrive.
 #[derive(Clone, Copy, Debug, Default)]
 struct Travelling {
-    pace: Pace,
+    pace: BurstPace,
     frame: Frame,
 }
 
@@ -73,10 +73,10 @@ pub(crate) struct Port {
 /// Frames that leave at times known in advance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Departures {
-    pub(crate) pace: Pace,
+    pub(crate) pace: BurstPace,
     /// Of each, as interfaces count them.
     pub(crate) bytes: u32,
-    /// As of [`Step`].
+    /// As of [`BurstStep`].
     pub(crate) gap: u32,
     pub(crate) more: u16,
     /// Each ends a descriptor, whose bytes these are.
@@ -99,7 +99,7 @@ impl Timed for Departures {
 
 impl Departures {
     pub(crate) const fn one(at: Time, bytes: u32, completes: Option<u32>) -> Self {
-        Self { pace: Pace { at, fraction: 0 }, bytes, gap: 0, more: 0, completes }
+        Self { pace: BurstPace { at, fraction: 0 }, bytes, gap: 0, more: 0, completes }
     }
 
     pub(crate) const fn count(&self) -> u32 {
@@ -140,15 +140,15 @@ impl Port {
 
     /// From a packet of a burst to the next.
     #[inline]
-    pub(crate) fn step(&self, counted_bytes: u32, gap: u32) -> Step {
-        Step { link: u64::from(on_wire(counted_bytes)) * self.per_byte, gap }
+    pub(crate) fn step(&self, counted_bytes: u32, gap: u32) -> BurstStep {
+        BurstStep { link: u64::from(on_wire(counted_bytes)) * self.per_byte, gap }
     }
 
     /// How long `frame` takes; what does not fill a nanosecond is carried over to the next.
     #[inline]
     pub(crate) fn serialize(&mut self, frame: &Frame) -> Time {
-        let pace = Pace { at: 0, fraction: self.fraction };
-        let Pace { at, fraction } = pace.from(1, self.step(frame.counted_bytes(), 0));
+        let pace = BurstPace { at: 0, fraction: self.fraction };
+        let BurstPace { at, fraction } = pace.from(1, self.step(frame.counted_bytes(), 0));
         self.fraction = fraction;
         at
     }
@@ -197,7 +197,7 @@ impl Port {
         // What follows without a gap and is alike joins the last burst, whose end is where this begins.
         let is_behind = self.busy_until >= now;
         let before = self.busy_until.max(now);
-        let pace = Pace { at: before, fraction: self.fraction }.from(1, step);
+        let pace = BurstPace { at: before, fraction: self.fraction }.from(1, step);
         let last = if frame.more == 0 { pace } else { pace.from(u32::from(frame.more), step) };
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let longest = self.longest_train - frame.count();
@@ -220,7 +220,7 @@ impl Port {
         {
             last.frame.more += short(frame.count());
         } else {
-            let pace = Pace { at: pace.at + self.latency, ..pace };
+            let pace = BurstPace { at: pace.at + self.latency, ..pace };
             self.wire.push(Travelling { pace, frame: *frame });
         }
     }
@@ -238,12 +238,12 @@ impl Port {
     #[inline]
     pub(crate) fn foresee_apart(&mut self, frame: &Frame, first: Time) {
         let (bytes, gap) = (frame.counted_bytes(), frame.gap());
-        let pace = Pace { at: first, fraction: self.fraction }.from(1, self.step(bytes, 0));
+        let pace = BurstPace { at: first, fraction: self.fraction }.from(1, self.step(bytes, 0));
         let last = pace.from(u32::from(frame.more), self.step(bytes, gap));
         (self.busy_until, self.fraction) = (last.at, last.fraction);
         let (more, completes) = (frame.more, Some(bytes));
         self.departures.push(Departures { pace, bytes, gap, more, completes });
-        let pace = Pace { at: pace.at + self.latency, ..pace };
+        let pace = BurstPace { at: pace.at + self.latency, ..pace };
         self.wire.push(Travelling { pace, frame: *frame });
     }
 
@@ -270,11 +270,15 @@ impl Port {
 
     /// Hands over the departures before `until`: those that are alike, and from one of them to the next.
     #[inline]
-    pub(crate) fn depart_before(&mut self, until: Time, mut hear: impl FnMut(&Departures, Step)) {
+    pub(crate) fn depart_before(
+        &mut self,
+        until: Time,
+        mut hear: impl FnMut(&Departures, BurstStep),
+    ) {
         while self.departures.next() < until {
             let front = self.departures.front();
             if front.more == 0 {
-                hear(front, Step::default());
+                hear(front, BurstStep::default());
                 self.departures.drop_front();
             } else {
                 let (departures, step) = self.part_before(until);
@@ -285,10 +289,10 @@ impl Port {
 
     /// Of the burst that departs next, as much as does so before `until`, which something does.
     #[inline(never)]
-    fn part_before(&mut self, until: Time) -> (Departures, Step) {
+    fn part_before(&mut self, until: Time) -> (Departures, BurstStep) {
         let per_byte = self.per_byte;
         let all = *self.departures.front();
-        let step = Step { link: u64::from(on_wire(all.bytes)) * per_byte, gap: all.gap };
+        let step = BurstStep { link: u64::from(on_wire(all.bytes)) * per_byte, gap: all.gap };
         let count = all.pace.before(until, all.count(), step);
         if count == all.count() {
             self.departures.drop_front();
@@ -315,7 +319,7 @@ impl Port {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
         }
-        self.wire.push(Travelling { pace: Pace { at, fraction: 0 }, frame });
+        self.wire.push(Travelling { pace: BurstPace { at, fraction: 0 }, frame });
     }
 
     /// The far end wants silence for so many quanta; none ends an earlier wish.
@@ -339,7 +343,7 @@ impl Port {
 
     /// The single packet that arrives next, if it does before `until`.
     #[inline]
-    pub(crate) fn single_before(&self, until: Time) -> Option<(Pace, &Frame)> {
+    pub(crate) fn single_before(&self, until: Time) -> Option<(BurstPace, &Frame)> {
         if self.wire.next() >= until {
             return None;
         }
@@ -355,7 +359,7 @@ impl Port {
 
     /// The next packets that are alike and arrive before `until`, at most `most`, and when they do.
     #[inline]
-    pub(crate) fn arrive_before(&mut self, until: Time, most: u32) -> Option<(Pace, Frame)> {
+    pub(crate) fn arrive_before(&mut self, until: Time, most: u32) -> Option<(BurstPace, Frame)> {
         if self.next_arrival() >= until {
             return None;
         }
@@ -363,10 +367,10 @@ impl Port {
     }
 
     #[inline(never)]
-    fn take_arrivals(&mut self, until: Time, most: u32) -> (Pace, Frame) {
+    fn take_arrivals(&mut self, until: Time, most: u32) -> (BurstPace, Frame) {
         let per_byte = self.per_byte;
         let Travelling { pace, frame } = *self.wire.front();
-        let step = Step { link: u64::from(frame.wire_bytes()) * per_byte, gap: frame.gap() };
+        let step = BurstStep { link: u64::from(frame.wire_bytes()) * per_byte, gap: frame.gap() };
         let count = pace.before(until, frame.count(), step).min(most);
         if count == frame.count() {
             self.wire.drop_front();
@@ -377,7 +381,7 @@ impl Port {
     }
 
     #[cfg(test)]
-    pub(crate) fn count_on_wire(&self, kind: crate::frame::Kind) -> u64 {
+    pub(crate) fn count_on_wire(&self, kind: crate::frame::FrameKind) -> u64 {
         let frames = self.wire.iter().map(|travelling| &travelling.frame);
         frames.filter(|frame| frame.kind == kind).count() as u64
     }

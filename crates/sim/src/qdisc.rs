@@ -213,12 +213,12 @@ impl FqCodel {
                 self.old.push(idx);
                 continue;
             }
-            let mut control = Control {
+            let mut control = CodelControl {
                 now,
                 target: self.target,
                 interval: self.interval,
                 mss: self.mss,
-                ..Control::default()
+                ..CodelControl::default()
             };
             let frame = flow.pop_controlled(&mut control);
             self.len -= control.taken;
@@ -240,7 +240,7 @@ impl FqCodel {
 
 /// What `CoDel` needs to know for one packet, and what it took and dropped.
 #[derive(Default)]
-struct Control {
+struct CodelControl {
     now: Time,
     target: Time,
     interval: Time,
@@ -257,7 +257,7 @@ impl Flow {
     }
 
     /// The next packet, and whether packets have waited too long for too long.
-    fn take_and_judge(&mut self, control: &mut Control) -> Option<(Frame, bool)> {
+    fn take_and_judge(&mut self, control: &mut CodelControl) -> Option<(Frame, bool)> {
         let (since, frame) = self.take()?;
         control.taken += 1;
         if control.now - since < control.target || self.bytes <= 1_514 {
@@ -268,7 +268,7 @@ impl Flow {
         Some((frame, control.now >= above_since + control.interval))
     }
 
-    fn pop_controlled(&mut self, control: &mut Control) -> Option<Frame> {
+    fn pop_controlled(&mut self, control: &mut CodelControl) -> Option<Frame> {
         let (now, interval, mss) = (control.now, control.interval, control.mss);
         let Some((mut frame, mut late)) = self.take_and_judge(control) else {
             self.dropping = false;
@@ -308,7 +308,7 @@ fn control_law(interval: Time, count: u32) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Kind;
+    use crate::frame::FrameKind;
 
     const MS: Time = 1_000_000;
 
@@ -410,6 +410,6 @@ mod tests {
     }
 
     fn packet(end: u32) -> Frame {
-        Frame { end, payload: 1_472, kind: Kind::Udp, ..Frame::default() }
+        Frame { end, payload: 1_472, kind: FrameKind::Udp, ..Frame::default() }
     }
 }

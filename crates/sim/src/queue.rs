@@ -8,7 +8,7 @@ use crate::casts::id;
 use crate::fifo::Fifo;
 use crate::frame::Frame;
 use crate::machine::Driver;
-use crate::packet_bursts::{Pace, PacketBursts, Step};
+use crate::packet_bursts::{BurstPace, BurstStep, PacketBursts};
 use crate::port::{Departures, Port};
 use crate::qdisc::Qdisc;
 use crate::scenario::{Adaptive, Host};
@@ -208,7 +208,7 @@ impl Queue {
 
     /// A burst is in the receive ring, at this pace; true if that may have changed when the vector is due.
     #[inline]
-    pub(crate) fn received(&mut self, frame: &Frame, pace: Pace, step: Step) -> bool {
+    pub(crate) fn received(&mut self, frame: &Frame, pace: BurstPace, step: BurstStep) -> bool {
         let count = frame.count();
         self.counters.rx_packets += u64::from(count);
         self.counters.rx_bytes += u64::from(count) * u64::from(frame.counted_bytes());
@@ -229,7 +229,7 @@ impl Queue {
 
     /// Packets have left; true if that may have changed when the vector is due.
     #[inline]
-    pub(crate) fn sent(&mut self, departures: &Departures, step: Step) -> bool {
+    pub(crate) fn sent(&mut self, departures: &Departures, step: BurstStep) -> bool {
         let Departures { pace, bytes, completes, .. } = departures;
         let count = departures.count();
         self.counters.tx_packets += u64::from(count);

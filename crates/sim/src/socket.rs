@@ -128,7 +128,7 @@ pub(crate) enum Link {
 /// index flipped.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct End {
+pub(crate) struct SocketEnd {
     pub(crate) host: u32,
     pub(crate) load: u32,
     /// The process that owns it; `None` if the kernel itself answers.
@@ -224,7 +224,7 @@ impl Exchange {
     }
 }
 
-impl End {
+impl SocketEnd {
     /// Bytes (or, of datagrams, whole messages' bytes) that can be read at once.
     pub(crate) fn readable(&self) -> u64 {
         match &self.protocol {
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn a_socket_stays_small() {
         // With ten thousand streams the caches hold only so many; each part begins with a line of its own.
-        assert_eq!(size_of::<End>(), 256);
+        assert_eq!(size_of::<SocketEnd>(), 256);
         assert_eq!(size_of::<Tcp>(), 192);
-        assert_eq!(std::mem::offset_of!(End, protocol), 56);
+        assert_eq!(std::mem::offset_of!(SocketEnd, protocol), 56);
     }
 }

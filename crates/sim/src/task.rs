@@ -9,7 +9,7 @@ use crate::scenario::Spacing;
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Program {
+pub(crate) enum TaskProgram {
     /// Finishes soft interrupts of its core when they take too long.
     Ksoftirqd,
     /// Polls one NIC queue (threaded NAPI).
@@ -71,7 +71,7 @@ pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
 
 /// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     Asleep,
     /// In a run queue.
     Waiting,
@@ -109,8 +109,8 @@ pub(crate) enum Item {
 #[expect(clippy::struct_excessive_bools, reason = "what a process is about to do, each by itself")]
 pub(crate) struct Task {
     pub(crate) host: usize,
-    pub(crate) program: Program,
-    pub(crate) state: State,
+    pub(crate) program: TaskProgram,
+    pub(crate) state: TaskState,
     pub(crate) bound: Option<usize>,
     pub(crate) last_core: usize,
     /// CPU time had, for sharing fairly; a sleeper does not save it up.
@@ -152,14 +152,14 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) fn new(
         host: usize,
-        program: Program,
+        program: TaskProgram,
         bound: Option<usize>,
         last_core: usize,
     ) -> Self {
         Self {
             host,
             program,
-            state: State::Asleep,
+            state: TaskState::Asleep,
             bound,
             last_core,
             runtime: 0,
@@ -199,11 +199,11 @@ impl Task {
     #[inline]
     pub(crate) const fn awaits_socket(&self) -> bool {
         match self.program {
-            Program::Client { .. } => self.schedule.is_none(),
-            Program::Sink { .. }
-            | Program::Reader { .. }
-            | Program::Server { .. }
-            | Program::Writer { .. } => true,
+            TaskProgram::Client { .. } => self.schedule.is_none(),
+            TaskProgram::Sink { .. }
+            | TaskProgram::Reader { .. }
+            | TaskProgram::Server { .. }
+            | TaskProgram::Writer { .. } => true,
             _ => false,
         }
     }

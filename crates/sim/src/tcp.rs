@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::agenda::{NEVER, Time};
 use crate::casts::{short, size};
 use crate::congestion::Window;
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 pub(crate) use options::TcpOptions;
 use out_of_order::OutOfOrder;
 
@@ -400,7 +400,7 @@ impl Tcp {
             payload: burst.payload,
             window: u32::try_from(self.advertised - self.received).unwrap_or(u32::MAX),
             more: burst.more,
-            kind: Kind::Tcp,
+            kind: FrameKind::Tcp,
         }
     }
 

@@ -22,7 +22,7 @@ use costs::Costs;
 pub(crate) use snapshot::Snapshot;
 
 use crate::agenda::{Agenda, NEVER, Time};
-use crate::bus::Server;
+use crate::bus::BusQueue;
 use crate::casts::id;
 use crate::core::{Core, Irq};
 use crate::fifo::Fifo;
@@ -31,9 +31,9 @@ use crate::machine::{Driver, Placement, Stack};
 use crate::port::Port;
 use crate::queue::Queue;
 use crate::scenario::{Load, Scenario, Traffic};
-use crate::socket::End;
+use crate::socket::SocketEnd;
 use crate::tally::Tally;
-use crate::task::{Program, Task};
+use crate::task::{Task, TaskProgram};
 use crate::timers::Timers;
 use crate::trace::log::Log;
 use crate::vector::Coalescing;
@@ -80,7 +80,7 @@ struct HostState {
     fifo_bytes: u64,
     pause: bool,
     paused_peer: bool,
-    bus: Option<Box<Server>>,
+    bus: Option<Box<BusQueue>>,
     bus_slot: usize,
     /// Processes that found no free core.
     run_queue: Fifo<(u32, Time)>,
@@ -130,7 +130,7 @@ pub(crate) struct World {
     quiet_queues: Vec<Option<usize>>,
     /// Largest payload of a TCP segment.
     mss: u32,
-    ends: Vec<End>,
+    ends: Vec<SocketEnd>,
     tallies: Vec<Tally>,
     rng: Rng,
     window_from: Time,
@@ -220,16 +220,18 @@ impl World {
             let many = scenario.loads.len() > 1;
             let load = self.ends.get(task.first_end).filter(|_| many);
             let kind = match task.program {
-                Program::Ksoftirqd => return String::from("ksoftirqd"),
-                Program::PollThread(queue) => {
+                TaskProgram::Ksoftirqd => return String::from("ksoftirqd"),
+                TaskProgram::PollThread(queue) => {
                     let first = self.hosts[task.host].first_queue;
                     return format!("napi thread of queue {}", queue - first);
                 }
-                Program::Source { .. } | Program::Writer { .. } => "sender",
-                Program::Sink { .. } | Program::Reader { .. } => return String::from("receiver"),
-                Program::Client { .. } => "client",
-                Program::Server { .. } => return String::from("server"),
-                Program::Compute => return String::from("compute"),
+                TaskProgram::Source { .. } | TaskProgram::Writer { .. } => "sender",
+                TaskProgram::Sink { .. } | TaskProgram::Reader { .. } => {
+                    return String::from("receiver");
+                }
+                TaskProgram::Client { .. } => "client",
+                TaskProgram::Server { .. } => return String::from("server"),
+                TaskProgram::Compute => return String::from("compute"),
             };
             load.map_or_else(|| kind.to_owned(), |end| format!("{kind} of load {}", end.load))
         };

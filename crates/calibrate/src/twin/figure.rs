@@ -7,7 +7,7 @@ use latput_units::Nanos;
 
 /// One figure of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Figure {
+pub(super) enum FittedFigure {
     /// Transactions or bits of payload per second.
     Rate,
     /// The median round trip.
@@ -23,18 +23,18 @@ pub(super) enum Figure {
 
 /// Every figure, and what it weighs. Polls are there for what a poll and its timer cost, and bulk traffic
 /// says little of that: who polls how often then hangs on who gets the core.
-const FIGURES: [(Figure, f64); 8] = [
-    (Figure::Rate, 1.0),
-    (Figure::Latency, 0.5),
-    (Figure::Cpu(Role::Sut), 0.5),
-    (Figure::Cpu(Role::Generator), 0.5),
-    (Figure::OwnCpu(Role::Sut), 0.5),
-    (Figure::OwnCpu(Role::Generator), 0.5),
-    (Figure::Polls(Role::Sut), 0.3),
-    (Figure::Polls(Role::Generator), 0.3),
+const FIGURES: [(FittedFigure, f64); 8] = [
+    (FittedFigure::Rate, 1.0),
+    (FittedFigure::Latency, 0.5),
+    (FittedFigure::Cpu(Role::Sut), 0.5),
+    (FittedFigure::Cpu(Role::Generator), 0.5),
+    (FittedFigure::OwnCpu(Role::Sut), 0.5),
+    (FittedFigure::OwnCpu(Role::Generator), 0.5),
+    (FittedFigure::Polls(Role::Sut), 0.3),
+    (FittedFigure::Polls(Role::Generator), 0.3),
 ];
 
-impl Figure {
+impl FittedFigure {
     /// The figures of a workload, each with its weight.
     pub(super) fn of(traffic: &Traffic) -> impl Iterator<Item = (Self, f64)> {
         let is_transactional = traffic.is_transactional();

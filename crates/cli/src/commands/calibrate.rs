@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use latput_calibrate::{Combination, FittedCost};
-use latput_reproduce::Table;
-use latput_reproduce::calibrate::{Cells, Fit, HeldOut, Plan, calibrate, errors_held_out};
+use latput_reproduce::CsvTable;
+use latput_reproduce::calibrate::{Cells, Fit, FitPlan, HeldOut, calibrate, errors_held_out};
 
 use crate::commands::reproduce::systems;
 use crate::commands::run::read_text;
@@ -59,7 +59,7 @@ impl Args {
         let mut files = Vec::new();
         for path in &self.cells {
             let shown = path.display().to_string();
-            let table = Table::parse(&read_text(path)?)
+            let table = CsvTable::parse(&read_text(path)?)
                 .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
             files.push((shown, table));
         }
@@ -69,8 +69,8 @@ impl Args {
                 .map_err(|error| CliError::usage(error.to_string()))?,
         };
         let plans = match &self.plan {
-            Some(path) => Plan::parse(&path.display().to_string(), &read_text(path)?),
-            None => Plan::all(),
+            Some(path) => FitPlan::parse(&path.display().to_string(), &read_text(path)?),
+            None => FitPlan::all(),
         };
         let plans = plans.map_err(|error| CliError::usage(error.to_string()))?;
         let known = plans.iter().map(|plan| plan.profile.as_str()).collect::<Vec<_>>().join(", ");

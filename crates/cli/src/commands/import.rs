@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latput_experiment::ResultsDb;
-use latput_formats::{Format, LARGEST, import};
+use latput_formats::{ImportFormat, LARGEST, import};
 use latput_linux::files;
 use latput_model::Summary;
 use latput_trial::Results;
@@ -48,9 +48,9 @@ enum ImportedProgram {
 impl Args {
     pub(crate) fn run(self, context: &Context) -> Result<ExitCode, CliError> {
         let format = match self.program {
-            ImportedProgram::Iperf3 => Format::Iperf3,
-            ImportedProgram::Netperf => Format::Netperf,
-            ImportedProgram::Flent => Format::Flent,
+            ImportedProgram::Iperf3 => ImportFormat::Iperf3,
+            ImportedProgram::Netperf => ImportFormat::Netperf,
+            ImportedProgram::Flent => ImportFormat::Flent,
         };
         let files = self
             .files

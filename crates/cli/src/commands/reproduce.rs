@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use latput_reproduce::cells::{CellFile, RowPrediction};
 use latput_reproduce::predict::summarise;
-use latput_reproduce::published::{self, FILES, Reproduction, Target};
+use latput_reproduce::published::{self, AccuracyTarget, FILES, Reproduction};
 use latput_reproduce::row::RowErrorKind;
 use latput_reproduce::{Experiment, Provenance, Systems, delay_mtu, html};
 use latput_sim::{Invalid, Profile};
@@ -154,7 +154,7 @@ fn claims(
     systems: &Systems,
     provenance: &Provenance,
     context: &Context,
-) -> Result<Vec<delay_mtu::Claim>, CliError> {
+) -> Result<Vec<delay_mtu::PublishedClaim>, CliError> {
     let profile = systems.named(delay_mtu::PROFILE);
     let cells = delay_mtu::cells();
     let seen = simulated(&cells, context, |cell| cell.run(profile, CLAIMS_SEED))?;
@@ -283,8 +283,9 @@ fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
 }
 
 /// A demand with its label, the rows and profiles behind it, and what its predicted rows alone come to.
-fn demand(text: &mut String, target: &Target, reproduction: &Reproduction) {
-    let Target { name, label, rows, wanted, seen, holds, predicted_alone, profiles } = target;
+fn demand(text: &mut String, target: &AccuracyTarget, reproduction: &Reproduction) {
+    let AccuracyTarget { name, label, rows, wanted, seen, holds, predicted_alone, profiles } =
+        target;
     let mark = |holds: bool| if holds { "holds " } else { "MISSED" };
     let label = label.name();
     let _ = writeln!(text, "{}  {label:<9}  {name}: {seen} (wanted: {wanted})", mark(*holds));

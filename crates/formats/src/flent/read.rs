@@ -35,9 +35,9 @@ pub(crate) fn tests(bytes: &[u8]) -> Result<Vec<Test>, Problem> {
 fn test(document: &Value) -> Result<Test, String> {
     let metadata = &document["metadata"];
     let raw = document["raw_values"].as_object().ok_or("it has no raw_values")?;
-    let series: BTreeMap<&str, Vec<Point>> =
+    let series: BTreeMap<&str, Vec<SeriesPoint>> =
         raw.iter().map(|(name, values)| (name.as_str(), points(values))).collect();
-    let flows = |prefix: &str| -> Vec<&Vec<Point>> {
+    let flows = |prefix: &str| -> Vec<&Vec<SeriesPoint>> {
         let is_flow = |name: &str| {
             name.starts_with(prefix)
                 && !["sum", "avg", "fairness"].iter().any(|end| name.ends_with(end))
@@ -73,8 +73,9 @@ fn test(document: &Value) -> Result<Test, String> {
             );
         }
     };
-    let bps =
-        |flows: &[&Vec<Point>]| flows.iter().filter_map(|points| mean(points)).sum::<f64>() * 1e6;
+    let bps = |flows: &[&Vec<SeriesPoint>]| {
+        flows.iter().filter_map(|points| mean(points)).sum::<f64>() * 1e6
+    };
     if !up.is_empty() && !down.is_empty() {
         observation.reported_metrics.insert(Metric::ThroughputToSutBps, bps(&up));
         observation.reported_metrics.insert(Metric::ThroughputFromSutBps, bps(&down));
@@ -106,7 +107,7 @@ fn finish(
 }
 
 /// A test with nothing but a ping: its round trips are the load's.
-fn ping_alone(metadata: &Value, ping: &[Point], notes: Vec<String>) -> Result<Test, String> {
+fn ping_alone(metadata: &Value, ping: &[SeriesPoint], notes: Vec<String>) -> Result<Test, String> {
     let step = metadata["STEP_SIZE"].as_f64().filter(|step| (1e-4..=1.0).contains(step));
     let rate = step.map_or(5.0, |step| (1.0 / step).round()); // flent's own step is 0.2 s
     let workload = workload("ping", &[("rate_hz", format!("{rate:.0}"))])?;
@@ -124,7 +125,7 @@ fn ping_alone(metadata: &Value, ping: &[Point], notes: Vec<String>) -> Result<Te
 }
 
 /// A ping beside the load. Loss is known only where the pings are numbered.
-fn probe(ping: &[Point], observation: &mut Observation) {
+fn probe(ping: &[SeriesPoint], observation: &mut Observation) {
     let rtt = histogram(ping);
     let numbers: Option<Vec<u64>> = ping.iter().map(|point| point.seq).collect();
     let range = numbers.and_then(|numbers| {
@@ -158,7 +159,7 @@ fn unknown<'a>(metadata: &Value, names: impl Iterator<Item = &'a str>) -> String
 
 /// One value of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Point {
+struct SeriesPoint {
     /// Seconds since 1970.
     t: f64,
     val: f64,
@@ -166,13 +167,13 @@ struct Point {
 }
 
 /// The values that are numbers, in the order of time.
-fn points(values: &Value) -> Vec<Point> {
+fn points(values: &Value) -> Vec<SeriesPoint> {
     let point = |value: &Value| {
         let number = |key: &str| value[key].as_f64().filter(|number| number.is_finite());
         let seq = value["seq"].as_u64().or_else(|| number("seq").filter(|n| *n >= 0.0).map(whole));
-        Some(Point { t: number("t")?, val: number("val").filter(|val| *val >= 0.0)?, seq })
+        Some(SeriesPoint { t: number("t")?, val: number("val").filter(|val| *val >= 0.0)?, seq })
     };
-    let mut points: Vec<Point> =
+    let mut points: Vec<SeriesPoint> =
         values.as_array().map(|all| all.iter().filter_map(point).collect()).unwrap_or_default();
     points.sort_by(|a, b| a.t.total_cmp(&b.t));
     points
@@ -183,12 +184,12 @@ const fn whole(number: f64) -> u64 {
     number as u64
 }
 
-fn mean(points: &[Point]) -> Option<f64> {
+fn mean(points: &[SeriesPoint]) -> Option<f64> {
     let sum: f64 = points.iter().map(|point| point.val).sum();
     (!points.is_empty()).then(|| sum / points.len() as f64)
 }
 
-fn histogram(points: &[Point]) -> Histogram {
+fn histogram(points: &[SeriesPoint]) -> Histogram {
     let mut rtt = Histogram::new();
     for point in points {
         rtt.record(Nanos::from_secs_f64(point.val / 1e3));

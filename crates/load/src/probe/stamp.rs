@@ -20,7 +20,7 @@ const CONTROL_BYTES: usize = 64;
 
 /// A buffer for control messages, aligned as their headers must be.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
+struct ControlBuffer([u8; CONTROL_BYTES]);
 
 /// Asks the kernel to stamp what comes; where it does not, packets have no stamp.
 pub(super) fn enable(socket: &Socket) {
@@ -33,7 +33,7 @@ pub(super) fn enable(socket: &Socket) {
 
 /// Receives one packet without waiting: its length, and when the kernel got it by the realtime clock.
 pub(super) fn receive(socket: &Socket, packet: &mut [u8]) -> Result<(usize, Option<Nanos>), Errno> {
-    let mut control = Control([0; CONTROL_BYTES]);
+    let mut control = ControlBuffer([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: packet.as_mut_ptr().cast(), iov_len: packet.len() };
     // SAFETY: all zeroes are a valid msghdr: null pointers and lengths of nothing.
     let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };

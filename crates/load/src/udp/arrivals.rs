@@ -40,7 +40,7 @@ impl Received {
 /// What a receiver knows of one flow. Datagrams that were sent outside the window or in a cut move the
 /// expectations and the jitter but are not counted.
 #[derive(Clone, Debug)]
-pub(super) struct Arrivals {
+pub(super) struct FlowArrivals {
     /// The latest slice that a datagram came of, and how many different ones of it.
     slice: Option<u32>,
     in_slice: u64,
@@ -53,7 +53,7 @@ pub(super) struct Arrivals {
     last_transit_ns: Option<u64>,
 }
 
-impl Arrivals {
+impl FlowArrivals {
     /// For one flow among `flows`, which share the memory.
     pub(super) fn among(flows: usize) -> Self {
         let history = (HISTORY / (flows as u64).max(1)).max(SHORTEST_HISTORY).next_power_of_two();
@@ -179,9 +179,9 @@ mod tests {
 
     #[test]
     fn many_flows_share_the_memory_and_each_has_some() {
-        assert_eq!(Arrivals::among(1).history, HISTORY);
-        assert_eq!(Arrivals::among(10).history, HISTORY / 8);
-        assert_eq!(Arrivals::among(10_000).history, SHORTEST_HISTORY);
+        assert_eq!(FlowArrivals::among(1).history, HISTORY);
+        assert_eq!(FlowArrivals::among(10).history, HISTORY / 8);
+        assert_eq!(FlowArrivals::among(10_000).history, SHORTEST_HISTORY);
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn each_slice_has_the_jitter_at_its_own_end() {
-        let mut arrivals = Arrivals::among(1);
+        let mut arrivals = FlowArrivals::among(1);
         let mut slices = [Received::default(); 2];
         // The first slice is even; in the cut one comes 1600 ns late, the second slice is even again.
         for (number, slice, late_ns) in
@@ -222,7 +222,7 @@ mod tests {
 
     /// What comes of datagrams, by number and slice.
     fn enter_all(sent: &[(u64, Option<u32>)], count: usize) -> Vec<DatagramsReceived> {
-        let mut arrivals = Arrivals::among(1);
+        let mut arrivals = FlowArrivals::among(1);
         let mut slices = vec![Received::default(); count];
         for &(sequence, slice) in sent {
             let stamp = Stamp { sequence, slice, sent_at: Nanos::ZERO };
@@ -257,7 +257,7 @@ mod tests {
 
     #[track_caller]
     fn check_jitter(sent_and_received_ns: &[(u64, u64)], jitter_ns: f64) {
-        let mut arrivals = Arrivals::among(1);
+        let mut arrivals = FlowArrivals::among(1);
         let mut slices = [Received::default()];
         for (sequence, &(sent, received)) in (0..).zip(sent_and_received_ns) {
             let stamp = Stamp { sequence, slice: Some(0), sent_at: Nanos::from_ns(sent) };

@@ -19,7 +19,7 @@ const MOST_SEGMENTS: usize = 64;
 const LARGEST_MESSAGE: usize = 65_507;
 /// Room for the one control message that is asked for, the size of joined datagrams, aligned for its
 /// header.
-type Control = [u64; 4];
+type SegmentControl = [u64; 4];
 
 /// Datagrams to send, all of one size.
 pub(crate) struct Outgoing {
@@ -94,7 +94,7 @@ pub(crate) struct Incoming {
     slot_bytes: usize,
     /// Per message: its bytes, and the size of the datagrams it was joined from.
     shapes: Box<[(usize, usize)]>,
-    controls: Box<[Control]>,
+    controls: Box<[SegmentControl]>,
     vectors: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
 }
@@ -124,7 +124,7 @@ impl Incoming {
             header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
             header.msg_hdr.msg_control = control.as_mut_ptr().cast();
-            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
+            header.msg_hdr.msg_controllen = size_of::<SegmentControl>() as _;
         }
         let count = c_uint::try_from(self.headers.len()).expect("a batch has few slots");
         let flags = if may_wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };

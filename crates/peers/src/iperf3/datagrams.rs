@@ -13,8 +13,8 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use rustix::time::{ClockId, clock_gettime};
 use socket2::SockRef;
 
+use crate::control::PATIENCE;
 use crate::error::Error;
-use crate::line::PATIENCE;
 
 /// What a client sends first (`UDP_CONNECT_MSG` as a little-endian machine has it in memory).
 const KNOCK: [u8; 4] = [0x39, 0x38, 0x37, 0x36];
@@ -115,7 +115,7 @@ impl Streams {
         // Each stream has its share of the rate, each thread its share of the streams.
         let share = |rate: BitsPerSecond| rate.get() * part.len() as u64 / streams;
         let bits = self.datagram as u64 * 8;
-        let mut pace = Pace::new(self.rate.map(share), bits);
+        let mut pace = DatagramSchedule::new(self.rate.map(share), bits);
         let mut payload = Payload::new(self.datagram);
         let mut sent = Sent { of_stream: vec![0; part.len()], ..Sent::default() };
         let (over, mut turn, mut cpu) = (window.end() + COOL_DOWN, 0, [None; 2]);
@@ -200,7 +200,7 @@ fn knock(peer: SocketAddr, options: &SocketOptions, stop: &Stop) -> Result<UdpSo
 /// When datagrams are due. Those that a short delay kept back are made up for, those of a long one are
 /// left out: after it the sender must not burst at line rate.
 #[derive(Debug)]
-struct Pace {
+struct DatagramSchedule {
     bits_per_second: Option<u64>,
     bits: u64,
     start: Option<Nanos>,
@@ -213,7 +213,7 @@ enum Due {
     Sleep(Nanos),
 }
 
-impl Pace {
+impl DatagramSchedule {
     const fn new(bits_per_second: Option<u64>, bits: u64) -> Self {
         Self { bits_per_second, bits, start: None, sent: 0, skipped: 0 }
     }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_paced_sender_keeps_its_rate_and_does_not_burst_after_a_stop() {
         // 1000 byte at 8 Mbit/s: a datagram each millisecond.
-        let mut pace = Pace::new(Some(8_000_000), 8000);
+        let mut pace = DatagramSchedule::new(Some(8_000_000), 8000);
         let mut at = Nanos::from_s(5);
         while at < Nanos::from_s(6) {
             match pace.due(at) {

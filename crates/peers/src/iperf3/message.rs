@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// The states that one signed byte on the control connection names (`src/iperf_api.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ControlState {
     /// 1: streams are about to begin.
     TestStart,
     /// 2: streams run.
@@ -35,7 +35,7 @@ pub enum State {
     ServerError,
 }
 
-impl State {
+impl ControlState {
     const ALL: [(Self, i8); 12] = [
         (Self::TestStart, 1),
         (Self::TestRunning, 2),
@@ -66,7 +66,7 @@ impl State {
 
 /// What a test is, as the client tells the server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameters<'a> {
+pub struct TestParameters<'a> {
     /// UDP, or TCP.
     pub udp: bool,
     /// Seconds of warm-up that both ends leave out.
@@ -89,7 +89,7 @@ pub struct Parameters<'a> {
     pub server_cpu: Option<u32>,
 }
 
-impl Parameters<'_> {
+impl TestParameters<'_> {
     /// The JSON document.
     pub fn to_json(&self) -> String {
         let mut map = Map::new();
@@ -250,13 +250,13 @@ mod tests {
 
     #[test]
     fn states_are_signed_bytes() {
-        for (state, code) in State::ALL {
-            assert_eq!(State::of(state.byte()), Some(state), "{code}");
+        for (state, code) in ControlState::ALL {
+            assert_eq!(ControlState::of(state.byte()), Some(state), "{code}");
         }
-        assert_eq!(State::of(0xff), Some(State::AccessDenied));
-        assert_eq!(State::of(0xfe), Some(State::ServerError));
+        assert_eq!(ControlState::of(0xff), Some(ControlState::AccessDenied));
+        assert_eq!(ControlState::of(0xfe), Some(ControlState::ServerError));
         for unknown in [0, 3, 5, 17, 0x80] {
-            assert_eq!(State::of(unknown), None);
+            assert_eq!(ControlState::of(unknown), None);
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn parameters_name_only_what_is_asked_for() {
         let sockets = SocketOptions::default();
-        let mut parameters = Parameters {
+        let mut parameters = TestParameters {
             udp: false,
             omit_s: 1,
             time_s: 2,

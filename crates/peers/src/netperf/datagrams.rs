@@ -30,7 +30,7 @@ pub(crate) struct Exchanged {
 
 /// What is exchanged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct RrParameters {
     /// Bytes of a request.
     pub(crate) request: usize,
     /// Bytes of a response.
@@ -54,11 +54,11 @@ pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
 pub(crate) fn exchange(
     socket: &UdpSocket,
     peer: SocketAddr,
-    plan: &Plan,
+    plan: &RrParameters,
     window: Window,
     stop: &Stop,
 ) -> Result<Exchanged, Error> {
-    let Plan { request, response, in_flight, timeout } = *plan;
+    let RrParameters { request, response, in_flight, timeout } = *plan;
     let failed = |source| Error::io("exchange datagrams with the peer", source);
     socket.connect(peer).map_err(failed)?;
     socket.set_read_timeout(Some(timeout.min(TICK).as_duration())).map_err(failed)?;

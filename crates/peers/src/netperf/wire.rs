@@ -24,7 +24,7 @@ const FAMILY_IPV6: u32 = 6;
 
 /// Which way data flows, from the server's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum DataDirection {
     /// The server only sends.
     Sends,
     /// The server only receives.
@@ -39,7 +39,7 @@ pub struct Request<'a> {
     /// UDP, or TCP.
     pub udp: bool,
     /// Which way data flows.
-    pub flow: Flow,
+    pub flow: DataDirection,
     /// Size of a request; of bulk 0.
     pub request_bytes: u32,
     /// Size of a response; of bulk 0.
@@ -72,9 +72,9 @@ impl Request<'_> {
         words[1] = self.cpu.unwrap_or(u32::MAX);
         let flags = if self.nodelay { MEASURE_CPU | NO_DELAY } else { MEASURE_CPU };
         let direction = match self.flow {
-            Flow::Sends => 2,
-            Flow::Receives => 4,
-            Flow::Answers => 6,
+            DataDirection::Sends => 2,
+            DataDirection::Receives => 4,
+            DataDirection::Answers => 6,
         };
         let data = &mut words[2..];
         data[0] = self.send_buffer.unwrap_or(DEFAULT);
@@ -247,7 +247,7 @@ mod tests {
     fn a_request_has_its_words_where_the_server_looks() {
         let request = Request {
             udp: true,
-            flow: Flow::Answers,
+            flow: DataDirection::Answers,
             request_bytes: 1,
             response_bytes: 200,
             send_bytes: 0,

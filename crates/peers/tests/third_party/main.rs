@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use latput_load::{Stop, Window};
-use latput_peers::{Error, Peer, PeerResult, Session};
+use latput_peers::{Error, Peer, PeerResult, PeerSession};
 use latput_trial::{Workload, workload};
 use latput_units::Nanos;
 
@@ -65,7 +65,7 @@ pub(crate) fn open(
     load: &Workload,
     warmup: Nanos,
     stop: &Stop,
-) -> Result<Session, Error> {
+) -> Result<PeerSession, Error> {
     let peer = Peer::parse(url).unwrap().unwrap();
     let address = peer.resolve().unwrap();
     for _ in 0..100 {

@@ -31,7 +31,7 @@ const GIVEN: RangeInclusive<f64> = 0.0..=1e8;
 /// What to fit.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct FitPlan {
     /// The file that it is from.
     #[serde(skip)]
     file: String,
@@ -94,10 +94,10 @@ pub enum PlanError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plans {
-    profile: Vec<Plan>,
+    profile: Vec<FitPlan>,
 }
 
-impl Plan {
+impl FitPlan {
     /// The shipped plans.
     pub fn all() -> Result<Vec<Self>, PlanError> {
         Self::parse(FILE, PLANS)
@@ -215,10 +215,10 @@ mod tests {
     use crate::calibrate::Cells;
     use crate::files;
     use crate::system::Systems;
-    use crate::table::Table;
+    use crate::table::CsvTable;
 
     /// A plan as it must be, with `from` in place of `to`.
-    fn plan(from: &str, to: &str) -> Result<Vec<Plan>, PlanError> {
+    fn plan(from: &str, to: &str) -> Result<Vec<FitPlan>, PlanError> {
         let good = r#"
             [[profile]]
             profile = "freebsd-em"
@@ -230,7 +230,7 @@ mod tests {
             effort = { starts = 3, first = 14, last = [20, 1.0] }
         "#;
         assert_eq!(good.matches(from).count(), 1, "{from}");
-        Plan::parse("p.toml", &good.replace(from, to))
+        FitPlan::parse("p.toml", &good.replace(from, to))
     }
 
     #[track_caller]
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn the_shipped_plans_name_profiles_files_and_cells_that_there_are() {
         let systems = Systems::shipped();
-        for plan in Plan::all().unwrap() {
+        for plan in FitPlan::all().unwrap() {
             let base = systems.profile(&plan.profile).expect(&plan.profile);
             plan.check_profile(base).unwrap();
             let text = |name: &String| {
@@ -304,7 +304,7 @@ mod tests {
                     .iter()
                     .find(|(file, _)| name.strip_suffix(".csv") == Some(file))
                     .expect(name);
-                (name.clone(), Table::parse(text).unwrap())
+                (name.clone(), CsvTable::parse(text).unwrap())
             };
             let files = plan.cells.iter().map(text).collect();
             let cells = Cells::of(files, &plan.profile, &systems).unwrap();

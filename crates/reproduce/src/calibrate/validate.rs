@@ -5,14 +5,14 @@
 //! fitted to all of those cells. Then the part is predicted. Structure is not nested: the other mechanisms were chosen
 //! with all cells in view. Searches begin where a fit to all cells ended, with a weak prior.
 
-use latput_calibrate::{Effort, Errors, OTHER_SEED, Weighed, misfit};
+use latput_calibrate::{Effort, ErrorSummary, OTHER_SEED, Weighed, misfit};
 use latput_sim::Profile;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::{CellFit, Cells, Residual};
 use crate::kind::Scale;
-use crate::row::Row;
+use crate::row::CsvRow;
 
 /// Every second cell is left out, then the others.
 const FOLDS: usize = 2;
@@ -57,7 +57,7 @@ impl HeldOut {
 
 /// Errors of the figures left out of fits of costs: of cells left out, of each setting left out, and of all
 /// settings (the last); rates, then CPU time.
-pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, Errors)> {
+pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, ErrorSummary)> {
     let mut groups = std::collections::BTreeMap::<(&Split, bool), Vec<f64>>::new();
     let all = Split::Setting(String::from("~ each setting in turn"));
     for figure in held_out {
@@ -73,7 +73,7 @@ pub fn errors_held_out(held_out: &[HeldOut]) -> Vec<(String, Errors)> {
             Split::Setting(setting) => setting.trim_start_matches("~ "),
         };
         let part = if is_cpu { "CPU" } else { "rates" };
-        Some((format!("{name}, {part}"), Errors::of(errors)?))
+        Some((format!("{name}, {part}"), ErrorSummary::of(errors)?))
     };
     groups.into_iter().filter_map(named).collect()
 }
@@ -123,7 +123,7 @@ impl CellFit<'_> {
         let residuals = fit.residuals(&profile, test, OTHER_SEED, 1.0);
         let mut held_out = Vec::new();
         for (cell, residuals) in test.cells.iter().zip(residuals) {
-            let row = Row::new(&test.tables[cell.table], cell.row);
+            let row = CsvRow::new(&test.tables[cell.table], cell.row);
             let is_told = |it: &Residual| matches!(it.scale, Scale::Rate | Scale::Cpu);
             let told = residuals.into_iter().filter(is_told);
             held_out.extend(told.map(|residual| HeldOut {

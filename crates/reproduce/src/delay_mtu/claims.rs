@@ -14,10 +14,10 @@ mod udp;
 use latput_sim::Profile;
 
 use self::curve::Curve;
-use super::{Claim, FILE, Flow, Moderation, Seen, Sweep, TEXT};
+use super::{FILE, Moderation, PublishedClaim, Sweep, SweepResult, SweepTraffic, TEXT};
 use crate::provenance::Provenance;
-use crate::row::Row;
-use crate::table::Table;
+use crate::row::CsvRow;
+use crate::table::CsvTable;
 
 /// The delays of the slides' own sweep end here.
 const SWEEP: u64 = 640;
@@ -42,15 +42,15 @@ fn verdict(
 }
 
 /// The published file, by claim.
-struct Published(Table);
+struct Published(CsvTable);
 
 impl Published {
     fn read() -> Self {
-        Self(Table::parse(TEXT).expect("the file is shipped and tested"))
+        Self(CsvTable::parse(TEXT).expect("the file is shipped and tested"))
     }
 
-    fn row(&self, id: &str) -> Row<'_> {
-        let rows = (0..self.0.rows.len()).map(|idx| Row::new(&self.0, idx));
+    fn row(&self, id: &str) -> CsvRow<'_> {
+        let rows = (0..self.0.rows.len()).map(|idx| CsvRow::new(&self.0, idx));
         rows.into_iter().find(|row| row.text("claim_id") == id).expect("the claim is in the file")
     }
 
@@ -70,7 +70,11 @@ impl Published {
     }
 }
 
-pub(super) fn all(sweep: &Sweep, profile: &Profile, provenance: &Provenance) -> Vec<Claim> {
+pub(super) fn all(
+    sweep: &Sweep,
+    profile: &Profile,
+    provenance: &Provenance,
+) -> Vec<PublishedClaim> {
     let published = Published::read();
     let ends = Ends { sweep, published: &published };
     let mut verdicts = Vec::new();
@@ -89,7 +93,7 @@ pub(super) fn all(sweep: &Sweep, profile: &Profile, provenance: &Provenance) -> 
         verdicts.extend(part);
     }
     verdicts.sort_by_key(|verdict| verdict.id);
-    let claim = |Verdict { id, wanted, seen, holds }| Claim {
+    let claim = |Verdict { id, wanted, seen, holds }| PublishedClaim {
         file: String::from(FILE),
         id: String::from(id),
         kind: String::from(kind(id)),
@@ -122,10 +126,10 @@ struct Ends<'a> {
     published: &'a Published,
 }
 
-const RATE: fn(&Seen) -> f64 = |seen| seen.link_mbps;
-const BUSY: fn(&Seen) -> f64 = |seen| seen.busy_percent;
-const CPU: fn(&Seen) -> f64 = |seen| seen.busy_us_per_mb;
-const BATCH: fn(&Seen) -> f64 = |seen| seen.packets_per_interrupt;
+const RATE: fn(&SweepResult) -> f64 = |seen| seen.link_mbps;
+const BUSY: fn(&SweepResult) -> f64 = |seen| seen.busy_percent;
+const CPU: fn(&SweepResult) -> f64 = |seen| seen.busy_us_per_mb;
+const BATCH: fn(&SweepResult) -> f64 = |seen| seen.packets_per_interrupt;
 
 fn units(delay: Option<u64>) -> String {
     delay.map_or_else(|| String::from("none"), |delay| delay.to_string())
@@ -138,11 +142,17 @@ fn by_mtu(mtus: &[u64], told: impl Fn(u64) -> String) -> String {
 }
 
 impl Ends<'_> {
-    fn curve(&self, flow: Flow, mtu: u64, end: u64, figure: fn(&Seen) -> f64) -> Curve {
+    fn curve(
+        &self,
+        flow: SweepTraffic,
+        mtu: u64,
+        end: u64,
+        figure: fn(&SweepResult) -> f64,
+    ) -> Curve {
         self.sweep.curve(flow, mtu, end, figure)
     }
 
-    fn delayed(&self, flow: Flow, mtu: u64, delay: u64) -> &Seen {
+    fn delayed(&self, flow: SweepTraffic, mtu: u64, delay: u64) -> &SweepResult {
         self.sweep.at(flow, mtu, Moderation::Delay(delay))
     }
 }

@@ -12,7 +12,7 @@ use latput_trial::workload::Direction;
 use latput_trial::{Results, Workload};
 use latput_units::{Bytes, Nanos};
 
-use super::{Cell, Flow, Moderation, Seen, Sweep, UNIT};
+use super::{Moderation, Sweep, SweepCell, SweepResult, SweepTraffic, UNIT};
 
 /// Costs in nanoseconds: of a byte, a packet and an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,17 +58,17 @@ impl Abg {
 }
 
 /// The TCP runs with a delay.
-fn fitted(sweep: &Sweep) -> impl Iterator<Item = (&Cell, &Seen)> {
+fn fitted(sweep: &Sweep) -> impl Iterator<Item = (&SweepCell, &SweepResult)> {
     sweep.0.iter().filter(|(cell, _)| {
-        let is_tcp = matches!(cell.flow, Flow::Tcp10 | Flow::Tcp3);
+        let is_tcp = matches!(cell.flow, SweepTraffic::Tcp10 | SweepTraffic::Tcp3);
         is_tcp && cell.moderation != Moderation::Dynamic
     })
 }
 
 /// The runs as a results file has them.
 fn results(sweep: &Sweep) -> Results {
-    let cells: Vec<(&Cell, &Seen)> = fitted(sweep).collect();
-    let setting = |(cell, _): &(&Cell, &Seen)| {
+    let cells: Vec<(&SweepCell, &SweepResult)> = fitted(sweep).collect();
+    let setting = |(cell, _): &(&SweepCell, &SweepResult)| {
         let Moderation::Delay(units) = cell.moderation else { unreachable!("filtered out") };
         let delay = Nanos::from_ns(units * UNIT.as_ns());
         let knobs = [(Knob::Mtu, Value::Count(cell.mtu)), (Knob::RxUsecs, Value::Time(delay))];
@@ -77,10 +77,10 @@ fn results(sweep: &Sweep) -> Results {
             by_role: BTreeMap::from([(Role::Sut, knobs.into())]),
         }
     };
-    let row = |(setting, (cell, seen)): (usize, &(&Cell, &Seen))| Row {
+    let row = |(setting, (cell, seen)): (usize, &(&SweepCell, &SweepResult))| Row {
         block: 0,
         setting,
-        workload: usize::from(cell.flow == Flow::Tcp3),
+        workload: usize::from(cell.flow == SweepTraffic::Tcp3),
         started_unix_ms: 0,
         observation: seen.observation.clone(),
     };

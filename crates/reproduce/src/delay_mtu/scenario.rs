@@ -8,7 +8,7 @@ use latput_sim::{Invalid, Outcome};
 use latput_trial::observation::Role;
 use latput_units::{BitsPerSecond, Bytes, Nanos, Rng};
 
-use super::{Cell, Flow, Moderation, Seen, UNIT};
+use super::{Moderation, SweepCell, SweepResult, SweepTraffic, UNIT};
 use crate::experiment::host;
 
 /// Links of the ten senders (T040, T045).
@@ -32,22 +32,22 @@ pub const PROFILE: &str = "p4-e1000";
 /// hand: with this the three servers just fill the client's link, and its loss begins near the published delay (T072).
 pub(crate) const NFS_SERVER: Nanos = Nanos::from_us(100);
 
-pub(super) fn run(cell: &Cell, profile: &Profile, seed: u64) -> Result<Seen, Invalid> {
+pub(super) fn run(cell: &SweepCell, profile: &Profile, seed: u64) -> Result<SweepResult, Invalid> {
     let scenario = scenario(cell, profile, seed);
     let outcome = latput_sim::run(&scenario)?;
     Ok(seen(cell, &scenario, &outcome))
 }
 
-fn scenario(cell: &Cell, profile: &Profile, seed: u64) -> Scenario {
+fn scenario(cell: &SweepCell, profile: &Profile, seed: u64) -> Scenario {
     let others = match cell.flow {
-        Flow::Udp10 | Flow::Tcp10 => 10,
-        Flow::Tcp3 | Flow::Nfs | Flow::NfsSlowDisk => 3,
+        SweepTraffic::Udp10 | SweepTraffic::Tcp10 => 10,
+        SweepTraffic::Tcp3 | SweepTraffic::Nfs | SweepTraffic::NfsSlowDisk => 3,
     };
     let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
     let mut hosts = vec![measured(cell, profile)];
     hosts.extend((0..others).map(|_| {
         let mut other = host("other", Role::Generator, generator);
-        if matches!(cell.flow, Flow::Udp10 | Flow::Tcp10) {
+        if matches!(cell.flow, SweepTraffic::Udp10 | SweepTraffic::Tcp10) {
             other.nic.link = Some(SLOW_LINK);
         }
         other
@@ -68,7 +68,7 @@ fn scenario(cell: &Cell, profile: &Profile, seed: u64) -> Scenario {
     }
 }
 
-fn measured(cell: &Cell, profile: &Profile) -> Host {
+fn measured(cell: &SweepCell, profile: &Profile) -> Host {
     let mut sink = host("sink", Role::Sut, &profile.sut);
     let coalescing = &mut sink.nic.coalescing;
     match cell.moderation {
@@ -81,15 +81,15 @@ fn measured(cell: &Cell, profile: &Profile) -> Host {
             coalescing.throttle = Throttle::Gate { interval: throttle_interval(DYNAMIC_HZ) };
         }
     }
-    if cell.flow == Flow::Udp10 {
+    if cell.flow == SweepTraffic::Udp10 {
         sink.stack.receive_buffer = DATAGRAM_SOCKET;
     }
     sink
 }
 
-fn load(cell: &Cell, other: usize) -> Load {
+fn load(cell: &SweepCell, other: usize) -> Load {
     match cell.flow {
-        Flow::Udp10 => {
+        SweepTraffic::Udp10 => {
             // As fast as the link takes them (T049: as large as a packet carries).
             let traffic = Traffic::Datagrams {
                 size: Bytes::new(cell.mtu - 28),
@@ -101,11 +101,11 @@ fn load(cell: &Cell, other: usize) -> Load {
             let form = Form { floods: true, ..Form::default() };
             Load { form, ..Load::new(other, 0, traffic) }
         }
-        Flow::Tcp10 | Flow::Tcp3 => {
+        SweepTraffic::Tcp10 | SweepTraffic::Tcp3 => {
             Load::new(other, 0, Traffic::Stream { message: TCP_MESSAGE, connections: 1 })
         }
-        Flow::Nfs | Flow::NfsSlowDisk => {
-            let slower = if cell.flow == Flow::NfsSlowDisk { 2 } else { 1 };
+        SweepTraffic::Nfs | SweepTraffic::NfsSlowDisk => {
+            let slower = if cell.flow == SweepTraffic::NfsSlowDisk { 2 } else { 1 };
             let traffic = Traffic::RequestResponse {
                 transport: Transport::Tcp { nodelay: true },
                 request: NFS_REQUEST,
@@ -119,7 +119,7 @@ fn load(cell: &Cell, other: usize) -> Load {
     }
 }
 
-fn seen(cell: &Cell, scenario: &Scenario, outcome: &Outcome) -> Seen {
+fn seen(cell: &SweepCell, scenario: &Scenario, outcome: &Outcome) -> SweepResult {
     let sink = &outcome.hosts[0];
     let (cpu, nic) = (sink.cpu(), sink.nic());
     let busy = (cpu.user + cpu.system + cpu.irq + cpu.softirq).as_secs_f64();
@@ -127,9 +127,9 @@ fn seen(cell: &Cell, scenario: &Scenario, outcome: &Outcome) -> Seen {
         .loads
         .iter()
         .map(|load| match cell.flow {
-            Flow::Udp10 => load.received * (cell.mtu - 28),
-            Flow::Tcp10 | Flow::Tcp3 => load.received_bytes,
-            Flow::Nfs | Flow::NfsSlowDisk => load.received * NFS_READ.get(),
+            SweepTraffic::Udp10 => load.received * (cell.mtu - 28),
+            SweepTraffic::Tcp10 | SweepTraffic::Tcp3 => load.received_bytes,
+            SweepTraffic::Nfs | SweepTraffic::NfsSlowDisk => load.received * NFS_READ.get(),
         })
         .sum();
     let dropped_in_sockets: u64 = outcome.loads.iter().map(|load| load.socket_dropped).sum();
@@ -137,7 +137,7 @@ fn seen(cell: &Cell, scenario: &Scenario, outcome: &Outcome) -> Seen {
     // Interfaces count the link layer's header too.
     let packet_bytes = nic.rx_bytes - LINK_HEADER * nic.rx_packets;
     let kept = 1.0 - lost as f64 / (nic.rx_packets + lost).max(1) as f64;
-    Seen {
+    SweepResult {
         goodput_mbps: 8e-6 * outcome.per_second(bytes),
         link_mbps: 8e-6 * outcome.per_second(packet_bytes) * kept,
         frames_per_s: outcome.per_second(nic.rx_packets),

@@ -12,8 +12,8 @@ use latput_sim::vector::Throttle;
 use latput_trial::observation::Role;
 use latput_units::{Bytes, CpuSet, Nanos};
 
-use super::{Experiment, Figure, OTHER, Reading, SUT, host};
-use crate::row::{Row, RowError, whole_number};
+use super::{Experiment, OTHER, Reading, SUT, SimulatedFigure, host};
+use crate::row::{CsvRow, RowError, whole_number};
 use crate::system::Systems;
 
 /// Flows of both clients together.
@@ -48,7 +48,7 @@ enum Mask {
     Cpus(usize),
 }
 
-fn mask(row: &Row<'_>, column: &str) -> Result<Mask, RowError> {
+fn mask(row: &CsvRow<'_>, column: &str) -> Result<Mask, RowError> {
     let text = row.text(column);
     if text == "hint" {
         return Ok(Mask::Hint);
@@ -63,7 +63,7 @@ fn mask(row: &Row<'_>, column: &str) -> Result<Mask, RowError> {
 }
 
 /// A row of the matrix.
-pub(super) fn matrix(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn matrix(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let profile = systems.named("hs22-ixgbe");
     let is_fair = match row.text("codel") {
         "on" => true,
@@ -155,13 +155,13 @@ fn scenario(profile: &latput_sim::Profile, hosts: Vec<Host>) -> Scenario {
 }
 
 /// The rate that `sar` shows (transmitted kbyte/s with headers), and ping's summary in milliseconds.
-pub(super) fn read(outcome: &Outcome) -> Vec<Option<Figure>> {
+pub(super) fn read(outcome: &Outcome) -> Vec<Option<SimulatedFigure>> {
     let bytes = outcome.hosts[SUT].nic().tx_bytes;
     let ping = &outcome.loads[1].latency;
-    let ms = |ns: f64| Some(Figure::plain(ns * 1e-6));
+    let ms = |ns: f64| Some(SimulatedFigure::plain(ns * 1e-6));
     let at = |q: f64| ms(ping.quantile(q)?.as_ns() as f64);
     vec![
-        Some(Figure::plain(outcome.per_second(bytes) / 1_024.0)),
+        Some(SimulatedFigure::plain(outcome.per_second(bytes) / 1_024.0)),
         at(0.0),
         ping.mean_ns().and_then(ms),
         at(1.0),

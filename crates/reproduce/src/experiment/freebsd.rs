@@ -10,8 +10,8 @@ use latput_stats::Histogram;
 use latput_trial::observation::Role;
 use latput_units::{Bytes, Nanos};
 
-use super::{Experiment, Figure, OTHER, Reading, SUT, host};
-use crate::row::{Row, RowError, whole_number};
+use super::{Experiment, OTHER, Reading, SUT, SimulatedFigure, host};
+use crate::row::{CsvRow, RowError, whole_number};
 use crate::system::Systems;
 
 /// Payload of iperf's datagrams.
@@ -47,7 +47,7 @@ fn pair(profile: &Profile, loads: Vec<Load>) -> Scenario {
 }
 
 /// A row of the mail on moderation frequency.
-pub(super) fn ping_idle(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn ping_idle(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let profile = systems.named("dragonfly-em");
     let quantity = row.text("quantity");
     let throttle = moderation(row)?;
@@ -102,7 +102,7 @@ fn pings_per_second(throttle: Option<Throttle>) -> f64 {
 }
 
 /// The column `moderation_hz`; nothing where the default was in force.
-fn moderation(row: &Row<'_>) -> Result<Option<Throttle>, RowError> {
+fn moderation(row: &CsvRow<'_>) -> Result<Option<Throttle>, RowError> {
     let text = row.text("moderation_hz");
     let best_case = row.text("quantity").contains("best case");
     Ok(match text {
@@ -120,10 +120,10 @@ fn moderation(row: &Row<'_>) -> Result<Option<Throttle>, RowError> {
 }
 
 /// The mean of pings, and where nine in ten of them lie, in milliseconds times `unit`.
-pub(super) fn ping(latency: &Histogram, unit: f64) -> Option<Figure> {
+pub(super) fn ping(latency: &Histogram, unit: f64) -> Option<SimulatedFigure> {
     let at = |q: f64| Some(latency.quantile(q)?.as_ms_f64() * unit);
     let value = latency.mean_ns()? * 1e-6 * unit;
-    Some(Figure { value, within: Some((at(0.05)?, at(0.95)?)) })
+    Some(SimulatedFigure { value, within: Some((at(0.05)?, at(0.95)?)) })
 }
 
 /// One report of iperf: of which load, by which host, and whether of datagrams.
@@ -143,7 +143,7 @@ enum ReportKind {
 }
 
 /// A row of the text on device polling: the measured system is the server.
-pub(super) fn device_polling(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn device_polling(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let profile = systems.named("freebsd-em");
     let one_of = |column: &str, values: [&str; 2]| match row.text(column) {
         text if text == values[0] => Ok(false),
@@ -184,7 +184,7 @@ pub(super) fn device_polling(row: &Row<'_>, systems: &Systems) -> Result<Experim
     Ok(Experiment { scenario, reading: Reading::Iperf(report) })
 }
 
-fn datagrams(row: &Row<'_>) -> Result<Load, RowError> {
+fn datagrams(row: &CsvRow<'_>) -> Result<Load, RowError> {
     let offered = row.figure("offered_mbit_s")?.unwrap_or(500.0);
     if offered <= 0.0 {
         let problem = format!("`{offered}` must be more than 0 Mbit/s, or empty for 500");
@@ -207,7 +207,7 @@ fn poll(host: &mut Host) {
 }
 
 impl Report {
-    pub(super) fn read(&self, outcome: &Outcome) -> Vec<Option<Figure>> {
+    pub(super) fn read(&self, outcome: &Outcome) -> Vec<Option<SimulatedFigure>> {
         let load = &outcome.loads[self.load];
         let mbit = |datagrams: u64| 8e-6 * DATAGRAM as f64 * outcome.per_second(datagrams);
         let rate = match self.kind {
@@ -226,14 +226,14 @@ impl Report {
         } else {
             (share(cpu.system), share(cpu.irq + cpu.softirq))
         };
-        let of_received = |value: f64| is_received.then_some(Figure::plain(value));
+        let of_received = |value: f64| is_received.then_some(SimulatedFigure::plain(value));
         vec![
-            Some(Figure::plain(rate)),
+            Some(SimulatedFigure::plain(rate)),
             of_received(loss),
-            Some(Figure::plain(share(cpu.user))),
-            Some(Figure::plain(system)),
-            Some(Figure::plain(interrupt)),
-            Some(Figure::plain(share(cpu.idle))),
+            Some(SimulatedFigure::plain(share(cpu.user))),
+            Some(SimulatedFigure::plain(system)),
+            Some(SimulatedFigure::plain(interrupt)),
+            Some(SimulatedFigure::plain(share(cpu.idle))),
             of_received(load.jitter_ns * 1e-6),
         ]
     }

@@ -4,7 +4,7 @@ use latput_sim::scenario::{Load, Traffic, Transport};
 use latput_units::{Bytes, Nanos};
 
 use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
-use crate::row::{Row, RowError, whole_number};
+use crate::row::{CsvRow, RowError, whole_number};
 use crate::system::{Machine, Systems};
 
 /// netperf's `-b`.
@@ -25,7 +25,7 @@ pub(super) fn requests(from: usize, to: usize, bytes: u64, burst: u32) -> Load {
 }
 
 /// Instances run on the generators in turn, towards the measured system.
-pub(super) fn aggregate(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn aggregate(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let burst = row.needed("first_burst", BURSTS)?;
     let instances = row.needed("concurrent", INSTANCES)?;
@@ -41,7 +41,7 @@ pub(super) fn aggregate(row: &Row<'_>, systems: &Systems) -> Result<Experiment, 
 
 /// How many machines send: a number, a range (then as many as there are instances, up to its end), or as
 /// many as the machine usually has.
-fn generators(row: &Row<'_>, machine: &Machine) -> Result<u32, RowError> {
+fn generators(row: &CsvRow<'_>, machine: &Machine) -> Result<u32, RowError> {
     let text = row.text("load_generators");
     if text.is_empty() {
         return Ok(machine.generators);
@@ -54,7 +54,7 @@ fn generators(row: &Row<'_>, machine: &Machine) -> Result<u32, RowError> {
 }
 
 /// netperf runs on the measured system, towards the other one.
-pub(super) fn single(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn single(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let burst = row.needed("first_burst", BURSTS)?;
     let instances = row.needed("concurrent", INSTANCES)?;
@@ -67,7 +67,7 @@ pub(super) fn single(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
 }
 
 /// Two instances between a pair of hosts, each on its own CPU; the rows are theirs and their sum.
-pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn two_concurrent(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let burst = burst_in_words(row, row.text("workload")).unwrap_or(128);
     let which = match row.text("row") {
@@ -94,7 +94,7 @@ pub(super) fn two_concurrent(row: &Row<'_>, systems: &Systems) -> Result<Experim
 }
 
 /// The number after `first burst`, or after `-b` of netperf's options.
-pub(super) fn burst_in_words(row: &Row<'_>, words: &str) -> Option<u32> {
+pub(super) fn burst_in_words(row: &CsvRow<'_>, words: &str) -> Option<u32> {
     let number = |text: &str, after: &str| {
         let rest = text.split_once(after)?.1.trim_start();
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

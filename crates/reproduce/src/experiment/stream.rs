@@ -5,7 +5,7 @@ use latput_units::{Bytes, Nanos};
 
 use super::rr::{burst_in_words, requests};
 use super::{Experiment, OTHER, Reading, SUT, behind_switch, hosts};
-use crate::row::{Row, RowError};
+use crate::row::{CsvRow, RowError};
 use crate::system::Systems;
 
 /// Sockets of `-s 128K -S 128K`, which Linux doubles.
@@ -24,7 +24,7 @@ fn set_sockets(host: &mut Host, receive: u32, send: u32) {
 }
 
 /// One TCP stream from the measured system to the other one.
-pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn stream(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let message = row.whole("send_msg_bytes", 1..=1 << 24)?.unwrap_or(32_768);
     let receive = row.whole("recv_socket_bytes", 4_096..=1 << 26)?.unwrap_or(SOCKETS);
@@ -44,7 +44,7 @@ pub(super) fn stream(row: &Row<'_>, systems: &Systems) -> Result<Experiment, Row
 }
 
 /// netperf and netserver each bound to a CPU.
-pub(super) fn binding(row: &Row<'_>, systems: &Systems) -> Result<Experiment, RowError> {
+pub(super) fn binding(row: &CsvRow<'_>, systems: &Systems) -> Result<Experiment, RowError> {
     let (machine, profile) = systems.of(row)?;
     let words = match row.text("workload") {
         "" => row.text("netperf_options"),

@@ -7,7 +7,7 @@ use latput_sim::Profile;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::calibrate::Plan;
+use crate::calibrate::FitPlan;
 use crate::delay_mtu::{NFS_SERVER, PROFILE as SLIDES_PROFILE};
 use crate::experiment::fq_codel as matrix;
 use crate::system::Systems;
@@ -64,7 +64,7 @@ fn set(constant: &str, value: impl ToString, place: &str, meets: &[&'static str]
 }
 
 /// Those of a profile: the costs that its plan gives, what its own file has, and what the code has for it.
-pub(super) fn of(profile: &Profile, plan: Option<&Plan>, systems: &Systems) -> Vec<HandSet> {
+pub(super) fn of(profile: &Profile, plan: Option<&FitPlan>, systems: &Systems) -> Vec<HandSet> {
     let file = format!("data/systems/{}.toml", profile.name);
     let given = plan.into_iter().flat_map(|plan| &plan.fixed);
     let given = given.map(|Fixed { parameter, value }| {
@@ -149,7 +149,7 @@ fn of_matrix() -> Vec<HandSet> {
 }
 
 /// What a free cost says of another that is not free.
-fn of_shares(plan: &Plan) -> Vec<HandSet> {
+fn of_shares(plan: &FitPlan) -> Vec<HandSet> {
     let is_free = |wanted| plan.free.iter().any(|free| free.parameter == wanted);
     let mut all = Vec::new();
     if is_free(Parameter::RxPacket) {

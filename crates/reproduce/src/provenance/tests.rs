@@ -7,10 +7,10 @@ use crate::cells::RowPrediction;
 use crate::delay_mtu;
 use crate::predict::Prediction;
 use crate::published::{self, FILES, Reproduction};
-use crate::row::Row;
+use crate::row::CsvRow;
 
 /// Every published figure, predicted as published: what is asked is then met, and only labels are left to look at.
-fn reproduction(plans: &[Plan]) -> Reproduction {
+fn reproduction(plans: &[FitPlan]) -> Reproduction {
     let systems = Systems::shipped();
     let files: Vec<_> = FILES
         .iter()
@@ -21,7 +21,7 @@ fn reproduction(plans: &[Plan]) -> Reproduction {
         .map(|(_, file)| {
             let as_published = |idx: usize| -> Option<RowPrediction> {
                 file.rows[idx].as_ref().ok()?;
-                let row = Row::new(&file.table, idx);
+                let row = CsvRow::new(&file.table, idx);
                 let figure = |column| row.figure(column).ok().flatten();
                 let columns = file.kind.measured().iter().map(|it| figure(it.column));
                 let exact = |value| Prediction { value, low: value, high: value };
@@ -38,12 +38,12 @@ fn reproduction(plans: &[Plan]) -> Reproduction {
     published::compare(&compared, &systems, &Provenance::of(plans, &systems))
 }
 
-fn shipped_plans() -> Vec<Plan> {
-    Plan::all().unwrap()
+fn shipped_plans() -> Vec<FitPlan> {
+    FitPlan::all().unwrap()
 }
 
 /// Labels and counts of each demand, by its name.
-fn demands(plans: &[Plan]) -> BTreeMap<String, (Label, [usize; 3])> {
+fn demands(plans: &[FitPlan]) -> BTreeMap<String, (Label, [usize; 3])> {
     let targets = reproduction(plans).targets;
     assert!(targets.iter().all(|target| target.holds), "{targets:#?}");
     let counts = |rows: RowCounts| [rows.fitted, rows.hand_set, rows.predicted];
@@ -116,12 +116,12 @@ fn claims_that_gave_a_constant_are_no_predictions() {
 fn constants_name_rows_and_files_that_there_are() {
     let mut ids = BTreeSet::new();
     for (_, text) in FILES {
-        let table = Table::parse(text).unwrap();
-        let rows = (0..table.rows.len()).map(|idx| Row::new(&table, idx));
+        let table = CsvTable::parse(text).unwrap();
+        let rows = (0..table.rows.len()).map(|idx| CsvRow::new(&table, idx));
         ids.extend(rows.map(|row| files::table_of(&row).to_owned()));
     }
-    let slides = Table::parse(delay_mtu::TEXT).unwrap();
-    let rows = (0..slides.rows.len()).map(|idx| Row::new(&slides, idx));
+    let slides = CsvTable::parse(delay_mtu::TEXT).unwrap();
+    let rows = (0..slides.rows.len()).map(|idx| CsvRow::new(&slides, idx));
     ids.extend(rows.map(|row| row.text("claim_id").to_owned()));
     for profile in Provenance::shipped(&Systems::shipped()).profiles() {
         for constant in &profile.hand_set {

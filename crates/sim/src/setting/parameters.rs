@@ -7,14 +7,14 @@ use latput_policy::e1000::{Mode, throttle_interval};
 use latput_units::Nanos;
 
 use super::{small, wrong};
-use crate::machine::{Adaptation, Nic, Parameters};
+use crate::machine::{Adaptation, DriverParameters, Nic};
 use crate::validate::Invalid;
 use crate::vector::{Delay, Throttle};
 
 /// The unit of the delay registers.
 const UNIT_NS: u64 = 1_024;
 
-impl Parameters {
+impl DriverParameters {
     /// The algorithm of the dynamic throttle: as the rate says or, by default, 3.
     pub(crate) const fn mode(&self) -> Mode {
         match self.interrupt_throttle_rate {

@@ -61,8 +61,13 @@ fn the_receive_window_limits_the_rate_to_one_window_per_round_trip() {
 #[test]
 fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
     let mut tcp = Tcp::new(OPTIONS);
-    let data =
-        |seq| Frame { seq, payload: 1_448, kind: Kind::Tcp, window: 65_536, ..Frame::default() };
+    let data = |seq| Frame {
+        seq,
+        payload: 1_448,
+        kind: FrameKind::Tcp,
+        window: 65_536,
+        ..Frame::default()
+    };
     tcp.receive(1_000, &data(0));
     assert!(tcp.next_frame(1_000).is_none());
     assert_eq!(tcp.next_tick(), 40_001_000);
@@ -74,8 +79,13 @@ fn a_lone_segment_is_acknowledged_after_40_ms_and_a_second_one_at_once() {
 #[test]
 fn where_acknowledgements_wait_for_the_reader_one_answers_all_that_it_read() {
     let mut tcp = Tcp::new(TcpOptions { acks_when_read: true, ..OPTIONS });
-    let data =
-        |seq| Frame { seq, payload: 1_448, kind: Kind::Tcp, window: 65_536, ..Frame::default() };
+    let data = |seq| Frame {
+        seq,
+        payload: 1_448,
+        kind: FrameKind::Tcp,
+        window: 65_536,
+        ..Frame::default()
+    };
     for number in 0..5 {
         tcp.receive(1_000, &data(1_448 * number));
         assert!(tcp.next_frame(1_000).is_none(), "{number}");

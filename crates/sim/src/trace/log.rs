@@ -13,7 +13,7 @@ pub(super) const BEFORE: u64 = u64::MAX;
 
 /// A packet at an interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct TracedPacket {
     pub(super) at: Time,
     pub(super) host: usize,
     pub(super) is_inbound: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Slice {
 
 /// What happened at a NIC queue.
 #[derive(Clone, Debug)]
-pub(super) enum Mark {
+pub(super) enum QueueEvent {
     /// A packet took a descriptor.
     Arrived { packet: u64 },
     /// The driver took it.
@@ -47,9 +47,9 @@ pub(super) enum Mark {
 /// Everything seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    pub(super) packets: Vec<Seen>,
+    pub(super) packets: Vec<TracedPacket>,
     pub(super) slices: Vec<Slice>,
-    pub(super) marks: Vec<(Time, usize, Mark)>,
+    pub(super) marks: Vec<(Time, usize, QueueEvent)>,
     /// For each queue: the packets in its ring, and how many of the last have not been interrupted for.
     pub(super) rings: Vec<(VecDeque<u64>, usize)>,
     next_packet: u64,
@@ -82,7 +82,7 @@ impl Log {
 
     pub(crate) fn packet(&mut self, at: Time, host: usize, is_inbound: bool, frame: &Frame) {
         if !self.is_full() {
-            self.packets.push(Seen { at, host, is_inbound, frame: *frame });
+            self.packets.push(TracedPacket { at, host, is_inbound, frame: *frame });
         }
     }
 
@@ -109,7 +109,7 @@ impl Log {
         let (ring, new) = &mut self.rings[queue];
         ring.push_back(packet);
         *new += 1;
-        self.marks.push((at, queue, Mark::Arrived { packet }));
+        self.marks.push((at, queue, QueueEvent::Arrived { packet }));
     }
 
     pub(crate) fn taken(&mut self, at: Time, queue: usize) {
@@ -119,7 +119,7 @@ impl Log {
         };
         *new = (*new).min(ring.len());
         if packet != BEFORE {
-            self.marks.push((at, queue, Mark::Taken { packet }));
+            self.marks.push((at, queue, QueueEvent::Taken { packet }));
         }
     }
 
@@ -130,12 +130,12 @@ impl Log {
         let (ring, new) = &mut self.rings[queue];
         let old = ring.len() - std::mem::take(new);
         let packets = ring.range(old..).copied().filter(|packet| *packet != BEFORE).collect();
-        self.marks.push((at, queue, Mark::Interrupt { packets }));
+        self.marks.push((at, queue, QueueEvent::Interrupt { packets }));
     }
 
     pub(crate) fn dropped(&mut self, at: Time, queue: usize) {
         if !self.is_full() {
-            self.marks.push((at, queue, Mark::Dropped));
+            self.marks.push((at, queue, QueueEvent::Dropped));
         }
     }
 }

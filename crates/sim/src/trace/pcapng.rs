@@ -4,8 +4,8 @@
 //! payload byte were zero.
 #![expect(clippy::cast_possible_truncation, reason = "fields of a format are as wide as they are")]
 
-use super::log::{Log, Seen};
-use crate::frame::{Frame, Kind};
+use super::log::{Log, TracedPacket};
+use crate::frame::{Frame, FrameKind};
 use crate::scenario::{Scenario, Traffic};
 
 const ETHERNET: u16 = 1;
@@ -45,7 +45,7 @@ pub(super) fn write(scenario: &Scenario, log: &Log) -> Vec<u8> {
     out
 }
 
-fn packet(out: &mut Vec<u8>, scenario: &Scenario, seen: &Seen) {
+fn packet(out: &mut Vec<u8>, scenario: &Scenario, seen: &TracedPacket) {
     let bytes = frame_bytes(scenario, seen);
     let length = seen.frame.counted_bytes().max(60);
     block(out, PACKET, |body| {
@@ -88,9 +88,9 @@ fn pad(body: &mut Vec<u8>) {
 
 /// The headers of a frame. `end` is the socket that it goes to; sockets come in pairs, the first of each
 /// on the host that the load starts from.
-fn frame_bytes(scenario: &Scenario, seen: &Seen) -> Vec<u8> {
+fn frame_bytes(scenario: &Scenario, seen: &TracedPacket) -> Vec<u8> {
     let frame = &seen.frame;
-    if frame.kind == Kind::Pause {
+    if frame.kind == FrameKind::Pause {
         return pause(frame);
     }
     let load = load_of(scenario, frame.end as usize / 2);
@@ -108,9 +108,9 @@ fn frame_bytes(scenario: &Scenario, seen: &Seen) -> Vec<u8> {
     bytes.extend(0x0800_u16.to_be_bytes());
     let packet_bytes = (frame.counted_bytes() - 14) as u16;
     let protocol = match frame.kind {
-        Kind::Tcp | Kind::Control => 6,
-        Kind::Udp => 17,
-        Kind::EchoRequest | Kind::EchoReply | Kind::Pause => 1,
+        FrameKind::Tcp | FrameKind::Control => 6,
+        FrameKind::Udp => 17,
+        FrameKind::EchoRequest | FrameKind::EchoReply | FrameKind::Pause => 1,
     };
     let mut ip = vec![0x45, 0];
     ip.extend(packet_bytes.to_be_bytes());
@@ -169,7 +169,7 @@ const ACK: u8 = 16;
 fn tcp(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
     // Connections that last begin with sequence number 0; control segments carry their step instead.
     let (seq, ack, flags) = match frame.kind {
-        Kind::Control => match frame.seq {
+        FrameKind::Control => match frame.seq {
             0 => (0, 0, SYN),
             1 => (0, 1, SYN | ACK),
             3 | 4 => (1, 1, FIN | ACK),
@@ -202,7 +202,7 @@ fn udp(frame: &Frame, (source, target): (u16, u16)) -> Vec<u8> {
 }
 
 fn echo(frame: &Frame) -> Vec<u8> {
-    let kind = if frame.kind == Kind::EchoRequest { 8 } else { 0 };
+    let kind = if frame.kind == FrameKind::EchoRequest { 8 } else { 0 };
     let mut out = vec![kind, 0, 0, 0, 0, 1];
     out.extend((frame.sent_at as u16).to_be_bytes());
     out

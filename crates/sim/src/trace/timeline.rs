@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::log::{Log, Mark, Slice};
+use super::log::{Log, QueueEvent, Slice};
 use crate::agenda::Time;
 use crate::core::Level;
 use crate::scenario::Scenario;
@@ -86,19 +86,19 @@ impl Events {
         self.event('X', name, (host, thread), from, &more);
     }
 
-    fn mark(&mut self, at: Time, (host, queue, core): (usize, usize, usize), mark: &Mark) {
+    fn mark(&mut self, at: Time, (host, queue, core): (usize, usize, usize), mark: &QueueEvent) {
         let thread = FIRST_QUEUE + queue;
         match mark {
-            Mark::Arrived { packet } => {
+            QueueEvent::Arrived { packet } => {
                 self.slice(host, thread, (at, at + ARRIVAL_NS), "packet arrives");
                 self.event('b', "in ring", (host, thread), at, &in_ring(*packet));
                 let flow = format!(",\"cat\":\"wait\",\"id\":{packet}");
                 self.event('s', "waits for the interrupt", (host, thread), at, &flow);
             }
-            Mark::Taken { packet } => {
+            QueueEvent::Taken { packet } => {
                 self.event('e', "in ring", (host, thread), at, &in_ring(*packet));
             }
-            Mark::Interrupt { packets } => {
+            QueueEvent::Interrupt { packets } => {
                 let count = packets.len();
                 let more = format!(",\"s\":\"t\",\"args\":{{\"packets\":{count}}}");
                 self.event('i', "interrupt", (host, thread), at, &more);
@@ -107,7 +107,7 @@ impl Events {
                     self.event('f', "waits for the interrupt", (host, core), at, &flow);
                 }
             }
-            Mark::Dropped => {
+            QueueEvent::Dropped => {
                 self.event('i', "dropped: ring full", (host, thread), at, ",\"s\":\"t\"");
             }
         }

@@ -4,7 +4,7 @@ use latput_units::Nanos;
 
 use super::{Invalid, invalid, mtu, within};
 use crate::agenda::LONGEST;
-use crate::frame::{Kind, most_payload};
+use crate::frame::{FrameKind, most_payload};
 use crate::scenario::{Load, Scenario, Traffic, Transport};
 
 impl Scenario {
@@ -23,7 +23,7 @@ impl Scenario {
         }
         within(&format!("{key}.start"), load.start, Nanos::ZERO..=LONGEST)?;
         within(&format!("{key}.stop"), load.stop.unwrap_or(LONGEST), load.start..=LONGEST)?;
-        let datagram = u64::from(most_payload(Kind::Udp, mtu(&self.network)));
+        let datagram = u64::from(most_payload(FrameKind::Udp, mtu(&self.network)));
         self.check_form(key, load, datagram)?;
         match load.traffic {
             Traffic::Datagrams { size, group, receive_batch, .. } if load.form.floods => {

@@ -9,7 +9,7 @@ const T_S: f64 = 125e-6;
 const T: Nanos = Nanos::from_us(125);
 
 /// Interrupts per second, packets per interrupt, mean wait for the interrupt in seconds.
-struct Seen {
+struct ThrottleRun {
     rate_hz: f64,
     batch: f64,
     wait_s: f64,
@@ -223,7 +223,7 @@ fn near(seen: f64, expected: f64, what: &str) {
 }
 
 /// A million Poisson arrivals, each interrupt served and unmasked at once.
-fn run(coalescing: Coalescing, rate: f64) -> Seen {
+fn run(coalescing: Coalescing, rate: f64) -> ThrottleRun {
     let mut rng = Rng::from_seed(1);
     let mut vector = Vector::new(coalescing, 17, 0);
     let (mut now, mut interrupts, mut waited) = (0, 0_u64, 0_u64);
@@ -244,7 +244,7 @@ fn run(coalescing: Coalescing, rate: f64) -> Seen {
     }
     let served = (PACKETS - waiting) as f64;
     let seconds = now as f64 / 1e9;
-    Seen {
+    ThrottleRun {
         rate_hz: interrupts as f64 / seconds,
         batch: served / interrupts as f64,
         wait_s: waited as f64 / served / 1e9,

@@ -8,10 +8,10 @@ use latput_units::Nanos;
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::casts::{id, short};
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 use crate::scenario::Spacing;
 use crate::socket::{Link, Protocol};
-use crate::task::{Item, Program};
+use crate::task::{Item, TaskProgram};
 
 /// The longest row of items.
 const MOST: u32 = 1 << 12;
@@ -67,8 +67,14 @@ impl World {
         (cost, user): (Time, Time),
         due: Time,
     ) -> Time {
-        let Program::Source { end, size, group: 1, gap_ns, spacing: Spacing::Even, mut next_at } =
-            self.tasks[task].program
+        let TaskProgram::Source {
+            end,
+            size,
+            group: 1,
+            gap_ns,
+            spacing: Spacing::Even,
+            mut next_at,
+        } = self.tasks[task].program
         else {
             return due;
         };
@@ -94,7 +100,7 @@ impl World {
                 end: id(end) ^ 1,
                 payload: size,
                 window: u32::try_from(gap).unwrap_or(0),
-                kind: Kind::Udp,
+                kind: FrameKind::Udp,
                 ..Frame::default()
             };
             let most = self.room_ahead(queue, &frame);
@@ -116,7 +122,7 @@ impl World {
             self.send_ahead(queue, end, &frame);
             let many = u64::from(count);
             self.spend_ahead(core, task, many * cost, many * user);
-            if let Program::Source { next_at, .. } = &mut self.tasks[task].program {
+            if let TaskProgram::Source { next_at, .. } = &mut self.tasks[task].program {
                 *next_at = next;
             }
         }

@@ -8,18 +8,18 @@ use latput_units::{Nanos, Rng};
 
 use super::{Backlog, Component, Costs, HostState, World, poll};
 use crate::agenda::{Agenda, NEVER, Time};
-use crate::bus::Server;
+use crate::bus::BusQueue;
 use crate::casts::{id, size};
 use crate::core::Core;
 use crate::fifo::Fifo;
-use crate::frame::{Kind, most_payload};
+use crate::frame::{FrameKind, most_payload};
 use crate::machine::Driver;
 use crate::port::{Far, Feed, Port};
 use crate::queue::{Queue, Wire};
 use crate::scenario::{Load, Scenario, Traffic};
-use crate::socket::{End, Protocol};
+use crate::socket::{Protocol, SocketEnd};
 use crate::tally::Tally;
-use crate::task::{Program, Task};
+use crate::task::{Task, TaskProgram};
 use crate::timers::Timers;
 
 /// Everything in its tables, nothing yet in the agenda but the first starts.
@@ -47,7 +47,7 @@ struct Builder<'a> {
     queues: Vec<Queue>,
     ports: Vec<Port>,
     tasks: Vec<Task>,
-    ends: Vec<End>,
+    ends: Vec<SocketEnd>,
 }
 
 impl<'a> Builder<'a> {
@@ -79,7 +79,7 @@ impl<'a> Builder<'a> {
             self.cores.push(Core::new(idx, costs.jitter));
             self.tasks.push(Task::new(
                 idx,
-                Program::Ksoftirqd,
+                TaskProgram::Ksoftirqd,
                 Some(first_core + core),
                 first_core + core,
             ));
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
             fifo_bytes: host.nic.fifo.get(),
             pause: host.nic.pause,
             paused_peer: false,
-            bus: host.nic.bus.map(|bus| Box::new(Server::new(bus))),
+            bus: host.nic.bus.map(|bus| Box::new(BusQueue::new(bus))),
             bus_slot: 0,
             run_queue: Fifo::with_capacity(16),
             timers: Timers::new(),
@@ -158,12 +158,12 @@ impl<'a> Builder<'a> {
             let (host, core) = (self.queues[idx].host, self.queues[idx].core);
             if self.hosts[host].stack.threaded {
                 self.queues[idx].poll_thread = Some(self.tasks.len());
-                self.tasks.push(Task::new(host, Program::PollThread(idx), None, core));
+                self.tasks.push(Task::new(host, TaskProgram::PollThread(idx), None, core));
             }
         }
     }
 
-    fn add_task(&mut self, host: usize, core: Option<u32>, program: Program) -> usize {
+    fn add_task(&mut self, host: usize, core: Option<u32>, program: TaskProgram) -> usize {
         let first = self.hosts[host].first_core;
         let bound = core.map(|core| first + core as usize);
         self.tasks.push(Task::new(host, program, bound, bound.unwrap_or(first)));
@@ -182,13 +182,13 @@ impl<'a> Builder<'a> {
     }
 
     fn mss(&self) -> u32 {
-        most_payload(Kind::Tcp, size(self.scenario.network.mtu.get()))
+        most_payload(FrameKind::Tcp, size(self.scenario.network.mtu.get()))
     }
 
     /// Whether any host's own timer will ever be set.
     fn has_timers(&self) -> bool {
         self.ends.iter().any(|end| matches!(end.protocol, Protocol::Tcp(_)))
-            || self.tasks.iter().any(|task| matches!(task.program, Program::Server { .. }))
+            || self.tasks.iter().any(|task| matches!(task.program, TaskProgram::Server { .. }))
             || self.hosts.iter().any(|host| host.steal_after > 0)
     }
 

@@ -3,7 +3,7 @@
 use super::World;
 use crate::casts::id;
 use crate::frame::Frame;
-use crate::packet_bursts::{Pace, Step};
+use crate::packet_bursts::{BurstPace, BurstStep};
 
 impl World {
     /// A packet came from the wire: it waits in the NIC for its turn, or is lost if there is no room.
@@ -45,8 +45,8 @@ impl World {
         let transfer = bus.finish();
         let queue = transfer.queue as usize;
         if transfer.is_received {
-            let pace = Pace { at: self.now, fraction: 0 };
-            self.receive(queue, &transfer.frame, pace, Step::default());
+            let pace = BurstPace { at: self.now, fraction: 0 };
+            self.receive(queue, &transfer.frame, pace, BurstStep::default());
             self.end_silence(queue);
         } else {
             self.queues[queue].tx.push(&transfer.frame);

@@ -1,7 +1,7 @@
 //! Conservation: every packet that a stack made is somewhere, exactly once.
 
 use super::World;
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 use crate::port::Feed;
 
 impl World {
@@ -23,7 +23,8 @@ impl World {
         {
             somewhere += transfer.frame.packets(self.mss);
         }
-        let pauses = self.ports.iter().map(|port| port.count_on_wire(Kind::Pause)).sum::<u64>();
+        let pauses =
+            self.ports.iter().map(|port| port.count_on_wire(FrameKind::Pause)).sum::<u64>();
         for port in &self.ports {
             somewhere += port.in_flight() + u64::from(port.sending.is_some()) + port.dropped;
             if let Feed::Buffer { frames, .. } = &port.feed {

@@ -7,7 +7,7 @@ use super::World;
 use super::deliver::CONNECT;
 use crate::agenda::Time;
 use crate::casts::id;
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 use crate::socket::{Link, Protocol};
 use crate::task::Item;
 
@@ -65,7 +65,7 @@ impl World {
             ack: self.ends[end].exchange.connection,
             window: 0xffff,
             end: id(end) ^ 1,
-            kind: Kind::Control,
+            kind: FrameKind::Control,
             ..Frame::default()
         };
         self.transmit(self.ends[end].queue as usize, &frame);

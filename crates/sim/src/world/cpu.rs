@@ -6,7 +6,7 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::core::{Irq, Level, Poll, Work};
 use crate::machine::Driver;
-use crate::task::{Item, Program, State};
+use crate::task::{Item, TaskProgram, TaskState};
 
 impl World {
     /// The item that ran on `core` is done: the next one starts.
@@ -110,7 +110,7 @@ impl World {
         this.level = Level::Idle;
         this.user_left = 0;
         let task = this.task.take().expect("a reservation belongs to a process") as usize;
-        self.tasks[task].state = State::Asleep;
+        self.tasks[task].state = TaskState::Asleep;
         self.tasks[task].item = Item::Nothing;
         self.tasks[task].holds = None;
         let slot = self.tasks[task].slot.expect("only a process with a timer reserves a core");
@@ -173,7 +173,7 @@ impl World {
                 this.item_cost = cost;
                 return self.start(core, Level::Process, cost);
             }
-            self.tasks[task].state = State::Asleep;
+            self.tasks[task].state = TaskState::Asleep;
             self.cores[core].task = None;
         }
         // A process that went to sleep may have left its queue to the soft interrupt.
@@ -287,7 +287,7 @@ impl World {
     /// Poll work of a kernel thread is done.
     fn finish_kernel_item(&mut self, core: usize, task: usize, work: Work) -> Time {
         let cost = self.finish_work(core, work);
-        if self.tasks[task].program == Program::Ksoftirqd && self.cores[core].polls.is_empty() {
+        if self.tasks[task].program == TaskProgram::Ksoftirqd && self.cores[core].polls.is_empty() {
             self.cores[core].ksoftirqd = false;
         }
         cost

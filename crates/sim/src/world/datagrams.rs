@@ -4,10 +4,10 @@ use super::World;
 use super::process::copying;
 use crate::agenda::Time;
 use crate::casts::{id, short};
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 use crate::scenario::Spacing;
 use crate::socket::Protocol;
-use crate::task::{Item, Program, exponential};
+use crate::task::{Item, TaskProgram, exponential};
 
 impl World {
     /// The next group of a source: now if it is due, otherwise at its time if the core can be kept for it.
@@ -115,7 +115,7 @@ impl World {
     #[expect(clippy::cast_possible_truncation, reason = "times stay below 2^52")]
     pub(super) fn emit(&mut self, task: usize) {
         let floods = self.tasks[task].flood.is_some();
-        let Program::Source { end, size, group, gap_ns, spacing, next_at } =
+        let TaskProgram::Source { end, size, group, gap_ns, spacing, next_at } =
             &mut self.tasks[task].program
         else {
             unreachable!("only sources emit");
@@ -130,7 +130,7 @@ impl World {
         };
         let socket = &self.ends[end];
         let is_probe = self.ends[end ^ 1].task.is_none();
-        let kind = if is_probe { Kind::EchoRequest } else { Kind::Udp };
+        let kind = if is_probe { FrameKind::EchoRequest } else { FrameKind::Udp };
         let tally = &mut self.tallies[socket.load as usize];
         tally.sent += u64::from(group);
         tally.handed_over(socket.is_generator, u64::from(group) * u64::from(size));

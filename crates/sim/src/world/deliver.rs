@@ -3,9 +3,9 @@
 use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 use crate::socket::{Link, Protocol};
-use crate::task::{Program, State};
+use crate::task::{TaskProgram, TaskState};
 
 /// Marks a timer that is an answer's, not TCP's.
 pub(super) const ANSWER: u32 = 1 << 31;
@@ -24,14 +24,14 @@ impl World {
     #[inline]
     pub(super) fn deliver(&mut self, core: usize, frame: &Frame) -> Time {
         let end = frame.end as usize;
-        if frame.kind == Kind::Tcp {
+        if frame.kind == FrameKind::Tcp {
             return self.deliver_segments(core, frame);
         }
         let costs = &self.hosts[self.cores[core].host].costs;
         let tx_packet = costs.tx_packet;
         let cost = costs.rx_merged + costs.rx_data + self.remote_cost(core, end, costs.rx_remote);
         match frame.kind {
-            Kind::Udp => {
+            FrameKind::Udp => {
                 if frame.more == 0 {
                     self.deliver_datagrams(core, end, frame);
                     return cost;
@@ -45,20 +45,20 @@ impl World {
                 self.deliver_datagrams(core, end, &rest);
                 cost + u64::from(rest.count()) * each
             }
-            Kind::Control => cost + self.deliver_control(core, end, frame),
-            Kind::EchoRequest => {
-                let reply = Frame { kind: Kind::EchoReply, end: frame.end ^ 1, ..*frame };
+            FrameKind::Control => cost + self.deliver_control(core, end, frame),
+            FrameKind::EchoRequest => {
+                let reply = Frame { kind: FrameKind::EchoReply, end: frame.end ^ 1, ..*frame };
                 self.transmit(self.ends[end].queue as usize, &reply);
                 cost + tx_packet
             }
-            Kind::EchoReply => {
+            FrameKind::EchoReply => {
                 let tally = &mut self.tallies[self.ends[end].load as usize];
                 tally.received += 1;
                 tally.arrived(frame.echo, 1, self.now, (self.window_from, self.window_to));
                 tally.latency.record(self.now - frame.sent_at, 1);
                 cost
             }
-            Kind::Tcp | Kind::Pause => {
+            FrameKind::Tcp | FrameKind::Pause => {
                 unreachable!("segments were delivered, pauses end at the NIC")
             }
         }
@@ -124,7 +124,7 @@ impl World {
         if is_readable || (is_writable && self.is_writer(end)) {
             // Whoever wakes up may look how far ahead nothing happens.
             let owner = self.ends[end].task;
-            if owner.is_some_and(|task| self.tasks[task as usize].state == State::Asleep) {
+            if owner.is_some_and(|task| self.tasks[task as usize].state == TaskState::Asleep) {
                 self.arm(end);
             }
             self.make_ready(core, end);
@@ -133,9 +133,9 @@ impl World {
     }
 
     fn is_writer(&self, end: usize) -> bool {
-        self.ends[end]
-            .task
-            .is_some_and(|task| matches!(self.tasks[task as usize].program, Program::Writer { .. }))
+        self.ends[end].task.is_some_and(|task| {
+            matches!(self.tasks[task as usize].program, TaskProgram::Writer { .. })
+        })
     }
 
     /// Tells the process that owns a socket that it has something to do.
@@ -149,7 +149,7 @@ impl World {
         if !std::mem::replace(&mut socket.is_ready, true) {
             owner.ready.push(id(end));
         }
-        if owner.state == State::Asleep {
+        if owner.state == TaskState::Asleep {
             self.wake(task, core);
         }
     }

@@ -4,8 +4,8 @@ use super::World;
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
 use crate::core::Irq;
-use crate::frame::{Frame, Kind};
-use crate::packet_bursts::{Pace, Step};
+use crate::frame::{Frame, FrameKind};
+use crate::packet_bursts::{BurstPace, BurstStep};
 use crate::port::{Departures, Far, Feed, Sending};
 use crate::qdisc::Qdisc;
 use crate::vector::Event;
@@ -168,7 +168,7 @@ impl World {
                     log.packet(self.now, port, false, &frame);
                 }
                 let departures = Departures::one(self.now, frame.counted_bytes(), completes);
-                if self.queues[queue].sent(&departures, Step::default()) {
+                if self.queues[queue].sent(&departures, BurstStep::default()) {
                     self.update_vector(queue);
                 }
             }
@@ -181,15 +181,15 @@ impl World {
     pub(super) fn wire_due(&mut self, port: usize) {
         let frame = self.ports[port].arrive();
         match self.ports[port].far {
-            _ if frame.kind == Kind::Pause => self.take_pause(&frame, self.ports[port].far),
+            _ if frame.kind == FrameKind::Pause => self.take_pause(&frame, self.ports[port].far),
             Far::Host(host) => {
                 let queue = self.ends[frame.end as usize].queue as usize;
                 if self.hosts[host].bus.is_some() {
                     self.receive_over_bus(host, queue, frame);
                     return self.update_wire(port);
                 }
-                let pace = Pace { at: self.now, fraction: 0 };
-                self.receive(queue, &frame, pace, Step::default());
+                let pace = BurstPace { at: self.now, fraction: 0 };
+                self.receive(queue, &frame, pace, BurstStep::default());
             }
             Far::Switch => self.forward(frame),
         }
@@ -241,7 +241,7 @@ impl World {
             while ring.rx.len() < ring.rx_limit
                 && let Some((pace, frame)) = port.single_before(until)
             {
-                ring.received(frame, pace, Step::default());
+                ring.received(frame, pace, BurstStep::default());
                 port.drop_single();
             }
         }
@@ -284,7 +284,13 @@ impl World {
 
     /// Packets reach a NIC, at this pace.
     #[inline]
-    pub(super) fn receive(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
+    pub(super) fn receive(
+        &mut self,
+        queue: usize,
+        frame: &Frame,
+        pace: BurstPace,
+        step: BurstStep,
+    ) {
         let ring = &self.queues[queue];
         let free = id(ring.rx_limit - ring.rx.len());
         let count = frame.count();
@@ -300,7 +306,7 @@ impl World {
     }
 
     #[inline]
-    fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: Pace, step: Step) {
+    fn put_in_ring(&mut self, queue: usize, frame: &Frame, pace: BurstPace, step: BurstStep) {
         let ring = &mut self.queues[queue];
         if let Some(log) = &mut self.log {
             log.packet(pace.at, ring.host, true, frame);
@@ -342,8 +348,8 @@ impl World {
             && let Some(frame) = self.queues[queue].waiting.pop()
         {
             self.queues[queue].waiting_bytes -= u64::from(frame.wire_bytes());
-            let pace = Pace { at: self.now, fraction: 0 };
-            self.put_in_ring(queue, &frame, pace, Step::default());
+            let pace = BurstPace { at: self.now, fraction: 0 };
+            self.put_in_ring(queue, &frame, pace, BurstStep::default());
         }
         self.end_silence(queue);
     }
@@ -363,7 +369,8 @@ impl World {
     /// Sends a pause frame past everything that waits.
     pub(super) fn ask_for_silence(&mut self, host: usize, quanta: u32) {
         self.hosts[host].paused_peer = quanta > 0;
-        let frame = Frame { kind: Kind::Pause, end: id(host), payload: quanta, ..Frame::default() };
+        let frame =
+            Frame { kind: FrameKind::Pause, end: id(host), payload: quanta, ..Frame::default() };
         let port = self.hosts[host].port;
         self.ports[port].depart(frame, self.now, &mut self.rng);
         self.agenda.set(self.wire_slots + port, self.ports[port].next_arrival());

@@ -7,7 +7,7 @@ use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
 use crate::core::{Irq, Poll, Work};
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 use crate::machine::Driver;
 
 /// Packets of a NIC's ring that GRO sees together.
@@ -266,7 +266,7 @@ impl World {
     #[inline]
     fn merge_or_deliver(&mut self, core: usize, merger: &mut Merger, frame: &Frame) -> Time {
         self.delivered += u64::from(frame.count());
-        if frame.kind != Kind::Tcp || frame.payload == 0 {
+        if frame.kind != FrameKind::Tcp || frame.payload == 0 {
             let cost = self.flush(core, merger);
             return cost + self.deliver(core, frame);
         }

@@ -7,7 +7,7 @@ use crate::agenda::{NEVER, Time};
 use crate::casts::id;
 use crate::core::{Poll, Work};
 use crate::machine::Driver;
-use crate::task::{Item, Program};
+use crate::task::{Item, TaskProgram};
 
 /// How long a process that only computes goes on between two looks at the clock.
 const COMPUTE_SLICE: Time = 100_000;
@@ -106,30 +106,32 @@ impl World {
         }
         let is_over = self.now >= this.stop;
         let (item, cost, user) = match this.program {
-            Program::Ksoftirqd => {
+            TaskProgram::Ksoftirqd => {
                 let poll = self.cores[core].polls.front().copied()?;
                 let cost = self.plan_poll(core, poll);
                 (Item::Kernel(self.cores[core].work), cost, 0)
             }
-            Program::PollThread(queue) => {
+            TaskProgram::PollThread(queue) => {
                 if !self.queues[queue].scheduled || self.queues[queue].by_process {
                     return None;
                 }
                 let cost = self.plan_poll(core, Poll::Queue(id(queue)));
                 (Item::Kernel(self.cores[core].work), cost, 0)
             }
-            Program::Compute | Program::Source { .. } | Program::Writer { .. } if is_over => {
+            TaskProgram::Compute | TaskProgram::Source { .. } | TaskProgram::Writer { .. }
+                if is_over =>
+            {
                 return None;
             }
-            Program::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
-            Program::Source { size, group, next_at, .. } => {
+            TaskProgram::Compute => (Item::Nothing, COMPUTE_SLICE, COMPUTE_SLICE),
+            TaskProgram::Source { size, group, next_at, .. } => {
                 self.begin_emit(core, task, (size, group), next_at)?
             }
-            Program::Sink { batch } => self.begin_drain(core, task, batch)?,
-            Program::Client { request, response } => {
+            TaskProgram::Sink { batch } => self.begin_drain(core, task, batch)?,
+            TaskProgram::Client { request, response } => {
                 self.begin_client(core, task, (request, response), is_over)?
             }
-            Program::Server { request, response, think } => {
+            TaskProgram::Server { request, response, think } => {
                 if think.mean == 0 {
                     self.exchange_ahead(core, task, request, Some(response));
                     self.begin_exchange(core, task, request, Some(response))?
@@ -138,11 +140,11 @@ impl World {
                         .or_else(|| self.begin_exchange(core, task, request, None))?
                 }
             }
-            Program::Reader { message } => {
+            TaskProgram::Reader { message } => {
                 self.read_ahead(core, task, message);
                 self.begin_exchange(core, task, message, None)?
             }
-            Program::Writer { message } => self.begin_write(core, task, message)?,
+            TaskProgram::Writer { message } => self.begin_write(core, task, message)?,
         };
         let wake = self.cost_of_wake(core, task);
         let this = &mut self.tasks[task];
@@ -199,8 +201,8 @@ impl World {
     fn charge_remote_send_at_all(&mut self, core: usize, task: usize, item: Item) {
         // What is received whole is answered with the same item, unless the answer has its own time.
         let answers = match self.tasks[task].program {
-            Program::Client { .. } => self.tasks[task].schedule.is_none(),
-            Program::Server { think, .. } => think.mean == 0,
+            TaskProgram::Client { .. } => self.tasks[task].schedule.is_none(),
+            TaskProgram::Server { think, .. } => think.mean == 0,
             _ => false,
         };
         let end = match item {

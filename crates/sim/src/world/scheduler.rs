@@ -7,7 +7,7 @@ use super::{HostState, World};
 use crate::agenda::{NEVER, Time};
 use crate::casts::id;
 use crate::machine::Placement;
-use crate::task::State;
+use crate::task::TaskState;
 
 impl World {
     /// The process to run on `core`: the one that is there, unless one that waits has had much less.
@@ -37,7 +37,7 @@ impl World {
             if !waiting.is_some_and(is_unfair) {
                 return Some(task as usize);
             }
-            self.tasks[task as usize].state = State::Waiting;
+            self.tasks[task as usize].state = TaskState::Waiting;
             let is_bound = self.tasks[task as usize].bound.is_some();
             let queue = if is_bound { &mut this.run_queue } else { &mut *shared };
             queue.push((task, now));
@@ -45,24 +45,24 @@ impl World {
         let (task, _) = if is_here { this.run_queue.pop() } else { shared.pop() }?;
         this.task = Some(task);
         let task = task as usize;
-        self.tasks[task].state = State::Running;
+        self.tasks[task].state = TaskState::Running;
         self.tasks[task].last_core = core;
         Some(task)
     }
 
     /// Makes a sleeping process runnable; `near` is the core that woke it.
     pub(super) fn wake(&mut self, task: usize, near: usize) {
-        if self.tasks[task].state != State::Asleep {
+        if self.tasks[task].state != TaskState::Asleep {
             return;
         }
         if let Some(core) = self.tasks[task].holds {
             if self.cores[core].reserved_until <= self.now {
-                self.tasks[task].state = State::Running;
+                self.tasks[task].state = TaskState::Running;
                 return;
             }
             self.break_hold(core);
         }
-        self.tasks[task].state = State::Waiting;
+        self.tasks[task].state = TaskState::Waiting;
         self.tasks[task].woken_by = Some(id(near));
         let entry = (id(task), self.now);
         let Some(core) = self.tasks[task].bound.or_else(|| self.place(task, near)) else {

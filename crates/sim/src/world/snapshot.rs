@@ -4,8 +4,8 @@ use super::World;
 use crate::agenda::Time;
 use crate::core::Spent;
 use crate::queue::Counters;
-use crate::socket::{End, Protocol};
-use crate::task::Program;
+use crate::socket::{Protocol, SocketEnd};
+use crate::task::TaskProgram;
 
 /// Where each core's and queue's counters stood when the measured window began.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +64,8 @@ impl World {
         for (idx, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.host == host) {
             let had = to.task_cpu[idx] - from.task_cpu[idx];
             match task.program {
-                Program::Ksoftirqd | Program::Compute => {}
-                Program::PollThread(_) => *napi.get_or_insert(0) += had,
+                TaskProgram::Ksoftirqd | TaskProgram::Compute => {}
+                TaskProgram::PollThread(_) => *napi.get_or_insert(0) += had,
                 _ => traffic += had,
             }
         }
@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-fn retransmits(end: &End) -> u64 {
+fn retransmits(end: &SocketEnd) -> u64 {
     match &end.protocol {
         Protocol::Tcp(tcp) => u64::from(tcp.retransmits),
         Protocol::Datagrams(_) => 0,

@@ -5,7 +5,7 @@ use super::process::copying;
 use crate::agenda::Time;
 use crate::casts::size;
 use crate::socket::Protocol;
-use crate::task::{Item, Program};
+use crate::task::{Item, TaskProgram};
 
 impl World {
     pub(super) fn begin_write(
@@ -39,7 +39,7 @@ impl World {
 
     pub(super) fn finish_write(&mut self, task: usize, end: usize, bytes: u32) -> Time {
         let program = self.tasks[task].program;
-        if let (Some(schedule), Program::Writer { message }) =
+        if let (Some(schedule), TaskProgram::Writer { message }) =
             (&mut self.tasks[task].schedule, program)
         {
             schedule.take(f64::from(bytes) / f64::from(message), &mut self.rng);

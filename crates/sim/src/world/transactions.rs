@@ -8,7 +8,7 @@ use crate::agenda::{NEVER, Time};
 use crate::casts::{id, size};
 use crate::frame::Frame;
 use crate::socket::{Link, Protocol, Start};
-use crate::task::{Item, Program, State, Think, exponential};
+use crate::task::{Item, TaskProgram, TaskState, Think, exponential};
 
 impl World {
     /// What a client does next: a request that no response lets go, or the next response with, in a closed
@@ -87,7 +87,7 @@ impl World {
         self.reserve(core, at);
         let this = &mut self.tasks[task];
         this.holds = Some(core);
-        this.state = State::Asleep;
+        this.state = TaskState::Asleep;
         this.woken_by = Some(id(core));
         let end = id(this.first_end + 2 * this.turn);
         Some(self.begin_start(core, end, request, Some(at)))
@@ -124,12 +124,12 @@ impl World {
         end: usize,
         due: Option<Time>,
     ) -> Time {
-        let Program::Client { request, .. } = self.tasks[task].program else {
+        let TaskProgram::Client { request, .. } = self.tasks[task].program else {
             unreachable!("only clients start requests");
         };
         if self.tasks[task].holds.take().is_some() {
             let this = &mut self.tasks[task];
-            this.state = State::Running;
+            this.state = TaskState::Running;
             this.sent_last = true;
             this.take_turn();
             if let Some(schedule) = &mut this.schedule {
@@ -161,7 +161,7 @@ impl World {
         let socket = &self.ends[end as usize];
         let missing = awaited - socket.consumed;
         let bytes = size(u64::from(missing).min(socket.readable()));
-        let is_reader = matches!(self.tasks[task].program, Program::Reader { .. });
+        let is_reader = matches!(self.tasks[task].program, TaskProgram::Reader { .. });
         let completes = bytes == missing || is_reader;
         let mut cost = costs.syscall + copying(costs.copy_per_kib, bytes);
         let mut user = 0;
@@ -177,7 +177,7 @@ impl World {
             }
             // Of a connection to each transaction: accepted and closed, or closed.
             if socket.link != Link::Lasting {
-                let is_client = matches!(self.tasks[task].program, Program::Client { .. });
+                let is_client = matches!(self.tasks[task].program, TaskProgram::Client { .. });
                 cost += costs.syscall * if is_client { 1 } else { 2 };
             }
         }
@@ -243,11 +243,11 @@ impl World {
         let program = self.tasks[task].program;
         let (mut cost, stamps) = self.consume(&program, end, bytes, completes);
         match program {
-            Program::Client { request, .. } if completes => {
+            TaskProgram::Client { request, .. } if completes => {
                 self.ends[end].consumed = 0;
                 cost += self.finish_transaction(task, end, request, stamps);
             }
-            Program::Server { response, think, .. } if completes => {
+            TaskProgram::Server { response, think, .. } if completes => {
                 self.ends[end].consumed = 0;
                 let request = self.request_of(end, stamps);
                 if think.mean == 0 {
@@ -257,7 +257,9 @@ impl World {
                     self.answer_later(end, think, request);
                 }
             }
-            Program::Client { .. } | Program::Server { .. } => self.ends[end].consumed += bytes,
+            TaskProgram::Client { .. } | TaskProgram::Server { .. } => {
+                self.ends[end].consumed += bytes
+            }
             _ => {}
         }
         self.next_ready(core, task, end);
@@ -341,7 +343,7 @@ impl World {
         let request = self.ends[end].exchange.answering.pop().expect("an answer has its request");
         self.note_answer(end, request);
         let cost = match self.tasks[task].program {
-            Program::Server { response, .. } => self.send_message(end, response, request.sent),
+            TaskProgram::Server { response, .. } => self.send_message(end, response, request.sent),
             _ => unreachable!("only servers answer"),
         };
         self.next_ready(core, task, end);
@@ -351,7 +353,7 @@ impl World {
     /// Takes what was read out of the socket; gives what that cost and the stamps of a datagram.
     fn consume(
         &mut self,
-        program: &Program,
+        program: &TaskProgram,
         end: usize,
         bytes: u32,
         completes: bool,
@@ -367,8 +369,8 @@ impl World {
             Protocol::Tcp(tcp) => {
                 tcp.read(u64::from(bytes));
                 // A read may offer the window again; an answer carries that for free.
-                let is_answered =
-                    completes && matches!(program, Program::Client { .. } | Program::Server { .. });
+                let is_answered = completes
+                    && matches!(program, TaskProgram::Client { .. } | TaskProgram::Server { .. });
                 (if is_answered { 0 } else { self.output(end) }, None)
             }
         }

@@ -4,7 +4,7 @@ use latput_sim::Profile;
 
 use super::curve::{least, most};
 use super::{Curve, Ends, SWEEP, Verdict, verdict};
-use crate::delay_mtu::Flow;
+use crate::delay_mtu::SweepTraffic;
 use crate::delay_mtu::costs::{Abg, WITHIN};
 
 /// MTU and packets per interrupt of the sums that the text evaluates.
@@ -72,7 +72,7 @@ impl Ends<'_> {
     fn terms(&self, abg: &Abg) -> [Verdict; 2] {
         // What is left of the CPU time of a MB without its interrupts.
         let rest = |delay: u64| {
-            let seen = self.delayed(Flow::Udp10, 1_500, delay);
+            let seen = self.delayed(SweepTraffic::Udp10, 1_500, delay);
             let packets = 1e6 / 1_472.0;
             seen.busy_us_per_mb - 1e-3 * abg.g * packets / seen.packets_per_interrupt
         };

@@ -2,15 +2,15 @@
 
 use super::curve::{KEPT, at, cheapest, is_near, least, most, onset, plateau, reaches};
 use super::{BATCH, BUSY, CPU, Ends, LARGE, RATE, SWEEP, Verdict, by_mtu, units, verdict};
-use crate::delay_mtu::{Flow, MTUS};
+use crate::delay_mtu::{MTUS, SweepTraffic};
 
 impl Ends<'_> {
     /// Claims on rates and batches.
     pub(super) fn reading(&self) -> Vec<Verdict> {
-        let rate = |mtu| self.curve(Flow::Nfs, mtu, 960, RATE);
+        let rate = |mtu| self.curve(SweepTraffic::Nfs, mtu, 960, RATE);
         let number = |id| self.published.number(id);
         let growth = |mtu| {
-            let curve = self.curve(Flow::Nfs, mtu, SWEEP, BATCH);
+            let curve = self.curve(SweepTraffic::Nfs, mtu, SWEEP, BATCH);
             at(&curve, SWEEP) / at(&curve, 40)
         };
         let near = |id, mtus: &[u64]| {
@@ -45,10 +45,10 @@ impl Ends<'_> {
 
     /// Claims on CPU time.
     pub(super) fn reading_cpu(&self) -> Vec<Verdict> {
-        let rate = |mtu| self.curve(Flow::Nfs, mtu, 960, RATE);
-        let cpu = |mtu| self.curve(Flow::Nfs, mtu, 960, CPU);
+        let rate = |mtu| self.curve(SweepTraffic::Nfs, mtu, 960, RATE);
+        let cpu = |mtu| self.curve(SweepTraffic::Nfs, mtu, 960, CPU);
         let drops = |mtu, figure| {
-            let curve = self.curve(Flow::Nfs, mtu, SWEEP, figure);
+            let curve = self.curve(SweepTraffic::Nfs, mtu, SWEEP, figure);
             at(&curve, SWEEP) / at(&curve, 160)
         };
         let joint = |mtu: &u64| {

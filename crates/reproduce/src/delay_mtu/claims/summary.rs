@@ -2,16 +2,17 @@
 
 use super::curve::{BEST, most, never_rises};
 use super::{BUSY, Ends, RATE, SWEEP, Verdict, verdict};
-use crate::delay_mtu::{Flow, MTUS};
+use crate::delay_mtu::{MTUS, SweepTraffic};
 
 impl Ends<'_> {
     pub(super) fn summary(&self) -> Vec<Verdict> {
-        const FLOWS: [Flow; 4] = [Flow::Udp10, Flow::Tcp10, Flow::Tcp3, Flow::Nfs];
-        let fine = |flow: &Flow| {
+        const FLOWS: [SweepTraffic; 4] =
+            [SweepTraffic::Udp10, SweepTraffic::Tcp10, SweepTraffic::Tcp3, SweepTraffic::Nfs];
+        let fine = |flow: &SweepTraffic| {
             let delay = match flow {
-                Flow::Udp10 | Flow::Tcp10 => SWEEP,
-                Flow::Tcp3 => 320,
-                Flow::Nfs | Flow::NfsSlowDisk => 40,
+                SweepTraffic::Udp10 | SweepTraffic::Tcp10 => SWEEP,
+                SweepTraffic::Tcp3 => 320,
+                SweepTraffic::Nfs | SweepTraffic::NfsSlowDisk => 40,
             };
             MTUS.windows(2).all(|pair| {
                 let [small, large] = [pair[0], pair[1]].map(|mtu| self.delayed(*flow, mtu, delay));
@@ -19,10 +20,10 @@ impl Ends<'_> {
                     && large.busy_us_per_mb <= small.busy_us_per_mb
             })
         };
-        let falls = |flow: &Flow| {
+        let falls = |flow: &SweepTraffic| {
             MTUS.iter().all(|mtu| never_rises(&self.curve(*flow, *mtu, SWEEP, BUSY), 0.5))
         };
-        let named = |is_good: &dyn Fn(&Flow) -> bool| {
+        let named = |is_good: &dyn Fn(&SweepTraffic) -> bool| {
             let bad: Vec<String> = FLOWS
                 .iter()
                 .filter(|flow| !is_good(flow))
@@ -30,12 +31,15 @@ impl Ends<'_> {
                 .collect();
             if bad.is_empty() { String::from("none") } else { bad.join(", ") }
         };
-        let kept = |flow: Flow, end: u64| {
+        let kept = |flow: SweepTraffic, end: u64| {
             let curve = self.curve(flow, 1_500, end, RATE);
             curve.last().map_or(0.0, |last| last.1) / most(&curve)
         };
-        let (udp, tcp3, nfs) =
-            (kept(Flow::Udp10, 2_000), kept(Flow::Tcp3, 2_000), kept(Flow::Nfs, 960));
+        let (udp, tcp3, nfs) = (
+            kept(SweepTraffic::Udp10, 2_000),
+            kept(SweepTraffic::Tcp3, 2_000),
+            kept(SweepTraffic::Nfs, 960),
+        );
         vec![
             verdict(
                 "T105",

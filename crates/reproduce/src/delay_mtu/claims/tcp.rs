@@ -2,15 +2,15 @@
 
 use super::curve::{BEST, at, cheapest, is_near, least, most, onset, plateau, reaches};
 use super::{BUSY, CPU, Curve, Ends, LARGE, RATE, SWEEP, Verdict, by_mtu, units, verdict};
-use crate::delay_mtu::{Flow, MTUS, Moderation, Seen};
+use crate::delay_mtu::{MTUS, Moderation, SweepResult, SweepTraffic};
 
 impl Ends<'_> {
     fn ten(&self, mtu: u64) -> Curve {
-        self.curve(Flow::Tcp10, mtu, 4_000, RATE)
+        self.curve(SweepTraffic::Tcp10, mtu, 4_000, RATE)
     }
 
-    fn fixed(&self, mtu: u64) -> &Seen {
-        self.delayed(Flow::Tcp10, mtu, SWEEP)
+    fn fixed(&self, mtu: u64) -> &SweepResult {
+        self.delayed(SweepTraffic::Tcp10, mtu, SWEEP)
     }
 
     /// Claims on the rates of ten senders.
@@ -19,7 +19,7 @@ impl Ends<'_> {
             let curve = self.curve(flow, 1_500, SWEEP, RATE);
             at(&curve, 10) / most(&curve)
         };
-        let (tcp, udp) = (share(Flow::Tcp10), share(Flow::Udp10));
+        let (tcp, udp) = (share(SweepTraffic::Tcp10), share(SweepTraffic::Udp10));
         let number = |id| self.published.number(id);
         let link = |mtu| most(&self.ten(mtu));
         let near = |id, mtus: &[u64], told: &dyn Fn(u64) -> (u64, u64)| {
@@ -60,9 +60,9 @@ impl Ends<'_> {
     /// Claims on their CPU, acknowledgements and loss by delay.
     pub(super) fn ten_delays(&self) -> Vec<Verdict> {
         let number = |id| self.published.number(id);
-        let busy = |mtu| self.curve(Flow::Tcp10, mtu, SWEEP, BUSY);
+        let busy = |mtu| self.curve(SweepTraffic::Tcp10, mtu, SWEEP, BUSY);
         let spot = |delay: u64| {
-            [Flow::Udp10, Flow::Tcp10].iter().all(|flow| {
+            [SweepTraffic::Udp10, SweepTraffic::Tcp10].iter().all(|flow| {
                 MTUS.iter().all(|mtu| {
                     let rate = self.curve(*flow, *mtu, SWEEP, RATE);
                     let cpu = self.curve(*flow, *mtu, SWEEP, CPU);
@@ -103,8 +103,8 @@ impl Ends<'_> {
 
     /// The driver's dynamic mode beside the delay of 640 units.
     pub(super) fn dynamic(&self) -> Vec<Verdict> {
-        let dynamic = |mtu| self.sweep.at(Flow::Tcp10, mtu, Moderation::Dynamic);
-        let pair = |figure: fn(&Seen) -> f64| {
+        let dynamic = |mtu| self.sweep.at(SweepTraffic::Tcp10, mtu, Moderation::Dynamic);
+        let pair = |figure: fn(&SweepResult) -> f64| {
             by_mtu(&MTUS, |mtu| {
                 format!("{:.1}, {:.1}", figure(dynamic(mtu)), figure(self.fixed(mtu)))
             })
@@ -127,10 +127,10 @@ impl Ends<'_> {
 
     /// Claims on three senders.
     pub(super) fn three(&self) -> Vec<Verdict> {
-        let rate = |mtu| self.curve(Flow::Tcp3, mtu, 2_000, RATE);
+        let rate = |mtu| self.curve(SweepTraffic::Tcp3, mtu, 2_000, RATE);
         let (decay, good) = (self.published.number("T077"), self.published.number("T079"));
         let cpu = |mtu| {
-            let curve = self.curve(Flow::Tcp3, mtu, 960, CPU);
+            let curve = self.curve(SweepTraffic::Tcp3, mtu, 960, CPU);
             at(&curve, 480) / least(&curve)
         };
         let kept = |mtu| at(&rate(mtu), 480) / most(&rate(mtu));

@@ -2,14 +2,14 @@
 
 use super::curve::{KEPT, cheapest, is_near, least, most, never_rises, plateau};
 use super::{BUSY, Ends, RATE, SWEEP, Verdict, by_mtu, verdict};
-use crate::delay_mtu::{Flow, MTUS};
+use crate::delay_mtu::{MTUS, SweepTraffic};
 
 impl Ends<'_> {
     /// Arrival rate, losses, disks.
     pub(super) fn links(&self) -> Vec<Verdict> {
-        let rate = most(&self.curve(Flow::Udp10, 1_500, SWEEP, |seen| seen.frames_per_s));
+        let rate = most(&self.curve(SweepTraffic::Udp10, 1_500, SWEEP, |seen| seen.frames_per_s));
         let published = self.published.number("T006");
-        let lost = |flow: Flow| -> u64 {
+        let lost = |flow: SweepTraffic| -> u64 {
             let of = |mtu: &u64| -> f64 {
                 let curve = self.curve(flow, *mtu, SWEEP, |seen| seen.lost as f64);
                 curve.iter().map(|point| point.1).sum()
@@ -18,9 +18,9 @@ impl Ends<'_> {
             let lost = MTUS.iter().map(of).sum::<f64>() as u64;
             lost
         };
-        let (udp, tcp) = (lost(Flow::Udp10), lost(Flow::Tcp10));
-        let fast = self.delayed(Flow::Nfs, 1_500, 40).link_mbps;
-        let slow = self.delayed(Flow::NfsSlowDisk, 1_500, 40).link_mbps;
+        let (udp, tcp) = (lost(SweepTraffic::Udp10), lost(SweepTraffic::Tcp10));
+        let fast = self.delayed(SweepTraffic::Nfs, 1_500, 40).link_mbps;
+        let slow = self.delayed(SweepTraffic::NfsSlowDisk, 1_500, 40).link_mbps;
         let none = "none in the slides' sweep";
         vec![
             verdict(
@@ -42,20 +42,20 @@ impl Ends<'_> {
 
     /// Claims on datagrams.
     pub(super) fn udp(&self) -> Vec<Verdict> {
-        let rate = |mtu| self.curve(Flow::Udp10, mtu, 2_000, RATE);
+        let rate = |mtu| self.curve(SweepTraffic::Udp10, mtu, 2_000, RATE);
         let by = self.published.number("T058");
         let reached = MTUS.iter().all(|mtu| plateau(&rate(*mtu)).0 as f64 <= by);
-        let busy = |mtu| self.curve(Flow::Udp10, mtu, 2_800, BUSY);
+        let busy = |mtu| self.curve(SweepTraffic::Udp10, mtu, 2_800, BUSY);
         let until = self.published.number("T059");
         let falls = MTUS.iter().all(|mtu| never_rises(&busy(*mtu), 0.3));
         let harmed =
             MTUS.iter().any(|mtu| rate(*mtu).windows(2).any(|pair| pair[1].1 < 0.995 * pair[0].1));
-        let cpu = |mtu, delay| self.delayed(Flow::Udp10, mtu, delay).busy_us_per_mb;
+        let cpu = |mtu, delay| self.delayed(SweepTraffic::Udp10, mtu, delay).busy_us_per_mb;
         let quadrupled = [10, 20, 40, 80, 160].map(|delay| {
             let from = cpu(1_500, delay);
             (from - cpu(6_000, delay), from - cpu(1_500, 4 * delay))
         });
-        let given = |mtu, delay| self.delayed(Flow::Udp10, mtu, delay).goodput_mbps;
+        let given = |mtu, delay| self.delayed(SweepTraffic::Udp10, mtu, delay).goodput_mbps;
         let (size_gain, delay_gain) =
             (given(6_000, 10) - given(1_500, 10), given(1_500, 640) - given(1_500, 10));
         vec![

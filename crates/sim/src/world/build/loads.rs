@@ -9,8 +9,8 @@ use super::Builder;
 use crate::agenda::{NEVER, Time};
 use crate::casts::{id, size};
 use crate::scenario::{Load, Spacing, Traffic, Transport};
-use crate::socket::{End, Inbox, Link, Protocol};
-use crate::task::{Program, Schedule, Think};
+use crate::socket::{Inbox, Link, Protocol, SocketEnd};
+use crate::task::{Schedule, TaskProgram, Think};
 use crate::tcp::{Tcp, TcpOptions};
 
 /// Loads start at a random time within this, so that no run begins in lock-step.
@@ -30,7 +30,7 @@ impl Builder<'_> {
                 self.add_flow(idx, load, None);
                 let rate_hz = if load.form.floods { f64::INFINITY } else { rate_pps };
                 self.add_source(load, first_end, rate_hz / f64::from(group));
-                let sink = Program::Sink { batch: receive_batch };
+                let sink = TaskProgram::Sink { batch: receive_batch };
                 let sink = self.add_task(load.to, load.to_core, sink);
                 self.ends[first_end + 1].task = Some(id(sink));
             }
@@ -47,9 +47,9 @@ impl Builder<'_> {
                 think,
             } => {
                 let (request, response) = (size(request.get()), size(response.get()));
-                let client = Program::Client { request, response };
+                let client = TaskProgram::Client { request, response };
                 let think = Think { mean: think.as_ns(), varies: load.form.think_varies };
-                let server = Program::Server { request, response, think };
+                let server = TaskProgram::Server { request, response, think };
                 let tasks = self.add_pair(load, client, server);
                 let nodelay = match transport {
                     Transport::Udp => None,
@@ -60,8 +60,11 @@ impl Builder<'_> {
             }
             Traffic::Stream { message, connections } => {
                 let message = size(message.get());
-                let tasks =
-                    self.add_pair(load, Program::Writer { message }, Program::Reader { message });
+                let tasks = self.add_pair(
+                    load,
+                    TaskProgram::Writer { message },
+                    TaskProgram::Reader { message },
+                );
                 self.add_connections(idx, load, Some(!load.form.gathers), connections, tasks);
                 self.keep_schedule(load, tasks.0);
                 for connection in 0..connections as usize {
@@ -71,7 +74,7 @@ impl Builder<'_> {
                 }
             }
             Traffic::Compute => {
-                let task = self.add_task(load.from, load.from_core, Program::Compute);
+                let task = self.add_task(load.from, load.from_core, TaskProgram::Compute);
                 self.tasks[task].stop = load.stop.map_or(NEVER, Nanos::as_ns);
                 self.start_later(task, load.start.as_ns(), 0);
             }
@@ -111,7 +114,7 @@ impl Builder<'_> {
     }
 
     /// The two processes of a load; the first starts by itself.
-    fn add_pair(&mut self, load: &Load, from: Program, to: Program) -> (usize, usize) {
+    fn add_pair(&mut self, load: &Load, from: TaskProgram, to: TaskProgram) -> (usize, usize) {
         let from = self.add_task(load.from, load.from_core, from);
         let to = self.add_task(load.to, load.to_core, to);
         self.tasks[from].stop = load.stop.map_or(NEVER, Nanos::as_ns);
@@ -151,7 +154,7 @@ impl Builder<'_> {
         let gap_ns = 1e9 / rate_hz;
         let phase = self.rng.uniform() * gap_ns.min(START_SPREAD as f64);
         let next_at = load.start.as_ns() as f64 + phase;
-        let program = Program::Source { end, size: bytes, group, gap_ns, spacing, next_at };
+        let program = TaskProgram::Source { end, size: bytes, group, gap_ns, spacing, next_at };
         let task = self.add_task(load.from, load.from_core, program);
         self.ends[end].task = Some(id(task));
         let slot = self.start_at(task, next_at as Time);
@@ -177,7 +180,7 @@ impl Builder<'_> {
                 Some(options) => Protocol::Tcp(Tcp::new(Arc::clone(&options[side]))),
             };
             let counted = load.counted_with.unwrap_or(idx);
-            let mut end = End::new(host, counted, queue, protocol);
+            let mut end = SocketEnd::new(host, counted, queue, protocol);
             end.is_generator = host == generator;
             let rps = &state.stack.rps_cores;
             if !rps.is_empty() {

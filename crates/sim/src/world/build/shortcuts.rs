@@ -8,7 +8,7 @@ use crate::casts::id;
 use crate::port::{Far, Port};
 use crate::scenario::{Spacing, Traffic};
 use crate::socket::Link;
-use crate::task::{Program, Schedule};
+use crate::task::{Schedule, TaskProgram};
 use crate::world::Component;
 
 /// A host on which more acts than this is not looked through each time.
@@ -96,7 +96,7 @@ impl Builder<'_> {
             let timers = host.slots.iter().map(|slot| self.components[*slot as usize]);
             let is_timer = |component: &Component| matches!(component, Component::Task(_));
             let is_even = |schedule: Schedule| schedule.spacing == Spacing::Even;
-            let may_hold = matches!(task.program, Program::Client { .. })
+            let may_hold = matches!(task.program, TaskProgram::Client { .. })
                 && task.schedule.is_some_and(is_even)
                 && self.ends[task.first_end].link == Link::Lasting
                 && (host.costs.jitter, host.costs.sleep, host.costs.tx_remote) == (0, 0, 0)

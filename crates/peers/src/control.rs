@@ -21,13 +21,13 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A control connection.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ControlConnection {
     socket: TcpStream,
     peer: SocketAddr,
     stop: Stop,
 }
 
-impl Line {
+impl ControlConnection {
     /// Connects; `command` is what should be listening.
     pub(crate) fn connect(
         peer: SocketAddr,
