@@ -1,6 +1,8 @@
 //! What a fit may move in a profile: a few costs, each standing for several fields that published
 //! figures cannot tell apart.
 
+use std::fmt;
+
 use latput_sim::Profile;
 use latput_sim::machine::Costs;
 use latput_units::{Bytes, Nanos};
@@ -103,6 +105,13 @@ pub struct Free {
     pub start: f64,
 }
 
+impl fmt::Display for Parameter {
+    /// The name in files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 impl Parameter {
     /// CPU time of things, as far as a live host of today has it.
     pub(crate) const ALL_COSTS: [Self; 11] = [
@@ -118,37 +127,6 @@ impl Parameter {
         Self::Wake,
         Self::Sleep,
     ];
-
-    /// As files call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "interrupt",
-            Self::RxFirst => "rx_first",
-            Self::RxPacket => "rx_packet",
-            Self::RxMerged => "rx_merged",
-            Self::Poll => "poll",
-            Self::Timer => "timer",
-            Self::TimerArm => "timer_arm",
-            Self::RxAny => "rx_any",
-            Self::RxRemote => "rx_remote",
-            Self::Remote => "remote",
-            Self::TxRemote => "tx_remote",
-            Self::App => "app",
-            Self::TxPacket => "tx_packet",
-            Self::Ack => "ack",
-            Self::Preempted => "preempted",
-            Self::Wake => "wake",
-            Self::Sleep => "sleep",
-            Self::IdleExit => "idle_exit",
-            Self::WakeRemote => "wake_remote",
-            Self::CrossCore => "cross_core",
-            Self::Copy => "copy",
-            Self::Latency => "latency",
-            Self::Generator => "generator",
-            Self::Throttle => "throttle",
-            Self::Window => "window",
-        }
-    }
 
     /// The unit of its value.
     pub const fn unit(self) -> &'static str {
@@ -173,28 +151,12 @@ impl Parameter {
 
     /// Its value in a profile.
     pub fn get(self, profile: &Profile) -> f64 {
-        let costs = &profile.sut.machine.costs;
+        let mut costs = profile.sut.machine.costs;
         let ns = |time: Nanos| time.as_ns() as f64;
         match self {
-            Self::Interrupt => ns(costs.interrupt),
-            Self::RxFirst => ns(costs.rx_first),
             Self::RxPacket | Self::RxAny => ns(costs.rx_packet) + ns(costs.rx_data),
-            Self::RxRemote | Self::Remote => ns(costs.rx_remote),
-            Self::RxMerged => ns(costs.rx_merged),
-            Self::Poll => ns(costs.poll),
-            Self::Timer => ns(costs.timer),
-            Self::TimerArm => ns(costs.timer_arm),
-            Self::TxRemote => ns(costs.tx_remote),
             Self::App => 2.0 * ns(costs.syscall) + ns(costs.user),
-            Self::TxPacket => ns(costs.tx_packet),
-            Self::Ack => ns(costs.ack),
-            Self::Preempted => ns(costs.preempted),
-            Self::Wake => ns(costs.wake),
-            Self::Sleep => ns(costs.sleep),
             Self::IdleExit => ns(profile.sut.machine.idle_exit),
-            Self::WakeRemote => ns(costs.wake_remote),
-            Self::CrossCore => ns(costs.cross_core),
-            Self::Copy => ns(costs.copy_per_kib),
             Self::Latency => ns(profile.network.latency),
             Self::Generator => {
                 let generator = profile.generator.as_ref().unwrap_or(&profile.sut);
@@ -202,13 +164,45 @@ impl Parameter {
             }
             Self::Throttle => ns(profile.sut.nic.coalescing.throttle.interval()),
             Self::Window => profile.sut.stack.send_buffer.get() as f64,
+            _ => ns(*self.own_cost(&mut costs).expect("the arms above are all that have none")),
         }
     }
 
+    /// The cost that equals the parameter; `None` if the parameter is no cost or divides among several.
+    const fn own_cost(self, costs: &mut Costs) -> Option<&mut Nanos> {
+        Some(match self {
+            Self::Interrupt => &mut costs.interrupt,
+            Self::RxFirst => &mut costs.rx_first,
+            Self::RxRemote | Self::Remote => &mut costs.rx_remote,
+            Self::RxMerged => &mut costs.rx_merged,
+            Self::Poll => &mut costs.poll,
+            Self::Timer => &mut costs.timer,
+            Self::TimerArm => &mut costs.timer_arm,
+            Self::TxRemote => &mut costs.tx_remote,
+            Self::Ack => &mut costs.ack,
+            Self::Preempted => &mut costs.preempted,
+            Self::Wake => &mut costs.wake,
+            Self::Sleep => &mut costs.sleep,
+            Self::WakeRemote => &mut costs.wake_remote,
+            Self::CrossCore => &mut costs.cross_core,
+            Self::Copy => &mut costs.copy_per_kib,
+            Self::TxPacket => &mut costs.tx_packet,
+            Self::RxPacket
+            | Self::RxAny
+            | Self::App
+            | Self::IdleExit
+            | Self::Latency
+            | Self::Generator
+            | Self::Throttle
+            | Self::Window => return None,
+        })
+    }
+
     fn set_cost(self, costs: &mut Costs, value: f64) {
+        if let Some(cost) = self.own_cost(costs) {
+            *cost = nanos(value);
+        }
         match self {
-            Self::Interrupt => costs.interrupt = nanos(value),
-            Self::RxFirst => costs.rx_first = nanos(value),
             Self::RxPacket => {
                 costs.rx_packet = nanos(value * BARE_SHARE);
                 costs.rx_data = nanos(value * (1.0 - BARE_SHARE));
@@ -219,32 +213,13 @@ impl Parameter {
                 costs.rx_data = Nanos::ZERO;
                 costs.tx_completion = nanos(value * COMPLETION_SHARE);
             }
-            Self::RxMerged => costs.rx_merged = nanos(value),
-            Self::Poll => costs.poll = nanos(value),
-            Self::Timer => costs.timer = nanos(value),
-            Self::TimerArm => costs.timer_arm = nanos(value),
-            Self::Sleep => costs.sleep = nanos(value),
-            Self::RxRemote => costs.rx_remote = nanos(value),
-            Self::Remote => {
-                costs.rx_remote = nanos(value);
-                costs.tx_remote = nanos(value * SENT_REMOTE_RATIO);
-            }
-            Self::TxRemote => costs.tx_remote = nanos(value),
+            Self::Remote => costs.tx_remote = nanos(value * SENT_REMOTE_RATIO),
             Self::App => {
                 costs.syscall = nanos(value * 0.43);
                 costs.user = nanos(value * 0.14);
             }
-            Self::TxPacket => {
-                costs.tx_packet = nanos(value);
-                costs.ack = nanos(value * ACK_SHARE);
-            }
-            Self::Ack => costs.ack = nanos(value),
-            Self::Preempted => costs.preempted = nanos(value),
-            Self::Wake => costs.wake = nanos(value),
-            Self::WakeRemote => costs.wake_remote = nanos(value),
-            Self::CrossCore => costs.cross_core = nanos(value),
-            Self::Copy => costs.copy_per_kib = nanos(value),
-            Self::Latency | Self::Generator | Self::IdleExit | Self::Throttle | Self::Window => {}
+            Self::TxPacket => costs.ack = nanos(value * ACK_SHARE),
+            _ => {}
         }
     }
 }
@@ -274,37 +249,8 @@ pub(crate) fn set_all(profile: &mut Profile, values: &[(Parameter, f64)], genera
         return;
     }
     if let Some(generator) = &mut profile.generator {
-        generator.machine.costs = scaled(&profile.sut.machine.costs, ratio);
-    }
-}
-
-fn scaled(costs: &Costs, ratio: f64) -> Costs {
-    let times = |time: Nanos| nanos(time.as_ns() as f64 * ratio);
-    Costs {
-        interrupt: times(costs.interrupt),
-        poll: times(costs.poll),
-        rx_packet: times(costs.rx_packet),
-        rx_merged: times(costs.rx_merged),
-        rx_first: times(costs.rx_first),
-        rx_data: times(costs.rx_data),
-        rx_remote: times(costs.rx_remote),
-        tx_completion: times(costs.tx_completion),
-        tx_remote: times(costs.tx_remote),
-        tx_packet: times(costs.tx_packet),
-        ack: times(costs.ack),
-        syscall: times(costs.syscall),
-        user: times(costs.user),
-        copy_per_kib: times(costs.copy_per_kib),
-        wake: times(costs.wake),
-        wake_remote: times(costs.wake_remote),
-        sleep: times(costs.sleep),
-        cross_core: times(costs.cross_core),
-        preempted: times(costs.preempted),
-        timer: times(costs.timer),
-        timer_arm: times(costs.timer_arm),
-        ipi: times(costs.ipi),
-        backlog_packet: times(costs.backlog_packet),
-        ..*costs
+        let scaled = |cost: Nanos| nanos(cost.as_ns() as f64 * ratio);
+        generator.machine.costs = profile.sut.machine.costs.map(scaled);
     }
 }
 

@@ -21,8 +21,8 @@ impl FittedCost {
     /// As a comment line in a file of a profile.
     pub fn comment(&self) -> String {
         let Self { parameter, value, low, high } = self;
-        let (name, unit) = (parameter.name(), parameter.unit());
-        format!("#   {name:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}\n")
+        let unit = parameter.unit();
+        format!("#   {parameter:<11} {value:>9.2} {unit:<7} {low:.2} to {high:.2}\n")
     }
 }
 

@@ -150,8 +150,8 @@ pub fn now() -> Nanos {
     from_timespec(clock_gettime(ClockId::Monotonic))
 }
 
-/// CPU time that the calling thread has used.
-pub(crate) fn thread_cpu() -> Nanos {
+/// CPU time used by the calling thread.
+pub fn thread_cpu() -> Nanos {
     from_timespec(clock_gettime(ClockId::ThreadCPUTime))
 }
 

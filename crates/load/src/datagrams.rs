@@ -15,19 +15,23 @@ use crate::hello::Hello;
 use crate::socket;
 use crate::udp::Flow;
 
+/// A UDP socket of `peer`'s address family on any free port.
+pub fn bind_like(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let any = match peer.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    UdpSocket::bind((any, 0))
+}
+
 /// At the generator: a socket toward `peer` for each of `flows`.
 pub(crate) fn open(
     peer: SocketAddr,
     flows: usize,
     options: &SocketOptions,
 ) -> Result<Vec<UdpSocket>, Error> {
-    let any = match peer.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
     let open = |_| {
-        let socket =
-            UdpSocket::bind((any, 0)).map_err(|source| Error::io("open a UDP socket", source))?;
+        let socket = bind_like(peer).map_err(|source| Error::io("open a UDP socket", source))?;
         socket::prepare_datagrams(&socket)?;
         socket::apply(&socket, options)?;
         socket.connect(peer).map_err(|source| unreachable(peer, source))?;

@@ -41,7 +41,8 @@ mod unauthenticated;
 mod wait;
 mod workers;
 
-pub use clock::{COOL_DOWN, Slices, Window, now};
+pub use clock::{COOL_DOWN, Slices, Window, now, thread_cpu};
+pub use datagrams::bind_like;
 pub use error::{Error, ErrorKind};
 pub use generator::Generator;
 pub use key::Key;
@@ -53,4 +54,6 @@ pub use probe::Prober;
 pub use progress::Progress;
 pub use reflector::Reflector;
 pub use stop::Stop;
+pub use udp::batch::Outgoing;
+pub use udp::pace::{Due, LARGEST_GROUP, Pace};
 pub use workers::bind_to as bind_thread;

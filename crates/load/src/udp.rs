@@ -8,7 +8,7 @@
 
 mod arrivals;
 pub(crate) mod batch;
-mod pace;
+pub(crate) mod pace;
 
 use std::net::UdpSocket;
 use std::num::NonZeroU64;

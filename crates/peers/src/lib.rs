@@ -13,6 +13,7 @@ pub mod program;
 
 mod control;
 mod support;
+mod window_cpu;
 
 pub use error::{Error, ErrorKind};
 pub use outcome::PeerResult;

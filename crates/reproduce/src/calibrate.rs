@@ -305,8 +305,7 @@ impl Fit {
             text.push_str("# Fixed:\n");
         }
         for Fixed { parameter, value } in &self.fixed {
-            let _ =
-                writeln!(text, "#   {:<11} {value:>9.2} {}", parameter.name(), parameter.unit());
+            let _ = writeln!(text, "#   {parameter:<11} {value:>9.2} {}", parameter.unit());
         }
         if self.profile.sut.machine.clock_ppm != 0 {
             text.push_str(CLOCKS);

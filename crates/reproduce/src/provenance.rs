@@ -56,7 +56,7 @@ impl Provenance {
             let free = plan.iter().flat_map(|plan| &plan.free);
             this.profiles.push(ProfileOrigin {
                 profile: name.to_owned(),
-                free_costs: free.map(|free| free.parameter.name().to_owned()).collect(),
+                free_costs: free.map(|free| free.parameter.to_string()).collect(),
                 fitted_rows: this.fitted.len() - before,
                 hand_set: hand_set::of(systems.named(name), plan, systems),
             });

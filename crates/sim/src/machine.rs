@@ -10,87 +10,118 @@ use serde::{Deserialize, Serialize};
 use crate::bus::Bus;
 use crate::vector::Coalescing;
 
-/// CPU time of each thing a host does. What a profile does not name costs nothing.
+/// CPU time of each operation of a host. An operation that a profile does not name costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Costs {
+#[serde(deny_unknown_fields, default, bound(serialize = "T: Default + PartialEq + Serialize"))]
+pub struct Costs<T = Nanos> {
     /// One hardware interrupt: entry, acknowledge, schedule the poll, exit.
     #[serde(rename = "interrupt_ns")]
-    pub interrupt: Nanos,
+    pub interrupt: T,
     /// One poll of a queue, whatever it finds.
     #[serde(rename = "poll_ns")]
-    pub poll: Nanos,
+    pub poll: T,
     /// One received packet, from the driver on.
     #[serde(rename = "rx_packet_ns")]
-    pub rx_packet: Nanos,
+    pub rx_packet: T,
     /// More for the first one of a poll: the caches hold nothing of the code that it takes.
     #[serde(rename = "rx_first_ns")]
-    pub rx_first: Nanos,
+    pub rx_first: T,
     /// More for one that is handed to a socket; acknowledgements without data end in the protocol.
     #[serde(rename = "rx_data_ns")]
-    pub rx_data: Nanos,
+    pub rx_data: T,
     /// One packet handed to the stack, after GRO has merged what it can.
     #[serde(rename = "rx_merged_ns")]
-    pub rx_merged: Nanos,
+    pub rx_merged: T,
     /// More per received packet when the receiving process last ran on another core; acknowledgements without
     /// data touch nothing of the process's.
     #[serde(rename = "rx_remote_ns")]
-    pub rx_remote: Nanos,
+    pub rx_remote: T,
     /// One transmit completion.
     #[serde(rename = "tx_completion_ns")]
-    pub tx_completion: Nanos,
+    pub tx_completion: T,
     /// More per message sent, on the interrupts' core, when the process runs on another: what it sent is freed there.
     #[serde(rename = "tx_remote_ns")]
-    pub tx_remote: Nanos,
+    pub tx_remote: T,
     /// One packet (with TSO one chunk) from the socket to the NIC.
     #[serde(rename = "tx_packet_ns")]
-    pub tx_packet: Nanos,
+    pub tx_packet: T,
     /// One acknowledgement without data, made and sent.
     #[serde(rename = "ack_ns")]
-    pub ack: Nanos,
+    pub ack: T,
     /// One send or receive call.
     #[serde(rename = "syscall_ns")]
-    pub syscall: Nanos,
+    pub syscall: T,
     /// User code per message or transaction.
     #[serde(rename = "user_ns")]
-    pub user: Nanos,
+    pub user: T,
     /// Copying 1024 bytes between a process and the kernel.
     #[serde(rename = "copy_ns_per_kib")]
-    pub copy_per_kib: Nanos,
+    pub copy_per_kib: T,
     /// Putting a sleeping process on a core.
     #[serde(rename = "wake_ns")]
-    pub wake: Nanos,
+    pub wake: T,
     /// More when another core than the process's own woke it: the interrupt between them, an idle core's start.
     #[serde(rename = "wake_remote_ns")]
-    pub wake_remote: Nanos,
+    pub wake_remote: T,
     /// Putting a process to sleep that has nothing left to do. What comes meanwhile it still finds.
     #[serde(rename = "sleep_ns")]
-    pub sleep: Nanos,
+    pub sleep: T,
     /// More per message when the process runs on another core than the one that takes its interrupts.
     #[serde(rename = "cross_core_ns")]
-    pub cross_core: Nanos,
+    pub cross_core: T,
     /// What an interrupt costs the process that it interrupts, beside its own time (cold caches).
     #[serde(rename = "preempted_ns")]
-    pub preempted: Nanos,
+    pub preempted: T,
     /// A timer interrupt (deferral timer, polling tick).
     #[serde(rename = "timer_ns")]
-    pub timer: Nanos,
+    pub timer: T,
     /// Setting the deferral timer at the end of a poll: in a virtual machine its hypervisor does. 0 if absent.
     #[serde(rename = "timer_arm_ns", skip_serializing_if = "is_nothing")]
-    pub timer_arm: Nanos,
+    pub timer_arm: T,
     /// An interrupt from another core (RPS).
     #[serde(rename = "ipi_ns")]
-    pub ipi: Nanos,
+    pub ipi: T,
     /// One packet through the backlog of another core (RPS), beside [`Self::rx_merged`].
     #[serde(rename = "backlog_packet_ns")]
-    pub backlog_packet: Nanos,
+    pub backlog_packet: T,
     /// Each cost varies uniformly by up to this share of itself.
     pub jitter_ratio: f64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
-fn is_nothing(time: &Nanos) -> bool {
-    *time == Nanos::ZERO
+impl<T: Copy> Costs<T> {
+    /// The same costs in another unit or at another scale.
+    pub fn map<U>(&self, convert: impl Fn(T) -> U) -> Costs<U> {
+        Costs {
+            interrupt: convert(self.interrupt),
+            poll: convert(self.poll),
+            rx_packet: convert(self.rx_packet),
+            rx_first: convert(self.rx_first),
+            rx_data: convert(self.rx_data),
+            rx_merged: convert(self.rx_merged),
+            rx_remote: convert(self.rx_remote),
+            tx_completion: convert(self.tx_completion),
+            tx_remote: convert(self.tx_remote),
+            tx_packet: convert(self.tx_packet),
+            ack: convert(self.ack),
+            syscall: convert(self.syscall),
+            user: convert(self.user),
+            copy_per_kib: convert(self.copy_per_kib),
+            wake: convert(self.wake),
+            wake_remote: convert(self.wake_remote),
+            sleep: convert(self.sleep),
+            cross_core: convert(self.cross_core),
+            preempted: convert(self.preempted),
+            timer: convert(self.timer),
+            timer_arm: convert(self.timer_arm),
+            ipi: convert(self.ipi),
+            backlog_packet: convert(self.backlog_packet),
+            jitter_ratio: self.jitter_ratio,
+        }
+    }
+}
+
+fn is_nothing<T: Default + PartialEq>(cost: &T) -> bool {
+    *cost == T::default()
 }
 
 /// Where a process that wakes up runs.

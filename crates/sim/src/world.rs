@@ -4,7 +4,6 @@ mod batch_advance;
 mod build;
 mod bus;
 mod connect;
-mod costs;
 mod cpu;
 mod datagrams;
 mod deliver;
@@ -18,7 +17,6 @@ mod transactions;
 
 use latput_units::{Nanos, Rng};
 
-use costs::Costs;
 pub(crate) use snapshot::Snapshot;
 
 use crate::agenda::{Agenda, NEVER, Time};
@@ -27,7 +25,7 @@ use crate::casts::id;
 use crate::core::{Core, Irq};
 use crate::fifo::Fifo;
 use crate::frame::Frame;
-use crate::machine::{Driver, Placement, Stack};
+use crate::machine::{Costs, Driver, Placement, Stack};
 use crate::port::Port;
 use crate::queue::Queue;
 use crate::scenario::{Load, Scenario, Traffic};
@@ -65,7 +63,10 @@ enum Component {
 /// What belongs to a host as a whole.
 #[derive(Debug)]
 struct HostState {
-    costs: Costs,
+    /// CPU costs in nanoseconds.
+    costs: Costs<Time>,
+    /// Random part of each cost, in 1/65536 of it.
+    cost_jitter: u64,
     stack: Stack,
     first_core: usize,
     cores: usize,

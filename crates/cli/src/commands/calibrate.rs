@@ -126,10 +126,7 @@ pub(crate) fn costs(costs: &[FittedCost]) -> String {
         let _ = writeln!(
             text,
             "{:<12} {:>10.2} {unit:<7} 90 % {:.2} to {:.2}",
-            cost.parameter.name(),
-            cost.value,
-            cost.low,
-            cost.high
+            cost.parameter, cost.value, cost.low, cost.high
         );
     }
     text
@@ -144,7 +141,7 @@ pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -
         let _ = write!(text, "+-{deviation:>5.1} % {known:<15}");
         for (weight, cost) in combination.weights.iter().zip(costs) {
             if weight.abs() > 0.25 {
-                let _ = write!(text, " {}^{weight:.1}", cost.parameter.name());
+                let _ = write!(text, " {}^{weight:.1}", cost.parameter);
             }
         }
         text.push('\n');

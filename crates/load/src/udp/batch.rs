@@ -22,7 +22,8 @@ const LARGEST_MESSAGE: usize = 65_507;
 type SegmentControl = [u64; 4];
 
 /// Datagrams to send, all of one size.
-pub(crate) struct Outgoing {
+#[expect(missing_debug_implementations, reason = "it holds pointers")]
+pub struct Outgoing {
     payload: Box<[u8]>,
     datagram: usize,
     per_message: usize,
@@ -32,7 +33,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// Room for `slots` datagrams of `datagram` bytes, each a message of its own.
-    pub(crate) fn new(slots: usize, datagram: usize) -> Self {
+    pub fn new(slots: usize, datagram: usize) -> Self {
         let (vectors, headers) = messages(slots);
         Self {
             payload: vec![0; slots * datagram].into(),
@@ -59,12 +60,12 @@ impl Outgoing {
     }
 
     /// The bytes of datagram `idx`.
-    pub(crate) fn slot_mut(&mut self, idx: usize) -> &mut [u8] {
+    pub fn slot_mut(&mut self, idx: usize) -> &mut [u8] {
         &mut self.payload[idx * self.datagram..][..self.datagram]
     }
 
     /// Sends the first `count` datagrams; returns how many the kernel took.
-    pub(crate) fn send(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
+    pub fn send(&mut self, socket: &UdpSocket, count: usize) -> Result<usize, Errno> {
         let message = self.per_message * self.datagram;
         let chunks = self.payload[..count * self.datagram].chunks_mut(message);
         let used = chunks.len();

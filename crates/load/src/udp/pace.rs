@@ -1,23 +1,23 @@
-//! When the next datagrams are due at an offered rate. Pure.
+//! Due times of datagrams at an offered rate. Pure.
 //!
-//! Datagrams are due at even distances. Waking for each costs more than sending it once they are close
+//! Datagrams are due at even intervals. Waking for each costs more than sending it once they are close
 //! together, so above one in 50 us they go in small groups, which are themselves evenly spaced. A sender
-//! that was held up catches up, but only by a little: after a long stop it must not burst at line rate.
+//! that is delayed catches up by 10 ms at most. It does not burst at line rate after a long stop.
 
 use latput_units::{BitsPerSecond, Bytes, Nanos};
 
-/// The shortest sleep between groups that is worth its wake-up.
+/// Shortest time between two groups. Shorter sleeps cost more CPU time than the sends.
 const SHORTEST_SLEEP: Nanos = Nanos::from_us(50);
-/// How much a held-up sender makes up for.
+/// A delayed sender catches up by this much at most.
 const CATCH_UP: Nanos = Nanos::from_ms(10);
 /// Largest group, also when catching up.
-pub(super) const LARGEST_GROUP: u64 = 64;
+pub const LARGEST_GROUP: u64 = 64;
 
 const BITS_AND_NS: u128 = 8 * 1_000_000_000;
 
-/// The schedule of one run.
+/// The schedule of the datagrams of one sender.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub struct Pace {
     bytes: u128,
     bits_per_second: u128,
     start: Nanos,
@@ -27,18 +27,18 @@ pub(super) struct Pace {
     skipped: u64,
 }
 
-/// What to do now.
+/// The next step of a paced sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
-    /// Send so many.
+pub enum Due {
+    /// Send this many datagrams.
     Send(u64),
-    /// Nothing until then.
+    /// Send nothing until this instant.
     Wait(Nanos),
 }
 
 impl Pace {
-    /// Starts at `start` with the first datagram.
-    pub(super) fn new(datagram: Bytes, rate: BitsPerSecond, start: Nanos) -> Self {
+    /// A schedule whose first datagram is due at `start`.
+    pub fn new(datagram: Bytes, rate: BitsPerSecond, start: Nanos) -> Self {
         let mut pace = Self {
             bytes: datagram.get().into(),
             bits_per_second: rate.get().into(),
@@ -53,18 +53,18 @@ impl Pace {
         pace
     }
 
-    /// How many datagrams are sent together.
-    pub(super) fn group(&self) -> u64 {
+    /// Datagrams sent together.
+    pub fn group(&self) -> u64 {
         self.group
     }
 
-    /// Datagrams that were left out because the sender was held up for too long.
-    pub(super) fn skipped(&self) -> u64 {
+    /// Datagrams left out because the sender was delayed for too long.
+    pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// What to do at `now`.
-    pub(super) fn due(&mut self, now: Nanos) -> Due {
+    /// The next step at `now`.
+    pub fn due(&mut self, now: Nanos) -> Due {
         let Some(elapsed) = now.as_ns().checked_sub(self.start.as_ns()) else {
             return Due::Wait(self.start);
         };
@@ -80,13 +80,13 @@ impl Pace {
         Due::Wait(self.time_of(self.sent + self.skipped + self.group - 1))
     }
 
-    /// Enters that `datagrams` were sent.
-    pub(super) fn sent(&mut self, datagrams: u64) {
+    /// Counts `datagrams` as sent.
+    pub fn sent(&mut self, datagrams: u64) {
         self.sent += datagrams;
     }
 
     /// Whole intervals between datagrams in `time`.
-    pub(super) fn in_time(&self, time: Nanos) -> u64 {
+    fn in_time(&self, time: Nanos) -> u64 {
         let intervals =
             u128::from(time.as_ns()) * self.bits_per_second / (self.bytes * BITS_AND_NS);
         u64::try_from(intervals).unwrap_or(u64::MAX)

@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 use latput_load::{Stop, Window, now};
 use latput_stats::Histogram;
 use latput_units::Nanos;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::Error;
+use crate::window_cpu::WindowCpu;
 
 /// The longest that a receive waits before it looks at the stop flag.
 const TICK: Nanos = Nanos::from_ms(20);
@@ -43,11 +43,7 @@ pub(crate) struct RrParameters {
 
 /// A UDP socket of the peer's family on any port.
 pub(crate) fn open(peer: SocketAddr) -> Result<UdpSocket, Error> {
-    let any = match peer.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    UdpSocket::bind((any, 0)).map_err(|source| Error::io("open a UDP socket", source))
+    latput_load::bind_like(peer).map_err(|source| Error::io("open a UDP socket", source))
 }
 
 /// Keeps `in_flight` requests under way until the end of `window`, then tells the server that it is over.
@@ -67,14 +63,10 @@ pub(crate) fn exchange(
     let mut sent: VecDeque<Nanos> = VecDeque::new();
     let mut seen = Exchanged::default();
     let mut last_answer = now();
-    let mut cpu = [None; 2];
+    let mut cpu = WindowCpu::new(window);
     loop {
         let at = now();
-        for (mark, due) in cpu.iter_mut().zip([window.start(), window.end()]) {
-            if mark.is_none() && at >= due {
-                *mark = Some(thread_cpu());
-            }
-        }
+        cpu.read_at(at);
         if stop.is_raised() {
             return Err(Error::Stopped);
         }
@@ -119,10 +111,7 @@ pub(crate) fn exchange(
     for _ in 0..3 {
         let _over = socket.send(&[]); // any one of them is enough
     }
-    seen.cpu = match cpu {
-        [Some(start), Some(end)] => end.saturating_sub(start),
-        _ => Nanos::ZERO,
-    };
+    seen.cpu = cpu.used();
     Ok(seen)
 }
 
@@ -139,9 +128,4 @@ fn is_timeout(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
     )
-}
-
-fn thread_cpu() -> Nanos {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Nanos::from_s(time.tv_sec.cast_unsigned()) + Nanos::from_ns(time.tv_nsec.cast_unsigned())
 }

@@ -150,10 +150,10 @@ impl FitPlan {
         self.within("runs", self.runs, &RUNS)?;
         self.within("free (how many)", self.free.len(), &(1..=MOST_FREE))?;
         for Free { parameter, start } in &self.free {
-            self.within(&format!("free {}: start", parameter.name()), *start, &STARTED)?;
+            self.within(&format!("free {parameter}: start"), *start, &STARTED)?;
         }
         for Fixed { parameter, value } in &self.fixed {
-            self.within(&format!("fixed {}: value", parameter.name()), *value, &GIVEN)?;
+            self.within(&format!("fixed {parameter}: value"), *value, &GIVEN)?;
         }
         self.check_effort()?;
         self.check_parameters()
@@ -179,10 +179,13 @@ impl FitPlan {
     fn check_parameters(&self) -> Result<(), PlanError> {
         let all: Vec<Parameter> = self.parameters().collect();
         for (idx, parameter) in all.iter().enumerate() {
-            let name = parameter.name();
             if let Some(over) = all[idx + 1..].iter().find(|later| later.sets_again(*parameter)) {
-                let found = format!("set again by `{}`", over.name());
-                return Err(self.wrong(name, found, "a parameter whose value lasts"));
+                let found = format!("set again by `{over}`");
+                return Err(self.wrong(
+                    &parameter.to_string(),
+                    found,
+                    "a parameter whose value lasts",
+                ));
             }
         }
         if self.generators == Generators::Stay && all.contains(&Parameter::Generator) {
@@ -203,7 +206,7 @@ impl FitPlan {
                 _ => continue,
             };
             let wanted = format!("left out, as the profile has no {lacks}");
-            return Err(self.wrong(parameter.name(), "a parameter", wanted));
+            return Err(self.wrong(&parameter.to_string(), "a parameter", wanted));
         }
         Ok(())
     }

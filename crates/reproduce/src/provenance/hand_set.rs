@@ -69,7 +69,7 @@ pub(super) fn of(profile: &Profile, plan: Option<&FitPlan>, systems: &Systems) -
     let given = plan.into_iter().flat_map(|plan| &plan.fixed);
     let given = given.map(|Fixed { parameter, value }| {
         let value = format!("{value} {}", parameter.unit());
-        set(parameter.name(), value, PLANS, &[])
+        set(&parameter.to_string(), value, PLANS, &[])
     });
     let mut all: Vec<HandSet> = given.collect();
     all.extend(of_file(profile, &file));

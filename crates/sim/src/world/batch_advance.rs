@@ -21,7 +21,7 @@ impl World {
     #[inline]
     pub(super) fn may_go_ahead(&self, core: usize) -> bool {
         let host = &self.hosts[self.cores[core].host];
-        host.costs.jitter == 0
+        host.cost_jitter == 0
             && !self.is_eager
             && self.log.is_none()
             && self.quotas.is_empty()

@@ -6,7 +6,7 @@ mod shortcuts;
 use latput_policy::Polling;
 use latput_units::{Nanos, Rng};
 
-use super::{Backlog, Component, Costs, HostState, World, poll};
+use super::{Backlog, Component, HostState, World, poll};
 use crate::agenda::{Agenda, NEVER, Time};
 use crate::bus::BusQueue;
 use crate::casts::{id, size};
@@ -74,9 +74,10 @@ impl<'a> Builder<'a> {
         let scenario = self.scenario;
         let host = &scenario.hosts[idx];
         let (first_core, first_queue) = (self.cores.len(), self.queues.len());
-        let costs = Costs::from(&host.machine.costs);
+        let costs = host.machine.costs.map(Nanos::as_ns);
+        let cost_jitter = Nanos::from_secs_f64(costs.jitter_ratio * 65_536e-9).as_ns();
         for core in 0..host.machine.cores as usize {
-            self.cores.push(Core::new(idx, costs.jitter));
+            self.cores.push(Core::new(idx, cost_jitter));
             self.tasks.push(Task::new(
                 idx,
                 TaskProgram::Ksoftirqd,
@@ -104,6 +105,7 @@ impl<'a> Builder<'a> {
         let tick = 1_000_000_000 / u64::from(host.stack.polling.hz.max(1));
         self.hosts.push(HostState {
             costs,
+            cost_jitter,
             stack: host.stack.clone(),
             first_core,
             cores: host.machine.cores as usize,

@@ -258,7 +258,7 @@ impl World {
                 }
             }
             TaskProgram::Client { .. } | TaskProgram::Server { .. } => {
-                self.ends[end].consumed += bytes
+                self.ends[end].consumed += bytes;
             }
             _ => {}
         }

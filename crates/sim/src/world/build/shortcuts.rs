@@ -99,7 +99,7 @@ impl Builder<'_> {
             let may_hold = matches!(task.program, TaskProgram::Client { .. })
                 && task.schedule.is_some_and(is_even)
                 && self.ends[task.first_end].link == Link::Lasting
-                && (host.costs.jitter, host.costs.sleep, host.costs.tx_remote) == (0, 0, 0)
+                && (host.cost_jitter, host.costs.sleep, host.costs.tx_remote) == (0, 0, 0)
                 && host.stack.busy_poll == Nanos::ZERO
                 && timers.filter(is_timer).count() == 1;
             self.tasks[idx].may_hold = may_hold;
