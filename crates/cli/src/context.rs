@@ -1,4 +1,4 @@
-//! What every command is given: the form of output that is wanted, and whether it was told to stop.
+//! The context of every command: the output format and the stop flag.
 
 use latput_load::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -6,15 +6,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::exit::CliError;
 use crate::output;
 
-/// What is logged unless `LATPUT_LOG` says otherwise: errors, and each change that a daemon makes.
+/// The default of `LATPUT_LOG`: errors, and each change of the daemon.
 const LOG: &str = "error,latput_moderate=info";
 
-/// What every command is given.
+/// The context of every command.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// One JSON document instead of text.
+    /// Whether output is one JSON document instead of text.
     pub(crate) json: bool,
-    /// Set by Ctrl-C and by a termination signal.
+    /// Raised by Ctrl-C and by a termination signal.
     pub(crate) stop: Stop,
 }
 
@@ -29,12 +29,12 @@ impl Context {
             .with_writer(|| output::Stderr)
             .init();
         let stop = Stop::new();
-        // The first only asks: ending at once would leave settings behind. The second one ends the wait for hosts
-        // that do not answer.
+        // The first signal only requests the end, because ending at once would leave settings
+        // behind. The second ends the wait for hosts that do not answer.
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, stop.on_signal()).map_err(CliError::from)?;
         }
-        // The kernel and the shell may each send one when a terminal closes.
+        // When a terminal closes, the kernel and the shell may each send one.
         signal_hook::flag::register(SIGHUP, stop.flag()).map_err(CliError::from)?;
         Ok(Self { json, stop })
     }

@@ -1,5 +1,6 @@
-//! The JSON of `latput show`, of `latput metrics`, of `latput sim trace` and, in a file of its own, of `latput model`. The documents of `tune`, `run`, `measure` and `report` are in
-//! `latput-report`; `docs/schema/` has the schema of each.
+//! The JSON of `latput show`, `latput metrics` and `latput sim trace`; that of `latput model` is in
+//! `model`. The documents of `tune`, `run`, `measure` and `report` are in `latput-report`;
+//! `docs/schema/` has the schema of each.
 
 pub(crate) mod model;
 
@@ -10,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShowDocument {
-    /// Version of this document's shape: 1.
+    /// Version of this document's schema: 1.
     pub(crate) schema: u32,
     /// The interface.
     pub(crate) interface: String,
@@ -26,33 +27,33 @@ pub(crate) struct ShowDocument {
 pub(crate) struct ShownKnob {
     /// The kernel's name.
     pub(crate) name: String,
-    /// With which knobs it belongs: `interrupt coalescing`, `steering`.
+    /// The knob's group: `interrupt coalescing`, `steering`.
     pub(crate) group: String,
-    /// `interface`, or `host` where setting it through one interface sets it for all.
+    /// `interface`, or `host` if setting it through one interface sets it for all.
     pub(crate) scope: String,
-    /// Whether this interface, driver or kernel does not have it; `unreadable` then says why.
+    /// Whether this interface, driver or kernel lacks it; `unreadable` then has the reason.
     pub(crate) absent: bool,
-    /// Its value at each place it has; empty if it could not be read.
+    /// Its value at each place; empty if it could not be read.
     pub(crate) values: Vec<ShownValue>,
-    /// Why it could not be read.
+    /// The reason why it could not be read.
     pub(crate) unreadable: Option<String>,
-    /// The values it takes, with the unit.
+    /// The allowed values, with the unit.
     pub(crate) allowed: String,
-    /// The unit of `min` and `max`: `us`, `byte`, `packet`; empty where there is none.
+    /// The unit of `min` and `max`: `us`, `byte`, `packet`; empty without one.
     pub(crate) unit: String,
     /// The smallest value of a number or a time.
     pub(crate) min: Option<u64>,
-    /// The largest value of a number or a time: the interface's own where it tells.
+    /// The largest value of a number or a time, as the interface reports it if it does.
     pub(crate) max: Option<u64>,
-    /// What a change disturbs: `hitless`, `brief`, `disruptive`, `driver reload`.
+    /// The disturbance by a change: `hitless`, `brief`, `disruptive`, `driver reload`.
     pub(crate) tier: String,
     /// Whether a change takes the link of this interface down and up.
     pub(crate) resets_link: bool,
     /// Whether it can be set here and now.
     pub(crate) settable: bool,
-    /// Through what it is set, or why it cannot be.
+    /// The interface to the kernel that sets it, or the reason why it cannot be set.
     pub(crate) how: String,
-    /// What it does, in a sentence.
+    /// Its description in a sentence.
     pub(crate) doc: String,
 }
 
@@ -62,31 +63,32 @@ pub(crate) struct ShownKnob {
 pub(crate) struct ShownValue {
     /// `device`, `host`, `rx-0`, `tx-0`, `interrupt 0`, `napi of rx-0`.
     pub(crate) place: String,
-    /// With its unit, as `latput set` takes it.
+    /// The value with its unit, as `latput set` accepts it.
     pub(crate) value: String,
-    /// What the driver takes it for, where it is not what it looks like: `dynamic conservative`.
+    /// The driver's meaning of the value, if it differs from the obvious one: `dynamic
+    /// conservative`.
     pub(crate) meaning: Option<String>,
 }
 
-/// Something a reader must know of the host to judge the values.
+/// A fact of the host that a reader needs to judge the values.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShownFact {
     /// `kernel`, `driver`, `cpu_model`.
     pub(crate) name: String,
-    /// As the host says it.
+    /// Its value as the host reports it.
     pub(crate) value: String,
 }
 
-/// The metrics that there are.
+/// The list of metrics.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetricsDocument {
-    /// Version of this document's shape: 1.
+    /// Version of this document's schema: 1.
     pub(crate) schema: u32,
-    /// The kind of workload whose metrics these are; `null`: of all.
+    /// The kind of workload whose metrics these are; `null`: all kinds.
     pub(crate) workload: Option<String>,
-    /// In the order of tables.
+    /// The metrics in the order of tables.
     pub(crate) metrics: Vec<MetricDocument>,
 }
 
@@ -94,39 +96,40 @@ pub(crate) struct MetricsDocument {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetricDocument {
-    /// As goals, CSV, JSON and the results file have it.
+    /// The name in goals, CSV, JSON and the results file.
     pub(crate) name: String,
     /// The unit of values: `ns`, `bit/s`, `share of 1`.
     pub(crate) unit: String,
     /// `lower`, `higher` or `neither`.
     pub(crate) better: String,
-    /// What several runs are summarised by: `mean` or `median`.
+    /// The summary of several runs: `mean` or `median`.
     pub(crate) summarised: String,
     /// The kinds of workload that can have it.
     pub(crate) workloads: Vec<String>,
-    /// The field of a plan's workload that these must have for it; `null`: none. A `ping` needs no probe.
+    /// The field that a workload of these kinds needs for it; `null`: none. A `ping` needs no
+    /// probe.
     pub(crate) needs: Option<String>,
-    /// What it is, in one sentence, with the formula or its source.
+    /// The definition in one sentence, with the formula or its source.
     pub(crate) definition: String,
 }
 
-/// What `latput sim trace` wrote.
+/// The output of `latput sim trace`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TraceDocument {
-    /// Version of this document's shape: 1.
+    /// Version of this document's schema: 1.
     pub(crate) schema: u32,
-    /// The simulated system, as `--on` names it.
+    /// The simulated system, as in `--on`.
     pub(crate) testbed: String,
     /// The workload's name.
     pub(crate) workload: String,
     /// The setting's name.
     pub(crate) setting: String,
-    /// Of every random draw.
+    /// Seed of all random draws.
     pub(crate) seed: u64,
-    /// How much simulated time was written, in nanoseconds.
+    /// Simulated time in the files, in nanoseconds.
     pub(crate) duration_ns: u64,
-    /// Packets in the capture; one that went from host to host is there twice.
+    /// Number of packets in the capture; one that went from host to host is there twice.
     pub(crate) packets: usize,
     /// Whether later packets were left out.
     pub(crate) is_cut: bool,

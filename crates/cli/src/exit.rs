@@ -1,10 +1,10 @@
-//! Exit codes: one table, and the failures that map to it.
+//! Exit codes: one table, and the errors that map to it.
 
 use std::process::ExitCode;
 
 use latput_knobs::{ChangeOutcome, Refusal, transaction};
 
-/// The table as `--help` shows it.
+/// The table in `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0  done
@@ -15,7 +15,7 @@ Exit codes:
   5  stranded: a rollback failed; the message says what is left and how to finish
   6  partial result: some trials are missing";
 
-/// What the process ends with.
+/// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     Done = 0,
@@ -27,7 +27,7 @@ pub(crate) enum Code {
     Partial = 6,
 }
 
-/// An error on its way to the exit code.
+/// An error with its exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) code: Code,
@@ -43,7 +43,7 @@ impl CliError {
         Self::new(Code::Usage, message)
     }
 
-    /// The error with its causes, for people.
+    /// The error with its causes, as text.
     pub(crate) fn words(&self) -> String {
         format!("latput: error: {:#}", self.error)
     }

@@ -1,7 +1,7 @@
 //! `latput`: finds, proves and holds network-interface settings.
 //!
-//! The only crate that prints, parses arguments or installs signal handlers. A subcommand is a file
-//! in `commands/` with its `Args` and its `run`.
+//! This is the only crate that prints, parses arguments or installs signal handlers. A subcommand
+//! is a file in `commands/` with its `Args` and its `run`.
 
 mod commands;
 mod context;
@@ -48,13 +48,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the error with its causes and gives the exit code.
+/// Prints the error with its causes and returns the exit code.
 fn report(failure: &CliError) -> ExitCode {
     output::remark(&failure.words());
     failure.code.into()
 }
 
-/// Prints what clap says, help included. It repeats arguments, which a script may have from elsewhere.
+/// Prints clap's message or help. Arguments in it are escaped, because a script may have them from
+/// elsewhere.
 fn not_understood(error: &clap::Error) -> ExitCode {
     let plain = error.render().to_string();
     if printable_lines(&plain, false) == plain {

@@ -1,5 +1,5 @@
-//! Everything that is printed: results to stdout or to a file, remarks and errors to stderr. What a terminal
-//! would obey is shown instead, whoever said it.
+//! All output: results to stdout or to a file, remarks and errors to stderr. Control characters
+//! from any source are escaped on terminals.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::exit::{CliError, Code};
 
-/// A file or a pipe: wide enough for one table, no colours.
+/// A file or a pipe: wide enough for one table, without colours.
 pub(crate) const PLAIN: Screen = Screen { columns: 160, is_terminal: false };
 
 /// Prints a command's result.
@@ -26,7 +26,7 @@ pub(crate) fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes a command's result to a file, which is replaced whole or not at all.
+/// Writes a command's result to a file, atomically.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
     Ok(files::replace(path, printable_lines(text, false).as_bytes())?)
 }
@@ -38,7 +38,7 @@ pub(crate) fn print_json<T: Serialize>(document: &T) -> Result<(), CliError> {
     print(&text)
 }
 
-/// A remark beside the result, to stderr.
+/// Prints a remark beside the result to stderr.
 #[expect(
     clippy::print_stderr,
     reason = "the one place for remarks beside a result, and for errors"
@@ -47,7 +47,7 @@ pub(crate) fn remark(text: &str) {
     eprintln!("{}", printable_lines(text, false));
 }
 
-/// Stderr, for whatever writes whole lines there by itself.
+/// Stderr, for writers of whole lines.
 #[derive(Debug)]
 pub(crate) struct Stderr;
 
@@ -63,7 +63,7 @@ impl Write for Stderr {
     }
 }
 
-/// Where results are printed to.
+/// The device of stdout.
 pub(crate) fn screen() -> Screen {
     let out = io::stdout();
     if !out.is_terminal() {

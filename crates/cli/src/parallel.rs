@@ -1,4 +1,4 @@
-//! Many simulations at once: on every core, in any order, results in theirs.
+//! Runs simulations in parallel, and returns the results in order.
 
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
@@ -8,8 +8,8 @@ use std::thread;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use latput_load::Stop;
 
-/// Runs `job` for each of `jobs` on as many threads as there are CPUs. Once `stop` is set no job begins and
-/// `None` is given.
+/// Runs `job` for each of `jobs` on as many threads as there are CPUs. Once `stop` is raised no job
+/// begins, and the result is `None`.
 pub(crate) fn map<J: Sync, R: Send>(
     jobs: &[J],
     stop: &Stop,
@@ -40,7 +40,7 @@ pub(crate) fn map<J: Sync, R: Send>(
     results.collect()
 }
 
-/// A bar with the time left, on a terminal.
+/// A progress bar with the time left; `None` without a terminal.
 pub(crate) fn bar(count: usize, what: &str) -> Option<ProgressBar> {
     io::stderr().is_terminal().then(|| {
         let bar = ProgressBar::with_draw_target(

@@ -1,4 +1,4 @@
-//! How well figures are to be known: the flags that `run` and `measure` share.
+//! The wanted precision of figures: flags that `run` and `measure` share.
 
 use latput_trial::plan::Method;
 
@@ -21,7 +21,7 @@ pub(crate) struct Precision {
 }
 
 impl Precision {
-    /// Puts what was given in the place of what a plan says.
+    /// Replaces the values of a plan by those given.
     pub(crate) fn apply(&self, method: &mut Method) -> Result<(), CliError> {
         if let Some(text) = &self.repetitions {
             (method.repetitions_min, method.repetitions_max) = repetitions(text)?;
@@ -35,7 +35,8 @@ impl Precision {
         Ok(())
     }
 
-    /// The flags as lines of a plan's text: a run goes on only under exactly the same.
+    /// The flags as lines of a plan's text, because a run is resumed only under exactly the same
+    /// ones.
     pub(crate) fn plan_lines(&self) -> String {
         let flags = [
             ("repetitions", &self.repetitions),
@@ -47,7 +48,7 @@ impl Precision {
     }
 }
 
-/// A share from text in percent: `2.5%`, `2.5 %` or `2.5`.
+/// A share from a percentage: `2.5%`, `2.5 %` or `2.5`.
 pub(crate) fn percent(flag: &str, text: &str, low: f64, high: f64) -> Result<f64, CliError> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     match number.parse::<f64>() {

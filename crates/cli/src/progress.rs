@@ -12,7 +12,7 @@ use latput_units::Nanos;
 use crate::exit::CliError;
 use crate::output;
 
-/// Plain lines come at most this often, so that a log stays readable.
+/// Least time between plain lines, so that a log stays readable.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Reports while a trial runs.
@@ -25,7 +25,7 @@ pub(crate) struct ProgressArgs {
 }
 
 impl ProgressArgs {
-    /// The interval, if it can be had.
+    /// The interval, if it is valid.
     pub(crate) fn interval(&self) -> Result<Option<Nanos>, CliError> {
         match self.interval {
             Some(interval) if interval < Nanos::from_ms(100) => {
@@ -36,7 +36,7 @@ impl ProgressArgs {
     }
 }
 
-/// Shows a run on stderr.
+/// Shows the progress of a run on stderr.
 #[derive(Debug)]
 pub(crate) struct Shown {
     bar: Option<ProgressBar>,
@@ -46,7 +46,7 @@ pub(crate) struct Shown {
 impl Shown {
     pub(crate) fn new() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
-            // Twice a second: the bar must not disturb what is measured.
+            // Twice a second: the bar must not disturb the measurement.
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} trials  {msg}")
                 .expect("the template is a constant that indicatif accepts");

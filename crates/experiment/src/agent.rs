@@ -1,9 +1,9 @@
-//! The far end: `latput agent --stdio`. It sets the knobs of one host, runs its part of the traffic and
-//! counts, on requests over stdin and stdout.
+//! The agent (`latput agent --stdio`): sets the knobs of one host, runs its part of the traffic and
+//! reads its counters, on requests over stdin and stdout.
 //!
-//! Before it ends, its traffic stops and every knob it touched goes back. That holds when the controller says so,
-//! when the line is closed or silent, on a signal and on a panic. Only kill -9 skips it. Then the checkpoint is
-//! still on disk, and `latput restore` puts the host back.
+//! Before it ends, it stops its traffic and puts every knob back. That holds when the controller
+//! tells it to end, when the line is closed or silent, on a signal and on a panic. Only kill -9
+//! skips it. Then the checkpoint is still on disk, and `latput restore` puts the host back.
 
 mod line;
 
@@ -28,10 +28,10 @@ use crate::protocol::{
 
 use self::line::{ControllerLine, LineEnd};
 
-/// Why an agent ended without being told to.
+/// The reason why an agent ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The control line is of no more use. The host is as it was.
+    /// The control line failed. The host is as it was.
     #[error("the controller sent {}; the host is as it was", chain(.0))]
     Line(LineError),
     /// The host could not be put back.
@@ -105,11 +105,11 @@ struct Service<'a> {
     host: HostSession,
     stop: &'a Stop,
     prepared: Prepared,
-    /// Whether this host has reached the system under test before.
+    /// Whether this host has connected to the system under test before.
     has_connected: bool,
 }
 
-/// Traffic that is ready for `go`; none on a host that only counts.
+/// Traffic that waits for `go`; empty on a host that only counts.
 #[derive(Default)]
 struct Prepared {
     receivers: Vec<Reflector>,
@@ -117,7 +117,7 @@ struct Prepared {
     prober: Option<Prober>,
 }
 
-/// What one host's traffic counted, each part slice by slice.
+/// The counts of one host's traffic, each part slice by slice.
 struct TrafficResult {
     receivers: Vec<Vec<ReceiverOutcome>>,
     sender: Option<Vec<SenderOutcome>>,
@@ -125,7 +125,7 @@ struct TrafficResult {
 }
 
 impl TrafficResult {
-    /// Puts what the traffic counted beside what the host did, slice by slice.
+    /// Joins the counts of the traffic with those of the host, slice by slice.
     fn beside(self, hosts: Vec<CountedSlice>) -> Vec<HostSlice> {
         let mut sender = self.sender.map(Vec::into_iter);
         let mut probe = self.probe.map(Vec::into_iter);
@@ -202,7 +202,8 @@ impl Service<'_> {
         Ok(Answer::Connected)
     }
 
-    /// A far end that was there before and does not answer may come back, as after a link was down.
+    /// The failure to connect. It is transient if the far end answered before, as after a link was
+    /// down.
     fn connect_failed(&self, error: &latput_load::Error) -> Failure {
         let failure = traffic_failed(error);
         if self.has_connected && matches!(error, latput_load::Error::NoAnswer { .. }) {
@@ -218,7 +219,7 @@ impl Service<'_> {
         Ok(Answer::Probing)
     }
 
-    /// Runs the prepared traffic in threads of its own while this one reads counters.
+    /// Runs the prepared traffic in other threads while this one reads counters.
     fn go(
         &mut self,
         window: Window,
@@ -255,7 +256,7 @@ impl Service<'_> {
             let outcome = traffic.join().unwrap_or_else(|_| Err(failed("the traffic panicked")));
             Ok::<_, Failure>((outcome, observed))
         })?;
-        // The traffic's error says more than the counters': it comes first.
+        // The traffic's error comes first: it tells more than the counters'.
         let outcome = outcome?;
         let (hosts, drift) = observed?;
         let left = self.host.take_left();
@@ -264,14 +265,14 @@ impl Service<'_> {
     }
 }
 
-/// Makes intervals of snapshots at the counters.
+/// Turns snapshots of the counters into reports on intervals.
 struct IntervalReporter<'a> {
     window: Window,
     interval: Option<Nanos>,
     units: &'a dyn Fn() -> Option<u64>,
     tell: &'a mut dyn FnMut(HostInterval),
     number: u32,
-    /// Where the interval began: when, units, packets in and out.
+    /// Start of the interval: time, units, packets in and out.
     since: Option<(Nanos, Option<u64>, u64, u64)>,
 }
 
@@ -318,7 +319,7 @@ impl Prepared {
         receivers.chain(self.sender.iter().map(Generator::progress)).collect()
     }
 
-    /// Each part in a thread of its own; the first error counts.
+    /// Runs each part in its own thread; returns the first error.
     fn run(self, window: Window, cpus: &CpuSet, stop: &Stop) -> Result<TrafficResult, Failure> {
         let Self { receivers, sender, prober } = self;
         thread::scope(|scope| {

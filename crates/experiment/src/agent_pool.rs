@@ -1,4 +1,4 @@
-//! Trials on real hosts: the agents set the knobs, run the traffic and report what they counted.
+//! Runs trials on real hosts: the agents set the knobs, run the traffic and report their counts.
 
 #[cfg(test)]
 mod mutated;
@@ -26,11 +26,11 @@ use crate::protocol::{Answer, Finished, HostSlice, Part, Request, Turns};
 use crate::runner::Wanted;
 use crate::runner::{SliceRunner, Stint, Tell, Trial, TrialEvent, TrialRunner, run_trial};
 
-/// Time that an answer may take beyond warm-up and window: drains, joins, a slow control line.
+/// Most time of an answer beyond warm-up and window: drains, joins, a slow control line.
 const TRIAL_SLACK: Duration = Duration::from_secs(15);
 
-/// Hosts start at an agreed instant: this far ahead, plus the longest round trip of a control line, so
-/// that all of them know it in time.
+/// Hosts start at an agreed instant: this long in the future, plus the longest round trip of a
+/// control line, so that all of them know it in time.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
 
 impl TrialRunner for AgentPool {
@@ -129,11 +129,11 @@ impl SliceRunner for AgentPool {
     }
 }
 
-/// Which setting each slice has.
+/// The setting of each slice.
 struct Order<'a> {
     slices: Slices,
     settings: Vec<&'a LabelledSetting>,
-    /// For each slice, the place of its setting in `settings`.
+    /// For each slice, the index of its setting in `settings`.
     places: Vec<usize>,
 }
 
@@ -152,7 +152,7 @@ impl<'a> Order<'a> {
         Self { slices, settings, places }
     }
 
-    /// The turns of a host of `role`; a host that no setting names is left as it is.
+    /// The turns of a host of `role`. A host that no setting names is left alone.
     fn of_role(&self, role: Role) -> Turns {
         let of_role = |set: &&LabelledSetting| set.by_role.get(&role).cloned().unwrap_or_default();
         Turns {
@@ -163,8 +163,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Waits until every link that was up at the start is up again. One that was down may have broken the
-/// trial before, and some knobs take the link down.
+/// Waits until every link that was up at the start is up again. Some knobs take the link down, and
+/// a link that went down may have broken the trial before.
 fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
     for agent in pool.agents().iter_mut() {
         agent.send(&Request::Link)?;
@@ -178,7 +178,7 @@ fn await_links(pool: &mut AgentPool, stop: &Stop) -> Result<(), Error> {
     Ok(())
 }
 
-/// Brings every host to its part of a setting.
+/// Sets each host's part of a setting.
 fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Result<(), Error> {
     for agent in pool.agents() {
         let Some(setting) = setting.by_role.get(&agent.spec.role) else { continue };
@@ -190,8 +190,8 @@ fn set_hosts(pool: &mut AgentPool, setting: &LabelledSetting, stop: &Stop) -> Re
     Ok(())
 }
 
-/// Why some host does not accept a setting; `None`: all did. It is an error if a host could not be put
-/// back.
+/// The reason why some host does not accept a setting; `None` if all accept it. A host that could
+/// not be put back is an error.
 fn not_taken(
     pool: &mut AgentPool,
     by_role: &BTreeMap<Role, Setting>,
@@ -210,7 +210,7 @@ fn not_taken(
     }
 }
 
-/// Runs the traffic once and joins what the hosts counted: an observation for each slice of `order`, or
+/// Runs the traffic once and joins the hosts' counts: an observation for each slice of `order`, or
 /// one for a window without slices.
 fn observe(
     pool: &mut AgentPool,
@@ -252,7 +252,7 @@ fn observe(
     joined.observations(finished)
 }
 
-/// Opens the ports, the connections and the probe. Returns the hosts that send, by their place in the
+/// Opens the ports, the connections and the probe. Returns the sending hosts, by index in the
 /// testbed and in the order of the far end's ports, each with its part.
 fn prepare(
     pool: &mut AgentPool,
@@ -287,7 +287,8 @@ fn prepare(
     if let Some(probe) = probe_alone {
         agents[prober].send(&Request::Probe { probe, peer })?;
     }
-    // Every answer is read, also after a failure: the next attempt must not take it for its own.
+    // Every answer is read, also after a failure, so that the next attempt does not take it for its
+    // own.
     let mut failure = None;
     for idx in senders.into_iter().chain(probe_alone.map(|_| prober)) {
         match agents[idx].receive(ANSWER_WITHIN, stop) {
@@ -300,8 +301,8 @@ fn prepare(
     failure.map_or(Ok(parts), Err)
 }
 
-/// Who makes the traffic and who sends the probe, by place in the testbed: the generators, and the
-/// observer if there is one, else the first generator. Echo alone is the observer's as well.
+/// The indices of the generators, and of the host that sends the probe: the observer if there is
+/// one, else the first generator. The observer also sends a `ping` workload.
 fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
     let of_role = |role| {
         let agents = agents.iter().enumerate().filter(move |(_, agent)| agent.spec.role == role);
@@ -316,20 +317,20 @@ fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
     }
 }
 
-/// What is known of a trial beside what the hosts counted.
+/// The data of a trial beside the hosts' counts.
 struct Joined<'a> {
     workload: &'a Workload,
-    /// Of a window without slices.
+    /// Duration of a window without slices.
     duration: Nanos,
     slices: Option<Slices>,
-    /// The hosts that send, by their place in the testbed, each with its part.
+    /// The sending hosts, by index in the testbed, each with its part.
     parts: Vec<(usize, Workload)>,
     clocks: Vec<ClockOffset>,
     boot_ids: Vec<String>,
 }
 
 impl Joined<'_> {
-    /// Joins what the hosts saw, slice by slice, and checks it.
+    /// Joins the hosts' counts, slice by slice, and checks them.
     fn observations(&self, mut finished: Vec<Finished>) -> Result<Vec<Observation>, Error> {
         let expected = self.slices.map_or(1, |slices| slices.count as usize);
         if finished.iter().any(|part| part.slices.len() != expected) {
@@ -348,7 +349,7 @@ impl Joined<'_> {
             .collect()
     }
 
-    /// The checks that are the same for every slice.
+    /// The checks that are equal for every slice.
     fn checks_of_trial(&self, finished: &[Finished]) -> Vec<Check> {
         let host = |part: &Finished| part.slices[0].host.host.clone();
         let start = |(part, clock): (&Finished, &ClockOffset)| Start {
@@ -366,7 +367,7 @@ impl Joined<'_> {
         together.into_iter().chain([checks::knob_drift(&drift)]).collect()
     }
 
-    /// One slice, or the whole window.
+    /// Joins one slice, or the whole window.
     fn observation(&self, mut slice: Vec<HostSlice>) -> Result<Observation, Error> {
         let cpus: Vec<Nanos> = slice.iter().map(traffic_cpu).collect();
         let (flows, mut probe, mut checks) = self.flows(&mut slice)?;
@@ -391,7 +392,7 @@ impl Joined<'_> {
         Error::Traffic { workload: self.workload.name.clone(), problem }
     }
 
-    /// Each generator's flow with the far end's part of it, and what was checked of each.
+    /// Each generator's flow with the far end's part of it, and the checks of each.
     #[expect(clippy::type_complexity, reason = "the three things that joining two ends gives")]
     fn flows(
         &self,
@@ -416,7 +417,8 @@ impl Joined<'_> {
     }
 }
 
-/// A change that takes longer than the cut reaches into the measured part.
+/// Whether each change of the setting ended within the cut. A longer one reaches into the measured
+/// part.
 fn changed_in_cut(slice: &[HostSlice], cut: Nanos) -> Check {
     let longest = slice.iter().max_by_key(|part| part.change);
     let change = longest.map_or(Nanos::ZERO, |part| part.change);

@@ -7,40 +7,41 @@ use latput_trial::observation::{CpuSource, HostObservation, Role, TrafficObserva
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
-/// More than this share of a host's CPU time taken by the hypervisor spoils its figures.
+/// Most stolen CPU time, as a share of a host's CPU time.
 const STEAL_LIMIT: f64 = 0.02;
-/// More than any slewing of NTP in a window, and less than anybody sets a clock by.
+/// Least change that counts as a step: more than NTP's slewing in a window, and less than a clock
+/// is set by.
 const WALL_CLOCK_STEP_S: f64 = 0.1;
-/// The parts of the CPU time may miss the whole by this share of the window and two clock ticks a
-/// CPU: the kernel's lines of `/proc/stat` are not read at one instant.
+/// Most difference between the parts of the CPU time and the whole, as a share of the window,
+/// beside two clock ticks a CPU: the kernel does not read the lines of `/proc/stat` at one instant.
 const PARTS_LIMIT: f64 = 0.02;
 const CLOCK_TICK: Nanos = Nanos::from_ms(10);
-/// Sources of CPU time may differ by this share of the window.
+/// Most difference between sources of CPU time, as a share of the window.
 const SOURCES_LIMIT: f64 = 0.03;
-/// latput's own sampling may take this share of a CPU.
+/// Most CPU time of latput's own sampling, as a share of a CPU.
 const SAMPLING_LIMIT: f64 = 0.005;
-/// Work of others beyond this share of a CPU spoils a host's figures.
+/// Most CPU time of other work, as a share of a CPU.
 const OTHER_WORK_LIMIT: f64 = 0.1;
-/// The halves of the window may differ by this share of packets.
+/// Most difference in packets between the halves of the window.
 const STEADY_LIMIT: f64 = 0.2;
-/// Tenths of a second in each half, at least, for the halves to be compared.
+/// Fewest tenths of a second in each half for a comparison.
 const STEADY_INTERVALS: usize = 4;
-/// Packets per transaction may differ from one each way by this share.
+/// Most deviation of packets per transaction from one in each direction.
 const BUNDLING_LIMIT: f64 = 0.05;
-/// More than this share of packets sent again is a sick path and not a setting's cost.
+/// Most retransmitted packets, as a share: more means a faulty path, not a setting's cost.
 const RETRANSMIT_LIMIT: f64 = 0.001;
 
-/// What is known of a host beside its counters.
+/// The data of a host beside its counters.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPart<'a> {
-    /// Which hosts share a kernel.
+    /// The kernel's boot id: hosts with the same one share a kernel.
     pub boot_id: &'a str,
-    /// CPU time of the traffic's own threads there.
+    /// CPU time of the traffic threads there.
     pub traffic_cpu: Nanos,
 }
 
-/// The checks that need all hosts or the counters; those of the traffic engine come with its outcome.
-/// `parts` has one for each of `hosts`.
+/// The checks that need all hosts or the counters. The traffic engine makes its own checks. `parts`
+/// has one for each of `hosts`.
 pub fn of_trial(
     traffic: &Traffic,
     flow: &TrafficObservation,
@@ -63,7 +64,7 @@ pub fn of_trial(
     checks
 }
 
-/// The checks that hold in simulated trials as well.
+/// The checks that also apply to simulated trials.
 pub(crate) fn of_packets(
     traffic: &Traffic,
     flow: &TrafficObservation,
@@ -73,8 +74,8 @@ pub(crate) fn of_packets(
     bundling.into_iter().chain(retransmits(traffic, flow, hosts)).collect()
 }
 
-/// Hosts that share a kernel are told apart by their CPUs; what the parts and the CPUs of nobody
-/// used must be the machine's whole.
+/// Whether the CPU time of hosts that share a kernel, plus that of unused CPUs, is the machine's
+/// total. Such hosts are told apart by their CPUs.
 fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
     let name = "cpu-parts-add-up".to_owned();
     let mut checks = Vec::new();
@@ -120,7 +121,7 @@ fn cpu_parts(hosts: &[HostObservation], parts: &[HostPart<'_>]) -> Vec<Check> {
     checks
 }
 
-/// Whether every knob stayed as it was set; `drift` says of each that did not.
+/// Whether every knob kept its value; `drift` describes the others.
 pub(crate) fn knob_drift(drift: &[String]) -> Check {
     Check {
         name: "knob-drift".to_owned(),
@@ -133,8 +134,8 @@ pub(crate) fn knob_drift(drift: &[String]) -> Check {
     }
 }
 
-/// User, system, interrupts, steal and idle together are the window of each CPU. Ticks can miss a part of it, by
-/// an amount that depends on the setting.
+/// Whether user, system, interrupt, stolen and idle time add up to the window of each CPU. Ticks
+/// can miss a part of it that depends on the setting.
 fn cpu_covers_window(host: &HostObservation) -> Option<Check> {
     if host.accounting.source == CpuSource::Simulated || host.cpus.is_empty() {
         return None;
@@ -157,8 +158,8 @@ fn cpu_covers_window(host: &HostObservation) -> Option<Check> {
     })
 }
 
-/// Busy time by two sources of enough resolution, and the time of the threads that are known: the traffic's and
-/// NAPI's cannot have run for longer than the host was busy.
+/// Whether two precise sources of busy time agree. Also, the known threads (the traffic's and
+/// NAPI's) cannot have run longer than the host was busy.
 fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
     if host.accounting.source != CpuSource::Trace {
         return None;
@@ -168,7 +169,7 @@ fn cpu_sources_agree(host: &HostObservation, traffic: Nanos) -> Option<Check> {
     let threads = traffic.saturating_add(host.napi_threads_cpu.unwrap_or_default()).as_secs_f64();
     let resolution = tick_of_each_cpu(host);
     let by_idle = host.accounting.busy_by_idle.map(Nanos::as_secs_f64);
-    // In a slice a tick is more than the limit: what is not exact decides nothing.
+    // In a slice a tick is more than the limit, so an inexact source decides nothing.
     let by_idle = by_idle.filter(|_| resolution <= whole * SOURCES_LIMIT);
     let apart = by_idle.map_or(0.0, |idle| (busy - idle).abs() - resolution).max(threads - busy);
     let share = |seconds: f64| 100.0 * seconds / whole.max(1e-9);
@@ -215,8 +216,8 @@ fn sampling(host: &HostObservation) -> Check {
     }
 }
 
-/// A wall clock that was set in the window. Nothing is measured by it, so the figures stand; it is told
-/// because the times of day that other programs wrote meanwhile do not.
+/// Whether somebody set the wall clock in the window. The figures use another clock and stay valid,
+/// but times of day in other programs' logs do not.
 fn wall_clock(host: &HostObservation) -> Option<Check> {
     let step_s = host.wall_clock_step_ns as f64 / 1e9;
     (step_s.abs() > WALL_CLOCK_STEP_S).then(|| Check {
@@ -231,8 +232,8 @@ fn wall_clock(host: &HostObservation) -> Option<Check> {
     })
 }
 
-/// Polls that a moderation knob should have held back: a device may accept a value and ignore it. Where
-/// nothing is decided there is no check.
+/// Whether a moderation knob held polls back: a device may accept a value and ignore it. No check
+/// if the counts decide nothing.
 fn effects(host: &HostObservation) -> Vec<Check> {
     let Some(napi) = host.napi else { return Vec::new() };
     let seen = Seen {
@@ -251,8 +252,8 @@ fn effects(host: &HostObservation) -> Vec<Check> {
     decided.map(check).collect()
 }
 
-/// Process time on the host's CPUs that neither the traffic's threads nor its NAPI threads used is
-/// somebody else's work, which takes CPU from the trial and is counted to it.
+/// Whether other processes ran on the host's CPUs: process time that neither the traffic's threads
+/// nor the NAPI threads used. Such work takes CPU time from the trial and counts as its cost.
 fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check> {
     if host.role == Role::Observer {
         return None; // its probe's thread is not accounted for
@@ -275,7 +276,8 @@ fn other_work(traffic: Nanos, host: &HostObservation) -> Option<Check> {
     })
 }
 
-/// A load that grows or falls through the window has not been warmed up, or has not settled.
+/// Whether the load was steady. One that grows or falls through the window is not warmed up, or has
+/// not settled.
 fn steady(host: &HostObservation) -> Option<Check> {
     let counts = &host.packets_per_interval;
     let (first, second) = counts.split_at(counts.len() / 2);
@@ -297,8 +299,8 @@ fn steady(host: &HostObservation) -> Option<Check> {
     })
 }
 
-/// With `TCP_NODELAY` every request should be a packet of its own, and every response; where several
-/// travel together, a per-packet claim is void (netperf manual, "Issues in Request/Response").
+/// Whether every request and response was a packet of its own, as with `TCP_NODELAY`. If several
+/// share a packet, figures per packet are void (netperf manual, "Issues in Request/Response").
 fn packets_per_transaction(
     traffic: &Traffic,
     flow: &TrafficObservation,
@@ -340,7 +342,7 @@ fn window_ratio(flow: &TrafficObservation, host: &HostObservation) -> f64 {
     flow.sender_window.as_secs_f64() / host.window.as_secs_f64().max(1e-9)
 }
 
-/// What the connections sent again; where they come and go, what the hosts did.
+/// Retransmissions of the connections; for short connections those of the hosts.
 fn retransmits(
     traffic: &Traffic,
     flow: &TrafficObservation,
@@ -359,7 +361,7 @@ fn retransmits(
     })
 }
 
-/// Saturates: a host may answer any number.
+/// Sums a count, saturating: a host may report any number.
 fn total(hosts: &[HostObservation], count: fn(&HostObservation) -> u64) -> u64 {
     hosts.iter().map(count).fold(0, u64::saturating_add)
 }

@@ -1,22 +1,22 @@
-//! One instant on several hosts: how far a host's clock is from the controller's.
+//! The offset of a host's clock from the controller's.
 //!
-//! Only `CLOCK_MONOTONIC` is used, at both ends: a wall clock that is stepped moves no window. Hosts on
-//! one kernel (and in one time namespace) have one such clock; of any other, the offset is estimated
-//! from round trips over its control line. The answer was stamped somewhere between request and
-//! answer: in the middle of the quickest round trip, give or take half of it (Cristian, "Probabilistic
-//! clock synchronization", Distributed Computing 3, 1989). Nothing is assumed of the two ways' share.
+//! Both ends use only `CLOCK_MONOTONIC`, so a step of the wall clock moves no window. Hosts on one
+//! kernel (and in one time namespace) share that clock. For other hosts the offset is estimated
+//! from round trips over the control line. The answer was stamped between request and answer: in
+//! the middle of the quickest round trip, give or take half of it (Cristian, "Probabilistic clock
+//! synchronization", Distributed Computing 3, 1989). The two directions may differ by any amount.
 
 use latput_units::Nanos;
 
-/// Round trips of one estimate: enough that one of them was not held up.
+/// Round trips of one estimate: enough that one of them was not delayed.
 pub(crate) const ROUND_TRIPS: usize = 8;
 
-/// How far another clock is from this one.
+/// The offset of another clock from this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClockOffset {
-    /// The other clock's reading less this one's at the same instant, nanoseconds.
+    /// The other clock's reading minus this one's at the same instant, nanoseconds.
     pub(crate) offset_ns: i128,
-    /// The true offset is no further away than this.
+    /// Largest error of the offset.
     pub(crate) uncertainty: Nanos,
     /// The quickest round trip; zero where the clock is this one.
     pub(crate) round_trip: Nanos,
@@ -25,16 +25,16 @@ pub(crate) struct ClockOffset {
 /// One question and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
-    /// This clock, before asking.
+    /// This clock before the question.
     pub(crate) asked: Nanos,
-    /// The other clock, in between.
+    /// The other clock in between.
     pub(crate) there: Nanos,
-    /// This clock, with the answer.
+    /// This clock after the answer.
     pub(crate) answered: Nanos,
 }
 
 impl ClockOffset {
-    /// From the quickest of several round trips; `None` without any.
+    /// The offset from the quickest of several round trips; `None` without any.
     pub(crate) fn of(round_trips: &[RoundTrip]) -> Option<Self> {
         let length = |trip: &RoundTrip| trip.answered.saturating_sub(trip.asked);
         let quickest = round_trips.iter().min_by_key(|trip| length(trip))?;
@@ -52,7 +52,7 @@ impl ClockOffset {
     }
 }
 
-/// A length of time as messages have it: `12.3 us`, `1.250 ms`, `93784.012345 s`.
+/// A duration in a readable unit: `12.3 us`, `1.250 ms`, `93784.012345 s`.
 pub(crate) fn rough(time: Nanos) -> String {
     match time.as_ns() {
         0 => "0 us".to_owned(),

@@ -1,7 +1,8 @@
 //! Combines the reports of all hosts into one observation.
 //!
-//! Each generator and its reflector count one flow. Bytes, transactions and datagrams are added up and
-//! histograms merged; a host's CPU time is in its own counters once, however many flows it carries.
+//! Each generator and its reflector count one flow. Bytes, transactions and datagrams are added,
+//! and histograms merged. A host's CPU time comes once, from its own counters, however many flows
+//! it carries.
 
 use latput_stats::Histogram;
 use latput_trial::Check;
@@ -12,8 +13,8 @@ use latput_units::Nanos;
 
 use crate::clock::{ClockOffset, rough, signed};
 
-/// What the flows of several generators amount to. Their windows are the same unless a count ended some
-/// early: then the longest stands for all.
+/// Merges the flows of several generators. Their windows are equal unless a count ended some early;
+/// then the longest is used.
 pub(crate) fn flows(parts: Vec<TrafficObservation>) -> TrafficObservation {
     parts.into_iter().reduce(both).unwrap_or_default()
 }
@@ -46,12 +47,13 @@ fn merged(mut all: Histogram, more: Histogram) -> Histogram {
     all
 }
 
-/// A figure that one flow does not have is not known of all together.
+/// Joins two optional figures. If one flow lacks a figure, the total is unknown.
 fn joined<T>(a: Option<T>, b: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
     a.zip(b).map(|(a, b)| join(a, b))
 }
 
-/// Jitter is a mean over datagrams, so that a busier flow weighs more (RFC 3550 has it by source).
+/// Adds datagram counts. Jitter is a mean over datagrams, so that a busier flow has more weight
+/// (RFC 3550 has it by source).
 fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservation {
     let weight = |part: &DatagramObservation| part.received as f64;
     let all = weight(&a) + weight(&b);
@@ -68,8 +70,8 @@ fn datagrams(a: DatagramObservation, b: DatagramObservation) -> DatagramObservat
     }
 }
 
-/// The probe of a host that makes no traffic, with the check on its schedule that `latput_load::combine`
-/// has for one beside the traffic.
+/// The probe of a host without traffic, with the check on its schedule. (`latput_load::combine`
+/// checks a probe beside traffic.)
 pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Check) {
     let latput_load::ProbeOutcome { sent, received, skipped, rtt, .. } = outcome;
     let check = Check {
@@ -82,7 +84,8 @@ pub(crate) fn probe(outcome: latput_load::ProbeOutcome) -> (ProbeObservation, Ch
     (ProbeObservation { sent, received, rtt }, check)
 }
 
-/// The checks of one name of several flows as one: it holds if all do. `hosts` names each flow.
+/// Merges the checks of several flows by name: a check passes if it passes for all. `hosts` names
+/// each flow.
 pub(crate) fn checks(by_flow: Vec<(String, Vec<Check>)>) -> Vec<Check> {
     let is_single = by_flow.len() == 1;
     let mut all: Vec<Check> = Vec::new();
@@ -103,19 +106,20 @@ pub(crate) fn checks(by_flow: Vec<(String, Vec<Check>)>) -> Vec<Check> {
     all
 }
 
-/// How one host began.
+/// The start of one host.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub(crate) host: String,
-    /// Its clock.
+    /// Offset of its clock.
     pub(crate) clock: ClockOffset,
-    /// How long after its window began it was told to start.
+    /// Delay of the start request after its window began.
     pub(crate) late: Nanos,
 }
 
-/// Whether every host began in time, and how well their windows lie over each other.
+/// Whether every host started in time, and how well their windows overlap.
 pub(crate) fn started_together(starts: &[Start], window: Nanos) -> Option<Check> {
-    /// Windows that lie apart by more than this share of their length measure different times.
+    /// Most offset of the windows as a share of their length. Beyond it they measure different
+    /// times.
     const APART: f64 = 0.01;
     let widest = starts.iter().map(|start| start.clock.uncertainty).max()?;
     let is_late = starts.iter().any(|start| start.late > Nanos::ZERO);

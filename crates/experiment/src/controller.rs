@@ -1,4 +1,4 @@
-//! The controller's end of the control line: starts the agents, speaks to them and ends them.
+//! The controller's end of the control line: starts the agents, talks to them and ends them.
 
 mod ending;
 mod line;
@@ -21,26 +21,26 @@ use crate::protocol::{Answer, Finished, Open, Opened, Request, SCHEMA};
 
 use self::line::AgentLine;
 
-/// How often a wait looks at the stop flag.
+/// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// For requests that do not run traffic.
+/// Most time of an answer to a request without traffic.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// An agent's death explains the failures that it causes at other hosts. It may be seen this long after
-/// them.
+/// An agent's end explains the failures that it causes at other hosts. It may be noticed this much
+/// later than they are.
 const DEATHS_WITHIN: Duration = Duration::from_millis(300);
 
-/// The agents of a testbed, in its order. Dropping it ends them all; each puts its host back.
+/// The agents of a testbed, in its order. Dropping it ends them all, and each puts its host back.
 #[derive(Debug)]
 pub struct AgentPool {
     agents: Vec<Agent>,
-    /// How the clocks of other kernels stood when the testbed was opened, in sentences.
+    /// Offsets of other kernels' clocks when the testbed was opened, in sentences.
     clock_notes: Vec<String>,
-    /// Interval of the agents' reports on a running trial.
+    /// Interval of the agents' reports during a trial.
     interval: Option<Nanos>,
 }
 
 impl AgentPool {
-    /// Starts an agent on every host; knobs will be set on those of the roles `to_set`.
+    /// Starts an agent on every host. Knobs will be set on hosts of the roles `to_set`.
     pub fn start(hosts: &[HostSpec], to_set: &BTreeSet<Role>, stop: &Stop) -> Result<Self, Error> {
         let mut pool = Self { agents: Vec::new(), clock_notes: Vec::new(), interval: None };
         match pool.begin(hosts, to_set, stop) {
@@ -65,23 +65,23 @@ impl AgentPool {
         Ok(())
     }
 
-    /// What each agent reported when it was opened, in the testbed's order.
+    /// Each agent's answer to `open`, in the testbed's order.
     pub fn opened(&self) -> impl Iterator<Item = &Opened> {
         self.agents.iter().map(|agent| &agent.opened)
     }
 
-    /// With a report from the agents at each interval of a running trial.
+    /// Makes agents report at each interval of a running trial.
     pub fn with_progress_interval(mut self, interval: Option<Nanos>) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Interval of the agents' reports on a running trial.
+    /// Interval of the agents' reports during a trial.
     pub const fn interval(&self) -> Option<Nanos> {
         self.interval
     }
 
-    /// How the clocks of other kernels stood when the testbed was opened, in sentences.
+    /// Offsets of other kernels' clocks when the testbed was opened, in sentences.
     pub fn clock_notes(&self) -> &[String] {
         &self.clock_notes
     }
@@ -101,8 +101,8 @@ impl AgentPool {
         self.of_role(Role::Sut).next().expect("a testbed has one system under test")
     }
 
-    /// Each host's clock against this one, in the testbed's order. Hosts that share a clock share the
-    /// estimate of the quickest round trip.
+    /// The offset of each host's clock from this one, in the testbed's order. Hosts that share a
+    /// clock share the estimate of the quickest round trip.
     pub(crate) fn clocks(&mut self, stop: &Stop) -> Result<Vec<ClockOffset>, Error> {
         let here = latput_linux::process::boot_id().map(|boot_id| host::clock_id(&boot_id)).ok();
         let mut by_clock: BTreeMap<String, Vec<RoundTrip>> = BTreeMap::new();
@@ -119,11 +119,11 @@ impl AgentPool {
         Ok(self.agents.iter().map(of).collect())
     }
 
-    /// Waits until every host has finished its trial; gives the answers in the testbed's order. If traffic
-    /// broke at a host, that is the error once all have answered. Any other failure ends the wait; if an
-    /// agent died, its death is the failure.
+    /// Waits until every host has finished its trial; returns the answers in the testbed's order.
+    /// If traffic broke at a host, that is the error once all have answered. Any other failure ends
+    /// the wait; if an agent died, its death is the failure.
     ///
-    /// `heard` gets each interval that a host sends, with the host's place in the testbed.
+    /// `heard` receives each interval that a host sends, with the host's index in the testbed.
     pub fn finished(
         &mut self,
         within: Duration,
@@ -164,7 +164,7 @@ impl AgentPool {
         finished.into_iter().flatten().collect()
     }
 
-    /// The end of an agent, if one ended or does so soon.
+    /// The end of an agent, if one has ended or does so soon.
     fn death(&mut self) -> Option<Error> {
         let deadline = Instant::now() + DEATHS_WITHIN;
         loop {
@@ -180,9 +180,9 @@ impl AgentPool {
         }
     }
 
-    /// Ends every agent in any state; each puts its host back. Where one does not, `latput restore` runs in
-    /// its place. Gives `cause`, with the hosts that may still be changed. `tell` gets remarks for people.
-    /// A second raise of `stop` ends the wait.
+    /// Ends every agent in any state; each puts its host back. If one fails to, `latput restore`
+    /// runs in its place. Returns `cause`, with the hosts that may still be changed. `tell`
+    /// receives remarks for people. A second raise of `stop` ends the wait.
     pub fn abandon(mut self, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error {
         let hosts = ending::put_back(std::mem::take(&mut self.agents), stop, tell);
         if hosts.is_empty() {
@@ -191,7 +191,7 @@ impl AgentPool {
         Error::Changed { hosts, cause: Some(Box::new(cause)) }
     }
 
-    /// The same after the last trial.
+    /// Ends every agent after the last trial, like [`Self::abandon`].
     pub fn close(mut self, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
         for agent in &mut self.agents {
             let _gone = agent.send(&Request::Close);
@@ -215,12 +215,12 @@ pub struct Agent {
     pub spec: HostSpec,
     opened: Opened,
     line: AgentLine,
-    /// Knobs were to be set.
+    /// Whether knobs were to be set.
     is_changed: bool,
 }
 
 impl Agent {
-    /// Whether nothing is left to be put back.
+    /// Whether the host needs no putting back.
     const fn is_settled(&self) -> bool {
         self.line.is_put_back() || !self.is_changed
     }
@@ -263,7 +263,7 @@ impl Agent {
             .collect()
     }
 
-    /// What the agent said of itself.
+    /// The agent's answer to `open`.
     pub const fn opened(&self) -> &Opened {
         &self.opened
     }
@@ -274,7 +274,7 @@ impl Agent {
         self.line.send(request)
     }
 
-    /// Waits for the answer to the request before.
+    /// Waits for the answer to the last request.
     pub fn receive(&mut self, within: Duration, stop: &Stop) -> Result<Answer, Error> {
         self.line.receive(within, stop)
     }
@@ -290,7 +290,7 @@ impl Agent {
         self.line.receive(within, stop)
     }
 
-    /// [`Agent::call`] for requests that are done at once.
+    /// [`Agent::call`] with the time limit of requests without traffic.
     pub fn ask(&mut self, request: &Request, stop: &Stop) -> Result<Answer, Error> {
         self.call(request, ANSWER_WITHIN, stop)
     }

@@ -1,37 +1,37 @@
-//! What can go wrong in a run, and what became of the hosts.
+//! Errors of a run, and the state that they leave the hosts in.
 
 use std::path::PathBuf;
 
 use latput_knobs::{ChangeOutcome, Refusal};
 use latput_trial::plan::PlanError;
 
-/// A run that did not do what was asked.
+/// An error of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The plan cannot be run.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A plan that cannot be searched.
+    /// The plan cannot be searched.
     #[error("the plan cannot be searched: {problem}")]
     Search {
-        /// What is missing, or too much.
+        /// The missing or excessive part.
         problem: String,
     },
-    /// The testbed has nothing of what the plan asks for.
+    /// The testbed supports no part of the plan.
     #[error("{problem}")]
     Unsupported {
-        /// What is not supported.
+        /// The unsupported parts.
         problem: String,
     },
-    /// The plan wants slices, and the testbed has none.
+    /// The plan wants slices, which the testbed does not support.
     #[error(
         "settings cannot take turns in slices on this testbed: agents on hosts or the lab can; use `design = \"blocks\"`"
     )]
     NoSlices,
-    /// A setting that would lose packets.
+    /// A setting would lose packets.
     #[error("setting `{setting}` is refused: {problem}")]
     Overrun {
-        /// Its label.
+        /// The setting's label.
         setting: String,
         /// The arithmetic and the remedy.
         problem: String,
@@ -39,44 +39,44 @@ pub enum Error {
     /// The testbed file cannot be used.
     #[error("{file}: {problem}")]
     TestbedFile {
-        /// The file as it was named.
+        /// The file as given.
         file: String,
-        /// What is wrong and how to mend it.
+        /// The problem and the remedy.
         problem: String,
     },
     /// The lab could not be built.
     #[error("the lab could not be built: {problem}")]
     Lab {
-        /// What the kernel said and how to mend it.
+        /// The kernel's error and the remedy.
         problem: String,
-        /// Whether it was for want of privilege.
+        /// Whether privileges are missing.
         permission: bool,
     },
-    /// The simulator cannot do what the plan asks.
+    /// The simulator does not support a part of the plan.
     #[error("{testbed}: {problem}")]
     Simulator {
         /// `sim:SYSTEM`.
         testbed: String,
-        /// What it cannot do and how to mend it.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// The guest of a `vm` testbed could not be had, or was lost.
+    /// The guest of a `vm` testbed could not be started, or was lost.
     #[error("{testbed}: {problem}")]
     Guest {
         /// `vm:DRIVER`.
         testbed: String,
-        /// What happened, and how to mend it.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// A thread of the simulator ended in its work.
+    /// A thread of the simulator panicked.
     #[error("the simulator ended in a trial: this is a fault of latput")]
     SimulatorDied,
-    /// An agent could not be started or spoken to.
+    /// An agent could not be started or reached.
     #[error("host `{host}`: {problem}")]
     Agent {
         /// The host.
         host: String,
-        /// What happened.
+        /// The problem.
         problem: String,
     },
     /// An agent refused or failed.
@@ -84,11 +84,11 @@ pub enum Error {
     Host {
         /// The host.
         host: String,
-        /// What the agent says.
+        /// The agent's message.
         message: String,
-        /// What became of the host.
+        /// The outcome for the host.
         outcome: ChangeOutcome,
-        /// Whether only the traffic broke, and the host is ready for another trial.
+        /// Whether only the traffic broke, so that the host is ready for another trial.
         is_transient: bool,
     },
     /// Some hosts may still be changed.
@@ -96,7 +96,7 @@ pub enum Error {
     Changed {
         /// The hosts.
         hosts: Vec<LeftChanged>,
-        /// What ended the run before.
+        /// The error that ended the run before.
         cause: Option<Box<Error>>,
     },
     /// The results file cannot be used.
@@ -104,26 +104,26 @@ pub enum Error {
     ResultsDb {
         /// The file.
         path: PathBuf,
-        /// What is wrong and how to mend it.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// The two ends' accounts of a trial do not fit together.
+    /// The two ends' reports on a trial do not match.
     #[error("workload `{workload}`: {problem}")]
     Traffic {
         /// The workload.
         workload: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A stock program at the far end could not be measured against.
+    /// The third-party program at the far end could not be used.
     #[error(transparent)]
     Peer(latput_peers::Error),
-    /// The run went to its end, and trials are missing whose traffic broke each time.
+    /// The run ended normally, but some trials are missing because their traffic broke each time.
     #[error("{trials} trials were lost, the last for this: {why}")]
     TrialsLost {
-        /// How many.
+        /// Number of missing trials.
         trials: usize,
-        /// Of the last one.
+        /// The error of the last one.
         why: String,
     },
     /// Ctrl-C or a termination signal.
@@ -131,14 +131,14 @@ pub enum Error {
     Interrupted,
 }
 
-/// A host that nobody could put back in time.
+/// A host that could not be put back in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftChanged {
     /// Its name in the testbed.
     pub host: String,
-    /// Why it may still be changed.
+    /// The reason why it may still be changed.
     pub why: String,
-    /// What puts it back.
+    /// The command that puts it back.
     pub command: String,
 }
 
@@ -150,7 +150,7 @@ fn changed(hosts: &[LeftChanged], cause: Option<&Error>) -> String {
 }
 
 impl Error {
-    /// Whether a trial's traffic broke with every host ready for another trial.
+    /// Whether a trial's traffic broke while every host stayed ready for another trial.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Host { is_transient, .. } => *is_transient,
@@ -159,7 +159,7 @@ impl Error {
         }
     }
 
-    /// What became of the hosts.
+    /// The outcome for the hosts.
     pub const fn outcome(&self) -> ChangeOutcome {
         let refusal = match self {
             Self::Changed { .. } => return ChangeOutcome::Stranded,

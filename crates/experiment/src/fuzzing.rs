@@ -1,4 +1,4 @@
-//! For the fuzzer: what reads files that strangers may have written.
+//! Entry points of the fuzzer: parsers of files from untrusted sources.
 
 use crate::testbed::Testbed;
 

@@ -1,4 +1,4 @@
-//! The agent's host: its knobs in one session that is put back at the end, and its counters.
+//! The agent's host: its knobs, in one session that is put back at the end, and its counters.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,20 +21,21 @@ use latput_units::{Clock, CpuSet, Nanos};
 
 use crate::protocol::{Failure, LinkReset, Open, Opened, SCHEMA, Turns, failed, refused};
 
-/// The interface's counters are read this often in the window; everything else at its two ends.
+/// Interval of snapshots of the interface's counters in the window. Other counters are read at its
+/// two ends.
 const GLANCE_EVERY: Nanos = Nanos::from_ms(100);
 
-/// How often the traffic's count is read where it may end the window early.
+/// Interval of reading the traffic's count if a count may end the window early.
 const COUNT_LOOK_EVERY: Nanos = Nanos::from_ms(5);
 
-/// How long to wait for a link that went down: the negotiation of 10GBASE-T takes some 5 s, a switch port
-/// with spanning tree 30 s.
+/// Most time to wait for a link that went down: the negotiation of 10GBASE-T takes some 5 s, a
+/// switch port with spanning tree 30 s.
 pub(crate) const LINK_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often the link is read meanwhile.
+/// Interval of reading the link in that time.
 const LINK_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Where checkpoints and locks are kept, unless `LATPUT_STATE_DIR` names another folder.
+/// Default folder of checkpoints and locks; `LATPUT_STATE_DIR` names another.
 const STATE_DIR: &str = "/run/latput";
 
 /// The folder of checkpoints and locks.
@@ -47,7 +48,7 @@ pub fn checkpoints_dir() -> PathBuf {
     state_dir().join("checkpoints")
 }
 
-/// A slice's counters, and how long the change to its setting took.
+/// A slice's counters, and the duration of the change to its setting.
 pub(crate) type CountedSlice = (HostObservation, Nanos);
 
 /// The host that an agent is for.
@@ -59,16 +60,16 @@ pub(crate) struct HostSession {
     sampler: Sampler,
     session: Option<Session<LinuxKernel, FileCheckpoints>>,
     watch: Watch,
-    /// Whether its link was up to begin with.
+    /// Whether its link was up at the start.
     was_linked: bool,
-    /// The knobs that the setting in force names.
+    /// The knobs of the current setting.
     wanted: BTreeSet<Knob>,
-    /// Knobs that were left to somebody else since this was last told, in sentences.
+    /// Knobs that were left to somebody else since the last report, in sentences.
     left: Vec<String>,
 }
 
 impl HostSession {
-    /// Reads the host's facts, and claims its interface if knobs will be set.
+    /// Reads the host's facts, and locks its interface if knobs will be set.
     pub(crate) fn open(open: Open) -> Result<(Self, Opened), Failure> {
         let broken = |error: latput_linux::Error| {
             refused(ChangeOutcome::refused(error.is_permission()), chain(&error))
@@ -128,7 +129,7 @@ impl HostSession {
         &self.cpus
     }
 
-    /// Waits until the interface's link is up, if it was when this began.
+    /// Waits until the interface's link is up, if it was up at the start.
     pub(crate) fn await_link(&self, stop: &Stop) -> Result<(), Failure> {
         let interface = &self.open.interface;
         let begun = Instant::now();
@@ -148,8 +149,8 @@ impl HostSession {
         Ok(())
     }
 
-    /// Brings the interface to a setting, but for knobs that somebody else has changed meanwhile.
-    /// Gives what was read back.
+    /// Applies a setting, except for knobs that somebody else has changed meanwhile. Returns the
+    /// values read back.
     pub(crate) fn set(&mut self, setting: &Setting) -> Result<State, Failure> {
         self.leave_to_others()?;
         let mut found = State::default();
@@ -178,8 +179,8 @@ impl HostSession {
         Ok(found)
     }
 
-    /// Stops managing the knobs that somebody else has changed since they were last set: the administrator
-    /// wins.
+    /// Stops managing the knobs that somebody else has changed since they were last set: the
+    /// administrator has priority.
     fn leave_to_others(&mut self) -> Result<(), Failure> {
         let Some(session) = &mut self.session else { return Ok(()) };
         for change in self.watch.check(&self.kernel) {
@@ -193,7 +194,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// What the host does not have of the current setting, in sentences.
+    /// The knobs of the current setting that the host does not have, in sentences.
     fn not_in_force(&self) -> Vec<String> {
         let given_up = self.session.iter().flat_map(Session::given_up);
         let lacking = given_up.filter(|knob| self.wanted.contains(knob));
@@ -202,13 +203,13 @@ impl HostSession {
             .collect()
     }
 
-    /// What was left to somebody else since this was last asked.
+    /// Knobs that were left to somebody else since the last call.
     pub(crate) fn take_left(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left)
     }
 
-    /// Counts over the window, and which knobs changed meanwhile. The window is over early when
-    /// the `traffic` of this host has counted what it was to count. `watch` sees each snapshot at the
+    /// Counts over the window, and reports the knobs that changed in it. The window ends early when
+    /// the `traffic` of this host has reached its count. `watch` receives each snapshot of the
     /// interface's counters, the first at the window's start and the last at its end.
     pub(crate) fn observe(
         &mut self,
@@ -252,9 +253,9 @@ impl HostSession {
         Ok((observation, drift))
     }
 
-    /// Counts in each slice of the window, under the setting whose turn it is: changed at the slice's start,
-    /// counted from the end of its cut. Gives each slice's counters with how long its change took, and which
-    /// knobs changed that should not have.
+    /// Counts in each slice of the window. Each slice's setting is applied at its start, and
+    /// counted from the end of its cut. Returns each slice's counters with the duration of its
+    /// change, and the knobs that drifted.
     pub(crate) fn take_turns(
         &mut self,
         window: Window,
@@ -295,8 +296,8 @@ impl HostSession {
         Ok((seen, drift))
     }
 
-    /// Puts every knob back, but for those that somebody else has changed; says which those are, where
-    /// it has not been told.
+    /// Puts every knob back except those that somebody else has changed. Returns those, if they
+    /// were not reported yet.
     pub(crate) fn close(mut self) -> Result<Vec<String>, Failure> {
         self.leave_to_others()?;
         let mut left = self.take_left();
@@ -327,20 +328,20 @@ fn claim(open: &Open) -> Result<Session<LinuxKernel, FileCheckpoints>, Failure> 
 }
 
 impl Drop for HostSession {
-    /// Whatever ended it: what somebody else has changed is not put back.
+    /// Puts the host back after any end. Knobs that somebody else has changed stay.
     fn drop(&mut self) {
         let _ = self.leave_to_others();
     }
 }
 
-/// Whether it is up and has carrier, as far as its driver says.
+/// Whether the interface is up and has carrier, as its driver reports.
 fn is_linked(interface: &str) -> Result<bool, latput_linux::Error> {
     let link = Route::open()?.link(interface)?;
     Ok(link.is_up && link.has_carrier != Some(false))
 }
 
-/// Which `CLOCK_MONOTONIC` this process reads: that of its kernel, moved by its time namespace
-/// (see time namespaces, `time_namespaces(7)`); a kernel without such namespaces has one clock for all.
+/// The identity of this process's `CLOCK_MONOTONIC`: that of its kernel, shifted by its time
+/// namespace (`time_namespaces(7)`). A kernel without such namespaces has one clock for all.
 pub(crate) fn clock_id(boot_id: &str) -> String {
     let namespace = std::fs::read_link("/proc/self/ns/time");
     let namespace = namespace.map_or_else(|_| String::new(), |link| link.display().to_string());
@@ -358,7 +359,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Packets in and out between each two snapshots.
+/// Packets in and out between consecutive snapshots.
 fn packets_per_interval(snapshots: &[CounterSnapshot]) -> Vec<u64> {
     let packets =
         |snapshot: &CounterSnapshot| snapshot.interface.rx_packets + snapshot.interface.tx_packets;
@@ -378,7 +379,7 @@ fn differences(before: &State, after: &State) -> Vec<String> {
     changes
 }
 
-/// Sleeps in pieces of at most `piece`, and ends early when `is_over`.
+/// Sleeps in pieces of at most `piece`; ends early when `is_over`.
 fn sleep_until(instant: Nanos, piece: Nanos, is_over: impl Fn() -> bool) {
     while !is_over() {
         let left = instant.saturating_sub(process::OsClock.now());

@@ -1,4 +1,4 @@
-//! One host of a testbed, as it was described: how to reach it and what of it is latput's.
+//! The description of one host of a testbed.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -18,35 +18,36 @@ pub struct HostSpec {
     pub role: Role,
     /// The command in front of `latput agent --stdio`: `["ssh", "root@sut"]`; empty for this host.
     pub via: Vec<String>,
-    /// The latput to start there.
+    /// The latput binary on that host.
     pub program: String,
     /// The measured interface.
     pub interface: String,
-    /// Its address, which the other host connects to.
+    /// Its address; the other hosts connect to it.
     pub address: IpAddr,
-    /// The CPUs that are this host's; `None`: all.
+    /// This host's CPUs; `None` means all.
     pub cpus: Option<CpuSet>,
-    /// Whether the interface's NAPI threads are held to those CPUs: a host of the lab must not work
-    /// on the other's.
+    /// Whether the interface's NAPI threads are bound to those CPUs, because a host of the lab must
+    /// not work on the other's.
     pub binds_napi_threads: bool,
-    /// Whether settings may take its link down and up, whatever the plan says: where the host is
-    /// latput's own.
+    /// Whether settings may take its link down and up, independent of the plan: for hosts that
+    /// belong to latput.
     pub link_reset: LinkReset,
-    /// Whether its owner has named the interface twice: where a plan allows link resets, they are allowed
-    /// here even if the control connection goes through it.
+    /// Whether the owner has named the interface twice. Then a plan that allows link resets may
+    /// reset it even if the control connection goes through it.
     pub is_named_twice: bool,
-    /// Its agent puts it back and ends when it hears nothing from the controller for so long.
+    /// Lease: after this time without a message from the controller the agent puts the host back
+    /// and ends.
     pub lease: Nanos,
 }
 
 impl HostSpec {
-    /// What runs its latput with these arguments.
+    /// The command line that runs its latput with these arguments.
     pub(crate) fn words(&self, args: &[&str]) -> Vec<String> {
         let program = std::iter::once(&self.program).cloned();
         self.via.iter().cloned().chain(program).chain(args.iter().map(|&arg| arg.into())).collect()
     }
 
-    /// The same, to be started.
+    /// The command that runs its latput with these arguments.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let words = self.words(args);
         let mut command = Command::new(&words[0]);
@@ -54,7 +55,7 @@ impl HostSpec {
         command
     }
 
-    /// This host under a plan, which may allow what the testbed does not.
+    /// This host under a plan, which may allow more than the testbed does.
     pub(crate) fn under(&self, plan: &Plan) -> Self {
         let link_reset = match self.link_reset {
             LinkReset::Refused if plan.method.allow_link_reset && self.is_named_twice => {

@@ -1,7 +1,7 @@
-//! What a trial did in each interval while it runs: for people who watch, and in no result.
+//! The counts of each interval of a running trial: for progress output, not for results.
 //!
-//! Every agent sends a line for each interval of the window; what the hosts did in the same one is told
-//! together, once the last of them has said so.
+//! Every agent sends a line for each interval of the window. The lines of one interval are joined
+//! once all hosts have sent theirs.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use latput_trial::Traffic;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Intervals that hosts may be apart; of one that lags behind further, no more is waited for.
+/// Most open intervals. If a host lags further behind, the oldest is closed without it.
 const MOST_OPEN: usize = 16;
 
 /// One host's part of an interval.
@@ -22,7 +22,7 @@ pub struct HostInterval {
     pub end: Nanos,
     /// Its length.
     pub length: Nanos,
-    /// Units of work done in it, where this host makes the traffic: transactions, messages, datagrams,
+    /// Units of work done in it, if this host makes the traffic: transactions, messages, datagrams,
     /// objects, reads.
     pub units: Option<u64>,
     /// Packets in.
@@ -31,20 +31,20 @@ pub struct HostInterval {
     pub tx_packets: u64,
 }
 
-/// What all hosts did in an interval.
+/// The counts of all hosts in an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
     /// Its end, after the start of the window.
     pub end: Nanos,
     /// Units of work per second, of all generators.
     pub units_per_s: f64,
-    /// The same as goodput, of a load of bytes.
+    /// Goodput, for traffic that is counted in bytes.
     pub bits_per_s: Option<f64>,
     /// Packets in and out per second, by host in the order of the testbed.
     pub packets_per_s: Vec<(String, f64, f64)>,
 }
 
-/// Payload of one unit of a load of bytes.
+/// Payload of one unit, for traffic that is counted in bytes.
 pub(crate) const fn unit_bytes(traffic: &Traffic) -> Option<u64> {
     match traffic {
         Traffic::TcpBulk { message_bytes, .. } => Some(message_bytes.get()),
@@ -54,12 +54,12 @@ pub(crate) const fn unit_bytes(traffic: &Traffic) -> Option<u64> {
     }
 }
 
-/// Joins the hosts' lines.
+/// Joins the hosts' lines by interval.
 #[derive(Debug)]
 pub(crate) struct Joiner {
     hosts: Vec<String>,
     unit_bytes: Option<u64>,
-    /// The number of the first one that is open.
+    /// The number of the first open interval.
     first: u32,
     open: VecDeque<Vec<Option<HostInterval>>>,
 }
@@ -69,8 +69,8 @@ impl Joiner {
         Self { hosts, unit_bytes: unit_bytes(traffic), first: 0, open: VecDeque::new() }
     }
 
-    /// Takes a host's line; gives every interval that this completes. A line that is out of order or
-    /// of an interval far off says nothing.
+    /// Adds a host's line; returns every interval that this completes. A line that is out of order
+    /// or far off is ignored.
     pub(crate) fn enter(&mut self, host: usize, line: HostInterval) -> Vec<Interval> {
         let Some(idx) = line.number.checked_sub(self.first).map(|idx| idx as usize) else {
             return Vec::new();

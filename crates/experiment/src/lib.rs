@@ -1,9 +1,9 @@
 //! Runs a plan on a testbed: agents over stdio, the order of trials, the stopping rule and the
 //! results file.
 //!
-//! Read [`session`] first; then [`simulator`] for trials that are computed, or `pool` for trials on
-//! hosts (`vm`: in a guest) with [`controller`] and [`agent`], the two ends of the control line, [`protocol`] for what goes
-//! over it, and [`results_db`] for where finished trials are kept.
+//! Read [`session`] first. Then read [`simulator`] for simulated trials, or `agent_pool` for trials
+//! on hosts (`vm` for those of a guest), with [`controller`] and [`agent`], the two ends of the
+//! control line. [`protocol`] has their messages, and [`results_db`] keeps finished trials.
 
 pub mod agent;
 mod agent_pool;

@@ -1,4 +1,4 @@
-//! What goes over an agent's stdin and stdout: one JSON document a line, a request and then its
+//! The messages over an agent's stdin and stdout: one JSON document a line, a request and then its
 //! answer, bounded in length, versioned.
 
 use std::io::{self, BufRead, Write};
@@ -15,81 +15,81 @@ use serde::{Deserialize, Serialize};
 
 use crate::interval::HostInterval;
 
-/// Both ends must speak the same.
+/// Version of the protocol; both ends must have the same.
 pub const SCHEMA: u32 = 7;
-/// A longer request is refused, and a longer answer to [`Request::Go`]; the largest honest one is a stint of
-/// slices, each with its histogram: some 10 KB a slice.
+/// Most bytes of a request, and of an answer to [`Request::Go`]. The largest valid answer is a
+/// stint of slices, each with its histogram: some 10 KB a slice.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
-/// A longer answer to any other request is refused. The largest honest one says why values of thousands of
-/// queues could not be put back.
+/// Most bytes of an answer to any other request. The largest valid one explains why values of
+/// thousands of queues could not be put back.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// An agent that hears nothing from its controller for so long puts its host back and ends, unless the testbed
-/// says another time.
+/// Default lease: after this time without a message from its controller an agent puts its host back
+/// and ends.
 pub const LEASE: Nanos = Nanos::from_s(10);
 
-/// Controller to agent.
+/// A message from controller to agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// First of all: what this agent is to be.
+    /// The first request: opens the host.
     Open(Open),
-    /// Answer once the interface's link is up, if it was when the agent began: a cable may be pulled, and some
-    /// knobs take a link down for seconds.
+    /// Answer once the interface's link is up, if it was up at the start: a cable may be pulled,
+    /// and some knobs take a link down for seconds.
     Link,
-    /// Set knobs, as part of the one session that is put back at the end.
+    /// Set knobs, in the session that is put back at the end.
     Set {
-        /// What is wanted; may be empty.
+        /// The wanted values; may be empty.
         setting: Setting,
     },
-    /// Tell what `CLOCK_MONOTONIC` says, at once.
+    /// Answer at once with `CLOCK_MONOTONIC`.
     Clock,
     /// Be the far end of the next traffic: open a data port for each generator.
     Receive {
-        /// What to expect of each.
+        /// The part of each generator.
         parts: Vec<Part>,
     },
     /// Be the near end of the next traffic: connect.
     Send {
-        /// What to make, and the probe beside it.
+        /// The traffic to make, and the probe beside it.
         workload: Workload,
-        /// What to show.
+        /// The key of the connections.
         key: Key,
         /// Address of the far end's interface.
         peer: std::net::IpAddr,
         /// The far end's data port.
         port: u16,
     },
-    /// Send the next trial's probe from here, where there is no traffic.
+    /// Send the next trial's probe from this host, which has no traffic.
     Probe {
-        /// What to send.
+        /// The probe.
         probe: Probe,
-        /// Where to.
+        /// Address of its target.
         peer: std::net::IpAddr,
     },
-    /// Start the traffic and the counters; where no traffic was prepared, the counters alone.
+    /// Start the traffic and the counters, or only the counters if no traffic was prepared.
     Go {
-        /// When, on this host's own `CLOCK_MONOTONIC`.
+        /// Start on this host's own `CLOCK_MONOTONIC`.
         at: Nanos,
-        /// Traffic before the window.
+        /// Duration of traffic before the window.
         warmup: Nanos,
-        /// The window.
+        /// Duration of the window.
         duration: Nanos,
-        /// Tell of each interval of the window with [`Answer::Progress`]; `None`: of nothing.
+        /// Report each interval of the window with [`Answer::Progress`]; `None` means no reports.
         interval: Option<Nanos>,
-        /// Settings that take turns in the window, whose length is then theirs.
+        /// Settings that take turns in the window; its length is then theirs.
         turns: Option<Turns>,
     },
-    /// Forget the traffic that was prepared.
+    /// Drop the prepared traffic.
     Abort,
-    /// The controller lives; sent three times in each lease. An agent answers [`Answer::Alive`] at once,
-    /// whatever it is doing.
+    /// The controller is alive; sent three times in each lease. An agent answers [`Answer::Alive`]
+    /// at once, whatever it is doing.
     Ping,
     /// Put every knob back and end.
     Close,
 }
 
 impl Request {
-    /// Whether knobs may be changed by it.
+    /// Whether it may change knobs.
     pub fn changes_knobs(&self) -> bool {
         match self {
             Self::Set { setting } => !setting.is_empty(),
@@ -100,7 +100,7 @@ impl Request {
         }
     }
 
-    /// The longest line that may come before the next request, in bytes.
+    /// Most bytes of the lines before the next request.
     pub const fn max_answer_bytes(&self) -> usize {
         match self {
             Self::Go { .. } => MAX_LINE_BYTES,
@@ -113,11 +113,11 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turns {
-    /// How the window is cut.
+    /// The layout of the slices.
     pub slices: Slices,
-    /// What this host is set to; empty where it is left as it is.
+    /// This host's part of each setting; empty if it is left alone.
     pub settings: Vec<Setting>,
-    /// For each slice, the place of its setting in `settings`.
+    /// For each slice, the index of its setting in `settings`.
     pub order: Vec<usize>,
 }
 
@@ -133,13 +133,13 @@ impl Turns {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// What to expect.
+    /// The traffic to expect.
     pub workload: Workload,
-    /// What a connection must show.
+    /// The key that a connection must prove.
     pub key: Key,
 }
 
-/// What an agent is to be.
+/// The role and the limits of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
@@ -155,16 +155,16 @@ pub struct Open {
     pub interface: String,
     /// The address that the data ports are bound to.
     pub address: std::net::IpAddr,
-    /// The CPUs that are this host's; `None`: all.
+    /// This host's CPUs; `None` means all.
     pub cpus: Option<CpuSet>,
-    /// Whether the interface's NAPI threads are held to the host's CPUs; they start unbound whenever
-    /// they are made anew.
+    /// Whether the interface's NAPI threads are bound to the host's CPUs; new threads start
+    /// unbound.
     pub binds_napi_threads: bool,
-    /// Whether knobs will be set: only then are privileges and the checkpoint needed.
+    /// Whether knobs will be set; only then are privileges and the checkpoint needed.
     pub will_set: bool,
     /// Whether settings may take the interface's link down and up.
     pub link_reset: LinkReset,
-    /// The agent puts its host back and ends when it hears nothing for so long.
+    /// Lease: after this time without a message the agent puts its host back and ends.
     pub lease: Nanos,
 }
 
@@ -172,61 +172,61 @@ pub struct Open {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkReset {
-    /// No.
+    /// They may not.
     #[default]
     Refused,
-    /// Yes, unless it carries the connection that the agent is led through.
+    /// They may, unless the link carries the control connection.
     Allowed,
-    /// Also then.
+    /// They may, even if the link carries the control connection.
     AllowedOnControl,
 }
 
-/// Agent to controller.
+/// A message from agent to controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
-    /// To [`Request::Open`].
+    /// Answer to [`Request::Open`].
     Opened(Box<Opened>),
-    /// To [`Request::Link`]: it is up, or was not to begin with.
+    /// Answer to [`Request::Link`]: the link is up, or was down at the start.
     Linked,
-    /// To [`Request::Set`]: every value was read back.
+    /// Answer to [`Request::Set`]: every value was read back.
     Set,
-    /// To [`Request::Clock`].
+    /// Answer to [`Request::Clock`].
     Clock {
         /// `CLOCK_MONOTONIC` of this host.
         now: Nanos,
     },
-    /// To [`Request::Receive`].
+    /// Answer to [`Request::Receive`].
     Listening {
-        /// The data port of each part, in their order.
+        /// The data port of each part, in the parts' order.
         ports: Vec<u16>,
     },
-    /// To [`Request::Send`]: connected and accepted.
+    /// Answer to [`Request::Send`]: connected and accepted.
     Connected,
-    /// To [`Request::Probe`]: the socket is open.
+    /// Answer to [`Request::Probe`]: the socket is open.
     Probing,
-    /// To [`Request::Go`] as well, unasked, for each interval before it has finished.
+    /// Report on an interval during [`Request::Go`], before it has finished.
     Progress(HostInterval),
-    /// To [`Request::Go`], after the window and its drain.
+    /// Answer to [`Request::Go`], after the window and its drain.
     Finished(Box<Finished>),
-    /// To [`Request::Abort`].
+    /// Answer to [`Request::Abort`].
     Aborted,
-    /// To [`Request::Ping`].
+    /// Answer to [`Request::Ping`].
     Alive,
-    /// To [`Request::Close`], and before the agent ends for any other reason: everything is as it was, or as
-    /// somebody else wants it.
+    /// Answer to [`Request::Close`], also sent before the agent ends for any other reason: every
+    /// knob has its old value, or one that somebody else set.
     Closed {
-        /// Why, in words that follow "it ended because".
+        /// The reason, in words that follow "it ended because".
         why: String,
-        /// Knobs that were left to somebody else since this was last told, in sentences.
+        /// Knobs that were left to somebody else since the last report, in sentences.
         #[serde(default)]
         left: Vec<String>,
     },
-    /// The request was not done.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// What an agent is.
+/// The facts of an agent and its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
@@ -236,15 +236,16 @@ pub struct Opened {
     pub version: String,
     /// The kernel's boot id: two hosts with the same one share a kernel.
     pub boot_id: String,
-    /// Two hosts with the same one share a `CLOCK_MONOTONIC`: the boot id and the time namespace.
+    /// Identity of its `CLOCK_MONOTONIC`: the boot id and the time namespace. Hosts with the same
+    /// one share a clock.
     pub clock: String,
-    /// The CPUs that count as this host's.
+    /// This host's CPUs.
     pub cpus: CpuSet,
-    /// For the report.
+    /// Facts for the report.
     pub facts: HostFacts,
-    /// What the interface can receive; before anything is set.
+    /// The interface's receive side before any change.
     pub receive: ReceiveSide,
-    /// What this agent cannot do here, in sentences: no NAPI tracing, no CPU binding.
+    /// Functions that are missing on this host, in sentences: no NAPI tracing, no CPU binding.
     pub notes: Vec<String>,
 }
 
@@ -254,81 +255,82 @@ pub struct Opened {
 pub struct Finished {
     /// One for each slice of the window; one for a window without slices.
     pub slices: Vec<HostSlice>,
-    /// How long after its window began this host was told to start; zero if in time.
+    /// Delay of the start request after this host's window began; zero if in time.
     pub late: Nanos,
     /// Knobs that changed during the trial, in sentences.
     pub drift: Vec<String>,
-    /// Knobs that were left to somebody else since this was last told, in sentences.
+    /// Knobs that were left to somebody else since the last report, in sentences.
     pub left: Vec<String>,
 }
 
-/// What one host counted in a slice.
+/// The counts of one host in a slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSlice {
     /// The counters of the measured part.
     pub host: HostObservation,
-    /// How long the change to the slice's setting took, from the slice's start; zero where nothing changed.
+    /// Duration of the change to the slice's setting, from the slice's start; zero without a
+    /// change.
     pub change: Nanos,
-    /// From the end that sent.
+    /// Counts of the sending end.
     pub sender: Option<SenderOutcome>,
-    /// From the end that received: one for each part that was prepared, in their order.
+    /// Counts of the receiving end: one for each prepared part, in their order.
     pub receivers: Vec<ReceiverOutcome>,
-    /// From a host that only probed.
+    /// Counts of a host that only probed.
     pub probe: Option<ProbeOutcome>,
 }
 
-/// Why a request was not done.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// What became of the host.
+    /// The outcome for the host.
     pub outcome: ChangeOutcome,
-    /// Whether only the traffic broke, and the host is ready for another trial.
+    /// Whether only the traffic broke, so that the host is ready for another trial.
     pub is_transient: bool,
-    /// For people.
+    /// The message for people.
     pub message: String,
 }
 
-/// A line that is no message.
+/// A line that is no valid message.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// The other end is gone.
+    /// The other end closed the line.
     #[error("the other end closed the line")]
     Closed,
-    /// More than the limit without an end.
+    /// The line is longer than the limit.
     #[error("a line of more than {limit} bytes, which is more than any honest message has")]
     TooLong {
-        /// The most that is read.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// The other end, or the way to it, is stopped.
+    /// The other end, or the connection to it, has stopped.
     #[error("nothing for {0}")]
     Silent(Nanos),
-    /// A message of another latput.
+    /// The message is of another version of latput.
     #[error(
         "a message of latput {version}, which speaks schema {schema}, and this one speaks {SCHEMA}"
     )]
     OtherVersion {
-        /// The schema that the other end speaks.
+        /// Schema of the other end.
         schema: u32,
-        /// Its version.
+        /// Version of the other end.
         version: String,
     },
-    /// Not a message of this schema.
+    /// The message does not fit the schema.
     #[error("a line that is not a message of schema {SCHEMA}: {problem} in `{start}`")]
     Malformed {
-        /// What the parser says.
+        /// The parser's message.
         problem: String,
-        /// How the line starts.
+        /// The start of the line.
         start: String,
     },
-    /// The pipe itself.
+    /// Reading or writing the pipe failed.
     #[error("reading or writing the control line")]
     Io(#[source] io::Error),
 }
 
-/// One message as the bytes of a line.
+/// Encodes one message as a line.
 pub fn line<T: Serialize>(message: &T) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("no message has a part that JSON has not");
     line.push(b'\n');
@@ -348,7 +350,7 @@ pub fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, Line
     read_line_within(from, || MAX_LINE_BYTES)
 }
 
-/// Reads one message. `limit` is how many bytes it may have by what is known when they come.
+/// Reads one message. `limit` gives its most bytes, each time more bytes arrive.
 pub fn read_line_within<T: DeserializeOwned>(
     from: &mut impl BufRead,
     limit: impl Fn() -> usize,
@@ -361,7 +363,7 @@ pub fn read_line_within<T: DeserializeOwned>(
             Err(error) => return Err(LineError::Io(error)),
         };
         if available.is_empty() {
-            // A line that is cut in the middle is as good as none: the other end is gone.
+            // A line that is cut in the middle means that the other end is gone.
             return Err(LineError::Closed);
         }
         let end = available.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
@@ -381,13 +383,13 @@ pub fn read_line_within<T: DeserializeOwned>(
     })
 }
 
-/// What another host says, without what a terminal would obey.
+/// A text of another host, without control characters of terminals.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The first message of each end says which schema it speaks, and will in any later version: what else
-/// is in it may be unknown here.
+/// The schema in the first message of either end, which every version sends. Its other fields may
+/// be unknown here.
 fn other_version(line: &[u8]) -> Option<LineError> {
     #[derive(Deserialize)]
     struct First {
@@ -404,7 +406,7 @@ pub(crate) fn failed(message: impl Into<String>) -> Failure {
     refused(ChangeOutcome::Refused(Refusal::Failure), message)
 }
 
-/// A failure that is not of the traffic.
+/// A failure that is not transient.
 pub(crate) fn refused(outcome: ChangeOutcome, message: impl Into<String>) -> Failure {
     Failure { outcome, is_transient: false, message: message.into() }
 }

@@ -1,4 +1,4 @@
-//! Settings that a plan names and no host should be given.
+//! Refuses settings that would lose packets.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use latput_trial::results::LabelledSetting;
 
 use crate::error::Error;
 
-/// The settings that would overrun a receive ring, each with the arithmetic. A plan that names
-/// one is refused; a search goes without.
+/// The settings that would overrun a receive ring, each with the arithmetic. A plan with one is
+/// refused; a search leaves them out.
 pub(crate) fn refusals(
     plan: &Plan,
     sides: &[ReceiveSide],
 ) -> Result<BTreeMap<usize, String>, Error> {
     let settings = plan.settings();
-    // What the system under test receives says more than what comes back.
+    // The receive side of the system under test comes first.
     let mut sides: Vec<&ReceiveSide> = sides.iter().collect();
     sides.sort_by_key(|side| side.role);
     let overrun = |setting: &LabelledSetting| {
@@ -27,7 +27,7 @@ pub(crate) fn refusals(
         settings.iter().enumerate().filter_map(|(idx, set)| Some((idx, overrun(set)?))).collect();
     let named = match plan.method.design.unwrap_or_default() {
         Design::Blocks | Design::Slices => refused.first_key_value(),
-        // The setting that all others are compared to must be run.
+        // The setting that others are compared with must be run.
         Design::Search => refused.get_key_value(&0),
     };
     match named {
@@ -41,8 +41,8 @@ pub(crate) fn refusals(
     }
 }
 
-/// The search of a plan without what is refused; where that leaves nothing to choose from, the first
-/// refusal says why.
+/// The search of a plan without its refused settings. If too few are left to choose from, the error
+/// is the first refusal.
 pub(crate) fn plan_search(
     plan: &Plan,
     refused: &BTreeMap<usize, String>,

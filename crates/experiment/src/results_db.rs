@@ -1,7 +1,7 @@
 //! The results file: one SQLite database, one durable append per trial, many runs to a file.
 //!
-//! Write-ahead log with `synchronous = FULL`: a trial that [`ResultsDb::append`] returned from survives
-//! a kill -9 and a power cut. Others may read the file while a run goes on.
+//! Write-ahead log with `synchronous = FULL`: a trial that [`ResultsDb::append`] has stored
+//! survives a kill -9 and a power cut. Others may read the file during a run.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::error::Error;
 
-/// "latp": marks an SQLite file as ours.
+/// "latp", which marks an SQLite file as a results file.
 const APPLICATION_ID: i32 = 0x6c61_7470;
 /// Version of the tables below.
 const SCHEMA: i32 = 1;
@@ -48,11 +48,11 @@ const TABLES: &str = "
 
 /// Most bytes of one header or observation.
 const LONGEST: i32 = 64 << 20;
-/// How long the queries of a file that others may have made may take.
+/// Most time of the queries of a file from an unknown source.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Steps of SQLite's machine between two looks at the clock.
+/// Steps of SQLite's virtual machine between two checks of the time.
 const STEPS: i32 = 10_000;
-/// How the name of the file ends that a writer locks.
+/// Suffix of the lock file of a writer.
 const LOCK: &str = "-lock";
 
 /// An open results file.
@@ -60,11 +60,11 @@ const LOCK: &str = "-lock";
 pub struct ResultsDb {
     path: PathBuf,
     db: Connection,
-    /// Held while this process may write; gone with the process, whatever ends it.
+    /// The writer's lock; released when the process ends, for any reason.
     writer: Option<FileLock>,
 }
 
-/// One run of a file, in brief.
+/// The summary of one run of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// Its number in the file.
@@ -75,13 +75,13 @@ pub struct RunSummary {
     pub started_unix_ms: u64,
     /// Finished trials.
     pub trials: u64,
-    /// Whether it ended by its own rules.
+    /// Whether it ended normally.
     pub finished: bool,
 }
 
 impl ResultsDb {
-    /// Opens a results file for appending, making it if there is none. Only one process may have it
-    /// open so. Refused: a name that is a symbolic link or no regular file.
+    /// Opens a results file for appending, and creates it if there is none. Only one process can
+    /// have it open this way. A symbolic link or a file that is not regular is refused.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let refused = |error: FileError| {
             let place = if error.path == path {
@@ -112,7 +112,7 @@ impl ResultsDb {
         Ok(results_db)
     }
 
-    /// A results file that is never written to disk, for runs that are only wanted now.
+    /// A results file in memory, for runs that are not kept.
     pub fn in_memory() -> Result<Self, Error> {
         let path = PathBuf::from("results in memory");
         let db = Connection::open_in_memory().map_err(|e| sql_error(&path, &e))?;
@@ -139,8 +139,8 @@ impl ResultsDb {
         Ok(results_db)
     }
 
-    /// Opens the database with what keeps a hostile file from doing more than failing. `real` is its name
-    /// without links.
+    /// Opens the database with restrictions that make a hostile file fail harmlessly. `real` is its
+    /// name without links.
     fn connect(
         path: &Path,
         real: &Path,
@@ -179,7 +179,7 @@ impl ResultsDb {
         self.sql(self.db.execute_batch(&script))
     }
 
-    /// Whether this is a whole results file of the schema that this latput writes.
+    /// Checks that this is a whole results file of this latput's schema.
     fn verify(&self) -> Result<(), Error> {
         self.sql(self.db.pragma_update(None, "synchronous", "FULL"))?;
         let pragma = |name| self.sql(self.db.pragma_query_value(None, name, |row| row.get(0)));
@@ -209,8 +209,8 @@ impl ResultsDb {
         Ok(())
     }
 
-    /// Refuses tables that are not the ones above: a view in the place of one may never end, and a trigger or a
-    /// computed column may do anything.
+    /// Refuses other tables than those above: a view in place of a table may never end, and a
+    /// trigger or a computed column may run any code.
     fn check_tables(&self) -> Result<(), Error> {
         let foreign: i64 = self.sql(self.db.query_row(
             "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' \
@@ -228,8 +228,8 @@ impl ResultsDb {
         Ok(())
     }
 
-    /// The newest unfinished run of exactly this plan on exactly these machines since their last boot,
-    /// with its finished trials.
+    /// The newest unfinished run of exactly this plan on exactly these machines since their last
+    /// boot, with its finished trials.
     pub fn resumable(&self, plan: &str, machine: &str) -> Result<Option<(i64, Results)>, Error> {
         let newest: Option<(i64, bool)> = self.sql(
             self.db
@@ -296,12 +296,12 @@ impl ResultsDb {
         insert().map_err(|error| sql_error(path, &error))
     }
 
-    /// Keeps what changed of the results beside their trials: a search adds settings as it goes.
+    /// Stores changes of the header: a search adds settings.
     pub fn update(&self, run: i64, header: &Results) -> Result<(), Error> {
         self.keep_header("UPDATE run SET header = ?2 WHERE id = ?1", run, header)
     }
 
-    /// Marks a run as ended by its own rules, with the remarks that belong to it.
+    /// Marks a run as normally ended, with its final remarks.
     pub fn finish(&self, run: i64, header: &Results) -> Result<(), Error> {
         self.keep_header("UPDATE run SET finished = 1, header = ?2 WHERE id = ?1", run, header)
     }
@@ -342,7 +342,7 @@ impl ResultsDb {
             .collect()
     }
 
-    /// A run with its trials in the order they ran.
+    /// A run with its trials in the order in which they ran.
     pub fn load(&self, run: i64) -> Result<Results, Error> {
         let header: Option<String> = self.sql(
             self.db
@@ -366,7 +366,8 @@ impl ResultsDb {
             if setting >= results.settings.len() || workload >= results.workloads.len() {
                 return Err(self.error("a trial names a setting that is not there".to_owned()));
             }
-            // Each is taken apart before the next is read: the text is many times what it says.
+            // Each is parsed before the next is read, because the text is much larger than its
+            // content.
             let observation = self.sql(row.get_ref(4))?.as_str().unwrap_or_default();
             let observation = self.read_json("trial", observation)?;
             let started_unix_ms = started.cast_unsigned();
@@ -375,7 +376,7 @@ impl ResultsDb {
         Ok(results)
     }
 
-    /// A run, or without a number the newest.
+    /// The run of this number, or without a number the newest.
     pub fn load_chosen(&self, run: Option<i64>) -> Result<Results, Error> {
         self.load(run.map_or_else(|| self.newest(), Ok)?)
     }
@@ -409,7 +410,7 @@ impl ResultsDb {
     }
 }
 
-/// Settings and workloads are counted in thousands at most.
+/// An index as an SQLite integer. There are thousands of settings and workloads at most.
 fn index(idx: usize) -> i64 {
     i64::try_from(idx).expect("a plan has no more settings or workloads than the file can number")
 }

@@ -1,4 +1,4 @@
-//! The seam between a run and its testbed: the trait that runs trials, and the events it reports.
+//! The interface between a run and its testbed: the trait that runs trials, and its events.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use crate::interval::Interval;
 /// A part of a plan that a testbed may not support.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wanted<'a> {
-    /// One level of a factor; it is tried out.
+    /// One level of a factor, which is tried out.
     Setting(&'a BTreeMap<Role, Setting>),
     /// A workload.
     Load(&'a Workload),
@@ -26,27 +26,27 @@ pub(crate) enum Wanted<'a> {
 
 /// Runs trials: agents on hosts, or the simulator. Dropping it puts everything back.
 pub(crate) trait TrialRunner {
-    /// The facts of each host, in the order of every observation.
+    /// The facts of each host, in the order of each observation.
     fn hosts(&self) -> Vec<HostFacts>;
 
-    /// Identifies the hosts: a run is only resumed where this is the same.
+    /// Identity of the hosts: a run is only resumed if this is the same.
     fn machine(&self) -> String;
 
-    /// Remarks that belong to every result of this runner.
+    /// Remarks for every result of this runner.
     fn notes(&self) -> Vec<String>;
 
-    /// The receive sides of the hosts, where they are known; an unknown one refuses nothing.
+    /// The known receive sides of the hosts; an unknown one refuses nothing.
     fn receive_sides(&self) -> Vec<ReceiveSide> {
         Vec::new()
     }
 
-    /// Whether time is simulated: trials then take the simulated time of the method.
+    /// Whether time is simulated.
     fn is_simulated(&self) -> bool {
         false
     }
 
-    /// Runs trials. `tell` gets the trials in this order, each as soon as it and all before it are over,
-    /// and the intervals of the running one.
+    /// Runs trials. `tell` receives the trials in this order, each as soon as it and all before it
+    /// have ended, and the intervals of the running one.
     fn trials(
         &mut self,
         todo: Vec<Trial>,
@@ -55,13 +55,13 @@ pub(crate) trait TrialRunner {
         tell: &mut dyn FnMut(TrialEvent) -> Result<(), Error>,
     ) -> Result<(), Error>;
 
-    /// Runs slices; `None` where settings cannot take turns while traffic flows.
+    /// The runner of slices; `None` if settings cannot take turns while traffic flows.
     fn slices(&mut self) -> Option<&mut dyn SliceRunner> {
         None
     }
 
-    /// Why this testbed does not support a part of a plan; `None` where it does. A knob that was tried may
-    /// keep its level.
+    /// The reason why this testbed does not support a part of a plan; `None` if it does. A knob
+    /// that was tried may keep its level.
     fn unsupported(
         &mut self,
         wanted: Wanted<'_>,
@@ -69,17 +69,17 @@ pub(crate) trait TrialRunner {
         stop: &Stop,
     ) -> Result<Option<String>, Error>;
 
-    /// Puts everything back after the last trial. `tell` gets remarks for people; a second raise of `stop`
-    /// ends the wait.
+    /// Puts everything back after the last trial. `tell` receives remarks for people; a second
+    /// raise of `stop` ends the wait.
     fn close(self: Box<Self>, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Result<(), Error>;
 
-    /// Puts everything back in any state of the trials. Gives `cause`, or the worse error of that.
+    /// Puts everything back in any state of the trials. Returns `cause`, or a worse error.
     fn abandon(self: Box<Self>, cause: Error, stop: &Stop, tell: &mut dyn FnMut(&str)) -> Error;
 }
 
 /// Runs settings that take turns while the traffic of one workload flows.
 pub(crate) trait SliceRunner {
-    /// Runs a stint; gives an observation for each of its slices, in their order.
+    /// Runs a stint; returns an observation for each of its slices, in their order.
     fn stint(
         &mut self,
         stint: &Stint,
@@ -89,47 +89,47 @@ pub(crate) trait SliceRunner {
     ) -> Result<Vec<Observation>, Error>;
 }
 
-/// Slices in a row, in the same connections.
+/// Consecutive slices on the same connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Stint {
-    /// One for each slice, in their order, all of one workload.
+    /// One trial for each slice, in their order, all with the same workload.
     pub trials: Vec<Trial>,
-    /// Length of each slice, its cut included.
+    /// Length of each slice, with its cut.
     pub length: Nanos,
-    /// The part at the head of each that is not measured.
+    /// Unmeasured part at the start of each slice.
     pub cut: Nanos,
 }
 
 impl Stint {
-    /// How long its traffic is measured, cuts included.
+    /// Length of the measured traffic, with cuts.
     pub(crate) fn window(&self) -> Nanos {
         self.length.saturating_mul(self.trials.len() as u64)
     }
 }
 
-/// One trial to be run, or one slice.
+/// One trial, or one slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
-    /// Which repetition of the whole plan, from 0.
+    /// Repetition of the whole plan, from 0.
     pub block: u32,
-    /// Index of the setting in the plan's.
+    /// Index of the setting in the plan.
     pub setting: usize,
-    /// Index of the workload in the plan's.
+    /// Index of the workload in the plan.
     pub workload: usize,
     /// The setting.
     pub set: LabelledSetting,
     /// The workload.
     pub load: Workload,
-    /// The seed of the trial's random draws; it does not depend on the order of trials.
+    /// Seed of the trial's random draws; it does not depend on the order of trials.
     pub seed: u64,
 }
 
-/// What a runner of trials reports.
+/// An event of a runner.
 #[derive(Debug)]
 pub(crate) enum TrialEvent {
-    /// A trial is over.
+    /// A trial has ended.
     Done(Box<Done>),
-    /// The traffic of a trial broke; nothing of it is kept.
+    /// The traffic of a trial broke, and its figures are dropped.
     Aborted(Box<Aborted>),
     /// An interval of the running trial; it is not stored.
     Interval(Interval),
@@ -137,14 +137,14 @@ pub(crate) enum TrialEvent {
     Remark(String),
 }
 
-/// A trial that was run.
+/// A finished trial.
 #[derive(Debug)]
 pub(crate) struct Done {
     /// The trial.
     pub trial: Trial,
-    /// When it began, milliseconds since 1970.
+    /// Start, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// What it measured.
+    /// The measurements.
     pub observation: Observation,
 }
 
@@ -155,14 +155,15 @@ pub(crate) struct Aborted {
     pub trial: Trial,
     /// The cause.
     pub error: Error,
-    /// Whether it is not tried again.
+    /// Whether there is no further attempt.
     pub given_up: bool,
 }
 
-/// Attempts at a trial whose traffic breaks.
+/// Most attempts at a trial whose traffic breaks.
 const ATTEMPTS: u32 = 3;
 
-/// One trial, tried again while its traffic breaks. `attempt` brings the hosts to its setting and measures.
+/// Runs one trial, and retries it if its traffic breaks. `attempt` applies its setting and
+/// measures.
 pub(crate) fn run_trial(
     trial: Trial,
     tell: &mut Tell<'_>,
@@ -195,7 +196,7 @@ pub(crate) fn run_trial(
 /// Runs a stint once.
 type RunStint<'a> = dyn FnMut(&Stint, &mut Tell<'_>) -> Result<Vec<Observation>, Error> + 'a;
 
-/// A stint, tried again while its traffic breaks. Tells of each slice.
+/// Runs a stint, and retries it if its traffic breaks. Sends an event for each slice.
 pub(crate) fn run_stint(
     stint: Stint,
     tell: &mut Tell<'_>,
@@ -232,7 +233,7 @@ pub(crate) fn run_stint(
 /// Receives events; an error from it ends the run.
 pub(crate) type Tell<'a> = dyn FnMut(TrialEvent) -> Result<(), Error> + 'a;
 
-/// Now, milliseconds since 1970.
+/// The time now, milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! Runs a plan on a testbed, trial by trial, each kept durably before the next begins.
+//! Runs a plan on a testbed, trial by trial. Each trial is stored durably before the next begins.
 
 mod order;
 mod slices;
@@ -22,64 +22,64 @@ use crate::runner::{Aborted, Done, Trial, TrialEvent, TrialRunner, unix_ms};
 use crate::testbed::Testbed;
 use crate::unsupported;
 
-/// What a trial on hosts takes beyond its traffic, about.
+/// Usual time of a trial on hosts beyond its traffic.
 const TRIAL_OVERHEAD: Duration = Duration::from_millis(150);
 
-/// So many trials lost after one another end a run: the path is broken, not the trial.
+/// This many lost trials in a row end a run: the path is broken, not the trial.
 const MAX_ABORTED_IN_A_ROW: u32 = 3;
 
-/// Told how a run goes.
+/// Receives the progress of a run.
 pub trait Progress {
-    /// Something a person should know.
+    /// A remark for people.
     fn remark(&mut self, text: &str);
-    /// What the running trial did in an interval.
+    /// The counts of the running trial in an interval.
     fn interval(&mut self, interval: &Interval);
-    /// One more trial is done.
+    /// One more trial has finished.
     fn trial(&mut self, done: &TrialDone<'_>);
-    /// Nothing more will come.
+    /// The run has ended.
     fn ended(&mut self);
 }
 
-/// Where a run stands.
+/// The state of a run after a trial.
 #[derive(Clone, Debug)]
 pub struct TrialDone<'a> {
-    /// Finished trials, those of earlier sessions included.
+    /// Finished trials, with those of earlier sessions.
     pub finished: u64,
-    /// Trials that are planned so far; grows when intervals are still too wide.
+    /// Trials planned so far; the number grows while intervals are too wide.
     pub planned: u64,
-    /// Estimate from the trials so far.
+    /// Estimated time left, from the trials so far.
     pub time_left: Nanos,
-    /// The trial that was just done.
+    /// Description of the finished trial.
     pub what: &'a str,
 }
 
-/// What to run, where to, and who may stop it.
+/// The inputs of a run.
 #[derive(Debug)]
 pub struct Run<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// The plan file as it is: a run is resumed only under exactly the same.
+    /// Text of the plan file: a run is resumed only if it is exactly the same.
     pub plan_text: &'a str,
-    /// What runs the trials.
+    /// The testbed.
     pub testbed: &'a Testbed,
-    /// Report at each interval of a running trial; `None`: only finished trials.
+    /// Interval of reports on a running trial; `None` reports only finished trials.
     pub interval: Option<Nanos>,
-    /// Set to end after the present moment.
+    /// Flag that stops the run.
     pub stop: &'a Stop,
 }
 
-/// How a run ended. The hosts are as they were before in every case but a stranded error.
+/// The end of a run. The hosts are as before in every case but a stranded error.
 #[derive(Debug)]
 pub struct Ended {
     /// Every finished trial.
     pub results: Results,
     /// The run's number in the results file.
     pub run: i64,
-    /// What ended it before its time.
+    /// The error that ended it early.
     pub cause: Option<Error>,
 }
 
-/// Runs every trial of a plan that `db` does not hold yet. An error means that no trial was run.
+/// Runs every trial of a plan that `db` does not have yet. An error means that no trial ran.
 pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Result<Ended, Error> {
     let mut runner = run.testbed.open(run.plan, run.interval, run.stop)?;
     let mut plan = run.plan.clone();
@@ -135,7 +135,7 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     session.end(runner, cause)
 }
 
-/// How the settings of a plan take turns on this testbed.
+/// The design of a plan on this testbed.
 fn design(plan: &Plan, runner: &mut dyn TrialRunner) -> Result<Design, Error> {
     let takes_slices = runner.slices().is_some();
     match plan.method.design {
@@ -172,27 +172,27 @@ fn header(run: &Run<'_>, runner: &dyn TrialRunner) -> Results {
     }
 }
 
-/// A run under way.
+/// The state of a run.
 struct Session<'a> {
     run: &'a Run<'a>,
     db: &'a mut ResultsDb,
     progress: &'a mut dyn Progress,
     id: i64,
-    /// Trials of earlier sessions.
+    /// Number of trials of earlier sessions.
     resumed: usize,
     results: Results,
     begun: Instant,
     is_simulated: bool,
-    /// The length of a slice, where settings take turns.
+    /// Length of a slice, in a run with slices.
     slice: Option<Nanos>,
-    /// Trials that are missing for good, and why the last of them is.
+    /// Number of lost trials, and the error of the last one.
     lost: Option<(usize, String)>,
-    /// Of those, how many came after one another.
+    /// Number of lost trials in a row.
     aborted_in_a_row: u32,
 }
 
 impl Session<'_> {
-    /// Every block of the plan, and more while intervals are too wide and the budget allows.
+    /// Runs every block of the plan, and more while intervals are too wide and the budget allows.
     fn blocks(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
         let method = self.run.plan.method;
         let settings: Vec<usize> = (0..self.results.settings.len()).collect();
@@ -201,7 +201,7 @@ impl Session<'_> {
             self.block(runner, block, &settings, &every)?;
         }
         for block in method.repetitions_min..method.repetitions_max {
-            // What an earlier session began must not change which trials its block has.
+            // Trials of an earlier session must not change the content of their block.
             let before = self.results.rows.partition_point(|row| row.block < block);
             let begun = self.results.rows.split_off(before);
             let too_wide = latput_model::too_wide(&self.results);
@@ -222,7 +222,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Block by block what promises most, then the winner and today's setting afresh.
+    /// Runs the most promising settings block by block, then the winner and today's setting afresh.
     fn search(
         &mut self,
         runner: &mut dyn TrialRunner,
@@ -238,10 +238,10 @@ impl Session<'_> {
         self.results.planned_trials = (most * workloads.len()) as u64;
         let first = self.results.rows.iter().map(|row| row.block).max().unwrap_or(0);
         let mut told = None;
-        // What of the stored header grows with a search.
+        // The parts of the stored header that grow in a search.
         let mut stored = (self.results.settings.len(), self.results.confirmed_from);
         for block in first.. {
-            // Only whole blocks count: what an earlier session began of this one must not change it.
+            // Only whole blocks count: trials of an earlier session must not change this block.
             let before = self.results.rows.partition_point(|row| row.block < block);
             let begun = self.results.rows.split_off(before);
             let next = search.next(&self.results, budget);
@@ -275,7 +275,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Tells, and keeps with the results once.
+    /// Reports a remark, and stores it once with the results.
     fn remark(&mut self, text: String) {
         self.progress.remark(&text);
         if !self.results.notes.contains(&text) {
@@ -283,7 +283,7 @@ impl Session<'_> {
         }
     }
 
-    /// How many runs of settings the plan's budget allows for exploring.
+    /// Runs of settings that the plan's budget allows for exploring.
     fn search_budget(&self, search: &PlanSearch) -> usize {
         let Some(budget) = self.run.plan.method.budget else { return search.usual_budget() };
         let run = self.trial_time() * count(self.results.workloads.len());
@@ -301,7 +301,7 @@ impl Session<'_> {
         })
     }
 
-    /// One repetition of the given settings under the given workloads, in random order.
+    /// Runs one repetition of the given settings under the given workloads, in random order.
     fn block(
         &mut self,
         runner: &mut dyn TrialRunner,
@@ -340,7 +340,7 @@ impl Session<'_> {
         }
     }
 
-    /// Stores a finished trial, and tells of the other events.
+    /// Stores a finished trial, and reports the other events.
     fn hear(&mut self, event: TrialEvent) -> Result<(), Error> {
         match event {
             TrialEvent::Done(done) => return self.keep(*done),
@@ -351,7 +351,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Notes a trial whose traffic broke. Ends the run after [`MAX_ABORTED_IN_A_ROW`] such trials in a row.
+    /// Notes a trial whose traffic broke. Ends the run after [`MAX_ABORTED_IN_A_ROW`] such trials
+    /// in a row.
     fn give_up_on(&mut self, lost: Aborted) -> Result<(), Error> {
         let Aborted { trial, error, given_up } = lost;
         let what = format!("{}, {} in block {}", trial.load.name, trial.set.label, trial.block);
@@ -372,7 +373,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Stores a finished trial, then tells of it.
+    /// Stores a finished trial, then reports it.
     fn keep(&mut self, done: Done) -> Result<(), Error> {
         self.aborted_in_a_row = 0;
         let Trial { block, setting, workload, .. } = done.trial;
@@ -384,7 +385,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Whether so many trials more end within the budget, after those `before` them.
+    /// Whether `trials` more trials fit the budget, after those `before` them.
     fn fits_budget(&self, before: usize, trials: usize) -> bool {
         let Some(budget) = self.run.plan.method.budget else { return true };
         let spent = if self.is_simulated {
@@ -395,7 +396,7 @@ impl Session<'_> {
         spent + self.trial_time() * count(trials) <= budget.as_duration()
     }
 
-    /// What a trial takes: its traffic, and on hosts what the trials of this session took beyond it.
+    /// Time of a trial: its traffic, and on hosts the mean overhead of this session's trials.
     fn trial_time(&self) -> Duration {
         if let Some(length) = self.slice {
             return length.as_duration();
@@ -405,7 +406,7 @@ impl Session<'_> {
         if self.is_simulated { traffic } else { traffic + TRIAL_OVERHEAD }
     }
 
-    /// How long somebody waits for `trials` more.
+    /// Time until `trials` more trials have ended.
     fn wait(&self, trials: u32) -> Duration {
         let done = count(self.results.rows.len() - self.resumed);
         if !self.is_simulated || done == 0 {
@@ -426,8 +427,8 @@ impl Session<'_> {
         self.progress.trial(&done);
     }
 
-    /// Puts the hosts back and closes the books. A host that could not be put back is worse than
-    /// whatever ended the run.
+    /// Puts the hosts back and closes the run. A host that could not be put back is a worse error
+    /// than the one that ended the run.
     fn end(self, runner: Box<dyn TrialRunner>, cause: Option<Error>) -> Result<Ended, Error> {
         self.progress.ended();
         let cause = match cause {
@@ -435,7 +436,7 @@ impl Session<'_> {
                 Ok(()) => self.lost.map(|(trials, why)| Error::TrialsLost { trials, why }),
                 Err(error) => Some(error),
             },
-            // Some agent may be busy or gone.
+            // An agent may be busy or gone.
             Some(cause) => Some(abandon(runner, cause, self.run.stop, self.progress)),
         };
         if cause.is_none() {

@@ -1,7 +1,8 @@
-//! The simulator as a testbed: trials are computed packet by packet, on every core of this machine.
+//! The simulator as a testbed: trials are simulated packet by packet, on every core of this
+//! machine.
 //!
-//! The figures depend on the plan, its seed and the profile alone: each trial has a seed of its own, and
-//! trials are handed on in the plan's order whichever thread computed them.
+//! The figures depend only on the plan, its seed and the profile: each trial has its own seed, and
+//! trials are reported in the plan's order, independent of threads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,37 +29,37 @@ use crate::refusal::refusals;
 use crate::runner::Wanted;
 use crate::runner::{Done, Trial, TrialEvent, TrialRunner, unix_ms};
 
-/// Any workload shows whether a setting can be.
+/// A small workload that shows whether a setting can be simulated.
 const PING: Traffic = Traffic::Ping { rate_hz: 10, payload_bytes: Bytes::new(56) };
 
-/// How often a wait looks at the stop flag.
+/// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A simulated system under test and its generator.
 #[derive(Clone, Debug)]
 pub struct Simulator {
-    /// The profile's name or file, as it was asked for.
+    /// The profile's name or file, as given.
     from: String,
     profile: Arc<Profile>,
 }
 
 impl Simulator {
-    /// A system that every latput knows.
+    /// A shipped profile.
     pub const EXAMPLE: &str = "server-10g";
 
-    /// The simulator of a system: the name of a shipped profile, or the path of a profile.
+    /// The simulator of a system: the name of a shipped profile, or the path of one.
     pub fn of(system: &str) -> Result<Self, Error> {
         let profile = Arc::new(profile(system)?);
         Ok(Self { from: system.to_owned(), profile })
     }
 
-    /// As results call it: `sim:SYSTEM`.
+    /// The testbed's name in results: `sim:SYSTEM`.
     pub fn name(&self) -> String {
         format!("sim:{}", self.profile.name)
     }
 
-    /// Refuses a plan with a knob, a value or a workload that cannot be simulated, or that needs more
-    /// memory than this machine has free; names the first.
+    /// Refuses a plan with a knob, value or workload that cannot be simulated, or that needs more
+    /// memory than this machine has free. The error names the first.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         let free = latput_linux::facts::available_memory();
         for set in plan.settings() {
@@ -70,7 +71,7 @@ impl Simulator {
         refusals(plan, &facts::receive_sides(&self.profile)).map(drop)
     }
 
-    /// Whether as many runs of this scenario as go on at once fit `free` memory.
+    /// Whether the parallel runs of this scenario fit `free` memory.
     fn fits(&self, scenario: &Scenario, load: &Workload, free: Option<Bytes>) -> Result<(), Error> {
         let demand_bytes = scenario.demand().memory_bytes * at_once() as f64;
         match free {
@@ -89,7 +90,7 @@ impl Simulator {
         }
     }
 
-    /// One trial, described.
+    /// The scenario of one trial.
     fn scenario(
         &self,
         set: &LabelledSetting,
@@ -128,7 +129,7 @@ impl Simulator {
     }
 }
 
-/// A trial whose every packet is kept: `system` under a setting, for a duration after a warm-up.
+/// A trial with a trace of every packet: `system` under a setting, for a duration after a warm-up.
 pub fn trace(
     system: &str,
     set: &LabelledSetting,
@@ -147,7 +148,7 @@ impl TrialRunner for Simulator {
         facts::hosts(&self.from, &self.profile)
     }
 
-    /// The whole profile: whoever changes a cost begins anew.
+    /// The whole profile: a changed cost begins a new run.
     fn machine(&self) -> String {
         serde_json::to_string(&*self.profile).unwrap_or_else(|error| error.to_string())
     }
@@ -183,7 +184,8 @@ impl TrialRunner for Simulator {
         let (to, from) = mpsc::channel();
         for _ in 0..at_once().min(block.trials.len()) {
             let (block, to) = (Arc::clone(&block), to.clone());
-            // Not joined: one that is stopped may be far from the end of its trial, and leaves nothing.
+            // Not joined: a stopped thread may be far from the end of its trial, and leaves nothing
+            // behind.
             thread::spawn(move || block.work(&to));
         }
         drop(to);
@@ -243,12 +245,12 @@ fn profile(system: &str) -> Result<Profile, Error> {
     Profile::parse(&text).map_err(|e| error(e.to_string()))
 }
 
-/// How many trials are computed at the same time.
+/// Number of trials that run in parallel.
 fn at_once() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Trials that threads take in turn.
+/// Trials of a block, taken by threads in turn.
 struct Block {
     simulator: Simulator,
     method: Method,
@@ -259,7 +261,7 @@ struct Block {
 type Finished = (usize, Result<Done, Error>);
 
 impl Block {
-    /// Until no trial is left, or nobody listens any more.
+    /// Runs trials until none is left, or the receiver is gone.
     fn work(&self, to: &Sender<Finished>) {
         loop {
             let idx = self.next.fetch_add(1, Ordering::Relaxed);
@@ -277,7 +279,7 @@ impl Block {
     }
 }
 
-/// Hands finished trials on in the order of their numbers, whatever the order they come in.
+/// Passes finished trials on in the order of their numbers.
 fn in_order(
     from: &Receiver<Finished>,
     count: usize,
@@ -305,7 +307,7 @@ fn in_order(
     Ok(())
 }
 
-/// An error in the words of plans: a trial has one load and, beside it, the probe.
+/// The error in the words of plans, where a trial has one workload and the probe beside it.
 fn plain(invalid: &Invalid) -> String {
     let Invalid { key, found, wanted } = invalid;
     let key = key.strip_prefix("load.0.").unwrap_or(key);

@@ -1,4 +1,4 @@
-//! Testbeds: which hosts there are, how to reach them, the lab that latput makes itself, and the
+//! Testbeds: their hosts and how to reach them, the lab that latput makes itself, and the
 //! simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,37 +28,37 @@ use crate::simulator::Simulator;
 use crate::third_party::{self, ThirdParty};
 use crate::vm::Emulated;
 
-/// Inside the state folder: where the agents of a lab keep their checkpoints.
+/// Subfolder of the state folder for checkpoints of a lab's agents.
 pub const LAB_STATE: &str = "lab";
 
-/// What runs trials.
+/// A testbed: runs trials.
 #[derive(Debug)]
 pub struct Testbed {
-    /// As it is called in results.
+    /// Name in results.
     pub name: String,
-    /// What runs them.
+    /// The kind, with its hosts or model.
     pub kind: TestbedKind,
-    /// Remarks that belong to every result from here.
+    /// Remarks for every result of this testbed.
     pub notes: Vec<String>,
-    /// Lives as long as the testbed does, and vanishes with it.
+    /// The lab, removed when the testbed is dropped.
     _lab: Option<(LabLock, Lab)>,
 }
 
-/// What runs the trials of a testbed.
+/// The kind of a testbed.
 #[derive(Debug)]
 pub enum TestbedKind {
     /// Agents on hosts: one system under test, at least one generator, at most one observer.
     Hosts(Vec<HostSpec>),
-    /// Nothing but arithmetic.
+    /// The packet simulator.
     Simulator(Simulator),
-    /// Agents in a guest, which lives as long as its trials do.
+    /// Agents in a guest, which exists during the trials.
     Guest(GuestSpec),
-    /// This host, and a stock program at the far end.
+    /// This host, and a third-party program at the far end.
     ThirdParty(Peer),
 }
 
 impl Testbed {
-    /// Makes ready to run the trials of a plan; nothing is changed yet.
+    /// Prepares the trials of a plan; changes nothing yet.
     pub(crate) fn open(
         &self,
         plan: &Plan,
@@ -80,10 +80,10 @@ impl Testbed {
         }
     }
 
-    /// The simulator of `system`, a profile's name or file; refuses a plan that it cannot run.
+    /// The simulator of `system`, a profile's name or file. A plan that it cannot run is an error.
     pub fn simulator(system: &str, plan: &Plan) -> Result<Self, Error> {
         let simulator = Simulator::of(system)?;
-        // What a plan allows to be left out is found out when it runs.
+        // If the plan skips unsupported parts, they are found when it runs.
         if plan.method.on_unsupported == OnUnsupported::Refuse {
             simulator.check(plan)?;
         }
@@ -95,7 +95,7 @@ impl Testbed {
         })
     }
 
-    /// A QEMU guest with two network cards; it is made when the trials begin.
+    /// A QEMU guest with two network cards; it boots when the trials begin.
     pub fn vm(spec: GuestSpec) -> Self {
         Self {
             name: format!("vm:{spec}"),
@@ -105,9 +105,9 @@ impl Testbed {
         }
     }
 
-    /// A stock program at the far end, as `latput_peers::Peer::parse` read it; refuses a plan that it
-    /// cannot run.
-    pub fn stock(peer: Peer, plan: &Plan) -> Result<Self, Error> {
+    /// A third-party program at the far end, as parsed by `latput_peers::Peer::parse`. A plan that
+    /// it cannot run is an error.
+    pub fn third_party(peer: Peer, plan: &Plan) -> Result<Self, Error> {
         third_party::check(&peer, plan)?;
         Ok(Self {
             name: peer.to_string(),
@@ -117,12 +117,12 @@ impl Testbed {
         })
     }
 
-    /// Whether this process may make a lab.
+    /// Whether this process has the privileges to make a lab.
     pub fn may_make_lab() -> bool {
         permission_for_lab().is_ok()
     }
 
-    /// The lab: two namespaces and a veth pair that exist only while this value does.
+    /// The lab: two namespaces and a veth pair, removed when the value is dropped.
     pub fn lab() -> Result<Self, Error> {
         permission_for_lab().map_err(|error| Error::Lab {
             permission: true,
@@ -178,8 +178,8 @@ impl Testbed {
         })
     }
 
-    /// Both ends on this host's loopback, each on its own CPUs where there are two: needs no root and
-    /// sets nothing.
+    /// Both ends on this host's loopback, each on its own CPUs if there are two. It needs no root
+    /// and sets nothing.
     pub fn loopback() -> Self {
         let program = own_program();
         let [generator, sut] = lab::split(&process::allowed_cpus().unwrap_or_default());
@@ -205,7 +205,7 @@ impl Testbed {
         Self { name: "loopback".to_owned(), kind: TestbedKind::Hosts(hosts), notes, _lab: None }
     }
 
-    /// The hosts that a testbed file names.
+    /// The hosts of a testbed file.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let read = files::read_text(path, files::TEXT_BYTES_MOST);
@@ -249,13 +249,13 @@ impl Testbed {
     }
 }
 
-/// The times that an agent may be made to wait for a controller that is silent.
+/// Allowed leases.
 const LEASES: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(600);
 
-/// More than these of a testbed are a mistake: each is an agent with its own control line.
+/// Most generators of a testbed: each is an agent with its own control line.
 const MOST_GENERATORS: usize = 64;
 
-/// Refuses a testbed in which somebody has nobody to talk to, or it is not clear whom.
+/// Refuses a testbed with missing, duplicate or unreachable roles.
 fn check_roles(hosts: &[HostSpec]) -> Result<(), String> {
     for (role, plural, allowed, needs) in [
         (Role::Sut, "systems under test", 1..=1, "exactly one host needs"),
@@ -279,7 +279,7 @@ fn check_roles(hosts: &[HostSpec]) -> Result<(), String> {
     Ok(())
 }
 
-/// Held while a lab is in use: two at a time would measure each other.
+/// The lock of the lab: two runs at a time would disturb each other.
 #[derive(Debug)]
 pub struct LabLock {
     _file: FileLock,
@@ -287,7 +287,7 @@ pub struct LabLock {
 }
 
 impl LabLock {
-    /// Takes it, or says who has it.
+    /// Takes the lock; the error names the holder.
     pub fn take() -> Result<Self, Error> {
         let folder = state_dir();
         let failed = |error: FileError| {
@@ -302,7 +302,7 @@ impl LabLock {
             Error::Lab { problem, permission: false }
         })?;
         let lock = Self { _file: file, state_dir: folder.join(LAB_STATE) };
-        // What an earlier lab left is about namespaces that are gone.
+        // State of an earlier lab refers to namespaces that no longer exist.
         lock.forget_state();
         Ok(lock)
     }
@@ -368,7 +368,7 @@ impl HostFile {
     }
 }
 
-/// An address, or the first one of a name as this host resolves it.
+/// An IP address, or the first address of a host name.
 fn resolve(address: &str) -> Result<IpAddr, String> {
     if let Ok(address) = address.parse() {
         return Ok(address);
@@ -387,12 +387,13 @@ fn roles_set(plan: &Plan) -> BTreeSet<Role> {
     parts.filter(|(_, set)| !set.is_empty()).map(|(role, _)| *role).collect()
 }
 
-/// This program, by a path that another namespace of this machine can start.
+/// Checks the privileges that a lab needs.
 fn permission_for_lab() -> Result<(), latput_linux::Error> {
     Capability::SysAdmin.require("the lab")?;
     Capability::NetAdmin.require("the lab")
 }
 
+/// The path of this program, for starting it in another namespace of this machine.
 fn own_program() -> String {
     std::env::current_exe()
         .map_or_else(|_| "latput".to_owned(), |path| path.to_string_lossy().into_owned())

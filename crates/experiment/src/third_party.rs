@@ -21,12 +21,12 @@ use crate::protocol::{Failure, LEASE, LinkReset, Open, Opened, SCHEMA};
 use crate::runner::Wanted;
 use crate::runner::{Trial, TrialEvent, TrialRunner, run_trial};
 
-/// The traffic's threads and the counters are ready before the window, also without a warm-up.
+/// Time for the traffic's threads and the counters to get ready before the window.
 const START_AHEAD: Nanos = Nanos::from_ms(5);
-/// What this host is called in results.
+/// Name of this host in results.
 const HERE: &str = "generator";
 
-/// This host, and the program that it measures against.
+/// This host, and the program at the far end.
 #[derive(Debug)]
 pub(crate) struct ThirdParty {
     peer: Peer,
@@ -37,7 +37,8 @@ pub(crate) struct ThirdParty {
 }
 
 impl ThirdParty {
-    /// Refuses what the program cannot do, and looks at this host. The program is not spoken to yet.
+    /// Refuses plans that the program does not support, and reads this host. No connection to the
+    /// program is made yet.
     pub(crate) fn start(peer: &Peer, plan: &Plan) -> Result<Self, Error> {
         check(peer, plan)?;
         let address = peer.resolve()?;
@@ -51,7 +52,7 @@ impl ThirdParty {
             role: Role::Generator,
             interface: toward.interface,
             address: address.ip(),
-            // The whole host is counted, wherever the kernel does the network's work.
+            // The whole host is counted, since the kernel may do network work on any CPU.
             cpus: Some(process::online_cpus().map_err(broken)?),
             binds_napi_threads: false,
             will_set: false,
@@ -87,7 +88,7 @@ impl ThirdParty {
     }
 }
 
-/// Refuses a plan that sets anything, or has traffic that the program cannot do.
+/// Refuses a plan with factors, or with traffic that the program does not support.
 pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
     if plan.factors.iter().any(|factor| !factor.levels.is_empty()) {
         let problem = format!("{peer} cannot be set: leave out the plan's factors");
@@ -96,7 +97,7 @@ pub(crate) fn check(peer: &Peer, plan: &Plan) -> Result<(), Error> {
     plan.workloads.iter().try_for_each(|workload| Ok(peer.check(workload)?))
 }
 
-/// The traffic on a thread of its own, the counters on this one.
+/// Runs the traffic on another thread, and reads the counters on this one.
 fn run(
     session: PeerSession,
     window: Window,

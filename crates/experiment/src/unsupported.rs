@@ -1,5 +1,5 @@
-//! Skips the levels of knobs and the workloads that a testbed does not support, where the plan says
-//! `on_unsupported = "skip"`, and tells of each.
+//! Skips levels of knobs and workloads that a testbed does not support, if the plan has
+//! `on_unsupported = "skip"`, and reports each.
 
 use latput_load::Stop;
 use latput_trial::Plan;
@@ -7,8 +7,9 @@ use latput_trial::Plan;
 use crate::error::Error;
 use crate::runner::{TrialRunner, Wanted};
 
-/// The plan without what `runner` does not support, and a sentence for each skipped part. Trying a level
-/// may leave its knob changed: where anything is skipped, the caller opens the testbed anew.
+/// The plan without the parts that `runner` does not support, and a sentence for each skipped part.
+/// A tried level may leave its knob changed: if anything is skipped, the caller opens the testbed
+/// anew.
 pub(crate) fn without_unsupported(
     plan: &Plan,
     runner: &mut dyn TrialRunner,

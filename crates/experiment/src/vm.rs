@@ -1,7 +1,7 @@
-//! The `vm` testbed: trials on the two hosts of a QEMU guest, which exists for as long as they run.
+//! The `vm` testbed: trials on the two hosts of a QEMU guest, which exists only during the trials.
 //!
-//! Nobody but latput uses the guest's cards, so that their driver may be reloaded between two trials:
-//! the agents end, the driver comes back with other parameters, and new agents go on.
+//! Only latput uses the guest's cards, so their driver may be reloaded between two trials: the
+//! agents end, the driver is loaded with other parameters, and new agents start.
 
 mod parameters;
 
@@ -22,19 +22,19 @@ use crate::protocol::LinkReset;
 use crate::runner::Wanted;
 use crate::runner::{Trial, TrialEvent, TrialRunner};
 
-/// Agents in a guest.
+/// The agents in a guest, and the guest.
 #[derive(Debug)]
 pub(crate) struct Emulated {
-    // Before the guest, so that agents end in order where they still can. None where a reload failed.
+    // Declared before the guest, so that agents end first. `None` after a failed reload.
     pool: Option<AgentPool>,
     guest: Guest,
     notes: Vec<String>,
-    /// What the driver was loaded with.
+    /// The driver's current parameters.
     parameters: Vec<String>,
     agents: Agents,
 }
 
-/// How agents are started.
+/// The settings for starting agents.
 #[derive(Debug)]
 struct Agents {
     program: String,
@@ -72,7 +72,7 @@ impl Emulated {
         Ok(Self { pool, guest, notes, parameters: Vec::new(), agents })
     }
 
-    /// Loads the driver with the parameters that a trial wants, unless it has them.
+    /// Loads the driver with the parameters of a trial, unless it has them.
     fn load(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Error> {
         let testbed = format!("vm:{}", self.guest.spec());
         let failed = |problem| Error::Guest { testbed: testbed.clone(), problem };
@@ -96,7 +96,7 @@ impl Emulated {
         Ok(())
     }
 
-    /// An agent's line breaks when the guest ends: that is what is told then.
+    /// Replaces the error of a broken line by the guest's end, if the guest has ended.
     fn explained(&mut self, error: Error) -> Error {
         if !matches!(error, Error::Agent { .. }) || !self.guest.is_ending() {
             return error;
@@ -136,7 +136,7 @@ fn hosts(guest: &Guest, program: &str) -> Vec<HostSpec> {
     hosts.collect()
 }
 
-/// What a reader of the figures must know of the guest.
+/// Remarks on the guest for readers of the figures.
 fn notes(guest: &Guest) -> Vec<String> {
     let mut notes = vec![format!(
         "{}: its CPUs and cards are emulated, so its figures compare settings and say nothing of the \
@@ -158,8 +158,8 @@ impl TrialRunner for Emulated {
         self.pool.as_ref().map(TrialRunner::hosts).unwrap_or_default()
     }
 
-    /// Every guest of a kind is the same machine, though each is another boot: a run goes on in the
-    /// next one.
+    /// The guest's kind: all guests of a kind are the same machine, so a run continues in the next
+    /// boot.
     fn machine(&self) -> String {
         self.guest.description()
     }

@@ -14,35 +14,36 @@ pub struct Cell {
     pub setting: usize,
     /// Index into the workloads of the results.
     pub workload: usize,
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Each figure the workload has, over all runs.
+    /// Estimate of each figure over all runs.
     pub metrics: BTreeMap<Metric, Estimate>,
-    /// Each figure as a ratio to the first setting's, paired within blocks; absent for the first
-    /// setting itself and where a figure was 0. Each interval stands for itself: of a hundred at 99 %
-    /// one excludes 1 by chance. The recommendation corrects for that.
+    /// Ratio of each figure to the first setting's, paired within blocks. Absent for the first
+    /// setting itself and where a figure was 0. The intervals are not corrected for their number:
+    /// of a hundred at 99 % one excludes 1 by chance. The recommendation corrects for that.
     pub against_first: BTreeMap<Metric, Estimate>,
-    /// The round-trip times of all runs together.
+    /// Round-trip times of all runs, merged.
     pub latency: Option<Histogram>,
-    /// The probe's round-trip times of all runs together.
+    /// Round-trip times of the probe in all runs, merged.
     pub probe: Option<Histogram>,
-    /// The figures of the stopping rule whose interval is wider than was asked for.
+    /// Figures of the stopping rule whose interval is wider than wanted.
     pub too_wide: Vec<Metric>,
 }
 
 impl Cell {
-    /// Whether every interval that the stopping rule looks at is as narrow as was asked for.
+    /// Whether every interval of the stopping rule is as narrow as wanted.
     pub const fn narrow_enough(&self) -> bool {
         self.too_wide.is_empty()
     }
 }
 
-/// What the stopping rule looks at: netperf's three, throughput and the CPU utilisation of both ends.
+/// The figures of the stopping rule, as in netperf: throughput and the CPU utilisation of both
+/// ends.
 pub(crate) fn stopping_rule(traffic: &Traffic) -> [Metric; 3] {
     [Measure::Rate.of(traffic), Metric::SutCpuBusyRatio, Metric::GeneratorCpuBusyRatio]
 }
 
-/// The figures of a workload that settings are judged by: what it gets done, its tail, its cost.
+/// The figures by which settings are judged: rate, tail latency and CPU cost.
 pub(crate) fn headline(traffic: &Traffic) -> [Metric; 4] {
     [
         Measure::Rate.of(traffic),

@@ -1,9 +1,8 @@
-//! What differs between two sets of runs: before and after, one setting and another, one host and
-//! another.
+//! Compares two sets of runs: before and after, two settings, or two hosts.
 //!
-//! Runs of the same block of the same results, or of the same plan in the same order, are compared in
-//! pairs; others as two groups. Many figures are compared at once, so each is held to Holm's level:
-//! the chance that any difference is claimed where there is none stays at what was asked for.
+//! Runs of the same block of the same results, or of the same plan in the same order, are compared
+//! in pairs, others as two groups. Holm's correction holds over all figures: the chance of any
+//! false claim stays at the wanted level.
 
 use latput_stats::{Estimate, paired, unpaired};
 use latput_trial::metric::PreferredDirection;
@@ -11,7 +10,7 @@ use latput_trial::{Metric, Results};
 
 use crate::runs::{AVERAGE, Runs};
 
-/// The figures that are compared: what the workload gets done, how long it takes, what it costs.
+/// The compared figures: rate, latency and CPU cost.
 const COMPARED: &[Metric] = &[
     Metric::ThroughputBps,
     Metric::TransactionsPerS,
@@ -41,71 +40,71 @@ impl Side<'_> {
     }
 }
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareMethod {
-    /// The chance that no claim at all is false, such as 0.99.
+    /// Confidence that no claim is false, such as 0.99.
     pub confidence: f64,
-    /// A difference smaller than this share is of no interest, such as 0.02; `None`: any is, and nothing
-    /// is called equivalent.
+    /// Differences below this share, such as 0.02, do not matter. `None`: every difference matters,
+    /// and nothing is called equivalent.
     pub smallest_effect: Option<f64>,
 }
 
-/// Every comparison, and what could not be compared.
+/// All comparisons of two sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// The label of the setting that is compared to.
+    /// Label of the base setting.
     pub base: String,
-    /// The label of the other.
+    /// Label of the other setting.
     pub other: String,
     /// Whether runs were compared in pairs.
     pub paired: bool,
-    /// How it was compared.
+    /// Options of the comparison.
     pub method: CompareMethod,
     /// The figures, by workload in the order of the base.
     pub figures: Vec<FigureComparison>,
-    /// What was left out, in sentences.
+    /// Parts that could not be compared, in sentences.
     pub remarks: Vec<String>,
 }
 
-/// One figure of one workload, compared.
+/// The comparison of one figure in one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FigureComparison {
     /// The workload's name.
     pub workload: String,
-    /// Its index in the results of the base.
+    /// The workload's index in the results of the base.
     pub workload_idx: usize,
-    /// Which figure.
+    /// The figure.
     pub metric: Metric,
-    /// The base's estimate over its runs.
+    /// Estimate of the base over its runs.
     pub base: Estimate,
-    /// The other's.
+    /// Estimate of the other side over its runs.
     pub other: Estimate,
     /// `other / base` with its interval at Holm's level; `None` where a figure is 0.
     pub ratio: Option<Estimate>,
     /// The chance of a difference at least this large where there is none, not corrected.
     pub p_value: Option<f64>,
-    /// What it comes to.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 
-/// What a comparison comes to.
+/// The conclusion of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The other is better, and that is proven.
+    /// The other side is proven better.
     Better,
-    /// The other is worse, and that is proven.
+    /// The other side is proven worse.
     Worse,
-    /// If there is a difference, it is smaller than the smallest effect of interest.
+    /// Any difference is smaller than the smallest effect that matters.
     Equivalent,
-    /// None was shown; there may be one.
+    /// No difference is proven.
     NoDifferenceShown,
-    /// A figure is 0 or there are too few runs: there is nothing to judge by.
+    /// A figure is 0 or there are too few runs.
     NotJudged,
 }
 
 impl Verdict {
-    /// The words of tables and JSON.
+    /// The name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -117,7 +116,7 @@ impl Verdict {
     }
 }
 
-/// Compares `other` with `base`, workload by workload of the same name and traffic.
+/// Compares `other` with `base` in each workload that has the same name and traffic in both.
 pub fn compare(base: Side<'_>, other: Side<'_>, method: CompareMethod) -> Comparison {
     let paired = are_paired(base, other);
     let (base_runs, other_runs) = (Runs::of(base.results), Runs::of(other.results));
@@ -189,8 +188,8 @@ pub fn compare(base: Side<'_>, other: Side<'_>, method: CompareMethod) -> Compar
     }
 }
 
-/// Two settings of one run share each block's state of the machine; two runs of one plan with the same
-/// seed had the same trials in the same order.
+/// Whether runs can be paired: two settings of one run share each block's state of the machine, and
+/// two runs of one plan with the same seed had the same trials in the same order.
 fn are_paired(base: Side<'_>, other: Side<'_>) -> bool {
     let (a, b) = (base.results, other.results);
     let is_one_run = std::ptr::eq(a, b);
@@ -201,7 +200,7 @@ fn are_paired(base: Side<'_>, other: Side<'_>) -> bool {
     is_one_run || is_one_order
 }
 
-/// A comparison before its level is known.
+/// A comparison before Holm's correction.
 struct Draft<'a> {
     metric: Metric,
     base: (&'a Runs<'a>, usize, usize),
@@ -209,16 +208,16 @@ struct Draft<'a> {
     figures: Figures,
 }
 
-/// The figures behind it.
+/// The runs' figures behind a comparison.
 enum Figures {
-    /// Logarithms of the ratio, by block; `None` where a figure is 0.
+    /// Logarithms of the ratio by block; `None` where a figure is 0.
     Pairs(Option<Vec<f64>>),
-    /// Both groups.
+    /// Figures of the base and of the other side.
     Groups(Vec<f64>, Vec<f64>),
 }
 
 impl<'a> Draft<'a> {
-    /// `None` where a side has no such figure.
+    /// `None` where a side lacks the figure.
     fn of(
         base: (&'a Runs<'a>, usize, usize),
         other: (&'a Runs<'a>, usize, usize),
@@ -259,7 +258,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// A proven difference whose whole interval is too small to be of interest is equivalence all the same.
+/// Judges a ratio. A proven difference whose whole interval is below the smallest effect counts as
+/// equivalence.
 fn verdict(
     metric: Metric,
     ratio: Option<&Estimate>,
@@ -269,7 +269,7 @@ fn verdict(
     let Some(ratio) = ratio.filter(|ratio| ratio.method != latput_stats::Method::Single) else {
         return Verdict::NotJudged;
     };
-    // The same distance up and down on the scale of ratios: 2 % is 1/1.02 to 1.02.
+    // The same distance up and down on the logarithmic scale: 2 % is 1/1.02 to 1.02.
     let is_equivalent = smallest_effect
         .is_some_and(|effect| ratio.low > 1.0 / (1.0 + effect) && ratio.high < 1.0 + effect);
     let is_higher = ratio.value > 1.0;

@@ -1,9 +1,9 @@
-//! Where time and CPU go under each setting: the waiting, the queueing and the costs, each with its
-//! interval, or why it is not known.
+//! Splits round trips and CPU time under each setting into waiting, queueing and costs, each with
+//! its interval or the reason why it is unknown.
 //!
-//! CPU time is taken apart by the cost model (`crate::fit`). Round trips are taken apart by settings and
-//! workloads that differ in one thing: the same setting with less delay shows what waits for the timer,
-//! the same workload with one request in flight shows what waits for other requests.
+//! The cost model (`crate::fit`) splits CPU time. Settings and workloads that differ in one thing
+//! split round trips: the same setting with less delay shows the wait for the timer, the same
+//! workload with one request in flight shows the wait for other requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use latput_units::Nanos;
 use crate::fit::{CellFigures, CostModel, FitError, Term, Why, counts_of, fit};
 use crate::runs::{Runs, busy_cells};
 
-/// The knobs that hold packets back, and what belongs to them.
+/// The knobs that hold packets back, and those that depend on them.
 const MODERATION: &[Knob] = &[
     Knob::InterruptThrottleRate,
     Knob::RxIntDelay,
@@ -33,27 +33,29 @@ const MODERATION: &[Knob] = &[
     Knob::GroFlushTimeout,
 ];
 
-/// One setting under one workload, taken apart.
+/// The parts of one setting's figures under one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// Index into the settings.
     pub setting: usize,
     /// Index into the workloads.
     pub workload: usize,
-    /// Mean round trip, nanoseconds, median over runs; `None` where the workload has none.
+    /// Mean round trip in nanoseconds, median over runs; `None` where the workload has no round
+    /// trips.
     pub round_trip_ns: Option<f64>,
-    /// What the round trip is made of; empty without one.
+    /// Parts of the round trip; empty without one.
     pub time: Vec<(Stage, Amount)>,
     /// Busy CPU nanoseconds of the system under test per second.
     pub busy_ns_per_s: f64,
-    /// The busiest CPU of the system under test, 0 to 1, median over runs.
+    /// Utilisation of the busiest CPU of the system under test, 0 to 1, median over runs.
     pub busiest_cpu_ratio: Option<f64>,
-    /// What the CPU time of the system under test is made of, in nanoseconds per second: a part for each term
-    /// whose cost is known.
+    /// Parts of the CPU time of the system under test, in nanoseconds per second: one for each term
+    /// with a known cost.
     pub cpu: Vec<(Term, Amount)>,
-    /// Terms whose costs are in what is unexplained, since the plan does not tell them apart.
+    /// Terms without a known cost, because the plan does not tell them apart. Their costs are in
+    /// the unexplained part.
     pub not_told_apart: Vec<Term>,
-    /// The part of the CPU time, 0 to 1, that no known cost explains.
+    /// Unexplained part of the CPU time, 0 to 1.
     pub unexplained_ratio: f64,
 }
 
@@ -62,16 +64,16 @@ pub struct Explanation {
 pub enum Stage {
     /// Held back by interrupt moderation or deferred polls, at either end.
     Timer,
-    /// Behind other requests in flight.
+    /// Wait behind other requests in flight.
     Queueing,
-    /// CPU time of both ends, of one request alone.
+    /// CPU time of both ends for one request alone.
     Cpu,
-    /// Wire, wake-ups and whatever else takes time and no CPU.
+    /// The remainder: wire, wake-ups and other waits without CPU time.
     Rest,
 }
 
 impl Stage {
-    /// In words.
+    /// The description in tables.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Timer => "waiting for the timer",
@@ -95,20 +97,20 @@ impl Stage {
 /// A part with its interval, or why it is not known.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Amount {
-    /// So much.
+    /// A known amount.
     Known {
-        /// The figure, nanoseconds.
+        /// The amount, nanoseconds.
         ns: f64,
         /// Lower end of its interval.
         ns_low: f64,
-        /// Upper end.
+        /// Upper end of its interval.
         ns_high: f64,
-        /// The confidence that the interval really has.
+        /// The actual confidence of the interval.
         confidence: f64,
     },
-    /// Nothing, and why.
+    /// No such part, with the reason.
     None(&'static str),
-    /// Why it is not known, and what a plan must have.
+    /// Unknown, with the reason and the remedy.
     Unknown(&'static str),
 }
 
@@ -122,8 +124,8 @@ impl Amount {
     }
 }
 
-/// The cost models of the system under test, one for each kind of workload: a packet of a one-byte request
-/// has other work with it than one of a stream.
+/// The cost models of the system under test, by kind of workload: a packet of a one-byte request
+/// costs other work than one of a stream.
 pub fn models(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
@@ -141,7 +143,7 @@ pub fn models(
     if models.is_empty() { Err(FitError::NoHosts) } else { Ok(models) }
 }
 
-/// Takes every cell of `results` apart with the cost models of the system under test.
+/// Splits every cell of `results` by the cost models of the system under test.
 pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Explanation> {
     let runs = Runs::of(results);
     let busy = busy_cells(results);
@@ -206,11 +208,11 @@ fn busiest(results: &Results, setting: usize, workload: usize) -> Option<f64> {
     ratios.get(ratios.len() / 2).copied()
 }
 
-/// A cell among its like.
+/// A cell and the results around it.
 struct CellParts<'a> {
     results: &'a Results,
     runs: &'a Runs<'a>,
-    /// Cells whose CPUs other work shared.
+    /// Cells whose CPUs were shared with other work.
     busy: &'a BTreeSet<(usize, usize)>,
     setting: usize,
     workload: usize,
@@ -253,7 +255,7 @@ impl CellParts<'_> {
         }
     }
 
-    /// The setting that is like this one but for the least delay.
+    /// The setting that differs from this one only in having the least delay.
     fn least_delay(&self) -> Option<usize> {
         let others = |setting: usize| -> BTreeMap<Role, Setting> {
             let strip = |(role, setting): (&Role, &Setting)| {
@@ -268,8 +270,8 @@ impl CellParts<'_> {
         timed.min().map(|(_, setting)| setting)
     }
 
-    /// How long packets are held back at most under a setting, at whichever host that is longest: by what is
-    /// set and by what the hosts had beside it. `None` where neither says.
+    /// The longest time that a setting holds packets back at any host, by its own values and those
+    /// that the hosts had beside it. `None` where neither gives one.
     fn delay(&self, setting: usize) -> Option<Nanos> {
         let set = &self.results.settings[setting].by_role;
         let row = self.results.rows.iter().find(|row| row.setting == setting);
@@ -280,7 +282,7 @@ impl CellParts<'_> {
         set.values().filter_map(delay_of).chain(found).max()
     }
 
-    /// The workload that is like this one but for a single request in flight.
+    /// The workload that differs from this one only in having one request in flight.
     fn single(&self) -> Option<usize> {
         let wanted = alone(self.results.workloads[self.workload].traffic)?;
         let is_wanted = |idx: &usize| self.results.workloads[*idx].traffic == wanted;
@@ -288,7 +290,7 @@ impl CellParts<'_> {
         if is_wanted(&self.workload) { Some(self.workload) } else { found.next() }
     }
 
-    /// CPU time of both ends per transaction, and what it leaves of the round trip.
+    /// CPU time of both ends per transaction, and the remainder of the round trip.
     fn cpu_and_rest(&self, setting: usize, workload: usize) -> (Amount, Amount) {
         if self.busy.contains(&(setting, workload)) {
             let why = "other work ran on these CPUs (check `other-work`)";
@@ -314,7 +316,7 @@ impl CellParts<'_> {
         (self.known(&both.into_values().collect::<Vec<f64>>()), rest)
     }
 
-    /// Mean round trip of one cell less that of another, paired within blocks.
+    /// Mean round trip of cell `of` minus that of cell `from`, paired within blocks.
     fn difference(&self, of: (usize, usize), from: (usize, usize)) -> Amount {
         let trips =
             |(setting, workload)| self.runs.figures(setting, workload, Metric::LatencyNsMean);
@@ -342,7 +344,7 @@ impl CellParts<'_> {
     }
 }
 
-/// The same traffic with one request in flight; `None` where that makes no sense.
+/// The same traffic with one request in flight; `None` where the kind of traffic has no such form.
 fn alone(traffic: Traffic) -> Option<Traffic> {
     match traffic {
         Traffic::TcpRr { request_bytes, response_bytes, nodelay, arrivals: None, .. } => {
@@ -378,13 +380,13 @@ fn alone(traffic: Traffic) -> Option<Traffic> {
     }
 }
 
-/// How long a setting holds packets back at most; `None` where it sets nothing of the kind.
+/// The longest time that a setting holds packets back; `None` where it sets no such knob.
 fn delay_of(setting: &Setting) -> Option<Nanos> {
     let deferred = setting.get(&Knob::NapiDeferHardIrqs) != Some(&Value::Count(0));
     let delays = setting.iter().filter_map(|(knob, value)| match (knob, value) {
         (Knob::GroFlushTimeout, Value::Time(_)) if !deferred => Some(Nanos::ZERO),
         (Knob::GroFlushTimeout | Knob::RxUsecs, Value::Time(time)) => Some(*time),
-        // In units of 1.024 us.
+        // The driver counts in units of 1.024 us.
         (Knob::RxAbsIntDelay, Value::Count(units)) => {
             Some(Nanos::from_ns(units.saturating_mul(1_024)))
         }

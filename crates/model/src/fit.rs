@@ -1,8 +1,9 @@
-//! The CPU cost model: what a byte, a packet, an interrupt and a poll cost a host, from its rows.
+//! The CPU cost model: the cost of a byte, a packet, an interrupt and a poll on a host, fitted to
+//! its rows.
 //!
-//! CPU time is taken for a sum, `T = a N_bytes + b N_packets + g N_interrupts` and, where they can be
-//! told apart, what polls cost beside interrupts and what the host does beside the traffic. No cost can be
-//! below zero. A cost that the rows do not fix is refused, with the factor that would fix it.
+//! The model is a sum, `T = a N_bytes + b N_packets + g N_interrupts`, and, where they can be told
+//! apart, the cost of polls beside interrupts and of the host's background work. No cost is below
+//! zero. A cost that the rows do not determine is refused, with the factor that would determine it.
 
 mod cells;
 mod collinearity;
@@ -15,23 +16,23 @@ use latput_trial::observation::Role;
 
 pub(crate) use self::cells::CellFigures;
 
-/// One kind of thing that costs a host CPU time.
+/// One kind of work that costs a host CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Term {
     /// A byte in or out of the measured interface, headers included.
     Byte,
-    /// A packet in or out of it.
+    /// A packet in or out of the measured interface.
     Packet,
-    /// A hardware interrupt on the host's CPUs, timers among them.
+    /// A hardware interrupt on the host's CPUs, timer interrupts included.
     Interrupt,
-    /// A NAPI poll, whether an interrupt or a timer began it.
+    /// A NAPI poll, started by an interrupt or by a timer.
     Poll,
-    /// A second of what the host does whatever the traffic.
+    /// A second of work that does not depend on the traffic.
     Background,
 }
 
 impl Term {
-    /// All, in the order of the formula.
+    /// All terms, in the order of the formula.
     pub const ALL: [Self; 5] =
         [Self::Byte, Self::Packet, Self::Interrupt, Self::Poll, Self::Background];
 
@@ -46,7 +47,7 @@ impl Term {
         }
     }
 
-    /// More of them, in a sentence.
+    /// The plural in sentences.
     pub const fn plural(self) -> &'static str {
         match self {
             Self::Byte => "bytes",
@@ -57,7 +58,7 @@ impl Term {
         }
     }
 
-    /// What it is counted in.
+    /// The unit of its count.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Background => "second",
@@ -65,7 +66,7 @@ impl Term {
         }
     }
 
-    /// What moves how many there are, in words; `None` where nothing that one would set does.
+    /// The setting that changes its count, in words; `None` where no common setting does.
     pub const fn moved_by(self) -> Option<&'static str> {
         match self {
             Self::Byte | Self::Background => None,
@@ -75,7 +76,7 @@ impl Term {
         }
     }
 
-    /// Whether the formula holds without it: then its cost is part of what it moves with.
+    /// Whether the formula holds without it. Its cost is then part of the term that it moves with.
     pub(crate) const fn is_extra(self) -> bool {
         matches!(self, Self::Poll | Self::Background)
     }
@@ -86,85 +87,85 @@ impl Term {
 pub struct CostModel {
     /// The host's name in the testbed.
     pub host: String,
-    /// Its part.
+    /// The host's role.
     pub role: Role,
-    /// Settings under workloads that it rests on, each by the medians of its runs.
+    /// Number of cells in the fit, each by the medians of its runs.
     pub cells: usize,
-    /// How sure the intervals are, such as 0.99.
+    /// Confidence of the intervals, such as 0.99.
     pub confidence: f64,
     /// The largest over the smallest singular value of the columns in the fit, each at unit length
     /// (Belsley, Kuh and Welsch, 1980: above 30 the terms are hard to tell apart). `None` without a fit.
     pub condition_number: Option<f64>,
     /// Every term, in the order of [`Term::ALL`].
     pub terms: Vec<FittedTerm>,
-    /// How far the fit is from each cell; empty without a fit.
+    /// Error of the fit at each cell; empty without a fit.
     pub errors: Vec<CellError>,
 }
 
-/// A term and what became of it.
+/// A term with its cost or refusal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedTerm {
-    /// Which.
+    /// The term.
     pub term: Term,
-    /// Its cost, or why there is none.
+    /// Its cost, or the reason for its absence.
     pub finding: Result<Cost, Refusal>,
 }
 
-/// What one of a term costs.
+/// The cost of one unit of a term.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// CPU time of one, nanoseconds.
+    /// CPU time of one unit, nanoseconds.
     pub ns: f64,
     /// Lower end of its interval.
     pub ns_low: f64,
-    /// Upper end.
+    /// Upper end of its interval.
     pub ns_high: f64,
     /// Its part of the CPU time, median over the cells, 0 to 1.
     pub share: f64,
 }
 
-/// Why a term has no cost.
+/// The reason why a term has no cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// What stands in the way.
+    /// The obstacle.
     pub why: Why,
-    /// What to vary in a plan so that its rows fix it; empty where no plan can.
+    /// The factor that a plan must vary to determine the cost; empty where no plan can.
     pub vary: String,
 }
 
-/// What stands in the way of a cost.
+/// An obstacle to a cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// The host does not count it.
+    /// The host does not count the term.
     NotCounted,
-    /// It never happened.
+    /// The count was 0 in every cell.
     NeverHappened,
-    /// No more cells than terms: any costs would fit.
+    /// There are no more cells than terms, so any costs would fit.
     TooFewCells,
     /// It rises and falls with another term in every cell.
     MovesWith(Term),
-    /// It moves a little apart from the others, but the fit leaves more than that unexplained.
+    /// It moves slightly apart from the others, but the fit leaves more than that unexplained.
     Uncertain,
 }
 
-/// How far a fit is from one cell.
+/// The error of the fit at one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellError {
     /// Index into the settings.
     pub setting: usize,
     /// Index into the workloads.
     pub workload: usize,
-    /// Fitted over measured CPU time, less 1.
+    /// Fitted over measured CPU time, minus 1.
     pub error_ratio: f64,
 }
 
 impl CostModel {
-    /// The cost of a term, where it is known.
+    /// The cost of a term, if known.
     pub fn cost(&self, term: Term) -> Option<Cost> {
         self.terms.iter().find(|fitted| fitted.term == term)?.finding.as_ref().ok().copied()
     }
 
-    /// A quantile (0 to 1) of the sizes of the errors; `None` without a fit.
+    /// A quantile (0 to 1) of the absolute errors; `None` without a fit.
     #[expect(clippy::cast_possible_truncation, reason = "a place in a list")]
     pub fn error_quantile(&self, quantile: f64) -> Option<f64> {
         let mut sizes: Vec<f64> = self.errors.iter().map(|cell| cell.error_ratio.abs()).collect();
@@ -174,18 +175,18 @@ impl CostModel {
     }
 }
 
-/// Nothing to fit to.
+/// A reason why nothing can be fitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
-    /// No row has a host that counted its CPU time.
+    /// No row has a host with CPU time.
     #[error("no row has a host that counted CPU time: such a file has no costs to fit")]
     NoHosts,
-    /// A confidence without meaning.
+    /// The confidence is not above 0 and below 1.
     #[error("the file's confidence is not above 0 and below 1: give one, such as 0.99")]
     Confidence,
 }
 
-/// Fits the cost model of every host to the rows of the workloads that `wanted` names by index.
+/// Fits the cost model of every host to the rows of the workloads that `wanted` selects by index.
 pub fn fit(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
@@ -222,13 +223,14 @@ pub fn fit(
     Ok(hosts.iter().map(model).collect())
 }
 
-/// What the hosts of a role counted in each cell, as rates; with several hosts those of the first.
+/// The rates that the hosts of a role counted in each cell; of several hosts those of the first.
 pub(crate) fn counts_of(results: &Results, role: Role) -> Vec<CellFigures> {
     let hosts = cells::of(results, |_| true);
     hosts.into_iter().find(|((_, of), _)| *of == role).map(|(_, cells)| cells).unwrap_or_default()
 }
 
-/// The knobs that more than one setting of a plan sets, and not all alike.
+/// Whether the settings of a plan vary a knob: more than one sets it, and not all to the same
+/// value.
 fn varied(results: &Results, role: Role) -> impl Fn(Knob) -> bool {
     let values = move |knob| {
         let of = |setting: &latput_trial::results::LabelledSetting| {

@@ -1,7 +1,7 @@
-//! Goals: what the owner of a host wants, such as
+//! Goals: the figure to improve and the limits to keep, such as
 //! `minimize latency_ns_p99 where throughput_bps >= 0.95 today`.
 //!
-//! The grammar, with `[]` for what may be left out and `()*` for what may come again:
+//! The grammar, with `[]` for optional parts and `()*` for repeated ones:
 //!
 //! ```text
 //! GOAL   = NAME | (minimize | maximize) FIGURE (* FIGURE)* [where COND (and COND)*]
@@ -9,11 +9,11 @@
 //! FIGURE = METRIC [of WORKLOAD]
 //! ```
 //!
-//! METRIC is a metric's name or `rate`. WORKLOAD is a workload's name or, where no workload is called
-//! so, a kind (`tcp_rr`), bare or in quotes. `today` is the first setting's value in the same workload
-//! (`first` is another word for it), `best` the best value that any setting has there. A figure without a
-//! workload speaks of every workload that has it: an objective of the geometric mean of the ratios to
-//! the first setting, a condition of each of them.
+//! METRIC is a metric's name or `rate`. WORKLOAD is a workload's name or, if no workload has that
+//! name, a kind (`tcp_rr`), bare or in quotes. `today` is the first setting's value in the same
+//! workload (`first` is a synonym), `best` the best value of any setting there. A figure without a
+//! workload stands for every workload that has it: as an objective it is the geometric mean of the
+//! ratios to the first setting, as a condition it applies to each of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,58 +28,57 @@ pub use parse::GoalError;
 /// A parsed goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// As it was written, or the named goal's name and meaning.
+    /// The text as written, or the named goal's name and meaning.
     pub text: String,
-    /// Which way the objective is to go.
+    /// Whether the objective is minimised or maximised.
     pub direction: Optimize,
-    /// What is to become small or large: the product of these, each counting alike.
+    /// The figures to improve. The objective is their product; each has the same weight.
     pub objective: Vec<Figure>,
-    /// What a setting must keep to be chosen.
+    /// The limits that a chosen setting must keep.
     pub conditions: Vec<Condition>,
 }
 
-/// Which way an objective is to go.
+/// Whether an objective is minimised or maximised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimize {
-    /// The least is wanted.
+    /// Smaller is better.
     Minimize,
-    /// The most is wanted.
+    /// Larger is better.
     Maximize,
 }
 
 /// A measure, of one workload or of all that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// What is measured.
+    /// The measure.
     pub measure: Measure,
     /// The name or kind of workload; `None` for every workload that has the measure.
     pub workload: Option<String>,
 }
 
-/// What a goal can speak of.
+/// A quantity that a goal can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// One metric.
     Metric(Metric),
-    /// `rate`: what each workload gets done, transactions per second of request/response and goodput
-    /// of the others.
+    /// `rate`: transactions per second of request/response workloads, goodput of the others.
     Rate,
 }
 
-/// A bound that a setting must keep.
+/// A limit that a setting must keep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// What is bounded.
+    /// The limited figure.
     pub figure: Figure,
-    /// On which side.
+    /// The side of the limit.
     pub bound: Bound,
-    /// The bound itself, in the metric's unit, or as a share of the reference.
+    /// The limit, in the metric's unit or as a share of the reference.
     pub number: f64,
-    /// What `number` is a share of; `None` if it stands for itself.
+    /// The reference of a relative limit; `None` for an absolute one.
     pub reference: Option<Reference>,
 }
 
-/// On which side of its number a figure must stay.
+/// The side of its limit on which a figure must stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// `>=`
@@ -88,17 +87,17 @@ pub enum Bound {
     AtMost,
 }
 
-/// The setting that a bound is a share of.
+/// The setting that a relative limit refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// The setting with the best value in the same workload.
     Best,
-    /// The first setting, which is what the host has today.
+    /// The first setting, which has the host's values of today.
     Today,
 }
 
 impl Goal {
-    /// The named goals and what they stand for.
+    /// The named goals and their meanings.
     ///
     /// - `latency`: the least tail of round trips, whatever it costs (the reason names the cost).
     /// - `throughput`: the most of every workload's rate, bulk and transactions alike, where none
@@ -120,12 +119,13 @@ impl Goal {
         ),
     ];
 
-    /// Reads a goal; the error names the word that is wrong, where it is, and what it could be.
+    /// Reads a goal. The error names the wrong word, its place and the words that are allowed
+    /// there.
     pub fn parse(text: &str) -> Result<Self, GoalError> {
         parse::goal(text)
     }
 
-    /// Reads the goal of a results file, which may have names that metrics had in earlier versions.
+    /// Reads the goal of a results file, in which metrics may have names of earlier versions.
     pub fn parse_kept(text: &str) -> Result<Self, GoalError> {
         let rename =
             |text: String, (former, metric): &(&str, Metric)| text.replace(former, metric.name());
@@ -141,8 +141,8 @@ impl FromStr for Goal {
 }
 
 impl Figure {
-    /// The workloads it speaks of, by index, each with the metric that the measure is there. Whether
-    /// a workload has that metric only its runs can tell.
+    /// The indices of its workloads, each with the metric of the measure there. Only the runs can
+    /// tell whether a workload has that metric.
     pub fn of(&self, workloads: &[Workload]) -> Vec<(usize, Metric)> {
         let is_called = |name: &str| workloads.iter().any(|workload| workload.name == name);
         let is_meant = |workload: &Workload| match &self.workload {
@@ -156,7 +156,7 @@ impl Figure {
 }
 
 impl Measure {
-    /// The metric that it is under `traffic`.
+    /// The metric under `traffic`.
     pub fn of(self, traffic: &Traffic) -> Metric {
         match (self, traffic) {
             (Self::Metric(metric), _) => metric,

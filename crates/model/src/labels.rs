@@ -1,19 +1,19 @@
-//! Names of settings without what all of them have in common.
+//! Names of settings without the part that all of them share.
 
 use latput_trial::Results;
 
-/// The settings' labels, as short as they can be told apart.
+/// The shortest labels that tell the settings apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortLabels {
     /// The knobs that every label names, or `setting` where they name different ones.
     pub knobs: String,
-    /// One for each setting of the results.
+    /// One label for each setting of the results.
     pub labels: Vec<String>,
 }
 
 impl ShortLabels {
-    /// Labels of the form `knob=value ...` lose the knobs if all of them name the same ones in the
-    /// same order.
+    /// Shortens the labels. Labels of the form `knob=value ...` lose the knobs if all of them name
+    /// the same ones in the same order.
     pub fn of(results: &Results) -> Self {
         let labels = || results.settings.iter().map(|setting| setting.label.as_str());
         let parts: Option<Vec<_>> = labels().map(knobs_and_values).collect();

@@ -1,5 +1,5 @@
-//! From rows to answers: cells with intervals, the trade-off (Pareto) set, and the recommendation for
-//! a goal.
+//! Turns rows into cells with intervals, the trade-off (Pareto) set and the recommendation for a
+//! goal.
 //!
 //! Pure: no I/O, no clock, no threads.
 

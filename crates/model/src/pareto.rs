@@ -1,4 +1,4 @@
-//! The trade-off set: the settings among which only a goal can choose.
+//! The trade-off set: the settings that no other setting beats.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,20 @@ use latput_trial::{Metric, Results, Traffic};
 use crate::cell::Cell;
 use crate::goal::Measure;
 
-/// Differences of estimates up to this share do not count.
+/// Differences of estimates up to this share are ignored.
 const TOLERANCE: f64 = 0.01;
 
-/// A setting's rate, tail latency and CPU cost under every workload, as the logarithm of each (the
-/// negative for a rate): less is better everywhere, and differences are ratios.
+/// Logarithms of a setting's rate (negative), tail latency and CPU cost under every workload: less
+/// is better everywhere, and differences are ratios.
 type Costs = BTreeMap<(usize, Metric), f64>;
 
-/// The settings that no other beats, by index. One beats another if by more than 1 % it is better
-/// somewhere and worse nowhere.
+/// The indices of the settings that no other beats. One beats another if it is better by more than
+/// 1 % in some figure and worse in none.
 ///
-/// Only settings that have every figure that any setting has can be compared. They are taken by their
-/// mean cost, least first, and each is kept unless one already kept beats it: with a tolerance, three
-/// settings may beat each other in a ring, and then asking each against all would keep none.
+/// Only settings with every figure that any setting has can be compared. They are taken in the
+/// order of their mean cost, least first, and each is kept unless one already kept beats it. With a
+/// tolerance three settings may beat each other in a ring; comparing all pairs would then keep
+/// none.
 pub(crate) fn front(results: &Results, cells: &[Cell]) -> Vec<usize> {
     let mut settings: BTreeMap<usize, Costs> = BTreeMap::new();
     for cell in cells {
@@ -57,7 +58,7 @@ fn cost(metric: Metric, value: f64) -> f64 {
     if metric.preferred_direction() == PreferredDirection::Higher { -log } else { log }
 }
 
-/// Whether `a` is better than `b` somewhere and worse nowhere.
+/// Whether `a` is better than `b` in some figure and worse in none.
 fn beats(a: &Costs, b: &Costs) -> bool {
     let step = TOLERANCE.ln_1p();
     let differences = || a.iter().filter_map(|(figure, cost)| Some(cost - b.get(figure)?));

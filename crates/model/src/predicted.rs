@@ -1,5 +1,5 @@
-//! Predicted beside measured: how far a simulation of the same plan is from the rows of a host, and whether it
-//! ranks the settings as the host does.
+//! Compares a simulation of a plan with the measured rows: the errors of its figures and the order
+//! of its settings.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use latput_trial::{Metric, Results, Workload};
 
 use crate::runs::{Runs, busy_cells};
 
-/// The figures that are compared: what the workload gets done, how long it takes, what it costs.
+/// The compared figures: rate, latency and CPU cost.
 const COMPARED: &[Metric] = &[
     Metric::TransactionsPerS,
     Metric::ThroughputBps,
@@ -20,50 +20,51 @@ const COMPARED: &[Metric] = &[
     Metric::SutServiceDemandUs,
     Metric::GeneratorServiceDemandUs,
 ];
-/// Fewer settings have no ranks worth speaking of.
+/// The fewest settings that have a rank correlation.
 const RANKED: usize = 3;
 
-/// Every figure that both have.
+/// Every figure that is both measured and predicted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// Where the predictions come from: a testbed.
+    /// Testbed of the predictions.
     pub by: String,
-    /// Of each workload and figure, its settings.
+    /// One column for each workload and figure.
     pub columns: Vec<Column>,
-    /// Over the cells that were not fitted, by figure.
+    /// Errors by figure, over the cells that were not fitted.
     pub errors: Vec<PredictionErrors>,
-    /// What was left out, in sentences.
+    /// Parts that could not be compared, in sentences.
     pub remarks: Vec<String>,
 }
 
-/// One figure under one workload.
+/// One figure in one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// Index of the workload in the measured results.
     pub workload: usize,
-    /// Which figure.
+    /// The figure.
     pub metric: Metric,
-    /// The settings that both have, in the measured order.
+    /// The settings with both values, in the measured order.
     pub points: Vec<PredictedPoint>,
-    /// How alike the settings are ranked; `None` of fewer than three, or where no two are apart.
+    /// Rank correlation; `None` of fewer than three settings, or where the measurement tells no two
+    /// apart.
     pub rank: Option<Rank>,
 }
 
-/// One cell's figure.
+/// Measured and predicted value of one cell's figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictedPoint {
     /// Index of the setting in the measured results.
     pub setting: usize,
-    /// Over the runs.
+    /// Estimate over the measured runs.
     pub measured: Estimate,
-    /// The mean or median of the simulated runs.
+    /// Mean or median of the simulated runs.
     pub predicted: f64,
     /// Whether the model was fitted to this cell.
     pub is_fitted: bool,
 }
 
 impl PredictedPoint {
-    /// Predicted over measured, less 1; `None` where 0 was measured.
+    /// Predicted over measured value, minus 1; `None` where 0 was measured.
     pub fn error_ratio(&self) -> Option<f64> {
         (self.measured.value > 0.0).then(|| self.predicted / self.measured.value - 1.0)
     }
@@ -72,31 +73,31 @@ impl PredictedPoint {
 /// Kendall's tau between measured and predicted settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rank {
-    /// Over all pairs of settings.
+    /// Tau over all pairs of settings.
     pub tau: f64,
-    /// Over those pairs that the measurement tells apart; `None` where it tells none.
+    /// Tau over the pairs that the measurement tells apart; `None` where it tells none.
     pub tau_apart: Option<f64>,
-    /// How many pairs there are.
+    /// Number of pairs.
     pub pairs: usize,
-    /// How many of them the measurement tells apart, pair by pair at its confidence.
+    /// Number of pairs that the measurement tells apart, each at its confidence.
     pub apart: usize,
 }
 
 /// Absolute relative errors of one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PredictionErrors {
-    /// Which figure; the rates of both kinds of workload are one.
+    /// The figure; the rates of both kinds of workload are one.
     pub metric: Metric,
-    /// Of how many cells.
+    /// Number of cells.
     pub cells: usize,
-    /// Half of them are no farther.
+    /// Median of the absolute relative errors.
     pub median_ratio: f64,
-    /// Nine in ten are no farther.
+    /// 90th percentile of the absolute relative errors.
     pub p90_ratio: f64,
 }
 
-/// Puts `predicted` beside `measured`. `fitted` are the cells (setting and workload) that the model was fitted
-/// to: they count in no error.
+/// Compares `predicted` with `measured`. `fitted` has the cells (setting and workload) that the
+/// model was fitted to; they count in no error.
 pub fn predicted(
     measured: &Results,
     predicted: &Results,
@@ -184,7 +185,7 @@ fn rank(
     Some(Rank { tau: tau(sum, pairs), tau_apart, pairs, apart })
 }
 
-/// Of each figure; the rates of transactions and of bulk together.
+/// The errors of each figure, with the rates of transactions and of bulk together.
 fn errors(columns: &[Column]) -> Vec<PredictionErrors> {
     let as_one =
         |metric| if metric == Metric::ThroughputBps { Metric::TransactionsPerS } else { metric };

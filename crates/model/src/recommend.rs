@@ -1,12 +1,13 @@
 //! The recommendation: the best setting that no limit rules out and that is proven better than the
 //! first one, or the first one itself.
 //!
-//! Nothing is claimed without an interval, and claims are one-sided. There are two kinds. A setting's
-//! objective is better than the first's, corrected after Holm over all other settings (also those that a
-//! limit rules out: which ones those are depends on the same noisy figures). Or, where the first setting
-//! is proven short of a limit, another does better in all that the first falls short of; that is
-//! corrected over all settings and all limits that the first could break. Where it could break none,
-//! as with `>= 0.95 today`, the whole chance of error is the objective's, else each kind has half.
+//! Every claim has an interval and is one-sided. There are two kinds of claim. First, a setting's
+//! objective is better than the first setting's. This is corrected after Holm over all other
+//! settings, also those that a limit rules out, because the same noisy figures decide which those
+//! are. Second, where the first setting is proven short of a limit, another setting is better in
+//! every figure that the first falls short of. This is corrected over all settings and all limits
+//! that the first could break. If the first can break no limit, as with `>= 0.95 today`, the
+//! objective has the whole chance of error; otherwise each kind has half.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +31,13 @@ use condition::Kept;
 pub use elimination::{Eliminated, eliminated};
 pub use smallest::SmallestEffect;
 
-/// Judges every setting by `goal`, as [`crate::Summary`] does, and reads nothing but what the goal speaks
-/// of. The error says why that cannot be done.
+/// Judges every setting by `goal`, as [`crate::Summary`] does, and reads only the figures of the
+/// goal. The error is the reason why the goal cannot be judged.
 pub fn recommendation(results: &Results, goal: &Goal) -> Result<Recommendation, String> {
     recommend(results, &Runs::of_goal(results, goal), goal)
 }
 
-/// Judges every setting by `goal`; the error says why that cannot be done.
+/// Judges every setting by `goal`. The error is the reason why the goal cannot be judged.
 pub(crate) fn recommend(
     results: &Results,
     runs: &Runs<'_>,
@@ -64,24 +65,24 @@ pub(crate) fn recommend(
 /// The objective: for each of its figures the workloads that have it, with the metric there.
 type Objective = Vec<Vec<(usize, Metric)>>;
 
-/// Everything that a recommendation rests on.
+/// The data behind a recommendation.
 struct Judge<'a> {
     results: &'a Results,
     runs: &'a Runs<'a>,
     goal: &'a Goal,
     objective: Objective,
     labels: Vec<String>,
-    /// One less the chance of error of each kind of claim.
+    /// One minus the chance of error of each kind of claim.
     confidence: f64,
 }
 
-/// What was found.
+/// The conclusion about all settings.
 enum Verdict {
     /// `to` is proven better in the objective, or in the limits that the first setting breaks.
     Change { to: usize, by: ProvenBy },
-    /// Nothing is proven better than the first setting; `nearest` is the best other candidate.
+    /// No setting is proven better than the first; `nearest` is the best other candidate.
     Stay { nearest: Option<usize> },
-    /// Every setting is proven short of a limit; `nearest` misses them by least.
+    /// Every setting is proven short of a limit; `nearest` misses them by the least.
     NoneKeeps { nearest: usize },
 }
 
@@ -115,7 +116,7 @@ impl<'a> Judge<'a> {
         0..self.results.settings.len()
     }
 
-    /// All but the first.
+    /// Every setting but the first.
     fn others(&self) -> std::ops::Range<usize> {
         1..self.results.settings.len()
     }
@@ -127,7 +128,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Half of the chance of error is for the limits, if the first setting can break one.
+    /// Confidence of claims on the objective: limits get half of the chance of error if the first
+    /// setting can break one.
     fn objective_confidence(&self) -> f64 {
         let confidence = self.confidence;
         let is_shared = self.goal.conditions.iter().any(crate::goal::Condition::first_can_break);
@@ -155,7 +157,7 @@ impl<'a> Judge<'a> {
         proven.map_or(Verdict::Stay { nearest }, |&to| Verdict::Change { to, by })
     }
 
-    /// The settings with a ratio of the objective to the first's, the best first.
+    /// The settings with a ratio of the objective to the first setting's, best first.
     fn by_score(
         &self,
         ratios: &BTreeMap<usize, Comparison>,
@@ -172,8 +174,8 @@ impl<'a> Judge<'a> {
         scored.into_iter().map(|(setting, _)| setting).collect()
     }
 
-    /// What the first setting is proven to break, each with the comparison of every other setting to
-    /// it, corrected over everything that the first could have been found to break.
+    /// The limits that the first setting is proven to break, each with the comparison of every
+    /// other setting to it. The correction is over all limits that the first setting could break.
     fn broken_by_first<'k>(
         &self,
         kept: &'k BTreeMap<usize, Vec<Kept<'k>>>,

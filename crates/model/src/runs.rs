@@ -1,4 +1,4 @@
-//! The runs of a results file by setting, workload and block, with every figure read once.
+//! The runs of a results file by setting, workload and block. Every figure is read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use latput_trial::{Metric, Results, Row, Traffic};
 use crate::cell::stopping_rule;
 use crate::goal::{Goal, Measure};
 
-/// Every usable run.
+/// All usable runs.
 #[derive(Debug)]
 pub(crate) struct Runs<'a> {
-    /// By setting and workload, then by block.
+    /// Runs by setting and workload, then by block.
     cells: BTreeMap<(usize, usize), BTreeMap<u32, CellRun<'a>>>,
-    /// Rows that could not be used, in words.
+    /// Rows that could not be used, in sentences.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -27,19 +27,19 @@ pub(crate) struct CellRun<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Sorts the rows of `results`. Rows of settings or workloads that the file does not have are
-    /// left out, and of two runs of one cell in one block the later counts; both are remarked on.
+    /// Sorts the rows of `results`. Rows with an unknown setting or workload are left out, and of
+    /// two runs of one cell in one block the later counts; a remark tells of both.
     pub(crate) fn of(results: &'a Results) -> Self {
         Self::with(results, |_| Metric::ALL)
     }
 
-    /// The same with nothing but what the stopping rule looks at: reading quantiles from every
-    /// histogram is what the rest costs.
+    /// Like [`Self::of`], with only the figures of the stopping rule: reading quantiles from every
+    /// histogram is the main cost.
     pub(crate) fn of_stopping_rule(results: &'a Results) -> Self {
         Self::with(results, stopping_rule)
     }
 
-    /// The same with nothing but what a goal speaks of.
+    /// Like [`Self::of`], with only the figures of a goal.
     pub(crate) fn of_goal(results: &'a Results, goal: &Goal) -> Self {
         let figures =
             goal.objective.iter().chain(goal.conditions.iter().map(|condition| &condition.figure));
@@ -82,7 +82,8 @@ impl<'a> Runs<'a> {
         Self { cells, remarks }
     }
 
-    /// Draws one figure of every run anew, in the order of settings, workloads and blocks.
+    /// Replaces one figure of every run by a drawn value, in the order of settings, workloads and
+    /// blocks.
     #[cfg(test)]
     pub(crate) fn replace_figures(&mut self, metric: Metric, mut draw: impl FnMut(usize) -> f64) {
         for ((setting, _), runs) in &mut self.cells {
@@ -92,14 +93,14 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The cells that have runs, each with its runs in the order of blocks.
+    /// The cells with runs, each with its runs in the order of blocks.
     pub(crate) fn cells(
         &self,
     ) -> impl Iterator<Item = ((usize, usize), &BTreeMap<u32, CellRun<'a>>)> {
         self.cells.iter().map(|(cell, runs)| (*cell, runs))
     }
 
-    /// One figure of every run of a cell that has it, by block.
+    /// One figure of a cell by block, from the runs that have it.
     pub(crate) fn figures(
         &self,
         setting: usize,
@@ -156,8 +157,8 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Cuts the interval to what the metric can be: nothing measured is below 0, and no share above 1.
-/// Student's t knows of no such ends; the truth is never beyond them, so no confidence is lost.
+/// Cuts the interval to the metric's possible range: at least 0, and at most 1 for a share.
+/// Student's t ignores this range; the true value is always inside, so no confidence is lost.
 fn cut_to_possible(metric: Metric, estimate: Estimate) -> Estimate {
     let most = metric.row().unit.most();
     // A kernel's counters may give a share just above 1; the figure stays inside its interval.
@@ -177,9 +178,9 @@ pub(crate) fn busy_cells(results: &Results) -> BTreeSet<(usize, usize)> {
     counts.into_iter().filter(|(_, (busy, all))| 2 * busy >= *all).map(|(cell, _)| cell).collect()
 }
 
-/// The mean over blocks that compares any metric. Tails have odd runs, and on a machine with other work so
-/// have rates: of rates 11 % apart in 80 rounds of recorded noise the trimmed mean of one workload's sums proves
-/// 86 %, the plain one 33 % (`cargo xtask bench-power --intervals`).
+/// The mean over blocks that compares any metric. Tails have outliers, and rates have them on a
+/// machine with other work: with rates 11 % apart in 80 rounds of recorded noise the trimmed mean
+/// of one workload's sums proves 86 %, the plain mean 33 % (`cargo xtask bench-power --intervals`).
 pub(crate) const AVERAGE: Average = Average::Trimmed;
 
 #[cfg(test)]

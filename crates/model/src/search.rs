@@ -1,17 +1,17 @@
-//! Search: which settings to try next, when there are more than can be tried.
+//! Search: chooses the settings to try next when there are more than can be tried.
 //!
-//! The caller runs what [`Search::step`] asks for, block by block, and gives the figures back. A few
-//! settings spread over the space come first, today's among them; from then on each block holds the
-//! settings that promise most by what is believed so far (`surrogate`), tried before or not, so bad
-//! ones are dropped after a run or two and leaders are repeated. It ends when it is unlikely that any
-//! setting is better than the leader by more than the smallest effect that matters, or when the budget
-//! is used up. The winner must then be confirmed on fresh runs beside today's setting: the runs that
-//! made it the winner flatter it.
+//! The caller runs the settings that [`Search::step`] returns, block by block, and records the
+//! figures. The first settings are spread over the space and include today's. Each later block has
+//! the settings with the highest promise under the current belief (`surrogate`), tried before or
+//! not. So bad settings are dropped after a run or two and leaders are repeated. The search ends
+//! when a setting that is better than the leader by more than the smallest effect is unlikely, or
+//! when the budget is used up. The winner must then be confirmed on fresh runs beside today's
+//! setting, because the runs that selected it are biased in its favour.
 //!
 //! Promise is the augmented expected improvement of Huang, Allen, Notz and Zeng (Journal of Global
-//! Optimization 34, 2006), which also says when a repetition is worth more than a new setting, times
-//! the chance that the limits are kept (Gardner et al., ICML 2014), less where a disruptive knob would
-//! change.
+//! Optimization 34, 2006), which also decides when a repetition is worth more than a new setting,
+//! times the chance that the limits are kept (Gardner et al., ICML 2014). It is reduced where a
+//! disruptive knob would change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,40 +27,42 @@ pub mod of_plan;
 pub mod space;
 mod surrogate;
 
-/// Settings whose promise is computed; of larger spaces a sample, and what is near the best.
+/// Most settings whose promise is computed. Larger spaces are sampled, and settings near the best
+/// are added.
 const CANDIDATES: usize = 1_500;
-/// Fewer runs of the leader are not enough to stop, whatever its neighbours say.
+/// Fewest runs of the leader before the search may stop.
 const RUNS_OF_LEADER: usize = 3;
 /// Settings whose joint belief decides whether to stop.
 const RIVALS: usize = 40;
-/// Draws from that belief.
+/// Draws from the joint belief.
 const DRAWS: usize = 500;
-/// What promise is divided by where a disruptive knob differs from the leader's.
+/// Divisor of the promise where a disruptive knob differs from the leader's.
 const DISRUPTION: f64 = 2.0;
 
-/// How a search is to be done.
+/// Options of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SearchOptions {
-    /// Seed of everything drawn.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// Settings in a block, at most.
+    /// Most settings in a block.
     pub block: usize,
-    /// Runs of settings in all, at most; confirmation is not counted.
+    /// Most runs of settings in all, without confirmation.
     pub budget: usize,
-    /// The smallest ratio of two costs that matters, less 1: 0.03 is three percent.
+    /// The smallest ratio of two costs that matters, minus 1: 0.03 is three percent.
     pub smallest_effect: f64,
-    /// Stop when the chance that something is better by more than that is below this.
+    /// The search stops when the chance that some setting is better by more than the smallest
+    /// effect is below this.
     pub doubt: f64,
 }
 
-/// A bound on one figure, as in [`crate::goal::Condition`], for one workload.
+/// A limit on one figure in one workload, as in [`crate::goal::Condition`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// On which side.
+    /// The side of the limit.
     pub bound: Bound,
-    /// Natural logarithm of the bound, or of the share of the reference.
+    /// Natural logarithm of the limit, or of the share of the reference.
     pub number_log: f64,
-    /// What it is a share of.
+    /// The reference of a relative limit.
     pub reference: Option<Reference>,
 }
 
@@ -71,52 +73,52 @@ pub struct Tried {
     pub setting: usize,
     /// The block it ran in.
     pub block: u32,
-    /// Natural logarithm of what is to become small.
+    /// Natural logarithm of the cost to minimise.
     pub cost_log: f64,
-    /// Natural logarithm of the figure of each limit.
+    /// Natural logarithm of each limit's figure.
     pub figures_log: Vec<f64>,
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SearchStep {
-    /// Run these settings, in any order, in one block; `leader` is the best so far, where there is one.
+    /// Run these settings in one block, in any order.
     Try {
         /// The settings.
         settings: Vec<usize>,
-        /// The best of those tried.
+        /// The best setting so far, if known.
         leader: Option<usize>,
     },
-    /// Enough is known.
+    /// Stop the search.
     Stop(Ending),
 }
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Something better by more than the smallest effect is unlikely.
+    /// A setting that is better by more than the smallest effect is unlikely.
     Settled,
-    /// The budget is used up before that.
+    /// The budget is used up.
     Budget,
 }
 
-/// What a search found; to be confirmed.
+/// The winner of a search, before its confirmation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leader {
     /// The setting.
     pub setting: usize,
     /// The chance that some setting is better by more than the smallest effect.
     pub doubt: f64,
-    /// Natural logarithm of the ratio of its cost to that of the best setting: the middle and the
-    /// ends that hold 90 % of what is believed.
+    /// Natural logarithm of the ratio of its cost to that of the best setting: median, and the ends
+    /// of the central 90 % of the belief.
     pub regret_log: [f64; 3],
     /// The chance that it keeps every limit.
     pub keeps_limits: f64,
-    /// Of each limit that is a share of the best figure: the setting believed to have it.
+    /// For each limit that is a share of the best figure, the setting believed to have that figure.
     pub references: Vec<usize>,
 }
 
-/// A search under way.
+/// The state of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     space: Space,
@@ -125,18 +127,19 @@ pub struct Search {
     options: SearchOptions,
     tried: Vec<Tried>,
     rng: Rng,
-    /// Of the last fits: the cost's, then each limit's.
+    /// Hyperparameters of the last fits: of the cost, then of each limit.
     scales: Vec<Scales>,
 }
 
 impl Search {
-    /// Of `space` for the least cost within `limits`; `today` is the setting to beat.
+    /// Starts a search of `space` for the least cost within `limits`; `today` is the setting to
+    /// beat.
     pub fn new(space: Space, today: usize, limits: Vec<Limit>, options: SearchOptions) -> Self {
         let rng = Rng::from_seed(options.seed);
         Self { space, today, limits, options, tried: Vec::new(), rng, scales: Vec::new() }
     }
 
-    /// Takes in what a block gave. A run without figures (it failed) is simply not given.
+    /// Records the figures of a block. Failed runs are omitted.
     pub fn record(&mut self, tried: impl IntoIterator<Item = Tried>) {
         let limits = self.limits.len();
         let is_usable = |tried: &Tried| {
@@ -147,12 +150,12 @@ impl Search {
         self.tried.extend(tried.into_iter().filter(is_usable));
     }
 
-    /// Runs recorded so far.
+    /// Number of runs recorded so far.
     pub fn runs(&self) -> usize {
         self.tried.len()
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn step(&mut self) -> SearchStep {
         let start = self.start_size();
         if self.tried.len() < start {
@@ -177,12 +180,12 @@ impl Search {
         SearchStep::Try { settings, leader: Some(leader) }
     }
 
-    /// Which setting is the best so far, and nothing more of it; `None` before two runs.
+    /// The index of the best setting so far, without its regret; `None` before two runs.
     pub fn best(&self) -> Option<usize> {
         (self.tried.len() >= 2).then(|| View::of(self).leader())
     }
 
-    /// The best setting so far; `None` before two runs.
+    /// The best setting so far with its regret; `None` before two runs.
     pub fn leader(&self) -> Option<Leader> {
         if self.tried.len() < 2 {
             return None;
@@ -194,7 +197,7 @@ impl Search {
         Some(Leader { setting, doubt, regret_log, keeps_limits, references: view.references() })
     }
 
-    /// Enough to see each axis once, and the corners between them.
+    /// Settings of the first phase: enough to see each axis once, and the corners between them.
     fn start_size(&self) -> usize {
         let axes = self.space.axes().iter().filter(|axis| axis.levels > 1).count();
         let allowed = self.space.allowed().take(64).count();
@@ -202,7 +205,7 @@ impl Search {
     }
 }
 
-/// What is believed at one moment.
+/// The belief at one moment.
 struct View<'a> {
     search: &'a Search,
     cost: Surrogate<'a>,
@@ -243,7 +246,7 @@ impl<'a> View<'a> {
         self.tried.get(&setting).copied().unwrap_or(0)
     }
 
-    /// The chance that every limit is kept.
+    /// The chance that a setting keeps every limit.
     fn keeps(&self, setting: usize) -> f64 {
         let of_limit = |((fit, at), limit): (&(Surrogate<'_>, f64), &Limit)| {
             let Belief { mean, deviation } = fit.belief(setting);
@@ -253,7 +256,8 @@ impl<'a> View<'a> {
         self.limits.iter().zip(&self.search.limits).map(of_limit).product()
     }
 
-    /// Of each limit that is a share of the best figure, the tried setting believed to have it.
+    /// For each limit that is a share of the best figure, the tried setting believed to have that
+    /// figure.
     fn references(&self) -> Vec<usize> {
         let of_limit = |((fit, _), limit): (&(Surrogate<'_>, f64), &Limit)| {
             (limit.reference == Some(Reference::Best)).then(|| best_of(limit, fit, &self.tried))?
@@ -261,8 +265,8 @@ impl<'a> View<'a> {
         self.limits.iter().zip(&self.search.limits).filter_map(of_limit).collect()
     }
 
-    /// Of the settings tried, the one believed cheapest of those that probably keep the limits; where
-    /// none does, the one that most likely does.
+    /// Of the tried settings that probably keep the limits, the one believed cheapest; if none
+    /// does, the one that most likely keeps them.
     fn leader(&self) -> usize {
         let cost = |setting: &usize| self.cost.belief(*setting).mean;
         let keeps: BTreeMap<usize, f64> =
@@ -316,7 +320,7 @@ impl<'a> View<'a> {
         (doubt, [at(50), at(5), at(95)])
     }
 
-    /// The settings that promise most, `room` of them, each counted as known once it is chosen.
+    /// Up to `room` settings with the highest promise. Each counts as known once it is chosen.
     fn block(&self, leader: usize, room: usize, rng: &mut Rng) -> Vec<usize> {
         let best = self.cost.belief(leader).mean;
         let is_within = self.keeps(leader) >= 0.5;
@@ -343,7 +347,8 @@ impl<'a> View<'a> {
         block
     }
 
-    /// What a run of `chosen` will tell of the others need not be asked twice.
+    /// Lowers the promise of settings that are correlated with `chosen`, since its run will tell of
+    /// them too.
     fn learn(&self, chosen: &Candidate, left: &mut [Candidate]) {
         let variance = chosen.place.belief.deviation.powi(2) + self.cost.noise().powi(2);
         for other in left {
@@ -360,7 +365,8 @@ impl<'a> View<'a> {
         space.axes().iter().zip(a.iter().zip(&b)).any(|(axis, (a, b))| axis.is_disruptive && a != b)
     }
 
-    /// Every setting, or of a large space a sample, what was tried, and what is near the leader.
+    /// Every setting or, of a large space, a sample with the tried settings and those near the
+    /// leader.
     fn candidates(&self, leader: usize, rng: &mut Rng) -> BTreeSet<usize> {
         let space = &self.search.space;
         let mut candidates: BTreeSet<usize> = space.sample(CANDIDATES, rng).into_iter().collect();
@@ -379,12 +385,13 @@ struct Candidate {
     place: Place,
     /// The chance that it keeps the limits.
     keeps: f64,
-    /// What its promise is multiplied by.
+    /// Factor of its promise.
     weight: f64,
 }
 
 impl Candidate {
-    /// What a run promises, where the leader's cost is `best` and it is, or is not, within the limits.
+    /// The promise of a run. `best` is the leader's cost, and `is_within` says whether the leader
+    /// is within the limits.
     fn promise(&self, best: f64, is_within: bool, noise: f64) -> f64 {
         let Belief { mean, deviation } = self.place.belief;
         let deviation = deviation.max(1e-9);
@@ -395,7 +402,7 @@ impl Candidate {
     }
 }
 
-/// Where a limit lies on the logarithmic scale, by what is believed now.
+/// The limit on the logarithmic scale, by the current belief.
 fn bound_log(
     limit: &Limit,
     fit: &Surrogate<'_>,
@@ -412,7 +419,7 @@ fn bound_log(
     limit.number_log + reference
 }
 
-/// The tried setting whose figure is believed to be the best on the side that the limit bounds.
+/// The tried setting whose figure is believed to be the best on the limited side.
 fn best_of(limit: &Limit, fit: &Surrogate<'_>, tried: &BTreeMap<usize, usize>) -> Option<usize> {
     let towards_best = if limit.bound == Bound::AtLeast { 1.0 } else { -1.0 };
     let means = tried.keys().map(|&setting| (towards_best * fit.belief(setting).mean, setting));

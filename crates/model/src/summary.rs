@@ -1,4 +1,4 @@
-//! What a results file amounts to: the one thing that tables, pictures and exports are made from.
+//! The summary of a results file, from which tables, pictures and exports are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ pub use crate::recommend::{ProvenBy, Recommendation};
 use crate::runs::{CellRun, Runs};
 use crate::{pareto, warning};
 
-/// A results file, summarised.
+/// The summary of a results file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Every setting under every workload that has at least one run.
+    /// Every setting under every workload with at least one run.
     pub cells: Vec<Cell>,
-    /// Settings that no other setting beats on every workload's rate, latency and CPU cost at once
-    /// (by their estimates), by index.
+    /// Indices of the settings that no other setting beats on every workload's rate, latency and
+    /// CPU cost at once, by their estimates.
     pub pareto: Vec<usize>,
-    /// What to set, where the results file has a goal that can be judged.
+    /// The recommended setting, if the results have a goal that can be judged.
     pub recommendation: Option<Recommendation>,
     /// Runs far from their cell's others.
     pub outliers: Vec<Outlier>,
-    /// Failed checks of trials, those of the same name on the same cell counted together.
+    /// Failed checks of trials, counted by name and cell.
     pub failed_checks: Vec<FailedCheck>,
-    /// netperf's kind of warning, one for each cell with a wider interval than was asked for, of its
-    /// rate or of the CPU utilisation of an end.
+    /// netperf's kind of warning, one for each cell in which the interval of the rate or of an
+    /// end's CPU utilisation is wider than wanted.
     pub too_wide: Vec<String>,
-    /// What of the results or their goal could not be used.
+    /// Parts of the results or of their goal that could not be used, in sentences.
     pub warnings: Vec<String>,
 }
 
@@ -42,9 +42,9 @@ pub struct Outlier {
     pub setting: usize,
     /// Index into the workloads.
     pub workload: usize,
-    /// Which repetition.
+    /// The run's block.
     pub block: u32,
-    /// The figure that stands out.
+    /// The outlying figure.
     pub metric: Metric,
     /// Its value in this run.
     pub value: f64,
@@ -61,15 +61,15 @@ pub struct FailedCheck {
     pub workload: usize,
     /// The check's name.
     pub name: String,
-    /// In how many runs.
+    /// Number of runs in which it failed.
     pub runs: usize,
-    /// The figures of the first.
+    /// Detail of the first failure.
     pub detail: String,
 }
 
 impl Summary {
-    /// Summarises `results`. Whatever they lack is absent from the summary, and a goal that cannot be
-    /// judged is a warning.
+    /// Summarises `results`. Figures that they lack are absent, and a goal that cannot be judged
+    /// gives a warning.
     pub fn of(results: &Results) -> Self {
         let runs = Runs::of(results);
         let mut warnings = runs.remarks.clone();
@@ -105,8 +105,8 @@ impl Summary {
     }
 }
 
-/// Of a search, the settings that were run afresh with their fresh runs alone, today's first, and the
-/// place of each in the results.
+/// The confirming runs of a search: the settings that were run afresh, today's first, with only
+/// their fresh runs, and the index of each in the results.
 fn confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
     let from = results.confirmed_from?;
     let fresh = || results.rows.iter().filter(|row| row.block >= from);
@@ -120,9 +120,8 @@ fn confirmation(results: &Results) -> Option<(Results, Vec<usize>)> {
     Some((Results { settings, rows: rows.collect(), ..results.clone() }, indices))
 }
 
-/// The workloads with a setting that has a wider interval than was asked for, or none at all, by
-/// index: those that need more runs. The same answer as from [`Cell::narrow_enough`] of a whole
-/// summary, at a fraction of the cost, since no histogram is looked at.
+/// The indices of the workloads that need more runs: some setting has no interval or a wider one
+/// than wanted. Equals [`Cell::narrow_enough`] over a whole summary, but reads no histogram.
 pub fn too_wide(results: &Results) -> Vec<usize> {
     let runs = Runs::of_stopping_rule(results);
     let is_wide = |&(setting, workload): &(usize, usize)| {
@@ -133,13 +132,13 @@ pub fn too_wide(results: &Results) -> Vec<usize> {
     wide.map(|(_, workload)| workload).collect::<BTreeSet<usize>>().into_iter().collect()
 }
 
-/// An interval of CPU utilisation that is this narrow, half of it, is narrow enough whatever share of
-/// the figure it is: the kernel counts CPU time in ticks of 10 ms, half a percentage point of a
-/// window of 2 s. (netperf has no such floor; there an idle host never satisfies the rule.)
+/// Half width of an interval of CPU utilisation that is always narrow enough, whatever its share of
+/// the figure: the kernel counts CPU time in ticks of 10 ms, half a percentage point of a window of
+/// 2 s. (netperf has no such floor, and there an idle host never satisfies the rule.)
 const CPU_RESOLUTION: f64 = 0.005;
 
-/// The figures of the stopping rule that are not known well enough. A rate that is not known at all is
-/// not; a host that cannot tell its CPU time is not waited for.
+/// The figures of the stopping rule that are not known well enough. A rate without an estimate
+/// counts; a host that cannot measure its CPU time does not.
 fn metrics_too_wide(
     results: &Results,
     workload: usize,
@@ -238,7 +237,7 @@ fn failed_checks(runs: &Runs<'_>) -> Vec<FailedCheck> {
 /// The names of a run's failed checks, each once, with the detail of its first failure.
 fn failures(row: &Row) -> BTreeMap<&str, &str> {
     let failed = row.observation.checks.iter().filter(|check| !check.passed);
-    // Collected backwards, so that the first of a name is the one that stays.
+    // Reversed, so that the first check of a name stays.
     failed.rev().map(|check| (check.name.as_str(), check.detail.as_str())).collect()
 }
 

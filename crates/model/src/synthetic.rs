@@ -1,4 +1,4 @@
-//! Results made up for tests: each run's figures come from a closure, with seeded noise.
+//! Synthetic results for tests: a closure gives each run's figures, with seeded noise.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use latput_trial::results::LabelledSetting;
 use latput_trial::{Observation, Probe, Results, Row, Traffic, Workload};
 use latput_units::{BitsPerSecond, Bytes, CpuId, Nanos, Rng};
 
-/// The figures of one made-up run; what is 0 or `None` is not measured.
+/// The figures of one synthetic run; 0 and `None` are not measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
-    /// Transactions per second, or bits per second of the other kinds.
+    /// Transactions per second, or bits per second for the other kinds.
     pub(crate) rate: f64,
-    /// 99th percentile of the round trip, or of the probe's beside bulk; the median is half of it.
+    /// 99th percentile of the round trip, or of the probe's beside bulk. The median is half of it.
     pub(crate) p99_us: Option<f64>,
     /// CPU microseconds of the system under test per unit of work.
     pub(crate) service_demand_us: f64,
@@ -114,7 +114,7 @@ pub(crate) fn observation(workload: &Workload, figures: Figures) -> Observation 
     }
 }
 
-/// A hundred round trips with that 99th percentile, and half of it as the median.
+/// A hundred round trips with the given 99th percentile and half of it as the median.
 fn round_trips(p99_us: f64) -> Histogram {
     let mut rtt = Histogram::new();
     rtt.record_n(Nanos::from_secs_f64(p99_us / 2e6), 98);

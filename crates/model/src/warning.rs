@@ -1,4 +1,4 @@
-//! netperf's warning that the wanted confidence was not met, for each cell.
+//! netperf's warning for each cell whose intervals are wider than wanted.
 
 use latput_stats::{Estimate, Method};
 use latput_trial::Results;
@@ -7,8 +7,8 @@ use latput_units::text;
 use crate::cell::{Cell, stopping_rule};
 use crate::words;
 
-/// The warning on a cell with a wider interval than was asked for: what was asked, and what was reached
-/// of each figure of the stopping rule (netperf warns of the same three).
+/// The warning for one cell: the wanted confidence, and the reached one of each figure of the
+/// stopping rule (netperf warns of the same three).
 pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
     if cell.narrow_enough() {
         return None;
@@ -17,21 +17,21 @@ pub(crate) fn too_wide(results: &Results, cell: &Cell) -> Option<String> {
     let rate = cell.metrics.get(&metric)?;
     let setting = &results.settings[cell.setting].label;
     let workload = &results.workloads[cell.workload].name;
-    let asked = format!(
+    let wanted = format!(
         "+/- {} at {}",
         text::percent(results.half_width),
         text::percent(results.confidence)
     );
     let place = format!("`{setting}` under `{workload}`");
     if rate.method == Method::Single {
-        return Some(format!("{place}: one run has no interval, asked was {asked}"));
+        return Some(format!("{place}: one run has no interval (wanted: {wanted})"));
     }
     let reached = |metric| {
         let mark = if cell.too_wide.contains(&metric) { " (too wide)" } else { "" };
         format!("{}{mark}", half_width(cell.metrics.get(&metric)))
     };
     Some(format!(
-        "{place}: the wanted confidence was not met in {} runs: asked was {asked}, reached {metric} {}; \
+        "{place}: the wanted confidence was not met in {} runs: wanted {wanted}, reached {metric} {}; \
          CPU of the system under test {}, of the generator {}",
         rate.runs,
         reached(metric),

@@ -1,9 +1,9 @@
-//! Changes and shares in words that people read: `12.5 % lower`, `5.30 times as high`.
+//! Changes and shares in words: `12.5 % lower`, `5.30 times as high`.
 
 use latput_stats::Estimate;
 use latput_units::text::{self, number};
 
-/// A ratio to something as a change from it.
+/// A ratio as a change.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio > 1000.0 {
         "over 1000 times as high".to_owned()
@@ -26,7 +26,7 @@ pub(crate) fn interval(ratio: &Estimate) -> String {
     format!("interval {low} to {high} at {}", text::percent(ratio.confidence))
 }
 
-/// A share as a percentage, with as many decimals as keep it apart from 0 and from 100 %.
+/// A share as a percentage, with enough decimals to tell it from 0 and from 100 %.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let decimals = match percent.abs().min((100.0 - percent).abs()) {

@@ -9,8 +9,8 @@ pub(crate) mod predicted;
 pub(crate) mod svg;
 pub(crate) mod tradeoff;
 
-/// Which screen a picture is drawn for. Text keeps its size, so a phone gets its own drawing instead
-/// of a shrunken one.
+/// The screen that a picture is drawn for. Text keeps its size, so a phone gets its own drawing
+/// instead of a shrunken one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// A desktop, or paper.
@@ -29,7 +29,7 @@ impl Size {
         }
     }
 
-    /// The style sheet shows one of the two.
+    /// The class by which the style sheet shows one of the two.
     pub(crate) const fn class(self) -> &'static str {
         match self {
             Self::Wide => "wide",
@@ -43,7 +43,7 @@ pub(crate) fn both(draw: impl Fn(Size) -> String) -> String {
     Size::ALL.map(draw).concat()
 }
 
-/// Colours that the style sheet has for settings; beyond them lines are dashed and marks hollow.
+/// Colours of the style sheet for settings. Further settings have dashed lines and hollow marks.
 const COLOURS: usize = 8;
 
 /// The classes of a setting's marks: its colour, and a handle for highlighting.

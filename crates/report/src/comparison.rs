@@ -20,29 +20,29 @@ use crate::table::{Screen, wrapped};
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
 
-/// What differs between two sets of runs, and how sure that is.
+/// The differences between two sets of runs, with their confidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ComparisonDocument {
     /// Version of this schema: 1.
     pub schema: u32,
-    /// Label of the setting that is compared to.
+    /// Label of the base setting.
     pub base: String,
     /// Label of the other setting.
     pub other: String,
     /// Whether runs were compared in pairs: of one block, or of one plan run twice in one order.
     pub paired: bool,
-    /// The chance that no claim at all is false, such as 0.99.
+    /// Confidence that no claim is false, such as 0.99.
     pub confidence: f64,
-    /// Differences below this share are of no interest; `null`: any is.
+    /// Differences below this share do not matter; `null`: every difference matters.
     pub smallest_effect_ratio: Option<f64>,
-    /// Every figure of every workload that both have.
+    /// Every figure of every workload that both sides have.
     pub figures: Vec<FigureDocument>,
-    /// What was left out.
+    /// Parts that could not be compared.
     pub remarks: Vec<String>,
 }
 
-/// One figure, compared.
+/// The comparison of one figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FigureDocument {
@@ -50,14 +50,14 @@ pub struct FigureDocument {
     pub workload: String,
     /// The figure's name.
     pub metric: String,
-    /// The base's estimate over its runs.
+    /// Estimate of the base over its runs.
     pub base: Option<Estimate>,
-    /// The other's.
+    /// Estimate of the other side over its runs.
     pub other: Option<Estimate>,
-    /// `other / base`, its interval at the level that Holm's correction holds it to; `null` where a
-    /// figure is 0.
+    /// `other / base`, with its interval at the level of Holm's correction; `null` where a figure
+    /// is 0.
     pub ratio: Option<Estimate>,
-    /// The chance of a difference at least this large where there is none, not corrected.
+    /// The chance of a difference at least this large without a true one, not corrected.
     pub p_value: Option<f64>,
     /// `better`, `worse`, `equivalent`, `no difference shown` or `not judged`.
     pub verdict: String,
@@ -126,7 +126,7 @@ pub fn terminal(comparison: &Comparison, base: &Results, screen: Screen) -> Stri
     text
 }
 
-/// The same for Markdown.
+/// The comparison as Markdown.
 pub fn markdown(comparison: &Comparison, base: &Results) -> String {
     let mut text = format!("{}\n\n", escaped(&heading(comparison)));
     for (workload, figures) in by_workload(comparison) {
@@ -177,7 +177,7 @@ fn heading(comparison: &Comparison) -> String {
     )
 }
 
-/// How many of each verdict, in words.
+/// The number of each verdict, in words.
 fn conclusion(comparison: &Comparison) -> String {
     let of = |verdict: Verdict| {
         let count = comparison.figures.iter().filter(|figure| figure.verdict == verdict).count();

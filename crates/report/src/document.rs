@@ -1,10 +1,10 @@
-//! The JSON document of `tune`, `run` and `report`, schema 2: results and summary under names that
-//! will stay.
+//! The JSON document of `tune`, `run` and `report`, schema 2: results and summary under stable
+//! names.
 //!
-//! Every name ends in its unit (`_ns`, `_bps`, `_ratio`, `_us`); times are integers in nanoseconds or
-//! floats of a mean; a ratio is 0 to 1, or this setting's figure over the first setting's in
-//! `against_first_ratio`. Absent or `null` is unknown, never 0. What a later version adds is added as
-//! new fields; a change of meaning is a new `schema`.
+//! Every name ends in its unit (`_ns`, `_bps`, `_ratio`, `_us`). Times are integers in nanoseconds
+//! or floats of a mean. A ratio is 0 to 1, or in `against_first_ratio` this setting's figure over
+//! the first setting's. Absent or `null` is unknown, never 0. Later versions add fields; a change
+//! of meaning makes a new `schema`.
 
 mod parameters;
 mod run;
@@ -26,7 +26,7 @@ use run::run;
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 2;
 
-/// Results and what they amount to.
+/// Results and their summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Document")]
@@ -39,41 +39,43 @@ pub struct Document<R = Vec<RunDocument>> {
     pub name: String,
     /// `lab`, or the testbed file's name.
     pub testbed: String,
-    /// The goal as the plan has it.
+    /// The goal, as in the plan.
     pub goal: Option<String>,
     /// Wanted confidence of intervals, such as 0.99; `null` if the file has no number there.
     pub confidence: Option<f64>,
-    /// Wanted half width of the interval of a rate, as a share of it; `null` likewise.
+    /// Wanted half width of the interval of a rate, as a share of it; `null` if the file has no
+    /// number there.
     pub half_width_ratio: Option<f64>,
-    /// Seed of the order of trials. In text, since many JSON readers keep only 53 bits of a number.
+    /// Seed of the order of trials, as text, because many JSON readers keep only 53 bits of a
+    /// number.
     pub seed: String,
-    /// Trials that were planned at least.
+    /// Fewest planned trials.
     pub planned_trials_count: u64,
     /// The hosts.
     pub hosts: Vec<HostDocument>,
-    /// The settings; others name one by its index. The first is what others are compared to.
+    /// The settings, referred to by index. Others are compared with the first.
     pub settings: Vec<Setting>,
-    /// The workloads; others name one by its index.
+    /// The workloads, referred to by index.
     pub workloads: Vec<Workload>,
-    /// The finished trials in the order they ran.
+    /// The finished trials in the order in which they ran.
     pub runs: R,
     /// Every setting under every workload.
     pub cells: Vec<CellDocument>,
     /// Settings that no other beats on rate, latency and CPU cost at once, by index.
     pub pareto_settings: Vec<usize>,
-    /// What to set.
+    /// The recommended setting.
     pub recommendation: Option<Recommendation>,
     /// Runs far from their cell's others.
     pub outliers: Vec<Outlier>,
     /// Checks that failed.
     pub failed_checks: Vec<FailedCheck>,
-    /// Intervals wider than asked for, and what of the results could not be used.
+    /// Intervals wider than wanted, and parts of the results that could not be used.
     pub warnings: Vec<String>,
     /// Remarks of the run.
     pub notes: Vec<String>,
 }
 
-/// What must be known of a host to judge its figures.
+/// The facts of a host that a reader needs to judge its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostDocument {
@@ -83,7 +85,7 @@ pub struct HostDocument {
     pub role: String,
     /// The measured interface.
     pub interface: String,
-    /// Kernel, driver, CPU model and so on, in the order they were read.
+    /// Kernel, driver, CPU model and so on, in the order in which they were read.
     pub facts: Vec<Fact>,
 }
 
@@ -91,7 +93,7 @@ pub struct HostDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fact {
-    /// What.
+    /// Its name.
     pub key: String,
     /// Its value.
     pub value: String,
@@ -101,19 +103,19 @@ pub struct Fact {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
-    /// What tables call it.
+    /// Name in tables.
     pub label: String,
-    /// Role, then knob in the kernel's spelling, then the value with its unit.
+    /// By role, then by knob in the kernel's spelling: the value with its unit.
     pub by_role: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// One load.
+/// One workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// What tables call it.
+    /// Name in tables.
     pub name: String,
-    /// `tcp_rr`, `tcp_stream` or `udp_stream`.
+    /// Kind of traffic, such as `tcp_rr`.
     pub kind: String,
     /// Sizes, connections, burst and rates, each with its unit in its name; switches are 0 or 1.
     pub parameters: BTreeMap<String, u64>,
@@ -123,7 +125,7 @@ pub struct Workload {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunDocument {
-    /// Which repetition of the plan; differences are paired within a block.
+    /// Repetition of the plan; differences are paired within a block.
     pub block: u32,
     /// Index into `settings`.
     pub setting: usize,
@@ -133,24 +135,24 @@ pub struct RunDocument {
     pub started_unix_ms: u64,
     /// Every figure of this run by its name.
     pub metrics: BTreeMap<String, f64>,
-    /// This run's percentiles with the distribution-free interval of its own samples, which takes them
-    /// for independent and says nothing of other runs.
+    /// This run's percentiles with the distribution-free interval of its own samples. It treats
+    /// them as independent, and tells nothing of other runs.
     pub percentiles_within_run: BTreeMap<String, Estimate>,
-    /// What each host's kernel counted.
+    /// Counts of each host's kernel.
     pub hosts: Vec<RunHost>,
-    /// Names of the checks that held.
+    /// Names of the passed checks.
     pub checks_passed: Vec<String>,
-    /// The checks that did not, with their figures.
+    /// The failed checks, with their figures.
     pub checks_failed: Vec<RunCheck>,
-    /// Names of those of `metrics` that another program gave as they stand.
+    /// Names of those of `metrics` that another program reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics_given: Vec<String>,
-    /// What other programs said of the CPU time of their end, each by its own method.
+    /// CPU time that other programs reported for their end, each by its own method.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<RunProgram>,
 }
 
-/// What a program that is not latput said of the CPU time of its end.
+/// The CPU time that another program reported for its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunProgram {
@@ -158,7 +160,7 @@ pub struct RunProgram {
     pub role: String,
     /// `iperf3`, `netserver`.
     pub program: String,
-    /// What it counts, in words.
+    /// Its method, in words.
     pub method: String,
     /// Busy share: of one CPU for a process, of all CPUs for a host.
     pub busy_ratio: f64,
@@ -174,11 +176,11 @@ pub struct RunHost {
     pub role: String,
     /// Length of the window.
     pub window_ns: u64,
-    /// Where CPU times come from: `trace`, `idle`, `ticks` (which can miss busy spells) or `simulated`.
+    /// Source of CPU times: `trace`, `idle`, `ticks` (which can miss busy spells) or `simulated`.
     pub cpu_source: String,
     /// Share of the host's CPUs by part: user, system, irq, softirq, steal.
     pub cpu_ratio: BTreeMap<String, f64>,
-    /// CPU time of this host for a transaction, or for a KB (1024 byte) of goodput.
+    /// CPU time of this host per transaction, or per KB (1024 byte) of goodput.
     pub service_demand_us: Option<f64>,
     /// CPU time of latput's own counter sampling.
     pub sampling_cpu_ns: u64,
@@ -204,7 +206,7 @@ pub struct RunHost {
 pub struct KnobReading {
     /// The kernel's name.
     pub knob: String,
-    /// `device`, or the queue it is of.
+    /// `device`, or the knob's queue.
     pub place: String,
     /// The value with its unit.
     pub value: String,
@@ -214,9 +216,9 @@ pub struct KnobReading {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCheck {
-    /// What was checked.
+    /// Name of the check.
     pub name: String,
-    /// The figures.
+    /// Its figures.
     pub detail: String,
 }
 
@@ -228,18 +230,18 @@ pub struct CellDocument {
     pub setting: usize,
     /// Index into `workloads`.
     pub workload: usize,
-    /// How many runs.
+    /// Number of runs.
     pub runs_count: usize,
     /// Each figure with its interval.
     pub metrics: BTreeMap<String, Estimate>,
     /// Each figure over the first setting's, paired within blocks.
     pub against_first_ratio: BTreeMap<String, Estimate>,
-    /// Whether the intervals of the rate and of the CPU utilisation of both ends are as narrow as was
-    /// asked for.
+    /// Whether the intervals of the rate and of the CPU utilisation of both ends are as narrow as
+    /// wanted.
     pub narrow_enough: bool,
-    /// Round-trip times of all runs together.
+    /// Round-trip times of all runs, merged.
     pub latency_histogram: Option<Histogram>,
-    /// The probe's round-trip times of all runs together.
+    /// Round-trip times of the probe in all runs, merged.
     pub probe_histogram: Option<Histogram>,
 }
 
@@ -253,26 +255,26 @@ pub struct Estimate {
     pub low: Option<f64>,
     /// Upper end; `null` for a single run.
     pub high: Option<f64>,
-    /// The confidence that the interval really has; `null` where that is not known.
+    /// The actual confidence of the interval; `null` if unknown.
     pub confidence: Option<f64>,
     /// `student_t`, `order_statistic`, `paired_log_ratio`, `welch_log_ratio` or `single`.
     pub method: String,
-    /// Independent values that it rests on.
+    /// Number of independent values.
     pub runs_count: usize,
 }
 
-/// Counts of durations. `upper_ns[i]` is the largest duration that bucket `i` counts; buckets are at
-/// most 0.1 % wide.
+/// Counts of durations. `upper_ns[i]` is the largest duration of bucket `i`; buckets are at most
+/// 0.1 % wide.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Histogram {
-    /// Upper ends of the buckets that are not empty, ascending.
+    /// Upper ends of the non-empty buckets, ascending.
     pub upper_ns: Vec<u64>,
-    /// How many durations each has.
+    /// Number of durations in each bucket.
     pub count: Vec<u64>,
 }
 
-/// What to set, and why.
+/// A recommendation with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recommendation {
@@ -282,34 +284,34 @@ pub struct Recommendation {
     pub setting: usize,
     /// Whether it is proven better than the first setting.
     pub proven: bool,
-    /// What proves that: `objective`, or `limit` where the first setting is proven to break a limit and
-    /// this one to do better there (its objective may be worse); `null` where nothing does.
+    /// The kind of proof: `objective`, or `limit` if the first setting is proven to break a limit
+    /// and this one to do better there (its objective may be worse); `null` without a proof.
     #[serde(default)]
     pub proven_by: Option<String>,
     /// The objective over the first setting's; `null` if the first is recommended.
     pub against_first_ratio: Option<Estimate>,
-    /// Why, in sentences.
+    /// The reason, in sentences.
     pub reason: Vec<String>,
     /// The smallest effects that this run could have proven: of the objective, then of each limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub smallest_effects: Vec<SmallestEffect>,
-    /// The command lines that apply it. `IFACE` stands for the reader's interface where the measured
+    /// The command lines that apply it. `IFACE` stands for the reader's interface if the measured
     /// one was the lab's.
     pub commands: Vec<String>,
 }
 
-/// The smallest effect that is proven in four of five runs with as many blocks and as much noise.
+/// The smallest effect that four of five runs with as many blocks and as much noise prove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SmallestEffect {
-    /// What is tested: one figure, or all parts of an objective, which are tested together.
+    /// The tested figures: one, or all parts of an objective, which are tested together.
     pub figures: Vec<MetricOfWorkload>,
-    /// The limit, as the goal has it; `null` for the objective.
+    /// The limit, as in the goal; `null` for the objective.
     pub limit: Option<String>,
-    /// The figure over the first setting's, or over the limit: 0.88 where 12 % less could have been
-    /// proven. `null` where it is too large for a number.
+    /// The figure over the first setting's, or over the limit: 0.88 if 12 % less could have been
+    /// proven. `null` if it is too large for a number.
     pub effect_ratio: Option<f64>,
-    /// The same in four times the time.
+    /// The same ratio with four times the blocks.
     pub effect_in_four_times_ratio: Option<f64>,
 }
 
@@ -331,13 +333,13 @@ pub struct Outlier {
     pub setting: usize,
     /// Index into `workloads`.
     pub workload: usize,
-    /// Which repetition.
+    /// The run's block.
     pub block: u32,
-    /// The figure that stands out.
+    /// The outlying figure.
     pub metric: String,
     /// Its value in this run; `null` if it is no number.
     pub value: Option<f64>,
-    /// The median of the cell's runs; `null` likewise.
+    /// The median of the cell's runs; `null` if it is no number.
     pub median: Option<f64>,
 }
 
@@ -351,13 +353,14 @@ pub struct FailedCheck {
     pub workload: usize,
     /// The check's name.
     pub name: String,
-    /// In how many runs.
+    /// Number of runs in which it failed.
     pub runs_count: usize,
-    /// The figures of the first.
+    /// Detail of the first failure.
     pub detail: String,
 }
 
-/// The trials of results, each made when it is written: thousands at once would fill the memory.
+/// The trials of results, each converted when it is written: thousands at once would fill the
+/// memory.
 #[derive(Debug)]
 pub(crate) struct LazyRuns<'a>(&'a Results);
 
@@ -368,7 +371,7 @@ impl Serialize for LazyRuns<'_> {
 }
 
 impl<'a> Document<LazyRuns<'a>> {
-    /// The document of these results, to be written once.
+    /// The document of these results, for one serialisation.
     pub(crate) fn lazy(results: &'a Results, summary: &Summary) -> Self {
         Self::with_runs(results, summary, LazyRuns(results))
     }
@@ -470,7 +473,7 @@ fn cell(cell: &Cell) -> CellDocument {
     }
 }
 
-/// A figure that is no number has no place in JSON: it is left out.
+/// An estimate in JSON; `None` if the figure is no number.
 pub(crate) fn estimate(estimate: &stats::Estimate) -> Option<Estimate> {
     let method = match estimate.method {
         stats::Method::StudentT => "student_t",
@@ -530,7 +533,8 @@ fn failed_check(check: &latput_model::summary::FailedCheck) -> FailedCheck {
     }
 }
 
-/// JSON has no NaN and no infinity: what is no number is absent, since 0 would be a claim.
+/// A number in JSON, which has no NaN and no infinity. Such values are absent, because 0 would be a
+/// claim.
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }

@@ -22,7 +22,7 @@ pub fn json(results: &Results, summary: &Summary) -> String {
     String::from_utf8(bytes).expect("JSON is text")
 }
 
-/// Appends the JSON document to what takes all that it is given.
+/// Appends the JSON document to `out`, whose writes must not fail.
 pub(crate) fn write_json(results: &Results, summary: &Summary, out: impl Write) {
     let document = Document::lazy(results, summary);
     let written = serde_json::to_writer(out, &document);

@@ -1,5 +1,5 @@
-//! Intervals, changes and counts as text. Digits are decided on in `latput_units::text`, units of figures in
-//! `latput_trial::metric`.
+//! Intervals, changes and counts as text. `latput_units::text` chooses digits,
+//! `latput_trial::metric` units.
 
 use latput_stats::{Estimate, Method};
 use latput_trial::metric::Scale;
@@ -26,10 +26,10 @@ pub fn interval(estimate: &Estimate) -> Option<(f64, f64)> {
     known.then_some((estimate.low, estimate.high))
 }
 
-/// From this ratio on per cents stop to be readable.
+/// Ratios from this on are factors, since percentages would be hard to read.
 const FACTOR_FROM: f64 = 3.0;
 
-/// A ratio as people say it: `-41.2 %`, `+3.10 %`, and `x16.9` where per cents stop to be readable.
+/// A ratio as a change: `-41.2 %`, `+3.10 %`, and `x16.9` for large ones.
 pub fn change(ratio: f64) -> String {
     if !ratio.is_finite() {
         return "n/a".to_owned();
@@ -42,7 +42,7 @@ pub fn change(ratio: f64) -> String {
     format!("{text} %")
 }
 
-/// How sure an interval is, and of what kind: `96.87 % interval, order statistics of 6 runs`.
+/// Confidence and method of an interval: `96.87 % interval, order statistics of 6 runs`.
 pub fn interval_kind(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => {
@@ -53,7 +53,7 @@ pub fn interval_kind(estimate: &Estimate) -> String {
     }
 }
 
-/// The same where the number of runs is known: `96.87 %, order statistics`.
+/// Confidence and method without the number of runs: `96.87 %, order statistics`.
 pub fn method(estimate: &Estimate) -> String {
     match method_name(estimate.method) {
         Some(name) => format!("{}, {name}", percent(estimate.confidence)),
@@ -71,8 +71,8 @@ fn method_name(method: Method) -> Option<&'static str> {
     }
 }
 
-/// The interval of a ratio, in the way its figure is said: `-43.0 to -39.4 %`, `x15.1 to x18.2`, and
-/// where per cents serve only one end `-94.6 % to x64.4`.
+/// The interval of a ratio, in the form of its change: `-43.0 to -39.4 %`, `x15.1 to x18.2`, or
+/// `-94.6 % to x64.4` if only one end is a percentage.
 pub fn change_interval(estimate: &Estimate) -> Option<String> {
     let (low, high) = interval(estimate)?;
     if estimate.value >= FACTOR_FROM {
@@ -88,7 +88,7 @@ pub fn change_interval(estimate: &Estimate) -> Option<String> {
     Some(format!("{} to {} %", percent(low), percent(high)))
 }
 
-/// A share as per cent with three significant digits: `117 %`, `4.63 %`.
+/// A share as a percentage with three significant digits: `117 %`, `4.63 %`.
 pub fn rough_percent(ratio: f64) -> String {
     format!("{} %", number(ratio * 100.0))
 }

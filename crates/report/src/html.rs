@@ -1,8 +1,8 @@
-//! The report as one HTML file that works offline: no request leaves it, and its content security
-//! policy forbids any.
+//! The report as one HTML file that works offline: it makes no requests, and its content security
+//! policy forbids them.
 //!
-//! Pictures are SVG drawn here, so the page is whole where scripts are blocked (mail, CI artifacts) and
-//! on paper; the script only switches, sorts, copies and highlights.
+//! Pictures are inline SVG, so the page is complete on paper and where scripts are blocked (mail,
+//! CI artifacts). The script only switches, sorts, copies and highlights.
 
 mod page;
 mod tables;
@@ -20,10 +20,10 @@ use crate::view::View;
 const TEMPLATE: &str = include_str!("../assets/report.html");
 const STYLE: &str = include_str!("../assets/report.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
-/// Where the data will be. No name can have it, for `<` is escaped in those.
+/// Placeholder of the data. Names cannot contain it, because `<` is escaped in them.
 const DATA: &str = "<!-- data -->";
 
-/// The whole report; with what was `predicted` of these results, if anything was.
+/// The whole report, with the prediction of these results if there is one.
 pub fn html(results: &Results, summary: &Summary, predicted: Option<&Prediction>) -> String {
     let view = View::new(results, summary);
     let page = page::Page::new(&view, predicted);
@@ -35,7 +35,7 @@ pub fn html(results: &Results, summary: &Summary, predicted: Option<&Prediction>
     let text = environment
         .render_str(TEMPLATE, context)
         .expect("the template is part of the program and a test renders every branch of it");
-    // HTML has no use for control characters; a reader who prints the file to a terminal has none.
+    // HTML needs no control characters, and they would act on a terminal that prints the file.
     let text = text.replace(|c: char| c.is_control() && c != '\n', "?");
     let (before, after) = text.split_once(DATA).expect("the template has a place for the data");
     let mut whole = ScriptSafe(before.as_bytes().to_vec());
@@ -44,8 +44,8 @@ pub fn html(results: &Results, summary: &Summary, predicted: Option<&Prediction>
     String::from_utf8(whole.0).expect("a page is text")
 }
 
-/// Takes JSON and keeps it inside its `script` element: `<` is only ever inside a text there, where `\u003c` means the
-/// same. So does the escape of DEL.
+/// Collects JSON for a `script` element and escapes `<` as `\u003c`, which has the same meaning
+/// inside JSON texts. DEL is escaped too.
 struct ScriptSafe(Vec<u8>);
 
 impl Write for ScriptSafe {

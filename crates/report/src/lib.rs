@@ -1,8 +1,7 @@
-//! From results to what people read: terminal tables, one self-contained HTML file, Markdown, CSV
-//! and JSON.
+//! Turns results into terminal tables, one self-contained HTML file, Markdown, CSV and JSON.
 //!
-//! Pure: results in, text out; no I/O, no clock, no threads. Everything that comes from a results file
-//! is taken to be hostile: it is escaped for the format it goes into.
+//! Pure: results in, text out; no I/O, no clock, no threads. Texts of a results file are treated as
+//! hostile: each is escaped for its output format.
 
 pub mod comparison;
 pub mod document;

@@ -1,10 +1,10 @@
-//! Tables without rules, as they stand between sentences.
+//! Tables without rules, for the space between sentences.
 
 use std::ops::RangeInclusive;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// A table without rules: lines without spaces at their ends. The columns `right` are set to the right.
+/// A table without rules and trailing spaces. The columns `right` are right-aligned.
 pub(crate) fn plain(mut table: Table, right: RangeInclusive<usize>) -> Vec<String> {
     table.load_style(presets::NOTHING).force_no_tty();
     for column in right {

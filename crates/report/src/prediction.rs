@@ -1,4 +1,4 @@
-//! Predicted beside measured, for a terminal and as a JSON document; `html` shows it too.
+//! Predicted and measured figures, for a terminal and as a JSON document; `html` shows them too.
 
 use comfy_table::Table;
 use latput_model::{Prediction, ShortLabels, predicted};
@@ -16,21 +16,21 @@ use crate::table::{Screen, wrapped};
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
 
-/// Predictions beside measurements, and how far they are from each other.
+/// Predicted and measured figures, with the errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PredictionDocument {
     /// Version of this schema: 1.
     pub schema: u32,
-    /// Where the predictions come from: a testbed, such as `sim:twin`.
+    /// Testbed of the predictions, such as `sim:twin`.
     pub by: String,
-    /// Where was measured.
+    /// Testbed of the measurements.
     pub measured_on: String,
     /// Each figure of each workload.
     pub columns: Vec<ColumnDocument>,
     /// Errors over the cells that the model was not fitted to, by figure.
     pub errors: Vec<ErrorsDocument>,
-    /// What was left out.
+    /// Parts that could not be compared.
     pub remarks: Vec<String>,
 }
 
@@ -42,13 +42,14 @@ pub struct ColumnDocument {
     pub workload: String,
     /// The figure's name.
     pub metric: String,
-    /// By setting.
+    /// The figure under each setting.
     pub points: Vec<PointDocument>,
-    /// Kendall's tau between measured and predicted settings; `null` of fewer than three.
+    /// Kendall's tau between measured and predicted settings; `null` with fewer than three.
     pub kendall_tau: Option<f64>,
-    /// The same over the pairs of settings that the measurement tells apart; `null` where there is none.
+    /// Kendall's tau over the pairs of settings that the measurement tells apart; `null` without
+    /// such pairs.
     pub kendall_tau_apart: Option<f64>,
-    /// How many pairs of settings the measurement tells apart.
+    /// Number of pairs of settings that the measurement tells apart.
     pub pairs_apart: usize,
 }
 
@@ -58,11 +59,11 @@ pub struct ColumnDocument {
 pub struct PointDocument {
     /// The setting's label.
     pub setting: String,
-    /// Over the runs.
+    /// Estimate over the measured runs.
     pub measured: Option<Estimate>,
-    /// In the metric's own unit.
+    /// Predicted value, in the metric's own unit.
     pub predicted: f64,
-    /// Predicted over measured, less 1; `null` where 0 was measured.
+    /// Predicted over measured value, minus 1; `null` where 0 was measured.
     pub error_ratio: Option<f64>,
     /// Whether the model was fitted to this cell.
     pub fitted: bool,
@@ -74,11 +75,11 @@ pub struct PointDocument {
 pub struct ErrorsDocument {
     /// `rate`, or the figure's name.
     pub figure: String,
-    /// Of how many cells.
+    /// Number of cells.
     pub cells: usize,
-    /// Half of them are no farther.
+    /// Median of the absolute relative errors.
     pub median_ratio: f64,
-    /// Nine in ten are no farther.
+    /// 90th percentile of the absolute relative errors.
     pub p90_ratio: f64,
 }
 
@@ -153,7 +154,7 @@ pub fn terminal(prediction: &Prediction, measured: &Results, screen: Screen) -> 
     text
 }
 
-/// The rows of one figure: its name stands beside the first.
+/// The rows of one figure, with its name in the first.
 fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> Vec<[String; 5]> {
     let traffic = &measured.workloads[column.workload].traffic;
     let sizes = column.points.iter().flat_map(|point| [point.measured.value, point.predicted]);
@@ -174,12 +175,12 @@ fn lines(column: &predicted::Column, measured: &Results, labels: &[String]) -> V
     column.points.iter().enumerate().map(line).collect()
 }
 
-/// How far a prediction is off.
+/// The error of a prediction, as text.
 pub(crate) fn error(point: &predicted::PredictedPoint) -> String {
     point.error_ratio().map_or_else(|| "n/a".to_owned(), |error| format::change(1.0 + error))
 }
 
-/// How alike the settings are ranked; `None` where there are no ranks.
+/// The rank correlation as text; `None` without one.
 pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
     let rank = column.rank?;
     let of_apart = match rank.tau_apart {
@@ -196,7 +197,7 @@ pub(crate) fn ranked(column: &predicted::Column) -> Option<String> {
     ))
 }
 
-/// The errors over all, and what was left out.
+/// The errors over all cells, and the remarks.
 pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
     let mut lines: Vec<String> = prediction
         .errors
@@ -222,7 +223,7 @@ pub(crate) fn conclusion(prediction: &Prediction) -> Vec<String> {
     lines
 }
 
-/// Transactions and bits per second are one figure.
+/// The name of a figure; transactions and bits per second are both `rate`.
 fn figure_name(errors: &predicted::PredictionErrors) -> &'static str {
     match errors.metric {
         latput_trial::Metric::TransactionsPerS => "rate",

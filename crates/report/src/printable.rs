@@ -1,22 +1,23 @@
-//! Text from outside, fit for a terminal: names in results files, plans and testbeds, and what other hosts say,
-//! may hold escape sequences, or characters that change the order of what is read.
+//! Makes text from outside safe for a terminal. Names in results files, plans and testbeds, and
+//! messages of other hosts, may contain escape sequences or characters that change the reading
+//! order.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What this crate paints with on terminals: bold, good, and back.
+/// The terminal styles of this crate: bold, good, and reset.
 pub(crate) const BOLD: &str = "\u{1b}[1m";
 pub(crate) const GOOD: &str = "\u{1b}[1;32m";
 pub(crate) const PLAIN: &str = "\u{1b}[0m";
 
-/// A text for one line: no control character and no format character; each is shown as JSON escapes it
+/// A text of one line without control and format characters; each is shown as JSON escapes it
 /// (`\u001b`).
 pub fn printable(text: &str) -> String {
     escaped(text, |_, _| 0).into_owned()
 }
 
-/// The same for text of many lines: tabs and ends of lines stay, and for a terminal (`keeps_paint`) what this
-/// crate paints with.
+/// Like [`printable`], for text of many lines: tabs and ends of lines stay, and with `keeps_paint`
+/// also the terminal styles of this crate.
 pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
     escaped(text, |rest, c| match c {
         '\n' | '\t' => 1,
@@ -29,7 +30,8 @@ pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
     })
 }
 
-/// `kept` says how many bytes from a character that is not printable on are kept as they are.
+/// Escapes unprintable characters. `kept` returns the number of bytes, from such a character on,
+/// that are kept.
 fn escaped(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
     let (mut shown, mut copied, mut at) = (String::new(), 0, 0);
     while let Some(place) = text[at..].find(is_unprintable) {
@@ -54,8 +56,8 @@ fn escaped(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters (C0, DEL, C1), and those that order, join or hide other characters (Unicode's categories
-/// Cf, Zl and Zp).
+/// Whether a character is a control character (C0, DEL, C1) or one that orders, joins or hides
+/// others (Unicode's categories Cf, Zl and Zp).
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,

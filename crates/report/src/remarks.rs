@@ -1,5 +1,4 @@
-//! What a reader must be careful about, in one line for each kind of trouble, with the full list
-//! behind it.
+//! Warnings for readers, in one line for each kind of problem, with the full list behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +11,14 @@ use latput_trial::metric::Scale;
 use crate::format;
 use crate::view::{View, estimate, rate_metric};
 
-/// One kind of trouble.
+/// The warning about one kind of problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remark {
-    /// What it is about: `interval`, a check's name, `outliers`, `warning`, `note`.
+    /// Its subject: `interval`, a check's name, `outliers`, `warning`, `note`.
     pub(crate) title: String,
-    /// How often, and the worst of it.
+    /// The number of cases, and the worst of them.
     pub(crate) digest: String,
-    /// All of it; empty where the digest says it all.
+    /// The full list; empty where the digest is complete.
     pub(crate) full: Vec<String>,
 }
 
@@ -28,7 +27,7 @@ pub(crate) const INTERVALS: &str = "intervals";
 /// Outlier runs that a digest names.
 const WORST_OUTLIERS: usize = 2;
 
-/// All remarks on the results, the gravest kind first.
+/// All remarks on the results, most severe first.
 pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     let plain = |title: &str, line: &String| Remark {
         title: title.to_owned(),
@@ -44,8 +43,8 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<Remark> {
     remarks
 }
 
-/// Where intervals are too wide: with a judged goal the smallest effects that the run could have
-/// proven, else netperf's warning for all cells at once: what was asked, and the widest of what was
+/// The remark on wide intervals: with a judged goal the smallest effects that the run could have
+/// proven, else netperf's warning for all cells at once: the wanted width, and the widest that was
 /// reached.
 fn too_wide(view: &View<'_>) -> Option<Remark> {
     let cells = &view.summary.cells;
@@ -86,8 +85,8 @@ fn too_wide(view: &View<'_>) -> Option<Remark> {
     Some(Remark { title: INTERVALS.to_owned(), digest, full: view.summary.too_wide.clone() })
 }
 
-/// The objective's smallest effect and the largest of the limits', each with what four times the time
-/// would give.
+/// The objective's smallest effect and the largest of the limits', each with its value for four
+/// times the time.
 fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let all = &view.summary.recommendation.as_ref()?.smallest;
     let (limits, objective): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.limit.is_some());
@@ -118,7 +117,7 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     (!told.is_empty()).then(|| Remark { title: "smallest effect".to_owned(), digest, full })
 }
 
-/// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` where it is made of several metrics.
+/// `p99 of tcp_rr`, `p99 of 2 workloads`; `objective` if it is made of several metrics.
 fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
     let metrics: BTreeSet<Metric> = one.figures.iter().map(|(_, metric)| *metric).collect();
     let Some(metric) = metrics.first().filter(|_| metrics.len() == 1) else {
@@ -131,7 +130,7 @@ fn figures(view: &View<'_>, one: &SmallestEffect) -> String {
     format!("{} of {workloads}", metric.column())
 }
 
-/// `12 %`, from a ratio of 0.88 or of 1.12; there is little use in the per cent of a tenfold one.
+/// `12 %`, from a ratio of 0.88 or of 1.12. Changes above a factor of 10 have no percentage.
 fn effect(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     match percent {
@@ -176,7 +175,7 @@ fn failed_checks(view: &View<'_>) -> Vec<Remark> {
     by_name.into_iter().filter_map(remark).collect()
 }
 
-/// How many runs stand out, and the farthest of them.
+/// The number of outlier runs, and the farthest of them.
 fn outliers(view: &View<'_>) -> Option<Remark> {
     let outliers = &view.summary.outliers;
     let runs: BTreeSet<(usize, usize, u32)> =
@@ -202,7 +201,7 @@ fn outliers(view: &View<'_>) -> Option<Remark> {
     }
     let mut farthest: Vec<&Outlier> = outliers.iter().collect();
     farthest.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
-    // A run that is far off in one figure is so in others: it is named once.
+    // An outlier in one figure is often one in others, so each run is named once.
     let mut named = BTreeSet::new();
     farthest.retain(|o| named.insert((o.setting, o.workload, o.block)));
     farthest.truncate(WORST_OUTLIERS);

@@ -1,5 +1,5 @@
-//! One setting under one workload, as `latput measure` shows it: every figure on its own line, with
-//! its interval and how sure that is.
+//! One setting under one workload, as in `latput measure`: every figure on its own line, with its
+//! interval and its confidence.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use crate::plain::plain;
 use crate::printable::printable;
 use crate::view::{CPU_PARTS, View, cpu_shares, estimate, is_too_wide, rate_metric};
 
-/// The only cell of the results; `None` where there are several.
+/// The only cell of the results; `None` if there are several.
 pub(crate) fn only_cell(view: &View<'_>) -> Option<(usize, usize)> {
     match view.summary.cells.as_slice() {
         [cell] if view.results.settings.len() == 1 && view.results.workloads.len() == 1 => {
@@ -27,8 +27,8 @@ pub(crate) fn only_cell(view: &View<'_>) -> Option<(usize, usize)> {
     }
 }
 
-/// The figures, then where the CPU time and the packets went. Where lines of `columns` have no room
-/// for phrases the figures have their short names.
+/// The figures, then CPU time and packets. Figures have short names if lines of `columns` have no
+/// room for phrases.
 pub(crate) fn figures(
     view: &View<'_>,
     (setting, workload): (usize, usize),
@@ -48,7 +48,8 @@ pub(crate) fn figures(
     text + &not_narrow_enough(view, cell)
 }
 
-/// netperf's warning block: what was asked, and how far each figure of the stopping rule got.
+/// netperf's warning block: the wanted precision, and the reached one of each figure of the
+/// stopping rule.
 fn not_narrow_enough(view: &View<'_>, cell: &Cell) -> String {
     if cell.narrow_enough() {
         return String::new();
@@ -81,7 +82,7 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
     for metric in view.metrics(cell.workload) {
         let Some(estimate) = estimate(cell, metric) else { continue };
         let scale = Scale::of(metric, &traffic, estimate.value);
-        // One run says nothing of others; its percentiles have an interval of its own samples.
+        // One run tells nothing of others; its percentiles have an interval of its own samples.
         let within = within_run(cell, metric, view.results.confidence);
         let estimate = within.as_ref().unwrap_or(estimate);
         let interval = format::interval(estimate).map_or_else(String::new, |(low, high)| {
@@ -103,14 +104,15 @@ fn lines(view: &View<'_>, cell: &Cell, name: fn(Metric) -> &'static str) -> Vec<
     plain(table, 1..=1)
 }
 
-/// The distribution-free interval of a percentile from one run's own samples, where there is just one.
+/// The distribution-free interval of a percentile from a run's own samples, if there is only one
+/// run.
 fn within_run(cell: &Cell, metric: Metric, confidence: f64) -> Option<Estimate> {
     let histogram = if metric.is_of_probe() { &cell.probe } else { &cell.latency };
     let histogram = histogram.as_ref().filter(|_| cell.runs == 1)?;
     order::quantile_within(histogram, metric.quantile()?, confidence)
 }
 
-/// Where one host's CPU time went, what a unit of work cost it, and its packets, over all runs.
+/// One host's CPU time by kind, its service demand and its packets, over all runs.
 fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> String {
     let mut text = String::new();
     let name = match facts.role {
@@ -153,7 +155,7 @@ fn host_lines(view: &View<'_>, cell: (usize, usize), facts: &HostFacts) -> Strin
     text
 }
 
-/// What other programs said of the CPU time of their end, with what they count.
+/// The CPU time that other programs reported for their end, with their method.
 fn program_lines(view: &View<'_>, role: Role) -> String {
     let mut shares: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
     let rows = view.results.rows.iter();

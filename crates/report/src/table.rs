@@ -13,12 +13,12 @@ use crate::remarks::{INTERVALS, remarks};
 use crate::single;
 use crate::view::{View, cpu_sources, estimate, is_too_wide, main_metrics, rate_metric};
 
-/// Where the text goes.
+/// The output device of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Screen {
-    /// Characters a line may have.
+    /// Characters of a line.
     pub columns: usize,
-    /// Whether it is a terminal: colours and rules are left out otherwise.
+    /// Whether it is a terminal; otherwise colours and rules are left out.
     pub is_terminal: bool,
 }
 
@@ -31,7 +31,7 @@ struct Column {
     with_interval: bool,
 }
 
-/// A table in the making: its columns, and what all of them need.
+/// A table under construction: its columns and their shared settings.
 struct Layout<'v, 'a> {
     view: &'v View<'a>,
     columns: Vec<Column>,
@@ -59,7 +59,7 @@ pub fn terminal(results: &Results, summary: &Summary, screen: Screen) -> String 
     text.trim_end().to_owned() + "\n"
 }
 
-/// A line for each kind of trouble; the lists are in other outputs.
+/// A line for each kind of problem; other outputs have the full lists.
 fn warnings(view: &View<'_>, screen: Screen) -> String {
     let mut remarks = remarks(view);
     if single::only_cell(view).is_some() {
@@ -121,7 +121,7 @@ fn heading(view: &View<'_>, screen: Screen) -> String {
     wrapped(&line, "", screen.columns) + "\n"
 }
 
-/// One table if it can be read on this screen, else one per workload.
+/// One table if it fits this screen, else one for each workload.
 fn tables(view: &View<'_>, screen: Screen) -> String {
     let workloads: Vec<usize> = view.workloads().map(|(idx, _)| idx).collect();
     if let Some(layout) = wide_layout(view, &workloads, screen) {
@@ -131,7 +131,7 @@ fn tables(view: &View<'_>, screen: Screen) -> String {
     tables.map(|table| table + "\n").collect()
 }
 
-/// All workloads side by side: intervals of rates only, and CPU figures as far as they fit.
+/// All workloads side by side, with intervals of rates only, and CPU figures as far as they fit.
 fn wide_layout<'v, 'a>(
     view: &'v View<'a>,
     workloads: &[usize],
@@ -153,14 +153,16 @@ fn wide_layout<'v, 'a>(
             return Some(layout);
         }
     }
-    // Both CPU columns of the last workloads go first: a service demand without its CPU misleads.
+    // Both CPU columns of the last workloads go first: a service demand without its CPU share would
+    // mislead.
     for &idx in workloads.iter().rev() {
         let is_cpu =
             |metric| matches!(metric, Metric::SutCpuBusyRatio | Metric::SutServiceDemandUs);
         columns.retain(|column| column.workload != idx || !is_cpu(column.metric));
         let layout = Layout { view, columns: columns.clone(), is_terminal: screen.is_terminal };
         if layout.width() <= screen.columns {
-            // Two workloads without CPU in a row of four is still a trade-off table; less is not.
+            // With two workloads of four without CPU columns it is still a trade-off table; with
+            // fewer figures it is not.
             let has_cpu = layout.columns.iter().any(|column| is_cpu(column.metric));
             return has_cpu.then_some(layout);
         }
@@ -180,7 +182,7 @@ fn narrow_layout<'v, 'a>(view: &'v View<'a>, idx: usize, screen: Screen) -> Layo
         let last = layout.columns.iter_mut().rev().find(|c| c.with_interval && c.metric != rate);
         match last {
             Some(column) => column.with_interval = false,
-            // Too narrow for anything: the terminal will wrap, nothing is hidden.
+            // Too narrow for any figure: the terminal wraps the lines, and nothing is hidden.
             None => break,
         }
     }
@@ -244,7 +246,7 @@ impl Layout<'_, '_> {
         widths.collect()
     }
 
-    /// Workloads stand a little apart.
+    /// The padding of a column; workloads have a gap between them.
     fn padding(&self, idx: usize) -> (u16, u16) {
         let Some(figure) = idx.checked_sub(Self::BEFORE) else { return (0, 1) };
         let starts_group =
@@ -295,7 +297,7 @@ impl Layout<'_, '_> {
         row
     }
 
-    /// `45.6 ±0.3~!`: the marks have their place even where they are absent, so that figures align.
+    /// `45.6 ±0.3~!`: marks have a fixed place even if they are absent, so that figures align.
     fn figure(&self, cell: &Cell, column: &Column) -> String {
         let Some(estimate) = estimate(cell, column.metric) else { return "-".to_owned() };
         let mut text = column.scale.number(estimate.value);
@@ -325,7 +327,7 @@ impl Layout<'_, '_> {
     }
 }
 
-/// Explains the marks that are there, and no others.
+/// Explains the marks that occur.
 fn legend(view: &View<'_>, screen: Screen) -> String {
     let results = view.results;
     let mut parts = Vec::new();
@@ -361,7 +363,7 @@ fn recommendation(view: &View<'_>, screen: Screen) -> String {
     text += &wrapped(&advice.reason.join(" "), "  ", screen.columns);
     let commands = view.commands(advice.setting);
     for command in &commands {
-        // Never wrapped: it is there to be copied.
+        // Never wrapped, so that it can be copied.
         let _ = writeln!(text, "  on {}:  {}", command.hosts, printable(&command.line));
     }
     if view.is_lab() && !commands.is_empty() {
@@ -393,7 +395,7 @@ pub fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     hanging(text, indent, indent, columns)
 }
 
-/// The same with another indent from the second line on.
+/// Like [`wrapped`], with another indent from the second line on.
 fn hanging(text: &str, first: &str, indent: &str, columns: usize) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();

@@ -1,4 +1,4 @@
-//! What every output asks of results and summary: names, main figures, CPU shares, commands.
+//! Shared by all outputs: names, main figures, CPU shares and commands of results and summary.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use latput_trial::{Metric, Results, Traffic, Workload};
 use crate::format::{self, interval};
 use crate::printable::printable;
 
-/// Results and their summary, with what is derived from both.
+/// Results and their summary, with derived values.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) results: &'a Results,
     pub(crate) summary: &'a Summary,
-    /// Head of the column of settings: the knobs, where every label names the same ones.
+    /// Title of the column of settings: the knobs, if every label names the same ones.
     pub(crate) knobs: String,
-    /// Labels without what all of them have in common.
+    /// Labels without the part that all of them share.
     labels: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) const CPU_PARTS: [&str; 5] = ["user", "system", "irq", "softirq", "st
 /// A command line that applies a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetCommand {
-    /// The hosts it is for: `a and b`.
+    /// Its hosts: `a and b`.
     pub(crate) hosts: String,
     /// `latput set eth2 gro-flush-timeout=50us`.
     pub(crate) line: String,
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
         Self { results, summary, knobs: printable(&knobs), labels }
     }
 
-    /// The short name of a setting; a damaged file may name one that is not there.
+    /// The short name of a setting. A damaged file may refer to a missing one.
     pub(crate) fn label(&self, setting: usize) -> &str {
         self.labels.get(setting).map_or("unknown setting", String::as_str)
     }
@@ -119,13 +119,13 @@ impl<'a> View<'a> {
         Scale::of(metric, &self.traffic(workload), largest)
     }
 
-    /// The traffic of a workload; of one that is not there, any will do for units.
+    /// The traffic of a workload. A missing one gets a default, which only affects units.
     pub(crate) fn traffic(&self, workload: usize) -> Traffic {
         let any = Traffic::tcp_stream(latput_units::Bytes::new(0), 1);
         self.results.workloads.get(workload).map_or(any, |workload| workload.traffic)
     }
 
-    /// What to do, and the setting to do it with: `set`, or `stay with` where nothing is proven better.
+    /// The recommended action and its setting: `set`, or `stay with` if nothing is proven better.
     pub(crate) fn verdict(&self) -> Option<(&'static str, String)> {
         let advice = self.summary.recommendation.as_ref()?;
         let verb = if advice.is_proven() { "set" } else { "stay with" };
@@ -137,12 +137,12 @@ impl<'a> View<'a> {
         self.summary.recommendation.as_ref().is_some_and(|advice| advice.setting == setting)
     }
 
-    /// Whether the setting is in the Pareto set, where that tells it from others.
+    /// Whether the setting is in a Pareto set that does not contain every setting.
     pub(crate) fn is_pareto(&self, setting: usize) -> bool {
         self.summary.pareto.contains(&setting) && !self.is_every_setting_pareto()
     }
 
-    /// Whether each setting is best at something: then the Pareto set says nothing of any of them.
+    /// Whether every setting is in the Pareto set, which then tells nothing.
     pub(crate) fn is_every_setting_pareto(&self) -> bool {
         self.settings().iter().all(|setting| self.summary.pareto.contains(setting))
     }
@@ -177,8 +177,8 @@ impl<'a> View<'a> {
         cpu_shares(&time)
     }
 
-    /// The commands that apply a setting: one for all hosts where it is the same on each. Hosts of
-    /// the lab no longer exist when this is read, so there the reader's own interface is to be named.
+    /// The commands that apply a setting: one for all hosts if it is the same on each. Hosts of the
+    /// lab no longer exist when this is read, so there the reader names an interface.
     pub(crate) fn commands(&self, setting: usize) -> Vec<SetCommand> {
         let mut commands: Vec<SetCommand> = Vec::new();
         let Some(setting) = self.results.settings.get(setting) else { return commands };
@@ -206,7 +206,7 @@ impl<'a> View<'a> {
         self.results.testbed == "lab"
     }
 
-    /// Whether the hosts run on one kernel, so that their CPU time must be told apart.
+    /// Whether the hosts share a kernel, so that their CPU time must be told apart.
     pub(crate) fn shares_kernel(&self) -> bool {
         let boot_ids: Vec<&str> = self
             .results
@@ -231,8 +231,8 @@ impl<'a> View<'a> {
         (window > 0.0).then(|| spent / window)
     }
 
-    /// The confidence of the intervals, and which of them have less than was asked for: with few runs
-    /// an order-statistic interval cannot reach any confidence that one wishes.
+    /// The confidence of the intervals, and of those below the wanted one: with few runs an
+    /// order-statistic interval cannot reach every confidence.
     pub(crate) fn confidence(&self) -> String {
         let wanted = self.results.confidence;
         let estimates = self.summary.cells.iter().flat_map(|cell| cell.metrics.values());
@@ -249,7 +249,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What there is to say where nothing, or too little, was measured.
+    /// A sentence on missing trials, if there are any.
     pub(crate) fn shortage(&self) -> Option<String> {
         let rows = self.results.rows.len();
         if rows == 0 || self.summary.cells.is_empty() {
@@ -279,18 +279,18 @@ pub(crate) fn cpu_shares(time: &CpuTime) -> Option<[f64; 5]> {
     (total > 0.0).then(|| parts.map(|part| part.as_secs_f64() / total))
 }
 
-/// The rate that a workload is about: the one whose interval the stopping rule looks at.
+/// The main rate of a workload, whose interval the stopping rule uses.
 pub(crate) fn rate_metric(traffic: &Traffic) -> Metric {
     if traffic.is_transactional() { Metric::TransactionsPerS } else { Metric::ThroughputBps }
 }
 
-/// The figures that people want first, the most wanted first.
+/// The main figures of a workload, most important first.
 pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
     const TRANSACTIONS: &[Metric] =
         &[Metric::TransactionsPerS, Metric::LatencyNsP50, Metric::LatencyNsP99];
     const DATAGRAMS: &[Metric] = &[Metric::LossRatio, Metric::JitterNs, Metric::ReorderedRatio];
     let mut wanted = match workload.traffic {
-        // At an offered rate goodput is what was offered; without one it is the question.
+        // At an offered rate goodput equals the offer; without one it is the result.
         Traffic::UdpStream { rate: None, .. } => [&[Metric::ThroughputBps], DATAGRAMS].concat(),
         Traffic::UdpStream { .. } => DATAGRAMS.to_vec(),
         traffic if traffic.is_transactional() => TRANSACTIONS.to_vec(),
@@ -313,18 +313,17 @@ pub(crate) fn main_metrics(workload: &Workload) -> Vec<Metric> {
     wanted
 }
 
-/// Whether the interval of this figure is wider than was asked for; it is asked of the figures of the
-/// stopping rule only.
+/// Whether the interval of this figure is wider than wanted; only for figures of the stopping rule.
 pub(crate) fn is_too_wide(cell: &Cell, metric: Metric) -> bool {
     cell.too_wide.contains(&metric)
 }
 
-/// An estimate with a figure in it.
+/// The estimate of a figure, unless it is no number.
 pub(crate) fn estimate(cell: &Cell, metric: Metric) -> Option<&Estimate> {
     cell.metrics.get(&metric).filter(|estimate| estimate.value.is_finite())
 }
 
-/// A word as a shell takes it literally.
+/// A word quoted for a shell.
 fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -333,7 +332,7 @@ fn shell_word(word: &str) -> String {
     format!("'{}'", printable(word).replace('\'', r"'\''"))
 }
 
-/// How CPU time was counted, in words; where one came from clock ticks, that says so first.
+/// The source of CPU time in words. If one host used clock ticks, that is named first.
 pub(crate) fn cpu_sources(results: &Results) -> &'static str {
     let hosts = results.rows.iter().flat_map(|row| &row.observation.hosts);
     let has = |source| hosts.clone().any(|host| host.accounting.source == source);

@@ -1,26 +1,26 @@
-//! A figure with its interval: what every table prints.
+//! An estimate: a figure with its interval.
 
 use serde::{Deserialize, Serialize};
 
 /// A figure and the interval that holds the truth with the stated confidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The figure itself.
+    /// The estimated figure.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
-    /// The confidence that the interval really has. With few runs an order-statistic interval cannot
-    /// reach the wanted one; then this is less, and tables say so.
+    /// The actual confidence of the interval. With few runs an order-statistic interval cannot
+    /// reach the wanted confidence; then this is lower, and tables say so.
     pub confidence: f64,
-    /// How the interval was made.
+    /// The method behind the interval.
     pub method: Method,
-    /// Independent values that it rests on (runs, or pairs of runs).
+    /// Number of independent values (runs, or pairs of runs).
     pub runs: usize,
 }
 
-/// How an interval was made.
+/// The method behind an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -37,7 +37,7 @@ pub enum Method {
 }
 
 impl Estimate {
-    /// The figure of one run, which has no interval.
+    /// The figure of one run, without an interval.
     pub fn single(value: f64) -> Self {
         Self { value, low: value, high: value, confidence: 0.0, method: Method::Single, runs: 1 }
     }

@@ -1,4 +1,4 @@
-//! The latency histogram: every sample counted, mergeable, with a bounded relative error.
+//! The latency histogram: counts every sample, can be merged, and has a bounded relative error.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,15 +9,16 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use latput_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Largest value kept apart; larger ones are counted as this.
+/// Upper bound of values; larger ones count as this.
 const HIGHEST_NS: u64 = 3_600_000_000_000;
-/// Three significant digits: a value is off by at most 0.1 % of itself.
+/// Three significant digits: the relative error of a value is at most 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Counts of durations in buckets of at most 0.1 % relative width, 1 ns to 1 h (the crate `hdrhistogram`).
 ///
-/// To be recorded in it has a counter for each bucket, some 260 KB. [`Histogram::pack`] makes it a few
-/// bytes for each bucket that is not empty; a packed one is unpacked by whatever needs the counters.
+/// A histogram that is being recorded has a counter for each bucket, some 260 KB.
+/// [`Histogram::pack`] reduces it to a few bytes for each non-empty bucket. Methods that need the
+/// counters unpack it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Encoded", into = "Encoded")]
 pub struct Histogram(Form);
@@ -45,12 +46,12 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram, which takes no memory until something is recorded.
+    /// An empty histogram. It takes no memory until a value is recorded.
     pub fn new() -> Self {
         Self(Form::Packed(Packed::default()))
     }
 
-    /// Counts one duration; beyond one hour it is counted as one hour.
+    /// Counts one duration; more than one hour counts as one hour.
     #[inline]
     pub fn record(&mut self, value: Nanos) {
         self.record_n(value, 1);
@@ -59,12 +60,12 @@ impl Histogram {
     /// Counts `count` equal durations.
     #[inline]
     pub fn record_n(&mut self, value: Nanos, count: u64) {
-        // hdrhistogram's last buckets reach a little beyond the bound and only what is beyond those is
-        // put back to it: cut here, or 80 minutes would count as less than 70.
+        // hdrhistogram's last buckets reach a little beyond the bound, and only values beyond those
+        // are cut to it. Without this cut 80 minutes would count as less than 70.
         self.counters_mut().saturating_record_n(value.as_ns().min(HIGHEST_NS), count);
     }
 
-    /// Adds every count of `other`: the same as if its samples had been recorded here.
+    /// Adds every count of `other`, as if its samples had been recorded here.
     pub fn merge(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
             (Form::Packed(ours), Form::Packed(theirs)) => *ours = ours.merged(theirs),
@@ -76,14 +77,14 @@ impl Histogram {
         }
     }
 
-    /// Makes it small: a few bytes for each bucket that is not empty. No figure changes.
+    /// Packs the histogram into a few bytes for each non-empty bucket. No figure changes.
     pub fn pack(&mut self) {
         if let Form::Counters(counters) = &self.0 {
             self.0 = Form::Packed(Packed::of(counters));
         }
     }
 
-    /// Takes out everything that was recorded, packed, and starts anew with the memory at hand.
+    /// Returns everything recorded so far, packed, and starts anew with the same memory.
     pub fn take(&mut self) -> Self {
         match &mut self.0 {
             Form::Counters(counters) => {
@@ -95,7 +96,7 @@ impl Histogram {
         }
     }
 
-    /// How many samples.
+    /// Number of samples.
     pub fn count(&self) -> u64 {
         match &self.0 {
             Form::Counters(counters) => counters.len(),
@@ -103,7 +104,7 @@ impl Histogram {
         }
     }
 
-    /// Whether there is no sample.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
@@ -112,7 +113,7 @@ impl Histogram {
     /// without samples.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         match &self.0 {
-            // Without unpacking: a results file has thousands.
+            // Without unpacking, because a results file has thousands.
             Form::Packed(packed) if quantile > 0.0 => {
                 let rank = (quantile.min(1.0) * packed.count as f64).ceil();
                 #[expect(
@@ -156,7 +157,7 @@ impl Histogram {
         (!self.is_empty()).then(|| self.counters().mean())
     }
 
-    /// The standard deviation in nanoseconds (of the samples themselves, as `ping` prints `mdev`).
+    /// The standard deviation of the samples in nanoseconds (population form, as `mdev` of `ping`).
     pub fn stdev_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.counters().stdev())
     }
@@ -277,7 +278,7 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// The stored form: the packed one in base64.
+/// The stored form: the packed buckets in base64.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Encoded {
@@ -296,7 +297,7 @@ impl From<Histogram> for Encoded {
     }
 }
 
-/// A stored histogram that cannot be right.
+/// The stored histogram is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("damaged histogram: {0}")]
 pub struct DamagedHistogram(&'static str);
@@ -334,7 +335,7 @@ impl TryFrom<Encoded> for Histogram {
         if histogram.len() != encoded.count {
             return Err(DamagedHistogram("its buckets do not add up to its count"));
         }
-        // A results file may hold thousands.
+        // Packed, because a results file may hold thousands.
         Ok(Self(Form::Packed(Packed::of(&histogram))))
     }
 }

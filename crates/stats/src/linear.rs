@@ -1,23 +1,26 @@
 //! Small symmetric matrices: equations by Cholesky's method, eigenvalues by Jacobi's rotations.
 
-/// A pivot smaller than this share of its diagonal entry is zero but for rounding.
+/// A pivot below this share of its diagonal entry counts as zero.
 const SINGULAR: f64 = 1e-12;
 
-/// The least pivot of a matrix that rounding alone keeps from being positive definite.
+/// The least pivot of a matrix that would be positive definite without rounding.
 const LEAST_PIVOT: f64 = 1e-12;
 
-/// The lower triangle L, row by row, with L L' a symmetric, positive definite matrix (Cholesky's method).
+/// The lower triangle L of Cholesky's method, row by row. L L' is a symmetric, positive definite
+/// matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cholesky(Vec<Vec<f64>>);
 
 impl Cholesky {
-    /// Of the matrix whose entries `entry` gives by row and column; `None` where it is singular but for rounding.
+    /// Decomposes the matrix whose entries `entry` gives by row and column. `None` where it is
+    /// singular up to rounding.
     pub fn of(size: usize, entry: impl Fn(usize, usize) -> f64) -> Option<Self> {
         let is_sound = |rest: f64, diagonal: f64| !rest.is_nan() && rest > SINGULAR * diagonal;
         Self::with(size, entry, |rest, diagonal| is_sound(rest, diagonal).then_some(rest))
     }
 
-    /// Of a matrix that is positive definite but for rounding, such as a covariance: pivots have a least value.
+    /// Decomposes a matrix that is positive definite up to rounding, such as a covariance: pivots
+    /// have a least value.
     pub fn forced(size: usize, entry: impl Fn(usize, usize) -> f64) -> Self {
         let found = Self::with(size, entry, |rest, _| Some(rest.max(LEAST_PIVOT)));
         found.expect("no pivot is refused")
@@ -47,7 +50,7 @@ impl Cholesky {
         &self.0
     }
 
-    /// x with L x = `right`.
+    /// Solves L x = `right`.
     pub fn forward(&self, right: &[f64]) -> Vec<f64> {
         let mut solved: Vec<f64> = Vec::with_capacity(right.len());
         for (row, value) in self.0.iter().zip(right) {
@@ -57,7 +60,7 @@ impl Cholesky {
         solved
     }
 
-    /// x with L' x = `right`.
+    /// Solves L' x = `right`.
     pub fn backward(&self, right: &[f64]) -> Vec<f64> {
         let mut solved = right.to_vec();
         for (i, row) in self.0.iter().enumerate().rev() {
@@ -71,14 +74,14 @@ impl Cholesky {
     }
 }
 
-/// The solution of `matrix * x = right` for a symmetric, positive definite `matrix`; `None` where it is
-/// singular but for rounding.
+/// Solves `matrix * x = right` for a symmetric, positive definite `matrix`. `None` where it is
+/// singular up to rounding.
 pub fn solve(matrix: &[Vec<f64>], right: &[f64]) -> Option<Vec<f64>> {
     let factor = Cholesky::of(right.len(), |row, column| matrix[row][column])?;
     Some(factor.backward(&factor.forward(right)))
 }
 
-/// The sum of the products of two vectors' entries.
+/// The dot product of two vectors.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -1,4 +1,4 @@
-//! The interval of a mean over a few runs: for rates and shares, whose runs scatter evenly.
+//! The interval of a mean over a few runs: for rates and shares, whose runs scatter symmetrically.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -31,7 +31,7 @@ pub fn mean(values: &[f64], confidence: f64) -> Option<Estimate> {
     })
 }
 
-/// Whether there is something to estimate from, and a confidence that can be had.
+/// Whether the values and the confidence are valid.
 pub(crate) fn are_usable(values: &[f64], confidence: f64) -> bool {
     let confidence_exists = confidence > 0.0 && confidence < 1.0;
     confidence_exists && !values.is_empty() && values.iter().all(|value| value.is_finite())
@@ -49,7 +49,7 @@ pub fn critical_t(confidence: f64, degrees_of_freedom: usize) -> f64 {
     student_t(degrees_of_freedom).inverse_cdf(f64::midpoint(1.0, confidence))
 }
 
-/// The probability of a `|t|` at least this large where the true mean is zero.
+/// The probability of a `|t|` at least this large if the true mean is zero.
 pub(crate) fn two_sided_p(t: f64, degrees_of_freedom: usize) -> f64 {
     (2.0 * student_t(degrees_of_freedom).sf(t.abs())).min(1.0)
 }

@@ -1,12 +1,12 @@
-//! Non-negative least squares: the costs that explain a sum best, where no cost can be below zero.
+//! Non-negative least squares: the costs that explain a sum best, none of them below zero.
 
 use crate::linear;
 
-/// A gradient this small beside its column's share of the target is zero but for rounding.
+/// A gradient below this share of its column's product with the target counts as zero.
 const FLAT: f64 = 1e-10;
 
-/// A least squares problem by its products: `columns' * columns`, `columns' * target` and
-/// `target' * target`. Small, whatever the number of rows.
+/// A least squares problem by its products: `columns' * columns`, `columns' * target` and `target'
+/// * target`. Its size does not depend on the number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Products {
     gram: Vec<Vec<f64>>,
@@ -14,17 +14,17 @@ pub struct Products {
     target_squares: f64,
 }
 
-/// What fits best.
+/// The best fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// One for each column, none below zero.
+    /// One coefficient for each column, none below zero.
     pub coefficients: Vec<f64>,
-    /// The sum of squares of what is left.
+    /// The sum of squared residuals.
     pub residual_squares: f64,
 }
 
 impl Products {
-    /// Of columns and a target, all of one length.
+    /// The products of columns and a target of equal length.
     pub fn of(columns: &[Vec<f64>], target: &[f64]) -> Self {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
         Self {
@@ -34,17 +34,18 @@ impl Products {
         }
     }
 
-    /// The coefficients, none below zero, that leave the least squares.
+    /// The non-negative coefficients with the least squares.
     ///
-    /// The active-set method of Lawson and Hanson ("Solving Least Squares Problems", 1974, chapter 23):
-    /// columns join one by one, that with the steepest descent first; one whose coefficient would turn
-    /// negative leaves again. A column that is a sum of others never joins.
+    /// The active-set method of Lawson and Hanson ("Solving Least Squares Problems", 1974, chapter
+    /// 23): columns join one by one, the one with the steepest descent first. A column whose
+    /// coefficient would turn negative leaves again. A column that is a sum of others never joins.
     pub fn solve(&self) -> Solution {
         let n = self.with_target.len();
         let mut x = vec![0.0; n];
         let mut active: Vec<usize> = Vec::new();
         let mut dependent = vec![false; n];
-        // Each round leaves less than the one before, so none comes twice; rounding is what the bound is for.
+        // Each round lowers the residual, so no active set comes twice. The bound guards against
+        // rounding.
         for _ in 0..10 * (n + 1) {
             let gradient = self.gradient(&x);
             let steepness = |j: usize| gradient[j] / self.gram[j][j].sqrt();
@@ -63,7 +64,7 @@ impl Products {
         Solution { coefficients: x, residual_squares }
     }
 
-    /// The problem that is left when the coefficient of column `fixed` is `value`.
+    /// The remaining problem when the coefficient of column `fixed` is `value`.
     pub fn with_fixed(&self, fixed: usize, value: f64) -> Self {
         let others = || (0..self.with_target.len()).filter(move |j| *j != fixed);
         let row = |a: usize| others().map(|b| self.gram[a][b]).collect();
@@ -77,8 +78,8 @@ impl Products {
         }
     }
 
-    /// Moves `x` to the best of the columns in `active`, which lose what would turn negative. False, and
-    /// nothing is done, where they depend on one another.
+    /// Moves `x` to the best fit of the columns in `active`, and removes those that would turn
+    /// negative. Returns false and does nothing where the columns depend on each other.
     fn descend(&self, x: &mut [f64], active: &mut Vec<usize>) -> bool {
         while !active.is_empty() {
             let part = |a: &usize| active.iter().map(|b| self.gram[*a][*b]).collect();

@@ -1,4 +1,4 @@
-//! Intervals from ranks: they hold whatever the distribution, so they are right for tails.
+//! Intervals from ranks. They hold for any distribution, so they suit tails.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -6,8 +6,8 @@ use crate::estimate::{Estimate, Method};
 use crate::histogram::Histogram;
 use crate::mean::are_usable;
 
-/// The value at `quantile` (0 to 1) of sorted values, on the line between its two neighbours (Hyndman and
-/// Fan's type 7, The American Statistician 50, 1996); `None` without values.
+/// The value at `quantile` (0 to 1) of sorted values, with linear interpolation (Hyndman and Fan's
+/// type 7, The American Statistician 50, 1996); `None` without values.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list")]
 pub fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> Option<f64> {
     let place = quantile * sorted.len().checked_sub(1)? as f64;
@@ -18,11 +18,11 @@ pub fn quantile_of_sorted(sorted: &[f64], quantile: f64) -> Option<f64> {
 /// The median of `values` with an interval between order statistics; `None` without values, with one
 /// that is not finite, or with a confidence outside 0 to 1. One value has no interval.
 ///
-/// Two neighbouring pairs of ranks, one too sure and one not sure enough, are interpolated to the
-/// wanted confidence (Hettmansperger and Sheather, "Confidence intervals based on interpolated order
+/// The two neighbouring pairs of ranks with more and with less than the wanted confidence are
+/// interpolated (Hettmansperger and Sheather, "Confidence intervals based on interpolated order
 /// statistics", Statistics & Probability Letters 4, 1986). With too few runs even the smallest and
-/// the largest value do not reach it (99 % needs 8): then they are the interval and
-/// [`Estimate::confidence`] says what it has.
+/// the largest value do not reach it (99 % needs 8). Then they are the interval, and
+/// [`Estimate::confidence`] is the confidence that they reach.
 pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
     if !are_usable(values, confidence) {
         return None;
@@ -34,7 +34,7 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
     sorted.sort_by(f64::total_cmp);
     let runs = sorted.len();
     let signs = Binomial::new(0.5, runs as u64).expect("a half is a probability");
-    // The interval from the `rank`-th smallest to the `rank`-th largest misses the median where fewer
+    // The interval from the `rank`-th smallest to the `rank`-th largest misses the median if fewer
     // than `rank` values lie on one side of it.
     let confidence_of = |rank: usize| 1.0 - 2.0 * signs.cdf(rank as u64 - 1);
     let rank = (1..=runs / 2).rev().find(|&rank| confidence_of(rank) >= confidence);
@@ -65,20 +65,21 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
     })
 }
 
-/// The middle of `sorted`, which must not be empty; of an even number the mean of the two in the middle.
+/// The middle of `sorted`, which must not be empty; of an even number of values the mean of the
+/// middle two.
 pub(crate) fn middle(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// A quantile (0 to 1) of one run's samples in nanoseconds, with the interval between the ranks that
-/// a binomial count of samples below the true quantile leaves open; `None` without samples, or with
-/// a quantile or confidence outside 0 to 1.
+/// A quantile (0 to 1) of one run's samples in nanoseconds. Its interval lies between the ranks
+/// that a binomial count of samples below the true quantile leaves open. `None` without samples, or
+/// with a quantile or confidence outside 0 to 1.
 ///
-/// It speaks of this one run and treats its samples as independent. Those of a network are not, and
-/// runs differ by more than their samples do: never compare settings with it, use runs for that.
-/// Where a rank falls outside the samples the extreme sample stands in, and
-/// [`Estimate::confidence`] is what that leaves.
+/// It describes this run only and treats its samples as independent. Samples of a network are not
+/// independent, and runs differ by more than their samples do: use runs to compare settings. Where
+/// a rank is outside the samples, the extreme sample stands in, and [`Estimate::confidence`] is
+/// what that leaves.
 pub fn quantile_within(histogram: &Histogram, quantile: f64, confidence: f64) -> Option<Estimate> {
     let is_share = |share: f64| share > 0.0 && share < 1.0;
     if !is_share(quantile) || !is_share(confidence) {
@@ -88,8 +89,8 @@ pub fn quantile_within(histogram: &Histogram, quantile: f64, confidence: f64) ->
     let samples = histogram.count();
     let below = Binomial::new(quantile, samples).expect("checked to be a probability");
     let tail = (1.0 - confidence) / 2.0;
-    // low: the largest rank that the count falls short of with at most `tail`;
-    // high: the smallest rank that the count reaches with at most `tail`.
+    // low: the largest rank that the count falls short of with at most `tail`; high: the smallest
+    // rank that the count reaches with at most `tail`.
     let low = last_where(samples, |rank| below.cdf(rank - 1) <= tail).max(1);
     let high = (last_where(samples, |rank| below.sf(rank - 1) > tail) + 1).min(samples);
     Some(Estimate {
@@ -102,7 +103,8 @@ pub fn quantile_within(histogram: &Histogram, quantile: f64, confidence: f64) ->
     })
 }
 
-/// The last of 1..=`end` for which `holds`, which holds up to some rank and not beyond; 0 if for none.
+/// The last of 1..=`end` for which `holds` is true, if it is true up to some rank and false beyond;
+/// 0 if for none.
 fn last_where(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut holding, mut failing) = (0, end + 1);
     while failing - holding > 1 {

@@ -1,28 +1,29 @@
-//! Runs far from the others: found by measures that the outliers themselves do not move.
+//! Outliers among runs, by measures that outliers do not move.
 //!
-//! In 1327 published runs of 30 s each the 99th percentile's runs scattered by 1.4 % (median absolute
-//! deviation), and 6.9 % of them lay more than five such deviations and 10 % off, by up to 5 times.
+//! In 1327 published runs of 30 s each the 99th percentiles scattered by 1.4 % (median absolute
+//! deviation), and 6.9 % of them were more than five such deviations and 10 % off, by a factor of
+//! up to 5.
 
 use crate::order::middle;
 
-/// Deviations from the median, in median absolute deviations, beyond which a run is an outlier.
+/// Distance from the median beyond which a run is an outlier, in median absolute deviations.
 const DEVIATIONS: f64 = 5.0;
-/// And as a share of the median, because the deviations of steady runs are tiny.
+/// Least distance as a share of the median, because the deviations of steady runs are tiny.
 const SHARE: f64 = 0.1;
-/// With fewer runs no one can say which of them are the odd ones.
+/// Fewest runs in which outliers can be told.
 const FEWEST_RUNS: usize = 5;
 
-/// The figures that outliers do not move.
+/// Median and deviation of some values; outliers do not move them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// The median absolute deviation from it, not scaled to a standard deviation.
+    /// The median absolute deviation from the median, not scaled to a standard deviation.
     pub deviation: f64,
 }
 
 impl Spread {
-    /// Of `values`; `None` without any, or with one that is not finite.
+    /// Measures `values`; `None` without any, or with one that is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
             return None;
@@ -40,7 +41,7 @@ impl Spread {
     }
 }
 
-/// Indices of the outliers of `values`, ascending; none with fewer than 5 values, or where one is not
+/// Indices of the outliers of `values`, ascending; none with fewer than 5 values, or if one is not
 /// finite.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let spread = Spread::of(values).filter(|_| values.len() >= FEWEST_RUNS);

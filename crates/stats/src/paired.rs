@@ -1,7 +1,8 @@
 //! Differences between two settings, paired within blocks, as a ratio.
 //!
-//! Runs of one block share the state of the machine, so their ratio is steadier than either figure;
-//! on a logarithmic scale half and double are equally far, and several workloads can be averaged.
+//! Runs of one block share the state of the machine, so their ratio is steadier than either figure.
+//! On a logarithmic scale half and double are equally far from 1, and several workloads can be
+//! averaged.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +15,33 @@ pub fn log_ratio(base: f64, other: f64) -> Option<f64> {
     (is_usable(base) && is_usable(other)).then(|| (other / base).ln()).filter(|log| log.is_finite())
 }
 
-/// Which mean of the logarithms stands for all blocks.
+/// The average of the blocks' logarithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Average {
-    /// Of all of them: for rates and shares.
+    /// The plain mean: for rates and shares.
     Plain,
-    /// Without the smallest and largest fifth: for tails, where one run in fifteen is an outlier. Of
-    /// ten blocks with such runs, 1.2 times the latency is then proven (99.75 %) in 96 % of the cases
-    /// and with the plain mean in 31 %. Of fewer than six blocks none is left out: the degrees of
-    /// freedom that this costs would widen the interval more than an odd run does.
+    /// The mean without the smallest and largest fifth: for tails, where one run in fifteen is an
+    /// outlier. With ten such blocks it proves 1.2 times the latency (at 99.75 %) in 96 % of the
+    /// cases, the plain mean in 31 %. With fewer than six blocks nothing is trimmed: the lost
+    /// degrees of freedom would widen the interval more than an outlier does.
     Trimmed,
 }
 
-/// Of this many blocks one is left out at each end of a trimmed mean.
+/// A trimmed mean leaves out one block at each end for every so many blocks.
 const BLOCKS_PER_CUT: usize = 5;
-/// Of fewer blocks none is left out.
+/// Fewest blocks that are trimmed.
 const FEWEST_TRIMMED: usize = 6;
 
 /// The ratio `other / base` of a rate over pairs `(base, other)`: geometric mean, with Student's t
-/// interval on the logarithms. `None` without pairs, or where one has a figure that is not above zero (it has no
-/// ratio, and leaving it out would flatter).
+/// interval on the logarithms. `None` without pairs, or if a figure is not above zero (it has no
+/// ratio, and leaving it out would bias the result).
 pub fn ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
     let logs: Option<Vec<f64>> =
         pairs.iter().map(|&(base, other)| log_ratio(base, other)).collect();
     ratio_of_logs(&logs?, Average::Plain, confidence)
 }
 
-/// The same from logarithms of ratios, one for each block.
+/// Like [`ratio`], from logarithms of ratios, one for each block.
 pub fn ratio_of_logs(logs: &[f64], average: Average, confidence: f64) -> Option<Estimate> {
     if !are_usable(logs, confidence) {
         return None;
@@ -61,36 +62,37 @@ pub fn p_below(values: &[f64], average: Average) -> Option<f64> {
     Center::of(values, average).map(|center| center.p_below())
 }
 
-/// An average of logarithms of ratios, or a sum of such averages, with its standard error: what the
-/// tests and intervals here rest on.
+/// An average of logarithms of ratios, or a sum of such averages, with its standard error: the
+/// basis of tests and intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Center {
     /// The average.
     pub log: f64,
     /// Its standard error.
     pub error: f64,
-    /// Of Student's t.
+    /// Degrees of freedom of Student's t.
     pub degrees_of_freedom: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub runs: usize,
 }
 
 impl Center {
-    /// `None` with fewer than two logarithms, or with one that is not finite.
+    /// Averages the logarithms; `None` with fewer than two of them, or with one that is not finite.
     pub fn of(logs: &[f64], average: Average) -> Option<Self> {
         Self::of_sum(&[(0..).zip(logs.iter().copied()).collect()], average)
     }
 
-    /// The sum of the averages of `parts`, each by block. Each part is trimmed by itself, since an odd run
-    /// in one workload says nothing of the others; blocks that only some parts have count there. `None` without
-    /// parts, where one has fewer than two blocks, or with a logarithm that is not finite.
+    /// The sum of the averages of `parts`, each by block. Each part is trimmed by itself, because
+    /// an outlier in one workload does not concern the others. Blocks that only some parts have
+    /// count in those. `None` without parts, if one has fewer than two blocks, or with a logarithm
+    /// that is not finite.
     ///
-    /// The trimmed mean's error comes from the winsorized sum of squares ("Less
-    /// vulnerable confidence and significance procedures for location based on a single sample", Sankhya A
-    /// 25, 1963); without trimming the formula is the plain mean's. Of several parts the winsorized
-    /// values of a block are added before they are squared, so what parts have in common in their blocks is in it.
-    /// The degrees of freedom are Satterthwaite's where the parts' variances err together, which is the
-    /// fewest that they can be.
+    /// The trimmed mean's error comes from the winsorized sum of squares ("Less vulnerable
+    /// confidence and significance procedures for location based on a single sample", Sankhya A 25,
+    /// 1963); without trimming it is the plain mean's. The winsorized values of several parts are
+    /// added by block before they are squared, so the error includes the correlation of the parts.
+    /// The degrees of freedom are Satterthwaite's for fully correlated variances, which are the
+    /// fewest.
     pub fn of_sum(parts: &[BTreeMap<u32, f64>], average: Average) -> Option<Self> {
         let mut of_blocks: BTreeMap<u32, f64> = BTreeMap::new();
         let (mut log, mut variances, mut by_freedom) = (0.0, 0.0, 0.0);
@@ -141,8 +143,7 @@ impl Center {
         })
     }
 
-    /// The ratio that this is the logarithm of, with its interval; `None` where the confidence is not
-    /// between 0 and 1.
+    /// The ratio `exp(log)` with its interval; `None` unless the confidence is between 0 and 1.
     pub fn ratio(&self, confidence: f64) -> Option<Estimate> {
         if !are_usable(&[self.log, self.error], confidence) {
             return None;
@@ -158,23 +159,23 @@ impl Center {
         })
     }
 
-    /// How likely an average at least this far from zero is where there is no difference (two-sided
-    /// paired t test). Below `1 - confidence` exactly where the interval of [`Self::ratio`] excludes 1.
+    /// The chance of an average at least this far from zero without a difference (two-sided paired
+    /// t test). It is below `1 - confidence` exactly if the interval of [`Self::ratio`] excludes 1.
     pub fn p_value(&self) -> f64 {
         match (self.log == 0.0, self.error == 0.0) {
             (true, _) => 1.0,
-            // No scatter at all, as only a simulator gives it, is proof.
+            // No scatter, as in the simulator, is proof.
             (false, true) => 0.0,
             (false, false) => two_sided_p(self.log / self.error, self.degrees_of_freedom),
         }
     }
 
-    /// How likely an average at least this far below zero is where the true one is not below it
-    /// (one-sided paired t test). Below `level` exactly where the interval of [`Self::ratio`] at the
-    /// confidence `1 - 2 * level` lies below 1.
+    /// The chance of an average at least this far below zero if the true one is not below it
+    /// (one-sided paired t test). It is below `level` exactly if the interval of [`Self::ratio`] at
+    /// the confidence `1 - 2 * level` lies below 1.
     pub fn p_below(&self) -> f64 {
         match (self.error == 0.0, self.log < 0.0) {
-            // No scatter at all, as only a simulator gives it, is proof.
+            // No scatter, as in the simulator, is proof.
             (true, is_below) => f64::from(u8::from(!is_below)),
             (false, true) => two_sided_p(self.log / self.error, self.degrees_of_freedom) / 2.0,
             (false, false) => {
@@ -183,7 +184,7 @@ impl Center {
         }
     }
 
-    /// The same above zero.
+    /// Like [`Self::p_below`], for an average above zero.
     pub fn p_above(&self) -> f64 {
         Self { log: -self.log, ..*self }.p_below()
     }
@@ -192,18 +193,18 @@ impl Center {
 /// One comparison of several after Holm's correction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Corrected {
-    /// One less the level that the comparison is held against: its own interval at this confidence
-    /// excludes 1 exactly where its p-value is below that level.
+    /// One minus the level of this comparison: its interval at this confidence excludes 1 exactly
+    /// if its p-value is below the level.
     pub confidence: f64,
     /// Whether the difference is proven.
     pub proven: bool,
 }
 
-/// Holm's correction (Scandinavian Journal of Statistics 6, 1979): with it the chance that any of
-/// the comparisons is called proven where there is no difference stays at `1 - confidence`. `None`
-/// is a comparison that could not be made: it is not proven, and does not count.
+/// Holm's correction (Scandinavian Journal of Statistics 6, 1979): the chance that any comparison
+/// without a difference is called proven stays at `1 - confidence`. `None` is a comparison that
+/// could not be made; it is not proven, and does not count.
 ///
-/// The smallest of m p-values is held against `alpha / m`, the next against `alpha / (m - 1)` and so
+/// The smallest of m p-values is compared with `alpha / m`, the next with `alpha / (m - 1)` and so
 /// on, up to the first that fails.
 pub fn holm(p_values: &[Option<f64>], confidence: f64) -> Vec<Corrected> {
     let alpha = 1.0 - confidence;

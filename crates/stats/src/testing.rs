@@ -1,4 +1,4 @@
-//! What the tests of this crate share: normal deviates and the check of an interval's coverage.
+//! Shared by this crate's tests: normal deviates and the check of an interval's coverage.
 
 use latput_units::Rng;
 
@@ -10,8 +10,8 @@ pub(crate) fn normal(rng: &mut Rng) -> f64 {
     radius * (std::f64::consts::TAU * rng.uniform()).cos()
 }
 
-/// Draws 2000 estimates from fixed seeds and checks that their intervals hold `truth` as often as
-/// `confidence` says, give or take 2 %.
+/// Draws 2000 estimates from fixed seeds and checks that the share of intervals that hold `truth`
+/// is `confidence` to within 2 %.
 #[track_caller]
 pub(crate) fn assert_coverage(
     confidence: f64,

@@ -1,16 +1,16 @@
-//! Differences between two groups of runs that have nothing in common, as a ratio.
+//! Differences between two unpaired groups of runs, as a ratio.
 //!
-//! The same logarithms and the same means as in [`crate::paired`], but each group scatters by itself,
-//! and not equally: Welch's t, and for tails the same of trimmed means (Yuen, "The two-sample trimmed t
-//! for unequal population variances", Biometrika 61, 1974).
+//! The logarithms and means are those of [`crate::paired`], but each group has its own variance:
+//! Welch's t, and for tails Yuen's t of trimmed means ("The two-sample trimmed t for unequal
+//! population variances", Biometrika 61, 1974).
 
 use crate::estimate::{Estimate, Method};
 use crate::mean::{are_usable, critical_t, two_sided_p};
 use crate::paired::{Average, Center};
 
-/// The ratio `other / base` of two groups of figures: of their geometric means, or of trimmed ones,
-/// with its interval; `None` where a figure is not above zero, or a group is empty. A group of one has
-/// no scatter to know: then there is no interval.
+/// The ratio `other / base` of the (trimmed) geometric means of two groups, with its interval.
+/// `None` if a figure is not above zero, or a group is empty. With a group of one there is no
+/// interval.
 pub fn ratio(base: &[f64], other: &[f64], average: Average, confidence: f64) -> Option<Estimate> {
     let (base, other) = (logs(base)?, logs(other)?);
     if !are_usable(&base, confidence) || !are_usable(&other, confidence) {
@@ -33,14 +33,14 @@ pub fn ratio(base: &[f64], other: &[f64], average: Average, confidence: f64) -> 
     })
 }
 
-/// How likely groups at least this far apart are where there is no difference (two-sided); `None` where
-/// a group has fewer than two figures, or one that is not above zero.
+/// The chance of a gap at least this large without a difference (two-sided). `None` if a group has
+/// fewer than two figures, or one that is not above zero.
 pub fn p_value(base: &[f64], other: &[f64], average: Average) -> Option<f64> {
     let Gap { log, error, degrees_of_freedom } = Gap::of(&logs(base)?, &logs(other)?, average)?;
     if log == 0.0 {
         return Some(1.0);
     }
-    // No scatter at all, as only a simulator gives it, is proof.
+    // No scatter, as in the simulator, is proof.
     Some(if error == 0.0 { 0.0 } else { two_sided_p(log / error, degrees_of_freedom) })
 }
 
@@ -48,7 +48,7 @@ fn logs(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&value| crate::paired::log_ratio(1.0, value)).collect()
 }
 
-/// How far two groups' centers are apart.
+/// The gap between two groups' centers.
 struct Gap {
     log: f64,
     error: f64,
@@ -60,8 +60,8 @@ impl Gap {
         let (base, other) = (Center::of(base, average)?, Center::of(other, average)?);
         let square = |center: &Center| center.error * center.error;
         let together = square(&base) + square(&other);
-        // Welch and Satterthwaite: between the smaller group's freedom and the sum of both. Rounded
-        // down, which widens the interval.
+        // Welch and Satterthwaite: between the smaller group's degrees of freedom and the sum of
+        // both. Rounded down, which widens the interval.
         let share = |center: &Center| square(center).powi(2) / center.degrees_of_freedom as f64;
         let freedom = together * together / (share(&base) + share(&other));
         let most = base.degrees_of_freedom + other.degrees_of_freedom;

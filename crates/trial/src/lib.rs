@@ -1,7 +1,7 @@
-//! The common language of every testbed: what is asked for ([`Plan`], [`Workload`]) and what came
-//! back ([`Observation`], [`Row`], [`Results`]).
+//! The common language of every testbed: the request ([`Plan`], [`Workload`]) and the result
+//! ([`Observation`], [`Row`], [`Results`]).
 //!
-//! The report, the model and the search know these types and never which testbed a row came from.
+//! The report, the model and the search use these types and do not know the testbed of a row.
 
 pub mod metric;
 pub mod observation;

@@ -1,4 +1,4 @@
-//! The figures that tables, goals and intervals are about, each with one name and one definition.
+//! The figures of tables, goals and intervals, each with one name and one definition.
 //!
 //! A metric is declared in `metric/table.rs` and computed in `metric/value.rs`; `metric/quantity.rs` prints it.
 
@@ -13,32 +13,32 @@ pub use self::quantity::{Scale, Unit, quantity};
 pub use self::table::{FORMER_NAMES, Metric};
 pub use self::value::service_demand_us;
 
-/// All that is declared of a metric.
+/// The declaration of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricRow {
-    /// Which one.
+    /// The metric.
     pub metric: Metric,
-    /// The name in files, goals and flags; it ends with its unit, and after that the statistic.
+    /// The name in files, goals and flags. It ends with its unit, followed by the statistic.
     pub name: &'static str,
     /// The name above a table's column.
     pub column: &'static str,
     /// The name in a phrase, for axis titles and tool tips.
     pub phrase: &'static str,
-    /// What it is, in one sentence, with the formula or its source.
+    /// The definition in one sentence, with the formula or its source.
     pub definition: &'static str,
     /// The unit of its values.
     pub unit: Unit,
-    /// Which way is better.
+    /// Whether a higher or a lower value is better.
     pub preferred: PreferredDirection,
     /// How several runs are summarised.
     pub summary: Summary,
     /// The kinds of workload that have it.
     pub workloads: &'static [&'static str],
-    /// What a workload of these kinds must ask for to have it.
+    /// The option that a workload of these kinds needs to have it.
     pub needs: Needs,
 }
 
-/// Which way is better.
+/// Whether a higher or a lower value is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreferredDirection {
     /// More is better.
@@ -66,7 +66,8 @@ pub enum Summary {
     /// A rate or share: mean over runs, Student's t interval.
     Mean,
     /// A percentile, an extreme, or a quotient of two noisy figures: median over runs,
-    /// order-statistic interval. Never averaged: one odd run would move a mean to where no run is.
+    /// order-statistic interval. It is never averaged, because one outlier would move the mean to a
+    /// value that no run has.
     Median,
 }
 
@@ -80,12 +81,12 @@ impl Summary {
     }
 }
 
-/// What a workload must ask for to have a metric.
+/// The option that a workload needs to have a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing beside its kind.
+    /// No option.
     Nothing,
-    /// A probe beside the traffic, or to be one itself (`ping`).
+    /// A probe beside the traffic, or a kind that is one (`ping`).
     Probe,
     /// An open loop.
     Arrivals,
@@ -115,7 +116,7 @@ impl Metric {
         all
     };
 
-    /// All that is declared of it.
+    /// The metric's declaration.
     pub const fn row(self) -> &'static MetricRow {
         &table::TABLE[self as usize]
     }
@@ -135,12 +136,12 @@ impl Metric {
         self.row().phrase
     }
 
-    /// Which way is better.
+    /// Whether a higher or a lower value is better.
     pub const fn preferred_direction(self) -> PreferredDirection {
         self.row().preferred
     }
 
-    /// Whether it is a figure of the probe beside the traffic.
+    /// Whether the probe beside the traffic measures it.
     pub const fn is_of_probe(self) -> bool {
         matches!(self.row().needs, Needs::Probe)
     }
@@ -157,21 +158,21 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A name that no metric has.
+/// A name that is no metric's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownMetric {
-    /// It is the name that a metric had in an earlier version.
+    /// A metric had this name in an earlier version.
     #[error("`{former}` is called `{metric}` now")]
     Former {
-        /// What was asked for.
+        /// The name as given.
         former: String,
-        /// What has this name's meaning.
+        /// The metric that now has this meaning.
         metric: Metric,
     },
-    /// It never was one.
+    /// No version had a metric of this name.
     #[error("no metric is called `{name}`; `latput metrics` lists them")]
     Unknown {
-        /// What was asked for.
+        /// The name as given.
         name: String,
     },
 }

@@ -1,6 +1,6 @@
-//! Everything one trial measured.
+//! The measurements of one trial.
 //!
-//! Absent is not zero: what a workload does not have, or a host cannot tell, is `None`.
+//! Absent is not zero: a figure that the workload lacks or the host cannot measure is `None`.
 
 use std::collections::BTreeMap;
 
@@ -12,63 +12,63 @@ use serde::{Deserialize, Serialize};
 use crate::metric::Metric;
 use crate::workload::{Direction, Traffic};
 
-/// What one trial measured, over the measurement window after the warm-up was cut.
+/// The measurements of one trial, over the measurement window without the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// What the traffic did.
+    /// Counts of the traffic.
     pub traffic: TrafficObservation,
-    /// What the probe beside it saw.
+    /// Round trips of the probe beside it.
     pub probe: Option<ProbeObservation>,
-    /// Each host, in the order of the testbed.
+    /// Counts of each host, in the order of the testbed.
     pub hosts: Vec<HostObservation>,
     /// The checks on this trial, passed and failed.
     pub checks: Vec<Check>,
-    /// Figures as another program gave them, without the counts behind them: each stands for the one
-    /// that latput would compute from its own.
+    /// Figures that another program reported without the counts behind them. Each replaces the
+    /// figure that latput would compute from its own counts.
     #[serde(rename = "given", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported_metrics: BTreeMap<Metric, f64>,
-    /// What other programs said of the CPU time of their end.
+    /// CPU time that other programs reported for their end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramCpu>,
 }
 
 impl Observation {
-    /// Whether the check of this name was made and failed.
+    /// Whether the check of this name ran and failed.
     pub fn has_failed(&self, check: &str) -> bool {
         self.checks.iter().any(|made| made.name == check && !made.passed)
     }
 }
 
-/// What a program that is not latput said of the CPU time of its end: shown with its method, and never
+/// The CPU time that another program reported for its end. It is shown with its method, and never
 /// compared with a figure of another method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramCpu {
-    /// The end.
+    /// The end's role.
     pub role: Role,
     /// `iperf3`, `netserver`.
     pub program: String,
-    /// What was counted.
+    /// The counted CPU time.
     pub method: CpuMethod,
     /// Busy share: of one CPU for a process (above 1 with several threads), of all CPUs for a host.
     pub busy_ratio: f64,
-    /// The part in user code, of the same base.
+    /// Share of user code, of the same base.
     pub user_ratio: Option<f64>,
-    /// The part in the kernel, of the same base.
+    /// Share of the kernel, of the same base.
     pub system_ratio: Option<f64>,
 }
 
-/// What a program counts as its CPU time.
+/// The CPU time that a program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuMethod {
-    /// The program's own process (`getrusage`): the network's soft interrupts are not in it.
+    /// The program's own process (`getrusage`), without the network's soft interrupts.
     Process,
-    /// The whole host, from `/proc/stat`, waiting for disks counted as busy (netperf).
+    /// The whole host, from `/proc/stat`, with waits for disks counted as busy (netperf).
     Host,
 }
 
 impl CpuMethod {
-    /// In words, for tables.
+    /// The description in tables.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Process => "its own process only (getrusage), not comparable",
@@ -77,7 +77,7 @@ impl CpuMethod {
     }
 }
 
-/// What the load generator and the reflector counted in their windows.
+/// Counts of the load generator and the reflector in their windows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficObservation {
     /// Length of the generator's window.
@@ -88,15 +88,15 @@ pub struct TrafficObservation {
     pub sent_bytes: u64,
     /// Payload bytes that the receiving application got: goodput.
     pub received_bytes: u64,
-    /// The other way, from the system under test to the generator, where bulk flows that way.
+    /// The flow from the system under test to the generator, where bulk flows that way.
     #[serde(default)]
     pub reverse: Option<FlowObservation>,
     /// Completed request/response transactions; objects of a `fetch`.
     pub transactions: Option<u64>,
-    /// Round-trip time of every transaction; of an open loop, from when its request was due
-    /// (corrected: a stall counts for every request that it held up).
+    /// Round-trip time of every transaction. In an open loop it starts when the request was due
+    /// (corrected: a stall counts for each request that it held up).
     pub latency: Option<Histogram>,
-    /// Of an open loop, the round-trip times from when each request was really sent.
+    /// Round-trip times of an open loop from when each request was sent.
     #[serde(default)]
     pub latency_raw: Option<Histogram>,
     /// Datagram bookkeeping at the receiver.
@@ -105,19 +105,19 @@ pub struct TrafficObservation {
     pub retransmits: Option<u64>,
     /// The offered rate (each way), where the workload has one.
     pub offered_bps: Option<f64>,
-    /// Requests per second that were due, of an open loop.
+    /// Requests per second that were due in an open loop.
     #[serde(default)]
     pub offered_per_s: Option<f64>,
-    /// CPU time of the traffic threads themselves, sender's end.
+    /// CPU time of the traffic threads, sender's end.
     pub sender_cpu: Nanos,
-    /// CPU time of the traffic threads themselves, receiver's end.
+    /// CPU time of the traffic threads, receiver's end.
     pub receiver_cpu: Nanos,
     /// Share of its window that the busiest traffic thread was on a CPU, sender's end.
     #[serde(default)]
     pub busiest_ratio: Option<f64>,
 }
 
-/// One way of the traffic.
+/// One direction of the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowObservation {
     /// Payload bytes that the sending end handed to its kernel, in its window.
@@ -127,8 +127,8 @@ pub struct FlowObservation {
 }
 
 impl TrafficObservation {
-    /// Payload bits per second that receiving applications got, both ways together; requests for
-    /// objects are not payload. `None` where no time passed.
+    /// Payload bits per second that receiving applications got, both directions together. Requests
+    /// for objects are not payload. `None` where no time passed.
     pub fn goodput_bps(&self, traffic: &Traffic) -> Option<f64> {
         let reverse = match &self.reverse {
             Some(reverse) => bits_per_s(reverse.received_bytes, self.sender_window)?,
@@ -140,7 +140,8 @@ impl TrafficObservation {
         }
     }
 
-    /// Of bulk both ways, payload bits per second that the system under test got, and the generators.
+    /// For bulk in both directions, the payload bits per second that the system under test got, and
+    /// those that the generators got.
     pub fn goodput_each_way_bps(&self, traffic: &Traffic) -> Option<(f64, f64)> {
         let both = matches!(traffic, Traffic::TcpBulk { direction: Direction::Both, .. });
         let reverse = self.reverse.filter(|_| both)?;
@@ -154,18 +155,18 @@ fn bits_per_s(bytes: u64, window: Nanos) -> Option<f64> {
     (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
 }
 
-/// Datagrams by sequence number, at the receiver; of `udp_rr`, requests and their responses.
+/// Datagrams by sequence number, at the receiver; for `udp_rr`, requests and their responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramObservation {
     /// Sent in the window.
     pub sent: u64,
-    /// Of those, received at least once.
+    /// Sent in the window and received at least once.
     pub received: u64,
     /// Sent in the window and never received.
     pub lost: u64,
     /// Received after a later one (RFC 4737, section 3.3).
     pub reordered: u64,
-    /// Received again.
+    /// Received more than once.
     pub duplicates: u64,
     /// Responses that came after their request had counted as lost.
     #[serde(default)]
@@ -179,7 +180,7 @@ pub struct DatagramObservation {
 pub struct ProbeObservation {
     /// Echo requests sent in the window.
     pub sent: u64,
-    /// Of those, answered.
+    /// Requests that were answered.
     pub received: u64,
     /// Round-trip times; min, mean, max and mdev follow from it.
     pub rtt: Histogram,
@@ -190,25 +191,25 @@ pub struct ProbeObservation {
 pub struct HostObservation {
     /// The host's name in the testbed.
     pub host: String,
-    /// What it was in this trial.
+    /// Its role in this trial.
     pub role: Role,
     /// Length of the window.
     pub window: Nanos,
-    /// The CPUs that are this host's, each on its own, by the best source there was (`accounting`).
+    /// This host's CPUs, each with the best source of CPU time there was (`accounting`).
     pub cpus: Vec<CpuObservation>,
-    /// Where their times come from, and what other sources said of them.
+    /// The source of the CPU times, and the figures of other sources.
     #[serde(default)]
     pub accounting: CpuAccounting,
-    /// The machine's CPUs that are not this host's, summed from their own lines.
+    /// The sum of the machine's other CPUs, from their own lines.
     pub other_cpus: CpuTime,
-    /// The machine that the host runs on, from the kernel's own total line: the whole that the parts
-    /// of co-located hosts must add up to.
+    /// The machine that the host runs on, from the kernel's total line: the parts of co-located
+    /// hosts must add up to it.
     pub machine: CpuTime,
-    /// CPU time of this host's NAPI kernel threads, where it has such.
+    /// CPU time of this host's NAPI kernel threads, if it has any.
     pub napi_threads_cpu: Option<Nanos>,
     /// CPU time that latput's counter sampling took on this host.
     pub sampling_cpu: Nanos,
-    /// NAPI polls on this host's CPUs, where the kernel lets us see them.
+    /// NAPI polls on this host's CPUs, if the kernel shows them.
     pub napi: Option<NapiObservation>,
     /// `NET_RX` and `NET_TX` softirq runs on this host's CPUs.
     pub softirqs: u64,
@@ -216,15 +217,16 @@ pub struct HostObservation {
     pub interrupts: u64,
     /// The measured interface's counters.
     pub interface: InterfaceCounters,
-    /// Its packets, in and out, in each tenth of a second of the window: whether the load was steady.
+    /// Packets of the interface, in and out, in each tenth of a second of the window. They show
+    /// whether the load was steady.
     #[serde(default)]
     pub packets_per_interval: Vec<u64>,
     /// TCP segments sent again, whole host (`RetransSegs`).
     pub tcp_retransmitted: u64,
     /// UDP datagrams dropped for want of socket buffer (`RcvbufErrors`).
     pub udp_receive_buffer_errors: u64,
-    /// How far the host's wall clock went ahead of its monotonic one in the window, nanoseconds: what
-    /// somebody set it by, or, below 0.05 % of the window, NTP's correction (`adjtimex(2)`).
+    /// Advance of the host's wall clock over its monotonic one in the window, in nanoseconds: a
+    /// change by somebody or, below 0.05 % of the window, NTP's correction (`adjtimex(2)`).
     #[serde(default)]
     pub wall_clock_step_ns: i64,
     /// The knobs as read before the trial.
@@ -240,9 +242,9 @@ pub enum Role {
     /// The system under test.
     #[default]
     Sut,
-    /// Makes the load.
+    /// It makes the load.
     Generator,
-    /// Only watches.
+    /// It only sends the probe.
     Observer,
 }
 
@@ -260,27 +262,27 @@ impl Role {
 /// One CPU in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuObservation {
-    /// Which.
+    /// The CPU.
     pub cpu: CpuId,
-    /// Where its time went.
+    /// Its time by kind.
     pub time: CpuTime,
 }
 
-/// What busy time is counted by.
+/// The source of busy time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuSource {
-    /// Every switch of tasks and every interrupt, traced: exact to the microsecond. User against system
-    /// within process time by the ticks' proportion.
+    /// Traced switches of tasks and interrupts, exact to the microsecond. Process time is split
+    /// into user and system in proportion to the ticks.
     Trace,
-    /// What the kernel's exact idle time leaves of the window, in steps of 10 ms; the parts by the ticks'
-    /// proportion.
+    /// The window minus the kernel's exact idle time, in steps of 10 ms; the parts in proportion to
+    /// the ticks.
     Idle,
-    /// A timer that looks 100 to 1000 times a second what runs (`/proc/stat`): busy spells shorter than
-    /// its tick can go unseen. All rows of before the source was recorded.
+    /// A timer that samples 100 to 1000 times a second (`/proc/stat`). Busy spells shorter than its
+    /// tick can be missed. Rows from before the source was recorded have this one.
     #[default]
     Ticks,
-    /// A simulated host, whose times are known.
+    /// A simulated host with known times.
     Simulated,
 }
 
@@ -296,22 +298,22 @@ impl CpuSource {
     }
 }
 
-/// How a host's CPU time was counted.
+/// The method of counting a host's CPU time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuAccounting {
     /// The source of `cpus`.
     pub source: CpuSource,
-    /// The same CPUs in the same window by the ticks of `/proc/stat`; empty where those are the source.
+    /// The same CPUs in the same window by the ticks of `/proc/stat`; empty if ticks are the
+    /// source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ticks: Vec<CpuObservation>,
-    /// Busy time of all of them by exact idle time, in steps of 10 ms a CPU; `None` where that is the source or
-    /// there is none.
+    /// Busy time of all CPUs by exact idle time, in steps of 10 ms a CPU; `None` if that is the
+    /// source or is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_by_idle: Option<Nanos>,
 }
 
-/// Where CPU time went, as `/proc/stat` splits it. `guest` is already inside `user` there and is not
-/// counted again.
+/// CPU time as `/proc/stat` splits it. `user` includes `guest`, which is not counted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTime {
     /// User code, `nice` included.
@@ -322,7 +324,7 @@ pub struct CpuTime {
     pub irq: Nanos,
     /// Soft interrupts.
     pub softirq: Nanos,
-    /// Taken by the hypervisor.
+    /// Stolen by the hypervisor.
     pub steal: Nanos,
     /// Idle.
     pub idle: Nanos,
@@ -331,13 +333,13 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Busy = total - idle - iowait - steal: user + system + irq + softirq. Time that the hypervisor
-    /// took is neither the host's work nor its rest.
+    /// Busy = total - idle - iowait - steal: user + system + irq + softirq. Stolen time is neither
+    /// busy nor idle.
     pub fn busy(&self) -> Nanos {
         [self.system, self.irq, self.softirq].into_iter().fold(self.user, Nanos::saturating_add)
     }
 
-    /// Everything, idle and stolen time included.
+    /// All time, including idle and stolen time.
     pub fn total(&self) -> Nanos {
         [self.steal, self.idle, self.iowait].into_iter().fold(self.busy(), Nanos::saturating_add)
     }
@@ -346,7 +348,7 @@ impl CpuTime {
 impl std::ops::Add for CpuTime {
     type Output = Self;
 
-    /// Saturates: a results file may hold any number.
+    /// Saturates, because a results file may hold any number.
     fn add(self, other: Self) -> Self {
         Self {
             user: self.user.saturating_add(other.user),
@@ -372,7 +374,7 @@ impl HostObservation {
         self.cpus.iter().map(|cpu| cpu.time).sum()
     }
 
-    /// The same by the ticks of `/proc/stat`.
+    /// The CPU time of all of the host's CPUs by the ticks of `/proc/stat`.
     pub fn cpu_by_ticks(&self) -> CpuTime {
         let own =
             if self.accounting.ticks.is_empty() { &self.cpus } else { &self.accounting.ticks };
@@ -387,14 +389,14 @@ impl HostObservation {
     }
 }
 
-/// NAPI polls.
+/// NAPI polls and their packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NapiObservation {
-    /// Polls.
+    /// Number of polls.
     pub polls: u64,
-    /// Packets that they handled.
+    /// Packets that the polls handled.
     pub packets: u64,
-    /// Polls that found nothing.
+    /// Polls without a packet.
     pub empty_polls: u64,
 }
 
@@ -415,12 +417,12 @@ pub struct InterfaceCounters {
     pub tx_dropped: u64,
 }
 
-/// One check on a trial. A trial that fails one is marked, never dropped silently.
+/// One check on a trial. A trial that fails one is marked, and never dropped silently.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was checked: `packets-per-transaction`, `cpu-parts-add-up`, `steal`.
+    /// Name of the check: `packets-per-transaction`, `cpu-parts-add-up`, `steal`.
     pub name: String,
-    /// Whether it held.
+    /// Whether it passed.
     pub passed: bool,
     /// The figures, in a sentence.
     pub detail: String,

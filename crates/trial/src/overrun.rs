@@ -1,8 +1,9 @@
-//! Whether a setting would hold packets back until a receive ring is full.
+//! Checks whether a setting would hold packets back until a receive ring is full.
 //!
-//! While an interrupt, or a poll, is held back nobody empties the ring: what arrives meanwhile must fit.
-//! The most that can arrive is the link's rate in packets of the workload's size, or what a workload
-//! offers or has in flight, if that is less. All of it may fall on one queue.
+//! While an interrupt or a poll is held back, nothing empties the ring, so the packets that arrive
+//! meanwhile must fit. At most the link's rate in packets of the workload's size can arrive, or the
+//! workload's offered rate or its packets in flight, if that is less. All of them may fall on one
+//! queue.
 //!
 //! On the wire an Ethernet frame takes its payload, at least 46 byte, and 38 more: header, check
 //! sequence, preamble and gap (IEEE 802.3, clauses 3 and 4.4.2).
@@ -21,7 +22,7 @@ const LEAST_PAYLOAD: u64 = 46;
 /// Headers of TCP (with timestamps) and of UDP inside an IPv4 packet.
 const TCP: u64 = 52;
 const UDP: u64 = 28;
-/// What decides how long a ring must hold.
+/// The knobs that decide how long a ring must hold packets.
 const KNOBS: [Knob; 7] = [
     Knob::Mtu,
     Knob::RxRing,
@@ -32,7 +33,7 @@ const KNOBS: [Knob; 7] = [
     Knob::NapiDeferHardIrqs,
 ];
 
-/// What is known of a host's receive side before a run.
+/// The known receive side of a host before a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveSide {
@@ -40,18 +41,18 @@ pub struct ReceiveSide {
     pub host: String,
     /// Its role.
     pub role: Role,
-    /// The speed of its link; `None` where the driver does not tell.
+    /// The speed of its link; `None` if the driver does not report it.
     pub link: Option<BitsPerSecond>,
-    /// Today's values of the knobs that matter; what the interface lacks is absent.
+    /// Today's values of the knobs that matter, without those that the interface lacks.
     pub today: Setting,
 }
 
 impl ReceiveSide {
-    /// From all that was read of a host.
+    /// From the values read of a host.
     pub fn new(host: String, role: Role, link: Option<BitsPerSecond>, state: &State) -> Self {
         let mut today = Setting::new();
         for ((knob, _), value) in state.0.iter().filter(|((knob, _), _)| KNOBS.contains(knob)) {
-            // Of several queues the one that waits longest.
+            // Of several queues the one with the longest wait.
             let longest = today.entry(*knob).or_insert_with(|| value.clone());
             if *value > *longest {
                 *longest = value.clone();
@@ -60,8 +61,9 @@ impl ReceiveSide {
         Self { host, role, link, today }
     }
 
-    /// Why `setting` must not be tried under these workloads, with the arithmetic; `None` if the ring
-    /// holds what can arrive, or its size or the link's speed is not known.
+    /// The reason, with the arithmetic, why `setting` must not be tried under these workloads.
+    /// `None` if the ring holds all packets that can arrive, or its size or the link's speed is
+    /// unknown.
     pub fn overrun(&self, setting: &LabelledSetting, workloads: &[Workload]) -> Option<String> {
         let link = self.link.filter(|link| link.get() > 0)?;
         let value = |knob| {
@@ -93,9 +95,9 @@ impl ReceiveSide {
     }
 }
 
-/// The knob that lets packets wait longest, and how long. Deferred polls come every
-/// `gro-flush-timeout`, however often they are deferred. Adaptive moderation chooses its own delay, and
-/// `rx-frames` interrupts earlier.
+/// The knob that lets packets wait longest, and its time. Deferred polls come every
+/// `gro-flush-timeout`, however often they are deferred. Adaptive moderation chooses its own delay,
+/// and `rx-frames` interrupts earlier.
 fn longest_wait<'a>(value: impl Fn(Knob) -> Option<&'a Value>, ring: u64) -> Option<(Knob, Nanos)> {
     let time = |knob| match value(knob) {
         Some(Value::Time(time)) => Some((knob, *time)),
@@ -112,12 +114,12 @@ fn longest_wait<'a>(value: impl Fn(Knob) -> Option<&'a Value>, ring: u64) -> Opt
     waits.max_by_key(|(_, delay)| *delay).filter(|(_, delay)| *delay > Nanos::ZERO)
 }
 
-/// The most that traffic can bring to a host.
+/// The highest packet rate that traffic can bring to a host.
 struct Arriving {
     pps: f64,
     /// Bytes of a frame with its header and check sequence.
     frame: u64,
-    /// Packets that can be under way at once, where a closed loop bounds them.
+    /// Packets that can be in flight at once, if a closed loop limits them.
     in_flight: Option<u64>,
 }
 
@@ -130,7 +132,7 @@ impl Arriving {
             let in_flight = in_flight.saturating_mul(segments(bytes));
             Self::at_link_rate(link, bytes.get().saturating_add(header).min(mtu), Some(in_flight))
         };
-        // Bulk to one end is acknowledgements, one for two segments (RFC 5681), to the other.
+        // The end that receives no bulk gets acknowledgements, one for two segments (RFC 5681).
         let bulk = |is_to_us: bool, rate: Option<BitsPerSecond>| {
             let most = Self::at_link_rate(link, mtu, None);
             let offered =
@@ -153,7 +155,7 @@ impl Arriving {
                 let closed = exchange(in_flight, request_bytes, response_bytes, UDP);
                 closed.paced(arrivals.map(|arrivals| arrivals.rate_per_s))
             }
-            // Beside its data a transaction has the packets that open and close its connection.
+            // A transaction also has the packets that open and close its connection.
             Traffic::TcpCrr { request_bytes, response_bytes, connections, .. } => {
                 exchange(4 * u64::from(connections), request_bytes, response_bytes, TCP)
             }
@@ -181,14 +183,14 @@ impl Arriving {
         })
     }
 
-    /// IP packets of so many bytes, back to back.
+    /// IP packets of the given size, back to back.
     fn at_link_rate(link: BitsPerSecond, packet_bytes: u64, in_flight: Option<u64>) -> Self {
         let payload = packet_bytes.max(LEAST_PAYLOAD);
         let pps = link.get() as f64 / 8.0 / (payload + AROUND) as f64;
         Self { pps, frame: payload + 18, in_flight }
     }
 
-    /// An open loop sends whatever has come back, and no more than it is due.
+    /// An open loop sends no faster than its requests are due.
     fn paced(self, rate_per_s: Option<u32>) -> Self {
         match rate_per_s {
             None => self,

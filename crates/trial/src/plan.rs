@@ -1,4 +1,4 @@
-//! Plans: settings x workloads x repetitions, the statistics wanted and the goal.
+//! Plans: settings x workloads x repetitions, the wanted precision and the goal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ mod file;
 /// The plan of `latput tune` without arguments.
 pub const BUILT_IN: &str = include_str!("../../../examples/built-in.toml");
 
-/// A plan may ask for at most this many trials, repetitions included.
+/// Most trials of a plan, repetitions included.
 pub const MAX_TRIALS: u64 = 100_000;
 
-/// A search chooses among at most this many settings.
+/// Most settings of a search.
 pub const MAX_SEARCHED: u64 = 50_000;
 
-/// What to run.
+/// A plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Shown in tables and kept with the results.
+    /// Name in tables and results.
     pub name: String,
-    /// The goal, as text; `None` means that only the trade-off is wanted.
+    /// The goal as text; `None` if only the trade-off is wanted.
     pub goal: Option<String>,
-    /// What varies; settings are the cross product.
+    /// The factors; settings are their cross product.
     pub factors: Vec<Factor>,
-    /// The loads, each run under every setting.
+    /// The workloads; each runs under every setting.
     pub workloads: Vec<Workload>,
-    /// How often, how long and how sure.
+    /// Repetitions, durations and precision.
     pub method: Method,
 }
 
@@ -44,49 +44,50 @@ pub struct Factor {
     pub levels: Vec<Vec<Value>>,
 }
 
-/// A knob, on the hosts of one role or on every host.
+/// A knob on the hosts of one role or on every host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnobOnRole {
-    /// `None`: every host.
+    /// The role; `None` means every host.
     pub role: Option<Role>,
     /// The knob.
     pub knob: Knob,
 }
 
-/// Which settings are run, and how they take turns.
+/// The settings that are run, and their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Design {
-    /// Every combination of the factors' levels, each in trials of its own, in randomised blocks.
+    /// Every combination of the factors' levels, each in its own trials, in randomised blocks.
     #[default]
     Blocks,
-    /// Every combination, in slices of a part of a second within one workload whose traffic goes on.
+    /// Every combination, in slices of a part of a second within one workload whose traffic
+    /// continues.
     Slices,
-    /// Those that promise to be best by the goal, block by block.
+    /// The settings that promise to be best by the goal, block by block.
     Search,
 }
 
-/// What a run does about a level or a workload that the testbed does not support.
+/// The reaction to a level or a workload that the testbed does not support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnUnsupported {
-    /// It refuses the plan.
+    /// Refuse the plan.
     #[default]
     Refuse,
-    /// It skips the level or the workload, and the results say so.
+    /// Skip the level or the workload, and say so in the results.
     Skip,
 }
 
-/// How often, how long and how sure.
+/// Repetitions, durations and precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Method {
-    /// Which settings are run, and how; `None` where the plan leaves it open: slices where every factor
-    /// is cheap to change and the testbed takes slices, else blocks; a search where `latput tune` finds that
-    /// all settings take too long.
+    /// The settings that are run, and their order. `None` leaves the choice to latput: slices if
+    /// every factor is cheap to change and the testbed supports slices, else blocks; a search if
+    /// `latput tune` finds that all settings take too long.
     pub design: Option<Design>,
-    /// What becomes of what the testbed does not have.
+    /// The reaction to parts that the testbed does not support.
     pub on_unsupported: OnUnsupported,
-    /// Repetitions of everything before any stopping rule is looked at.
+    /// Fewest repetitions before the stopping rule applies.
     pub repetitions_min: u32,
-    /// Repetitions at most.
+    /// Most repetitions.
     pub repetitions_max: u32,
     /// Traffic before the measurement window.
     pub warmup: Nanos,
@@ -96,15 +97,15 @@ pub struct Method {
     pub confidence: f64,
     /// Wanted half width of a rate's interval as a share of the rate, such as 0.025.
     pub half_width: f64,
-    /// Seed of the order of trials; drawn from the clock when absent.
+    /// Seed of the order of trials; without one it is drawn from the clock.
     pub seed: Option<u64>,
-    /// No block beyond the smallest number of repetitions is begun that would end after this time.
+    /// Time budget: after the fewest repetitions no block begins that would end later.
     pub budget: Option<Nanos>,
     /// Whether settings may take the link of a host's interface down and up.
     pub allow_link_reset: bool,
 }
 
-/// A plan that cannot be run, and where it says so.
+/// An error in a plan, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct PlanError {
@@ -112,7 +113,7 @@ pub struct PlanError {
     pub file: String,
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong and how to mend it.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
@@ -148,14 +149,14 @@ impl Plan {
             .collect()
     }
 
-    /// How many settings the factors' levels make.
+    /// Number of combinations of the factors' levels.
     pub fn combinations(&self) -> u64 {
         let levels = self.factors.iter().map(|factor| factor.levels.len() as u64);
         levels.fold(1, u64::saturating_mul)
     }
 
-    /// Whether its settings can take turns while traffic flows: there are several, no knob of theirs disturbs
-    /// traffic when it changes, and no workload ends by a count.
+    /// Whether settings can take turns while traffic flows: there are several, no change of their
+    /// knobs disturbs traffic, and no workload ends by a count.
     pub fn is_cheap_to_change(&self) -> bool {
         let targets = self.factors.iter().flat_map(|factor| &factor.targets);
         self.combinations() > 1
@@ -163,20 +164,20 @@ impl Plan {
             && self.workloads.iter().all(|workload| workload.count.is_none())
     }
 
-    /// How long the traffic of every setting takes at its fewest repetitions.
+    /// Duration of the traffic of every setting with the fewest repetitions.
     pub fn shortest_grid(&self) -> Nanos {
         let trials = self.trials_per_block().saturating_mul(u64::from(self.method.repetitions_min));
         self.method.warmup.saturating_add(self.method.duration).saturating_mul(trials)
     }
 
-    /// How many trials one repetition of the whole plan has.
+    /// Number of trials in one repetition of the whole plan.
     pub fn trials_per_block(&self) -> u64 {
         self.combinations().saturating_mul(self.workloads.len() as u64)
     }
 }
 
 impl Factor {
-    /// As plans write it: `gro-flush-timeout + napi-defer-hard-irqs`, `sut.mtu`.
+    /// The name in plans: `gro-flush-timeout + napi-defer-hard-irqs`, `sut.mtu`.
     pub fn name(&self) -> String {
         let name = |target: &KnobOnRole| match target.role {
             Some(role) => format!("{}.{}", role.name(), target.knob),
@@ -185,7 +186,7 @@ impl Factor {
         self.targets.iter().map(name).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What one of its levels sets, by role.
+    /// The values of one of its levels, by role.
     pub fn setting(&self, level: &[Value]) -> BTreeMap<Role, Setting> {
         let mut by_role = BTreeMap::new();
         self.apply(level, &mut by_role);
@@ -202,8 +203,8 @@ impl Factor {
         }
     }
 
-    /// The first target's value names the level where it is another at each: what moves with it
-    /// follows from it. Else all that vary do.
+    /// The first target's value names the level if it differs at each level, since the other values
+    /// follow from it. Otherwise every varying value does.
     fn label(&self, level: &[Value]) -> String {
         let values = |idx: usize| self.levels.iter().map(move |level| &level[idx]);
         let distinct = values(0).collect::<BTreeSet<_>>().len();

@@ -1,4 +1,4 @@
-//! A results file as the report and the model see it.
+//! A results file as the report and the model read it.
 
 use latput_knobs::Setting;
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::observation::{Observation, Role};
 use crate::workload::Workload;
 
-/// One run: what was asked, where, and every finished trial.
+/// One run: its plan, hosts and finished trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The plan's name.
     pub name: String,
-    /// The goal, as the plan has it.
+    /// The goal, as in the plan.
     pub goal: Option<String>,
     /// Confidence of intervals, such as 0.99.
     pub confidence: f64,
@@ -25,35 +25,36 @@ pub struct Results {
     pub seed: u64,
     /// The hosts, in the order of each observation.
     pub hosts: Vec<HostFacts>,
-    /// The settings; a row names one by its index. The first is the one that others are compared to.
+    /// The settings; a row refers to one by its index. Others are compared with the first.
     pub settings: Vec<LabelledSetting>,
-    /// The workloads; a row names one by its index.
+    /// The workloads; a row refers to one by its index.
     pub workloads: Vec<Workload>,
     /// The finished trials in the order they ran.
     pub rows: Vec<Row>,
-    /// Trials that were planned at least (blocks may be added until intervals are narrow enough).
+    /// Fewest planned trials (blocks may be added until intervals are narrow enough).
     pub planned_trials: u64,
-    /// Remarks of the run: why it stopped, what it could not do.
+    /// Remarks of the run, such as why it stopped.
     pub notes: Vec<String>,
-    /// Of a search: the first block of the fresh runs that confirm its winner. The recommendation rests
-    /// on these alone, since the runs that made it the winner flatter it.
+    /// The first block of the fresh runs that confirm the winner of a search. Only these runs
+    /// support the recommendation, because the runs that selected the winner are biased in its
+    /// favour.
     #[serde(default)]
     pub confirmed_from: Option<u32>,
 }
 
-/// A setting of the plan and what it is called in tables.
+/// A setting of the plan with its name in tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabelledSetting {
     /// `gro-flush-timeout=50us`.
     pub label: String,
-    /// What each host is set to, by role; a host whose role is not named is left alone.
+    /// The values to set, by role. Hosts of other roles are left alone.
     pub by_role: std::collections::BTreeMap<Role, Setting>,
 }
 
 /// One finished trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which repetition of the whole plan, from 0; differences are paired within a block.
+    /// Repetition of the whole plan, from 0; differences are paired within a block.
     pub block: u32,
     /// Index into [`Results::settings`].
     pub setting: usize,
@@ -61,11 +62,11 @@ pub struct Row {
     pub workload: usize,
     /// Start, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// What was measured.
+    /// The measurements.
     pub observation: Observation,
 }
 
-/// What a reader must know of a host to judge its figures.
+/// The facts of a host that a reader needs to judge its figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// The name in the testbed.

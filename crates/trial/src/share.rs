@@ -1,13 +1,14 @@
-//! Which part of a workload each generator makes.
+//! Divides a workload among generators.
 //!
-//! Connections, clients, offered rates, threads and the count that ends the window are divided evenly; the remainder
-//! goes to the first generators. The parts add up to the whole, so that a plan means the same load with any number
-//! of generators. (Threads are the exception: a generator has at least one.) How a field is divided is in its row.
+//! Connections, clients, offered rates, threads and the count that ends the window are divided
+//! evenly; the first generators get the remainder. The parts add up to the whole, so that a plan
+//! means the same load with any number of generators. (Threads are an exception: a generator has at
+//! least one.) The row of each field says how it is divided.
 
 use crate::workload::{Division, Field, Workload};
 
-/// The part of each of `generators`, the first with the most. There are fewer parts than generators
-/// where there is too little to divide: the others make no traffic. No part has the probe: the caller
+/// The part of each of `generators`, largest first. There are fewer parts than generators if there
+/// is too little to divide; the other generators make no traffic. No part has the probe: the caller
 /// decides who sends it.
 pub fn parts(workload: &Workload, generators: usize) -> Vec<Workload> {
     let of = most_parts(workload).clamp(1, generators.max(1) as u64);
@@ -35,7 +36,7 @@ impl Share {
     }
 }
 
-/// How many parts there can be of which none is empty. A kind of which nothing is divided (`ping`) is one.
+/// The most parts of which none is empty. A kind without divided fields (`ping`) has one part.
 fn most_parts(workload: &Workload) -> u64 {
     let values = workload.traffic.values().into_iter();
     let divided = values.filter(|(field, _)| field.division == Division::Parts);

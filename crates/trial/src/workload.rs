@@ -1,4 +1,4 @@
-//! The traffic of a trial: what flows, on what sockets, bound to which CPUs, and what observes it.
+//! The traffic of a trial: its kind, sockets, CPU binding and probe.
 
 mod field;
 mod fields;
@@ -11,20 +11,20 @@ pub use self::field::{Division, Field, FieldError, FieldUnit};
 pub use self::fields::{COUNT, PROBE_HZ, SOCKET_FIELDS, from_fields};
 pub use self::kinds::{KINDS, Shape, WorkloadKind};
 
-/// One load, and what observes it.
+/// One workload with its probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Short and unique in its plan: `tcp_rr burst=16`.
     pub name: String,
-    /// What flows between the load generator and the system under test.
+    /// The traffic between the load generator and the system under test.
     pub traffic: Traffic,
     /// Options of the traffic's sockets, at both ends.
     #[serde(default)]
     pub sockets: SocketOptions,
-    /// The CPUs that the traffic threads of each end are held to.
+    /// The CPUs that the traffic threads of each end are bound to.
     #[serde(default)]
     pub binding: Binding,
-    /// The window ends early once so many units are done: transactions, messages, datagrams, objects or
+    /// Ends the window early after this many units: transactions, messages, datagrams, objects or
     /// reads, over all connections.
     #[serde(default)]
     pub count: Option<u64>,
@@ -33,8 +33,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// `traffic` on sockets as the system makes them, on any CPU of each host, for the window's time,
-    /// with nothing beside it.
+    /// `traffic` with default sockets, on any CPU of each host, for the whole window and without a
+    /// probe.
     pub fn plain(name: impl Into<String>, traffic: Traffic) -> Self {
         Self {
             name: name.into(),
@@ -47,12 +47,12 @@ impl Workload {
     }
 }
 
-/// What flows between the load generator and the system under test.
+/// The traffic between the load generator and the system under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Traffic {
-    /// Request and response on TCP. Closed loop: a response lets the next request go; with `arrivals`,
-    /// open loop: requests leave when they are due, whatever came back.
+    /// Request and response on TCP. Closed loop: a response releases the next request. With
+    /// `arrivals`, open loop: requests leave when they are due, independent of responses.
     TcpRr {
         /// Size of a request.
         request_bytes: Bytes,
@@ -68,17 +68,17 @@ pub enum Traffic {
         threads: u32,
         /// Whether `TCP_NODELAY` is set at both ends.
         nodelay: bool,
-        /// When requests leave, if not as soon as a response came; over all connections.
+        /// Arrivals of an open loop over all connections; `None` for a closed loop.
         #[serde(default)]
         arrivals: Option<Arrivals>,
     },
-    /// Connect, request, response, close: a connection to each transaction.
+    /// Connect, request, response, close: one connection for each transaction.
     TcpCrr {
         /// Size of a request.
         request_bytes: Bytes,
         /// Size of a response.
         response_bytes: Bytes,
-        /// Transactions under way at the same time, spread over the threads.
+        /// Transactions in flight, spread over the threads.
         connections: u32,
         /// Threads at each end.
         threads: u32,
@@ -87,18 +87,18 @@ pub enum Traffic {
     },
     /// Bulk on TCP: `tcp_stream`, `tcp_maerts` and `tcp_bidir` by their direction.
     TcpBulk {
-        /// Who sends.
+        /// Direction of the payload.
         direction: Direction,
         /// Size of one send.
         message_bytes: Bytes,
-        /// Connections, spread over the threads; of `tcp_bidir`, so many each way.
+        /// Connections, spread over the threads; for `tcp_bidir`, so many each way.
         connections: u32,
         /// Threads at each end.
         threads: u32,
-        /// Offered payload rate over all connections (each way); `None`: as fast as it goes.
+        /// Offered payload rate over all connections (each way); `None` means as fast as possible.
         rate: Option<BitsPerSecond>,
-        /// Whether a thread that sends on several connections as fast as they take it may hand the kernel several
-        /// messages with one call (`sendmsg(2)`). Files from before this was possible do not have it.
+        /// Whether a thread that sends on several connections at full speed may pass the kernel
+        /// several messages with one call (`sendmsg(2)`). Older files lack this field.
         #[serde(default)]
         vectored: bool,
     },
@@ -106,20 +106,20 @@ pub enum Traffic {
     UdpStream {
         /// Payload of one datagram.
         datagram_bytes: Bytes,
-        /// Offered payload rate over all senders, evenly spaced; `None`: as fast as it goes.
+        /// Offered payload rate over all senders, evenly spaced; `None` means as fast as possible.
         rate: Option<BitsPerSecond>,
-        /// Senders, each with a socket (and so a flow) of its own.
+        /// Senders, each with its own socket (and so its own flow).
         #[serde(default = "one")]
         connections: u32,
         /// Threads at each end.
         #[serde(default = "one")]
         threads: u32,
-        /// Whether the kernel may cut datagrams from one large send (`UDP_SEGMENT`) and join them on
-        /// receipt (`UDP_GRO`), where it can.
+        /// Whether the kernel may cut datagrams from one large send (`UDP_SEGMENT`) and join them
+        /// on receipt (`UDP_GRO`), if it can.
         #[serde(default = "yes")]
         segmentation: bool,
     },
-    /// Request and response on UDP: a lost one is counted after `timeout` and the next request goes.
+    /// Request and response on UDP. After `timeout` a request counts as lost and the next one goes.
     UdpRr {
         /// Size of a request.
         request_bytes: Bytes,
@@ -133,10 +133,10 @@ pub enum Traffic {
         threads: u32,
         /// How long a response may take before its transaction counts as lost.
         timeout: Nanos,
-        /// When requests leave, if not as soon as a response came; over all sockets.
+        /// Arrivals of an open loop over all sockets; `None` for a closed loop.
         arrivals: Option<Arrivals>,
     },
-    /// Many connections, each downloading an object from the system under test again and again.
+    /// Connections that each download an object from the system under test repeatedly.
     Fetch {
         /// Size of the object.
         object_bytes: Bytes,
@@ -145,22 +145,22 @@ pub enum Traffic {
         /// Threads at each end.
         threads: u32,
     },
-    /// NFS-like reads: client processes, each a connection with reads outstanding, from a server that
-    /// thinks before it answers.
+    /// NFS-like reads: client processes, each with one connection and several reads outstanding,
+    /// from a server with a think time.
     RpcRead {
-        /// Client processes, each with a thread and a connection of its own.
+        /// Client processes, each with its own thread and connection.
         clients: u32,
         /// Reads that each client keeps outstanding.
         outstanding: u32,
-        /// Data of one read; a call and the head of its reply are of 128 byte each, about those of a
+        /// Data of one read. A call and the head of its reply have 128 byte each, about as in a
         /// READ of NFS version 3 (RFC 1813).
         read_bytes: Bytes,
         /// Server think time of a read.
         think: Think,
     },
-    /// ICMP echo at a fixed rate, nothing else.
+    /// Only ICMP echo at a fixed rate.
     Ping {
-        /// Echo requests per second, evenly spaced whatever comes back.
+        /// Echo requests per second, evenly spaced, independent of replies.
         rate_hz: u32,
         /// Payload of a request.
         payload_bytes: Bytes,
@@ -176,7 +176,7 @@ const fn yes() -> bool {
 }
 
 impl Traffic {
-    /// A closed loop of 1-byte requests and responses on one connection, each a segment of its own.
+    /// A closed loop of 1-byte requests and responses on one connection, each in its own segment.
     pub const fn tcp_rr(burst: u32) -> Self {
         Self::TcpRr {
             request_bytes: Bytes::new(1),
@@ -189,7 +189,7 @@ impl Traffic {
         }
     }
 
-    /// Bulk to the system under test as fast as it goes, on one thread of each end.
+    /// Bulk to the system under test at full speed, with one thread at each end.
     pub const fn tcp_stream(message_bytes: Bytes, connections: u32) -> Self {
         Self::TcpBulk {
             direction: Direction::ToSut,
@@ -213,7 +213,7 @@ impl Traffic {
     }
 }
 
-/// Who sends bulk.
+/// The direction of bulk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -222,40 +222,40 @@ pub enum Direction {
     ToSut,
     /// The system under test to the generator: `tcp_maerts` (netperf's name: stream, backwards).
     FromSut,
-    /// Both at once, on connections of their own: `tcp_bidir`.
+    /// Both at once, on separate connections: `tcp_bidir`.
     Both,
 }
 
-/// How times between events are spread about their mean.
+/// The distribution of times between events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
-    /// All alike.
+    /// Constant.
     Fixed,
     /// Exponential: a Poisson process, which cannot lock onto a timer's phase.
     #[default]
     Exponential,
 }
 
-/// An open loop: when requests leave.
+/// The arrivals of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// Requests per second, over all connections.
     pub rate_per_s: u32,
-    /// Their gaps.
+    /// Distribution of the gaps between requests.
     pub gaps: Distribution,
 }
 
 /// Time a server takes before it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Think {
-    /// Its mean; zero: at once.
+    /// Mean; zero means no think time.
     pub mean: Nanos,
-    /// Its spread.
+    /// Distribution of the think time.
     pub distribution: Distribution,
 }
 
-/// Options of the traffic's sockets; what is `None` is left as the system has it.
+/// Options of the traffic's sockets; `None` leaves the system's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketOptions {
     /// `SO_SNDBUF` at both ends; the kernel doubles it (socket(7)).
@@ -270,20 +270,20 @@ pub struct SocketOptions {
     pub prefer_busy_poll: bool,
 }
 
-/// The CPUs of the traffic threads; `None`: every CPU that is the host's.
+/// The CPUs of the traffic threads; `None` means every CPU of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
-    /// At the system under test.
+    /// CPUs at the system under test.
     pub sut: Option<CpuSet>,
-    /// At each generator.
+    /// CPUs at each generator.
     pub generator: Option<CpuSet>,
 }
 
 /// ICMP echo at a fixed rate beside the traffic: latency under load. The observer sends it, or the
-/// generator where there is no observer.
+/// generator if there is no observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probe {
-    /// Echo requests per second, evenly spaced whatever comes back.
+    /// Echo requests per second, evenly spaced, independent of replies.
     pub rate_hz: u32,
 }

@@ -1,4 +1,4 @@
-//! `latput agent`: the far end, started by latput itself.
+//! `latput agent`: the agent on a host, started by latput itself.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `latput calibrate`: a profile's few costs, fitted to cells.
+//! `latput calibrate`: fits a profile's few costs to cells.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::CliError;
 use crate::{output, parallel};
 
-/// So many of the figures that a fit without them misses most are printed.
+/// Number of printed figures, those with the largest held-out errors.
 const WORST: usize = 10;
 
 /// Fits the few costs of a system's profile to published cells.
@@ -36,10 +36,11 @@ pub(crate) struct Args {
     /// Take the plan (which costs are free, where searches begin) from this file, in the form of data/calibration.toml.
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Start from this profile in place of the shipped one.
+    /// Start from this profile instead of the shipped one.
     #[arg(long, value_name = "FILE")]
     profile: Vec<PathBuf>,
-    /// Also fit without parts of the cells, choose `steal_after_ns` without them too, and print the errors there. Takes many times as long.
+    /// Also fit without parts of the cells, choose `steal_after_ns` without them too, and print the
+    /// errors there. It takes many times as long.
     #[arg(long)]
     validate: bool,
     /// Write each held-out figure and its prediction to this file (JSON).
@@ -118,7 +119,7 @@ fn in_words(fit: &Fit, anomalies: usize) -> String {
     text
 }
 
-/// Each fitted cost with its interval, a line each.
+/// Each fitted cost with its interval, one a line.
 pub(crate) fn costs(costs: &[FittedCost]) -> String {
     let mut text = String::new();
     for cost in costs {
@@ -132,7 +133,7 @@ pub(crate) fn costs(costs: &[FittedCost]) -> String {
     text
 }
 
-/// Which products of costs are fixed.
+/// The products of costs that the cells determine.
 pub(crate) fn combinations(combinations: &[Combination], costs: &[FittedCost]) -> String {
     let mut text = String::from("\ncombinations of costs (as powers), best known first\n");
     for combination in combinations {

@@ -1,4 +1,4 @@
-//! `latput confirm`: keep a change that would be put back at the end of its time.
+//! `latput confirm`: keeps a change that would be put back at the end of its time.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ Examples:
 Exit code 4 means that it came too late and everything had been put back, 5 that it came too late
 and the change still stands, because what watched the time was killed: run `latput restore`.")]
 pub(crate) struct Args {
-    /// The interface; without it, every change that waits.
+    /// The interface; by default every change that waits.
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Args {
     }
 }
 
-/// No change waits: it is too late, or none was ever to be confirmed.
+/// The error without a waiting change: it is too late, or no change was to be confirmed.
 fn nothing_to_confirm(interface: Option<&str>, late: &[(String, String)]) -> CliError {
     if late.is_empty() {
         let of = interface.map_or(String::new(), |name| format!(" of {name}"));

@@ -1,4 +1,4 @@
-//! Whether a change has an effect: what live traffic makes of it.
+//! Measures the effect of a change on live traffic.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -10,19 +10,19 @@ use latput_linux::LinuxKernel;
 use crate::context::Context;
 use crate::output;
 
-/// How long the interface's traffic is watched.
+/// Duration of the measurement.
 const WATCH: Duration = Duration::from_secs(1);
-/// How often a request to stop is looked for.
+/// Interval of checking for a stop.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What was found of a change.
+/// The effect of a change.
 #[derive(Debug)]
 pub(crate) struct Effect {
     judgements: Vec<Judgement>,
 }
 
-/// Watches the interface's own traffic for a second. What cannot be watched is told and is no failure:
-/// whoever calls this has a change under way.
+/// Observes the interface's own traffic for a second. Effects that cannot be measured are remarks
+/// and not errors, because the caller has a change in progress.
 pub(crate) fn verify(context: &Context, interface: &str) -> Effect {
     let wait = || {
         let begun = Instant::now();
@@ -48,12 +48,12 @@ pub(crate) fn verify(context: &Context, interface: &str) -> Effect {
 }
 
 impl Effect {
-    /// Whether the device does not do what it accepted.
+    /// Whether the device ignores an accepted value.
     pub(crate) fn is_ignored(&self) -> bool {
         self.judgements.iter().any(|one| one.verdict == EffectVerdict::Ignored)
     }
 
-    /// A line for each knob.
+    /// One line for each knob.
     fn text(&self) -> String {
         let mut text = String::new();
         for Judgement { knob, verdict, detail } in &self.judgements {

@@ -32,13 +32,13 @@ known, and what it lacks is said.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
-    /// Which run of the file; without it the newest.
+    /// Run number in the file; by default the newest run.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
-    /// Only the workloads with this in their name; may be given again.
+    /// Only workloads with this in their name; may be repeated.
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
-    /// Only the settings with this in their label.
+    /// Only settings with this in their label.
     #[arg(long, value_name = "LABEL")]
     setting: Option<String>,
 }
@@ -139,7 +139,7 @@ fn time(ns: f64) -> String {
     Scale::of_time(ns).with_unit(ns)
 }
 
-/// A part of a round trip.
+/// The text of one part of a round trip.
 fn part(amount: &Amount, whole_ns: f64) -> String {
     match amount {
         Amount::None(why) => format!("nothing: {why}"),
@@ -155,7 +155,7 @@ fn part(amount: &Amount, whole_ns: f64) -> String {
     }
 }
 
-/// What would change if a knob moved, from the costs.
+/// The effect of knob changes, estimated from the costs.
 fn moves(kind: &str, model: &CostModel) -> String {
     let mut text =
         format!("If a knob moved, on the system under test, in a middling cell of {kind}:\n");

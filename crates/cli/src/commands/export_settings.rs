@@ -1,4 +1,4 @@
-//! `latput export-settings`: a setting for the host's own configuration system.
+//! `latput export-settings`: writes a setting for the host's own configuration system.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,27 +37,27 @@ pub(crate) struct Args {
     /// A results file, or an interface.
     #[arg(value_name = "FILE|IFACE")]
     source: String,
-    /// Of an interface: what to write; without a value that of now.
+    /// Values for an interface; a knob without a value keeps its present one.
     #[arg(value_name = "KNOB[=VALUE]")]
     knobs: Vec<String>,
-    /// What to write it for.
+    /// The configuration system.
     #[arg(long, value_enum)]
     format: ExportFormat,
-    /// Another setting of the results file than the recommended one, by label or a part of it that
-    /// only one has.
+    /// A setting other than the recommended one of the results file, by label or a unique part of
+    /// it.
     #[arg(long, value_name = "SETTING", conflicts_with = "knobs")]
     setting: Option<String>,
-    /// Which run of the results file; without it the newest.
+    /// Run number in the results file; by default the newest run.
     #[arg(long, value_name = "N", conflicts_with = "knobs")]
     run: Option<i64>,
-    /// Which end of the results file.
+    /// The host's role in the results file.
     #[arg(long, value_enum, default_value = "sut")]
     role: ExportedRole,
-    /// The interface to write it for, where it is not the one of the results file.
+    /// The interface, if it differs from that of the results file.
     #[arg(long, value_name = "IFACE", conflicts_with = "knobs")]
     interface: Option<String>,
-    /// How the configuration knows the interface; without it by what this host tells of it: its
-    /// permanent address, else its PCI slot, else its name.
+    /// How the configuration identifies the interface. By default by its permanent address, else
+    /// its PCI slot, else its name, as this host reports them.
     #[arg(long = "match", value_enum)]
     matched: Option<MatchBy>,
     /// Write to this file instead of stdout.
@@ -88,7 +88,7 @@ enum MatchBy {
     Driver,
 }
 
-/// What is to be written, and where it comes from.
+/// The setting to write, and its origin.
 struct Wanted {
     interface: String,
     setting: Setting,
@@ -258,7 +258,7 @@ fn interface_of(results: &Results, role: Role) -> Result<String, CliError> {
     }
 }
 
-/// What a knob is now, where it is the same everywhere on the interface.
+/// The present value of a knob, if it is the same everywhere on the interface.
 fn value_of_now(interface: &str, knob: Knob) -> Result<Value, CliError> {
     let kernel = LinuxKernel::open()?;
     let values = kernel.read(interface, knob).map_err(|error| {
@@ -274,7 +274,7 @@ fn value_of_now(interface: &str, knob: Knob) -> Result<Value, CliError> {
     })
 }
 
-/// The one value of all places, or what they have.
+/// The one value of all places; the error lists different ones.
 fn one_of(values: &[(Place, Value)]) -> Result<Value, String> {
     match values {
         [] => Err("has no value".to_owned()),
@@ -288,8 +288,8 @@ fn one_of(values: &[(Place, Value)]) -> Result<Value, String> {
     }
 }
 
-/// Every knob of an interface that can be set, as it is now: not the host's own, not the driver's at
-/// load time, and not a queue discipline that the kernel attaches by itself.
+/// The present value of every knob of an interface that can be set, except the host's own knobs,
+/// the driver's load-time parameters, and a queue discipline that the kernel attaches by itself.
 fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
     let mut setting = Setting::new();
     for surveyed in LinuxKernel::open()?.survey(interface) {
@@ -307,7 +307,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
         };
         let is_settable = match surveyed.capability {
             Capability::Settable(_) => true,
-            // Without the privilege it cannot be set here, which is not what is asked.
+            // The missing privilege concerns this process, not the exported file.
             Capability::ReadOnly(why) => why.contains("CAP_NET_ADMIN"),
             Capability::Absent(_) => false,
         };
@@ -327,7 +327,7 @@ fn everything_of_now(interface: &str) -> Result<Setting, CliError> {
     Ok(setting)
 }
 
-/// Puts numbers for `max`, where the interface is here to tell them.
+/// Replaces `max` by numbers, if this host has the interface.
 fn spell_out(interface: &str, setting: &mut Setting) {
     let Ok(kernel) = LinuxKernel::open() else { return };
     for (knob, value) in setting {

@@ -1,4 +1,4 @@
-//! `latput import`: other programs' files as a results file.
+//! `latput import`: converts other programs' files to a results file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
 
-/// Turn files of iperf3, netperf or flent into a results file.
+/// Convert files of iperf3, netperf or flent to a results file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -69,7 +69,7 @@ impl Args {
     }
 }
 
-/// Adds the results as a finished run; returns its number.
+/// Stores the results as a finished run; returns its number.
 fn keep(results: &Results, output: &Path) -> Result<i64, CliError> {
     let mut results_db = ResultsDb::create(output)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

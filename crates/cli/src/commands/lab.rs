@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Inside the state folder: where what runs in a lab that is up keeps its checkpoints.
+/// Subfolder of the state folder for checkpoints of processes in a lab that is up.
 const PINNED_LAB_STATE: &str = "lab-up";
 
 /// The virtual testbed by hand: two namespaces `a` and `b` and a veth pair `lat0` between them.
@@ -36,9 +36,9 @@ pub(crate) struct Args {
 enum Action {
     /// Make the lab, with names that `ip netns` sees: latput-a and latput-b.
     Up,
-    /// Remove the lab, or what is left of one.
+    /// Remove the lab, or its remains.
     Down,
-    /// Run a command as one of the lab's hosts: in its namespace and on its CPUs.
+    /// Run a command on one of the lab's hosts: in its namespace and on its CPUs.
     Exec(Exec),
 }
 
@@ -50,10 +50,10 @@ struct Exec {
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// The namespace by its file instead; latput's own use.
+    /// The file of the namespace; for latput's own use.
     #[arg(long, hide = true, conflicts_with = "host")]
     namespace: Option<PathBuf>,
-    /// The CPUs to hold the command to; latput's own use.
+    /// The CPUs to bind the command to; for latput's own use.
     #[arg(long, hide = true, requires = "namespace")]
     cpus: Option<CpuSet>,
 }
@@ -102,7 +102,7 @@ fn down(context: &Context) -> Result<ExitCode, CliError> {
     process::Capability::SysAdmin.require("removing the lab")?;
     let _lock = LabLock::take()?;
     let removed = Lab::remove_pinned()?;
-    // Their checkpoints are about namespaces that are gone.
+    // Their checkpoints refer to namespaces that no longer exist.
     let _ = std::fs::remove_dir_all(state_dir().join(PINNED_LAB_STATE));
     if context.json {
         output::print_json(&serde_json::json!({ "schema": 1, "removed": removed }))?;
@@ -115,7 +115,7 @@ fn down(context: &Context) -> Result<ExitCode, CliError> {
 }
 
 impl Exec {
-    /// Becomes the command; returns only if it could not.
+    /// Replaces this process by the command; returns only on failure.
     fn run(self) -> Result<ExitCode, CliError> {
         let (namespace, cpus) = match (&self.namespace, &self.host) {
             (Some(path), _) => (Namespace::open(path)?, self.cpus.clone()),
@@ -138,7 +138,8 @@ impl Exec {
         }
         let error = Command::new(&self.command[0])
             .args(&self.command[1..])
-            // The lab's checkpoints are not the machine's: they end with its namespaces.
+            // The lab's checkpoints end with its namespaces, so they are separate from the
+            // machine's.
             .env("LATPUT_STATE_DIR", state_dir().join(state))
             .exec();
         Err(CliError::new(Code::Failed, format!("cannot run `{}`: {error}", self.command[0])))

@@ -1,4 +1,4 @@
-//! `latput measure`: one workload now, with intervals and service demand.
+//! `latput measure`: runs one workload now, with intervals and service demand.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::exit::CliError;
 use crate::precision::Precision;
 use crate::progress::ProgressArgs;
 
-/// Run one workload now, repeated until its rate and the CPU utilisation of both ends are known well
-/// enough: 3 to 10 times, to +/- 2.5 % at 99 %, unless told otherwise.
+/// Run one workload now and repeat it until its rate and the CPU utilisation of both ends are
+/// precise enough: by default 3 to 10 times, to +/- 2.5 % at 99 %.
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
-    /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, or a testbed
-    /// file that names hosts.
+    /// `loopback`, `lab`, `sim:SYSTEM`, `iperf3://HOST[:PORT]`, `netperf://HOST[:PORT]`, or a
+    /// testbed file.
     target: String,
     /// The kind of traffic; the kinds and their fields are listed below.
     #[arg(long, value_name = "KIND")]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Fields of the workload.
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
-    /// The measurement window of one run.
+    /// Measurement window of one run.
     #[arg(long, default_value = "2s")]
     duration: Nanos,
     /// Traffic before the window.
@@ -83,7 +83,7 @@ impl Args {
         let plan = self.plan()?;
         let interval = self.watch.interval()?;
         let testbed = run::open_testbed(&self.target, &plan)?;
-        // Without -o the runs are only wanted now: SQLite's own temporary database keeps them.
+        // Without -o the runs are temporary, in SQLite's own temporary database.
         let file = self.output.clone().unwrap_or_default();
         let mut results_db = match &self.output {
             Some(path) => ResultsDb::create(path)?,

@@ -1,4 +1,4 @@
-//! `latput metrics`: what is measured, in which unit, and of which workloads.
+//! `latput metrics`: lists the metrics with unit, direction and workloads.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ const NAME: usize = 28;
 const UNIT: usize = 24;
 const INDENT: &str = "    ";
 
-/// List the metrics: name, unit, which way is better, workloads, definition.
+/// List the metrics: name, unit, better direction, workloads, definition.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use clap::Subcommand;
 use crate::context::Context;
 use crate::exit::CliError;
 
-/// Models of a host from its results: what its CPU time goes into, and a profile for the simulator.
+/// Models of a host from its results: the costs of its CPU time, and a profile for the simulator.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

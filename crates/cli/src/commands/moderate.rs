@@ -10,7 +10,8 @@ use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
 
-/// Keep an interface at a goal while its load changes: move the delay of its interrupts (or polls).
+/// Keep an interface at a goal while its load changes, by changing the delay of its interrupts (or
+/// polls).
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
 pub(crate) struct Args {
@@ -20,16 +21,16 @@ pub(crate) struct Args {
     /// The goal: no-delay, keep-rate, save-cpu or standard.
     #[arg(long)]
     goal: Option<String>,
-    /// The longest delay, whatever the load: `200us`.
+    /// The longest delay under any load: `200us`.
     #[arg(long, value_name = "TIME")]
     max_delay: Option<Nanos>,
-    /// The share of the host's CPU time that may be used, all CPUs together: `30%`.
+    /// The most CPU time of the host, as a share of all CPUs together: `30%`.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     cpu_budget: Option<f64>,
-    /// Change nothing, and log what would be changed.
+    /// Change nothing, and log the changes that would be made.
     #[arg(long)]
     observe: bool,
-    /// Print the status of the daemon that runs, and end.
+    /// Print the status of the running daemon, and end.
     #[arg(
         long,
         conflicts_with_all = ["goal", "max_delay", "cpu_budget", "observe", "metrics", "every", "length"]
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     /// Time between two decisions.
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     every: Nanos,
-    /// End after this long; otherwise when told to.
+    /// End after this long; by default on a signal.
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
 }

@@ -1,4 +1,4 @@
-//! `latput plan`: plans that latput knows, to be kept in a file and changed.
+//! `latput plan`: prints built-in plans, as a start for your own.
 
 use std::process::ExitCode;
 
@@ -7,20 +7,20 @@ use latput_trial::plan;
 use crate::exit::CliError;
 use crate::output;
 
-/// Print a plan that latput knows, to be kept in a file and changed.
+/// Print a built-in plan, as a start for your own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   latput plan twin > twin.toml           the rows that `latput model twin` needs
   latput plan built-in > mine.toml       the plan of `latput tune`, as a start for your own")]
 pub(crate) struct Args {
-    /// Which plan.
+    /// The plan.
     which: Which,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Which {
-    /// The rows that `latput model twin` calibrates a profile on.
+    /// The rows for calibrating a profile with `latput model twin`.
     Twin,
     /// The plan of `latput tune` without arguments.
     BuiltIn,

@@ -18,7 +18,7 @@ use crate::exit::{CliError, Code};
 use crate::output;
 use crate::precision::percent;
 
-/// How the name of a flent data file ends.
+/// The suffix of flent data files.
 const FLENT: &str = ".flent.gz";
 
 /// Tables and pictures of a results file.
@@ -38,36 +38,36 @@ pub(crate) struct Args {
     /// The results file.
     #[arg(required_unless_present = "compare")]
     file: Option<PathBuf>,
-    /// Which run of the file; without it the newest.
+    /// Run number in the file; by default the newest run.
     #[arg(long, value_name = "N", requires = "file")]
     run: Option<i64>,
-    /// Compare two settings of FILE (by label or a part of it that only one has), or without FILE two
-    /// results files, each with `#N` for another run than the newest.
+    /// Compare two settings of FILE (by label or a unique part of it), or without FILE two results
+    /// files, each optionally with `#N` for its run N.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["list", "goal"])]
     compare: Vec<String>,
-    /// Differences smaller than this are of no interest, such as `2%`: figures whose interval lies
-    /// within it are called equivalent.
+    /// Differences below this, such as `2%`, do not matter: figures whose whole interval is below
+    /// it are called equivalent.
     #[arg(long, value_name = "PERCENT", requires = "compare")]
     smallest_effect: Option<String>,
     /// List the runs of the file.
     #[arg(long, conflicts_with_all = ["run", "output", "format", "goal"])]
     list: bool,
-    /// What to write; without it `html` where -o names an .html file, `flent` where it names a
-    /// .flent.gz file, and `table` otherwise.
+    /// Output format; by default `html` if -o names an .html file, `flent` if it names a .flent.gz
+    /// file, and `table` otherwise.
     #[arg(long, value_enum)]
     format: Option<ReportFormat>,
     /// Write to this file instead of stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Judge by another goal than the run's.
+    /// Judge by this goal instead of the run's.
     #[arg(long)]
     goal: Option<String>,
-    /// Show beside each figure what this file predicts: the same plan run on a simulated twin, with
-    /// errors and how alike both rank the settings.
+    /// Show this file's predictions beside each figure, with errors and rank correlation: the
+    /// results of the same plan on a simulated twin.
     #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = ["compare", "list"])]
     predicted: Option<String>,
-    /// A cell that the twin was calibrated on, such as `tcp_rr@50us`: it counts in no error; may be given
-    /// again.
+    /// A cell that the twin was calibrated on, such as `tcp_rr@50us`; it counts in no error. May be
+    /// repeated.
     #[arg(long, value_name = "WORKLOAD@SETTING", requires = "predicted")]
     fitted: Vec<String>,
 }
@@ -122,7 +122,7 @@ impl Args {
         self.write(&text)
     }
 
-    /// What `--predicted` says of these results.
+    /// The predictions of `--predicted` for these results.
     fn prediction(&self, results: &Results) -> Result<Option<Prediction>, CliError> {
         let Some(file) = &self.predicted else { return Ok(None) };
         let simulated = load(file)?;
@@ -186,7 +186,7 @@ impl Args {
     }
 }
 
-/// The run that `FILE` or `FILE#N` means.
+/// The run named by `FILE` or `FILE#N`.
 fn load(name: &str) -> Result<Results, CliError> {
     let number = name.rsplit_once('#').and_then(|(file, id)| Some((file, id.parse::<i64>().ok()?)));
     let (file, id) = match number {
@@ -197,7 +197,7 @@ fn load(name: &str) -> Result<Results, CliError> {
     Ok(results_db.load_chosen(id)?)
 }
 
-/// The settings that both have, by label; where each has just one, those two.
+/// The settings that both results have, by label; if each has only one setting, those two.
 fn same_settings<'a>(
     first: &'a Results,
     second: &'a Results,
@@ -219,7 +219,7 @@ fn same_settings<'a>(
     Ok(same)
 }
 
-/// The setting with this label, or the only one whose label has it as a part.
+/// The setting with this label, or the only one whose label contains it.
 pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliError> {
     let labels = || results.settings.iter().map(|setting| setting.label.as_str());
     let parts = |label: &str| label.split([' ', '=']).any(|part| part == name);
@@ -238,7 +238,7 @@ pub(crate) fn setting_of(results: &Results, name: &str) -> Result<usize, CliErro
     }
 }
 
-/// The cells that `WORKLOAD@SETTING` names, by setting and workload.
+/// The cells named by `WORKLOAD@SETTING`, by setting and workload.
 pub(crate) fn cells_of(
     results: &Results,
     option: &str,
@@ -285,7 +285,7 @@ fn list(context: &Context, results_db: &ResultsDb) -> Result<ExitCode, CliError>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tables, or the JSON document, to stdout.
+/// Prints the tables, or the JSON document, to stdout.
 pub(crate) fn print(
     context: &Context,
     results: &Results,
@@ -299,7 +299,7 @@ pub(crate) fn print(
     output::print(&text)
 }
 
-/// The report as one HTML file.
+/// Writes the report as one HTML file.
 pub(crate) fn write_html(
     path: &Path,
     results: &Results,
@@ -309,7 +309,7 @@ pub(crate) fn write_html(
 }
 
 /// One data file, or as many as there are settings under workloads, numbered.
-/// Refuses a goal that cannot be read or speaks of a workload that is not there.
+/// Refuses a goal that cannot be read or names a missing workload.
 pub(crate) fn check_goal(from: &str, goal: &str, workloads: &[Workload]) -> Result<(), CliError> {
     let goal = Goal::parse(goal).map_err(|error| CliError::usage(format!("{from}: {error}")))?;
     let figures = goal.objective.iter().chain(goal.conditions.iter().map(|bound| &bound.figure));

@@ -1,4 +1,4 @@
-//! `latput reproduce`: published experiments in the simulator, with the error of every cell.
+//! `latput reproduce`: simulates published experiments and prints the error of every cell.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::{output, parallel};
 
-/// One run of each cell is enough: claims rest on whole curves.
+/// Seed of the claims. One run of each cell is enough, because claims rest on whole curves.
 const CLAIMS_SEED: u64 = 0;
 
-/// Published experiments in the simulator, with the error of every cell.
+/// Simulate published experiments and print the error of every cell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,16 +34,16 @@ A published figure is printed beside its prediction and never used for it: predi
 profiles (data/systems) and the simulation. Rows of a machine that no profile stands for get no
 prediction but the reason, and the exit code is 6.")]
 pub(crate) struct Args {
-    /// Files or tables of published cells; without any, all.
+    /// Files or tables of published cells; by default all.
     #[arg(value_name = "TABLE")]
     tables: Vec<String>,
     /// Predict the cells of this file instead.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tables", "report"])]
     cells: Option<PathBuf>,
-    /// Write the rows with their predictions to this file; without it to stdout.
+    /// Write the rows with their predictions to this file instead of stdout.
     #[arg(short, long, value_name = "FILE", requires = "cells")]
     output: Option<PathBuf>,
-    /// Take this profile in place of the shipped one of its name; may be repeated.
+    /// Use this profile instead of the shipped one of its name; may be repeated.
     #[arg(long, value_name = "FILE")]
     profile: Vec<PathBuf>,
     /// Runs of each cell, each with its own start phases.
@@ -149,7 +149,7 @@ impl Args {
     }
 }
 
-/// The claims on receive delay and MTU, on simulated runs.
+/// The claims on receive delay and MTU, checked on simulated runs.
 fn claims(
     systems: &Systems,
     provenance: &Provenance,
@@ -161,7 +161,7 @@ fn claims(
     Ok(delay_mtu::Sweep::of(seen).claims(profile, provenance))
 }
 
-/// What each job gives, in parallel, with a bar.
+/// The results of all jobs, run in parallel with a progress bar.
 fn simulated<J: Sync, T: Send>(
     jobs: &[J],
     context: &Context,
@@ -177,7 +177,7 @@ fn simulated<J: Sync, T: Send>(
     runs.map_err(|invalid| CliError::usage(format!("a scenario is refused: {invalid}")))
 }
 
-/// The shipped profiles, with these in place of those of their names.
+/// The shipped profiles, with these replacing those of their names.
 pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, CliError> {
     let mut systems = Systems::shipped();
     for path in profiles {
@@ -282,7 +282,7 @@ fn in_words(reproduction: &Reproduction, every_cell: bool) -> String {
     text
 }
 
-/// A demand with its label, the rows and profiles behind it, and what its predicted rows alone come to.
+/// A target with its label, its rows and profiles, and the result of its predicted rows alone.
 fn demand(text: &mut String, target: &AccuracyTarget, reproduction: &Reproduction) {
     let AccuracyTarget { name, label, rows, wanted, seen, holds, predicted_alone, profiles } =
         target;

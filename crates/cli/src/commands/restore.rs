@@ -1,4 +1,4 @@
-//! `latput restore`: finish the undo of a change that was cut short.
+//! `latput restore`: finishes the undo of an interrupted change.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// Put back what an earlier, unfinished change left (after a kill -9, a crash, a stranded rollback).
+/// Put back an earlier, unfinished change (after a kill -9, a crash, a stranded rollback).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,14 +25,14 @@ and the exit code is 5. Checkpoints of another network namespace are named and k
 namespace is not seen from here, the exit code is 5. Those of another boot are refused and kept until
 `--forget`. What somebody else has set since the change stays as it is.")]
 pub(crate) struct Args {
-    /// Only this interface; otherwise every one.
+    /// Only this interface; by default all.
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
-    /// Print what would be put back and do nothing.
+    /// Print the writes without doing them.
     #[arg(long)]
     dry_run: bool,
-    /// Forget one checkpoint and put nothing back: its interface, namespace or boot is gone. `latput restore`
-    /// prints the ID.
+    /// Delete one checkpoint and put nothing back: its interface, namespace or boot no longer
+    /// exists. `latput restore` prints the ID.
     #[arg(long, value_name = "ID", conflicts_with_all = ["dry_run", "interface"])]
     forget: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Args {
             };
             match outcome {
                 Ok(outcome) => done.push(outcome),
-                // One that cannot be used must not keep the others from being put back.
+                // An unusable checkpoint must not stop the others from being put back.
                 Err(failure) => {
                     if let Some(earlier) = worst.replace(failure) {
                         output::remark(&format!("latput: error: {:#}", earlier.error));
@@ -73,16 +73,16 @@ impl Args {
     }
 }
 
-/// What became of a checkpoint.
+/// The outcome for a checkpoint.
 enum RestoreOutcome {
     WouldChange(Vec<Change>),
     PutBack(Vec<Change>, Vec<Foreign>),
     Gone,
-    /// It belongs to another network namespace, where another restore will find it.
+    /// It belongs to another network namespace, and must be restored there.
     Elsewhere,
 }
 
-/// The interface may have another name by now.
+/// The checkpoint under the interface's present name, which may have changed.
 pub(super) fn with_its_name_of_now(
     kernel: &LinuxKernel,
     origin: &knobs::Context,
@@ -127,7 +127,8 @@ fn put_back(
         Err(RestoreError::OtherNamespace { slot, .. }) if Namespace::exists(slot.namespace)? => {
             Ok((interface, RestoreOutcome::Elsewhere))
         }
-        // Held by a descriptor or a mount that this process cannot see, a namespace may still be there.
+        // The namespace may still exist, held by a descriptor or a mount that this process cannot
+        // see.
         Err(RestoreError::OtherNamespace { slot, .. }) => Err(CliError::new(
             Code::Stranded,
             format!(
@@ -140,7 +141,7 @@ fn put_back(
     }
 }
 
-/// Forgets one checkpoint, by the word of its owner.
+/// Deletes one checkpoint at its owner's request.
 fn forget(
     context: &Context,
     store: &mut FileCheckpoints,

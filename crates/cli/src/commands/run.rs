@@ -1,4 +1,4 @@
-//! `latput run`: every trial of a plan, kept in a results file.
+//! `latput run`: runs every trial of a plan and stores it in a results file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,9 +20,9 @@ use crate::output;
 use crate::precision::Precision;
 use crate::progress::{ProgressArgs, Shown};
 
-/// Before the name of a system to simulate.
+/// Prefix of the name of a simulated system.
 pub(crate) const SIMULATED: &str = "sim:";
-/// Before the driver of a guest's network cards.
+/// Prefix of the driver of a guest's network cards.
 const EMULATED: &str = "vm:";
 
 /// Run every trial of a plan; an interrupted run is resumed.
@@ -40,15 +40,14 @@ After Ctrl-C, a kill -9 or a power cut the same command resumes with the next tr
 pub(crate) struct Args {
     /// The plan file.
     plan: PathBuf,
-    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), `vm:DRIVER` (a
-    /// QEMU guest with network cards of `e1000e`, `e1000` or `virtio-net`), or a testbed file that
-    /// names hosts.
+    /// The testbed: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), `vm:DRIVER`
+    /// (a QEMU guest with network cards of `e1000e`, `e1000` or `virtio-net`), or a testbed file.
     #[arg(long, default_value = "lab", value_name = "TESTBED")]
     on: String,
     /// The results file; runs are added to it.
     #[arg(short, long, default_value = "latput-results.db", value_name = "FILE")]
     output: PathBuf,
-    /// A goal in place of the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
+    /// A goal instead of the plan's: `latency`, `throughput`, `cpu`, `balanced`, or in words
     /// (`minimize latency_ns_p99 where throughput_bps >= 0.95 today`).
     #[arg(long)]
     goal: Option<String>,
@@ -56,7 +55,7 @@ pub(crate) struct Args {
     precision: Precision,
     #[command(flatten)]
     watch: ProgressArgs,
-    /// Only check the plan and say how many trials it has.
+    /// Only check the plan and print its number of trials.
     #[arg(long)]
     check: bool,
 }
@@ -94,13 +93,13 @@ impl Args {
     }
 }
 
-/// The text of a plan, or of another small file that somebody wrote.
+/// The text of a plan, or of another small input file.
 pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
     files::read_text(path, files::TEXT_BYTES_MOST)
         .map_err(|error| CliError::usage(error.to_string()))
 }
 
-/// A plan whose goal is known to be judgeable before anything is touched.
+/// Reads a plan and checks its goal before anything is changed.
 pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Result<Plan, CliError> {
     let mut plan = Plan::parse(file, text).map_err(latput_experiment::Error::from)?;
     let from = if goal.is_some() { "--goal" } else { file };
@@ -111,8 +110,8 @@ pub(crate) fn checked_plan(file: &str, text: &str, goal: Option<String>) -> Resu
     Ok(plan)
 }
 
-/// The testbed and the results file. A file that is no results file is refused before anything is
-/// made, and no file is made for a testbed that cannot be.
+/// Opens the testbed and the results file. A wrong results file is refused before the testbed is
+/// made, and no file is created for a testbed that cannot be made.
 pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, ResultsDb), CliError> {
     if output.metadata().is_ok_and(|meta| meta.len() > 0) {
         ResultsDb::open(output)?;
@@ -121,10 +120,10 @@ pub(crate) fn open(on: &str, plan: &Plan, output: &Path) -> Result<(Testbed, Res
     Ok((testbed, ResultsDb::create(output)?))
 }
 
-/// The testbed of `--on`, for this plan.
+/// The testbed of `--on` for this plan.
 pub(crate) fn open_testbed(name: &str, plan: &Plan) -> Result<Testbed, CliError> {
     if let Some(peer) = Peer::parse(name) {
-        return Ok(Testbed::stock(peer.map_err(latput_experiment::Error::from)?, plan)?);
+        return Ok(Testbed::third_party(peer.map_err(latput_experiment::Error::from)?, plan)?);
     }
     match name {
         "lab" => Ok(Testbed::lab()?),
@@ -151,7 +150,7 @@ pub(crate) fn run_plan(
     Ok(session::run(&run, results_db, &mut Shown::new())?)
 }
 
-/// Says where the results are, and turns an early end into its exit code.
+/// Prints where the results are, and returns the exit code.
 pub(crate) fn conclude(ended: &Ended, output: &Path) -> Result<ExitCode, CliError> {
     let file = output.display();
     let Some(cause) = &ended.cause else {

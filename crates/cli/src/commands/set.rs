@@ -1,4 +1,4 @@
-//! `latput set`: a setting as a transaction.
+//! `latput set`: sets knobs in one transaction.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -16,10 +16,10 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// The times that a change may wait for its confirmation.
+/// Allowed times to wait for a confirmation.
 const CONFIRM_WITHIN: RangeInclusive<Nanos> = Nanos::from_s(1)..=Nanos::from_s(24 * 3600);
 
-/// Set knobs of an interface, all or none, each read back.
+/// Set knobs of an interface, all or none, and read each back.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// The interface.
     #[arg(value_name = "IFACE")]
     interface: String,
-    /// What to set.
+    /// The knobs with their new values.
     #[arg(required = true, value_name = "KNOB=VALUE")]
     assignments: Vec<String>,
-    /// Print the exact writes and do none of them.
+    /// Print the exact writes without doing them.
     #[arg(long)]
     dry_run: bool,
     /// Put everything back after this time (1s to 24h) unless `latput confirm` comes first, also if latput
@@ -113,7 +113,8 @@ impl Args {
             transaction::commit(&mut store, &applied.undo)
                 .map_err(|error| CliError { code: Code::Failed, error: error.into() })?;
         }
-        // Before anything is printed: a terminal that is gone must not keep the change from going back.
+        // Dropped before anything is printed: a closed terminal must not keep the change from being
+        // put back.
         drop((store, watcher));
         for Change { knob, place, from, to } in &applied.rounded {
             output::remark(&format!("latput: {knob} ({place}): the device keeps {to} for {from}"));
@@ -130,7 +131,8 @@ impl Args {
 }
 
 impl Args {
-    /// What the command line allows. Who names the interface twice knows what he cuts off.
+    /// The link resets that the command line allows. Naming the interface twice allows one that
+    /// cuts the own connection.
     fn link_resets(&self) -> Result<LinkResets, CliError> {
         match &self.allow_link_reset {
             Some(Some(named)) if *named == self.interface => Ok(LinkResets::Allowed),
@@ -162,7 +164,7 @@ fn tell(
     Ok(())
 }
 
-/// Changes as JSON.
+/// The changes as JSON.
 pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_json::Value> {
     changes
         .iter()
@@ -178,7 +180,7 @@ pub(super) fn changes_json(interface: &str, changes: &[Change]) -> Vec<serde_jso
         .collect()
 }
 
-/// Changes as text, one a line.
+/// The changes as text, one a line.
 pub(super) fn changes_text(interface: &str, changes: &[Change], verb: &str) -> String {
     let mut text = String::new();
     for Change { knob, place, from, to } in changes {

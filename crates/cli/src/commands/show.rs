@@ -1,4 +1,5 @@
-//! `latput show`: every knob of an interface, its value, unit and range, and whether it can be set.
+//! `latput show`: lists every knob of an interface with value, unit and range, and whether it can
+//! be set.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use crate::document::{ShowDocument, ShownFact, ShownKnob, ShownValue};
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// From this width on there is room for what each knob does.
+/// Least width with room for descriptions.
 const WIDE_COLUMNS: usize = 120;
 /// Columns of a name: the longest has 21 characters.
 const NAME: usize = 22;
@@ -21,7 +22,8 @@ const VALUE: usize = 18;
 const RANGE: usize = 23;
 const TIER: usize = 13;
 
-/// Show the knobs of an interface: value, range, whether each can be set here, what a change disturbs.
+/// Show the knobs of an interface: value, range, whether each can be set here, and the disturbance
+/// by a change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,13 +33,13 @@ Examples:
   latput show eth0 rx-usecs mtu  all that is known of these
   latput show eth0 --json        everything, with the host's facts, for scripts")]
 pub(crate) struct Args {
-    /// The interface; without it the interfaces are listed.
+    /// The interface; without one, list the interfaces.
     #[arg(value_name = "IFACE")]
     interface: Option<String>,
-    /// Only these knobs, with all that is known of each.
+    /// Only these knobs, with all details.
     #[arg(value_name = "KNOB")]
     knobs: Vec<String>,
-    /// Also the knobs that the interface, its driver or this kernel does not have, and why.
+    /// Also the knobs that the interface, its driver or this kernel lacks, with the reason.
     #[arg(long)]
     all: bool,
 }
@@ -86,7 +88,7 @@ fn list(context: &Context) -> Result<(), CliError> {
     output::print(&text)
 }
 
-/// Reads everything that can be read; what cannot be is said in its place and hides nothing else.
+/// Reads all knobs. The reason of an unreadable one takes the place of its values.
 fn read(interface: &str) -> Result<ShowDocument, CliError> {
     let kernel = LinuxKernel::open()?;
     let mut knobs = Vec::new();
@@ -145,7 +147,7 @@ fn shown(kernel: &LinuxKernel, interface: &str, surveyed: Surveyed) -> ShownKnob
     }
 }
 
-/// A line for each knob, by group; with what it does where there is room.
+/// One line for each knob, by group, with its description if there is room.
 fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
     let mut text = document.interface.clone();
     for name in ["driver", "firmware"] {
@@ -179,7 +181,7 @@ fn table(document: &ShowDocument, with_absent: bool, columns: usize) -> String {
     text
 }
 
-/// Whether a fact says more than that there is none.
+/// Whether a fact has a value other than "none".
 fn is_telling(fact: &str) -> bool {
     !matches!(fact, "none" | "N/A" | "not present") && !fact.starts_with("unreadable")
 }
@@ -204,7 +206,7 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     }
     let mut text = line.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     text.push('\n');
-    // That an offload is the driver's own affair, `fixed` says as well.
+    // `fixed` already says that the driver cannot change an offload.
     let is_plain = knob.settable || knob.how.contains("the driver cannot change");
     if knob.values.is_empty() || !is_plain {
         let reason = knob.unreadable.as_ref().unwrap_or(&knob.how);
@@ -213,7 +215,7 @@ fn line(knob: &ShownKnob, columns: usize) -> String {
     text
 }
 
-/// A text of one line, cut where it would not fit.
+/// A text of one line, cut to fit.
 fn fitted(text: &str, columns: usize) -> String {
     match text.char_indices().nth(columns.max(20)) {
         Some((end, _)) => {
@@ -224,7 +226,7 @@ fn fitted(text: &str, columns: usize) -> String {
     }
 }
 
-/// The value, or those of the places where they differ.
+/// The value, or the values of the places if they differ.
 fn value_text(knob: &ShownKnob) -> String {
     let one = |shown: &ShownValue| match &shown.meaning {
         Some(meaning) => format!("{} ({meaning})", shown.value),
@@ -256,7 +258,7 @@ fn range_text(knob: &ShownKnob) -> String {
     }
 }
 
-/// All that is known of each knob.
+/// All details of each knob.
 fn details(document: &ShowDocument) -> String {
     let mut text = String::new();
     for knob in &document.knobs {

@@ -1,4 +1,4 @@
-//! `latput sim`: the simulator by hand.
+//! `latput sim`: direct use of the simulator.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::document::TraceDocument;
 use crate::exit::CliError;
 use crate::output;
 
-/// The simulator by hand.
+/// Direct use of the simulator.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -31,7 +31,7 @@ enum Action {
     Trace(TraceArgs),
 }
 
-/// Write every packet of a short simulated run, and what each core and NIC queue did.
+/// Write every packet of a short simulated run, and the activity of each core and NIC queue.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ struct TraceArgs {
     /// `sim:SYSTEM`: a system's name or the file of its profile.
     #[arg(long, default_value = "sim:server-10g", value_name = "TESTBED")]
     on: String,
-    /// The kind of traffic, as `latput measure` has it.
+    /// The kind of traffic, as in `latput measure`.
     #[arg(long, value_name = "KIND", required_unless_present = "plan", conflicts_with = "plan")]
     workload: Option<String>,
     /// Fields of the workload.
@@ -55,22 +55,22 @@ struct TraceArgs {
     /// Knobs of both hosts.
     #[arg(long, value_name = "KNOB=VALUE,...", conflicts_with = "plan", value_delimiter = ',')]
     set: Vec<String>,
-    /// Take setting and workload from a trial of this plan.
+    /// Take setting and workload from this plan.
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Which trial of the plan, from 1: settings in their order, each with every workload.
+    /// Number of the plan's trial, from 1: settings in their order, each with every workload.
     #[arg(long, requires = "plan", default_value_t = 1, value_name = "NUMBER")]
     trial: usize,
-    /// How much simulated time to write.
+    /// Simulated time to write.
     #[arg(long, default_value = "2ms")]
     duration: Nanos,
-    /// Simulated time before it.
+    /// Simulated time before the window.
     #[arg(long, default_value = "20ms")]
     warmup: Nanos,
-    /// The seed of every random draw.
+    /// Seed of all random draws.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The folder to write; made if it is not there.
+    /// The output folder; created if missing.
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
 }
@@ -121,7 +121,7 @@ impl TraceArgs {
             let value = knob.parse_value(value).map_err(|error| usage(format!("{error}")))?;
             setting.insert(knob, value);
         }
-        // Of a method only the times matter here, and they are set by flags.
+        // Only the times of the method are used, and flags set them.
         let method = Method { warmup: self.warmup, duration: self.duration, ..Method::default() };
         let both = [Role::Sut, Role::Generator].map(|role| (role, setting.clone()));
         let label =

@@ -1,4 +1,4 @@
-//! `latput tune`: run a plan, recommend a setting, write the report. The main job.
+//! `latput tune`: runs a plan, recommends a setting and writes the report.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,13 +16,13 @@ use crate::context::Context;
 use crate::exit::CliError;
 use crate::output;
 
-/// A plan with fewer settings than this is never searched: confirming a winner would take longer.
+/// Fewest settings for a search. With fewer, confirming a winner would take longer than a grid.
 const FEWEST_SEARCHED: u64 = 20;
-/// What a plan without a budget may take as a grid.
+/// Most time of a grid for a plan without a budget.
 const USUAL_BUDGET: Nanos = Nanos::from_s(3600);
 
-/// Measure the settings of a plan, recommend one, and write the report. Without PLAN: how long may
-/// the receive side of this machine's network stack wait before it polls?
+/// Measure the settings of a plan, recommend one, and write the report. The built-in plan varies
+/// how long the receive side of this machine's network stack waits before it polls.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,14 +38,13 @@ a grid is searched: settings that promise most are tried, and the winner is conf
 The lab is two network namespaces and a veth pair that latput makes and removes; nothing else on the
 machine is touched. The setting is recommended, not applied: the command that applies it is printed.")]
 pub(crate) struct Args {
-    /// The plan file; without it the built-in plan.
+    /// The plan file; by default the built-in plan.
     plan: Option<PathBuf>,
-    /// Where trials run: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
-    /// file that names hosts.
-    /// Without it the lab, or without root a simulated server.
+    /// The testbed: `lab`, `sim:SYSTEM` (a system's name or the file of its profile), or a testbed
+    /// file. By default the lab, or without root a simulated server.
     #[arg(long, value_name = "TESTBED")]
     on: Option<String>,
-    /// How long trials may take, such as `20min`; in the place of the plan's `budget`.
+    /// Most time for trials, such as `20min`; replaces the plan's `budget`.
     #[arg(long, value_name = "TIME")]
     budget: Option<Nanos>,
     /// The goal: `latency`, `throughput`, `cpu`, `balanced`, or in words
@@ -93,7 +92,7 @@ impl Args {
     }
 }
 
-/// Where trials run, and what must be said if nobody chose that they are simulated.
+/// The testbed, and a remark if it is simulated by default.
 fn testbed(on: Option<String>) -> (String, Option<String>) {
     match on {
         Some(on) => (on, None),
@@ -110,7 +109,7 @@ fn testbed(on: Option<String>) -> (String, Option<String>) {
     }
 }
 
-/// A plan that leaves it open is searched where a grid would take longer than its budget.
+/// Chooses a search if the plan leaves the design open and a grid would exceed its budget.
 fn choose_design(plan: &mut Plan) {
     let budget = plan.method.budget.unwrap_or(USUAL_BUDGET);
     let settings = plan.combinations();

@@ -1,4 +1,4 @@
-//! `latput vm`: the guest of the `vm` testbed by hand, and what latput itself needs of it.
+//! `latput vm`: direct use of the guest of the `vm` testbed, and latput's own commands in it.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::output;
 
-/// A QEMU guest with real drivers on emulated network cards, by hand.
+/// Direct use of a QEMU guest with real drivers on emulated network cards.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,16 +30,16 @@ pub(crate) struct Args {
 enum Action {
     /// Boot a guest, run a command as one of its two hosts, and end it.
     Exec(Exec),
-    /// Run a command in a guest that runs already; latput's own use.
+    /// Run a command in a running guest; for latput's own use.
     #[command(hide = true)]
     Attach(Attach),
-    /// The first process of a guest; latput's own use.
+    /// The first process of a guest; for latput's own use.
     #[command(hide = true)]
     Init,
-    /// In a guest: look for faults of the emulated cards; latput's own use.
+    /// In a guest: check the emulated cards for faults; for latput's own use.
     #[command(hide = true)]
     Probe,
-    /// In a guest: load the cards' driver with other parameters; latput's own use.
+    /// In a guest: load the cards' driver with other parameters; for latput's own use.
     #[command(hide = true)]
     Reload { parameters: Vec<String> },
     /// In a guest: set the wall clock forward or back; for tests.
@@ -48,14 +48,14 @@ enum Action {
         #[arg(allow_negative_numbers = true)]
         seconds: i64,
     },
-    /// In a guest, which has no other program: print a file, such as `/proc/interrupts`.
+    /// In a guest, which has no other programs: print a file, such as `/proc/interrupts`.
     #[command(hide = true)]
     Read { path: PathBuf },
 }
 
 #[derive(Debug, clap::Args)]
 struct Exec {
-    /// As `--on` takes it: `vm`, `vm:e1000e`, `vm:e1000`, `vm:virtio-net`.
+    /// The guest, as in `--on`: `vm`, `vm:e1000e`, `vm:e1000`, `vm:virtio-net`.
     #[arg(default_value = "vm", value_name = "VM")]
     guest: String,
     /// `sut` (interface eth0) or `generator` (eth1).
@@ -115,7 +115,7 @@ impl Exec {
     }
 }
 
-/// The guest that `--on` would mean.
+/// The guest as in `--on`.
 fn spec(name: &str) -> Result<GuestSpec, CliError> {
     match name.strip_prefix("vm") {
         Some("") => Ok(GuestSpec::default()),
@@ -127,7 +127,7 @@ fn spec(name: &str) -> Result<GuestSpec, CliError> {
     }
 }
 
-/// Runs a command in the guest with this process's streams, and ends as it ends.
+/// Runs a command in the guest with this process's streams, and returns its exit code.
 fn attached(folder: &std::path::Path, words: &[String]) -> Result<ExitCode, CliError> {
     match latput_vm::attach(folder, words, io::stdin(), io::stdout(), io::stderr())? {
         Ended::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),

@@ -1,11 +1,10 @@
-//! The processes that put a change back unless somebody confirms it in time.
+//! The processes that put a change back unless it is confirmed in time.
 //!
-//! Two processes watch. Both are latput itself. They start before the first write, each in a session of its own.
-//! So neither kill -9 of the maker nor the end of the ssh session reaches them. Each starts the other again when
-//! it dies.
-//! Everything they act on is in the checkpoint: a change that was cut short goes back as soon as its maker is
-//! gone, a whole one at the end of its time. A maker that is not done by then, because it hangs or was
-//! stopped, is ended first, so that it never writes again.
+//! Two processes watch. Both are latput itself. They start before the first write, each in its own
+//! session, so neither kill -9 of the maker nor the end of the ssh session reaches them. Each
+//! starts the other again when it dies. They act on the checkpoint: an incomplete change is put
+//! back as soon as its maker is gone, a complete one at the end of its time. A maker that is not
+//! done by then, because it hangs or was stopped, is killed first, so that it never writes again.
 
 mod peer;
 
@@ -27,30 +26,31 @@ use self::peer::Peer;
 use crate::context::Context;
 use crate::exit::{CliError, Code};
 
-/// How often a watcher looks whether the change has been confirmed, and whether it is told to end.
+/// Interval at which a watcher checks for the confirmation and for a stop.
 const LOOK_EVERY: Nanos = Nanos::from_ms(500);
-/// A maker that was told to end together with its watchers has so long to put the change back itself.
+/// Most time for a maker to put the change back itself if it is told to end together with its
+/// watchers.
 const MAKER_WITHIN: Nanos = Nanos::from_s(5);
-/// So many times, that long apart, a watcher tries to put back what the kernel refuses.
+/// Number of attempts to put back values that the kernel refuses.
 const ATTEMPTS: u32 = 60;
 const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
-/// What a watcher says when it is ready; anything else is why it is not.
+/// A watcher's message when it is ready; any other text is an error.
 const READY: &str = "ready";
 
-/// Puts a change back unless it is confirmed; started by `latput set`.
+/// Put a change back unless it is confirmed; started by `latput set`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     interface: String,
-    /// The interface's number: it may have another name when a watcher is started again.
+    /// The interface's index; its name may change before a watcher is started again.
     #[arg(long)]
     index: u32,
     /// The process that makes the change.
     #[arg(long)]
     pid: u32,
-    /// When it began to, in milliseconds since 1970.
+    /// Start of the change, in milliseconds since 1970.
     #[arg(long)]
     created_unix_ms: u64,
-    /// When it must be done, in nanoseconds since the boot.
+    /// Deadline of the change, in nanoseconds since the boot.
     #[arg(long)]
     by_ns: u64,
     /// The watcher that has started this one; without it, this one starts another.
@@ -58,15 +58,15 @@ pub(crate) struct Args {
     peer: Option<u32>,
 }
 
-/// The watchers that were started, as their starter holds them. They take the change for finished, whole or
-/// not, when this is dropped.
+/// The running watchers. When this is dropped, they treat the change as finished, complete or not.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     _process: Child,
 }
 
 impl Watcher {
-    /// Starts the watchers for a change of `interface` that has not begun, and must be made `within` so long.
+    /// Starts the watchers for a change of `interface` that has not begun, with `within` as its
+    /// longest duration.
     pub(crate) fn start(
         kernel: &LinuxKernel,
         origin: &knobs::Context,
@@ -93,10 +93,10 @@ impl Watcher {
 }
 
 impl Args {
-    /// Starts a process with these arguments, and waits until it is ready.
+    /// Starts a watcher with these arguments, and waits until it is ready.
     fn start(&self, stdin: Stdio) -> Result<Child, String> {
         let state = std::path::absolute(state_dir()).map_err(|error| error.to_string())?;
-        // The file may have been replaced or deleted since this process began.
+        // The binary may have been replaced or deleted since this process began.
         let mut command = Command::new("/proc/self/exe");
         command
             .args(["watcher", &self.interface])
@@ -159,21 +159,22 @@ impl Args {
     }
 }
 
-/// One line to the starter. Where that is gone, all the more depends on this process.
+/// Sends one line to the starter. Errors are ignored: if the starter is gone, this process matters
+/// all the more.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     let _gone = writeln!(out, "{}", line.replace('\n', " ")).and_then(|()| out.flush());
 }
 
-/// The process that makes the change. It alone holds the other end of this process's stdin, and lets go of it
-/// when it is done.
+/// The process that makes the change. It alone holds the other end of this process's stdin, and
+/// closes it when it is done.
 struct Maker {
-    /// `None` where it was done before it was looked for.
+    /// `None` if it had ended before.
     process: Option<OwnedFd>,
 }
 
 impl Maker {
-    /// While the pipe is held its process lives, so that nobody else has its id.
+    /// Finds the maker. While it holds the pipe it is alive, so no other process has its id.
     fn find(pid: u32) -> Result<Self, CliError> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| CliError::usage("--pid is no process id"))?;
@@ -196,7 +197,7 @@ impl Maker {
         ready.is_ok_and(|count| count > 0) && fds[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Ends it, unless it is done; gives true if it was not.
+    /// Kills it unless it is done; returns whether it did.
     fn end(&self) -> bool {
         let Some(process) = self.process.as_ref().filter(|_| !Self::is_done()) else {
             return false;
@@ -210,12 +211,12 @@ impl Maker {
 /// A watcher at work.
 struct ConfirmDeadline<'a> {
     args: Args,
-    /// Names the change.
+    /// The checkpoint of the change.
     change: Checkpoint,
     maker: Maker,
-    /// When the maker must be done.
+    /// Deadline of the maker.
     by: Nanos,
-    /// When there is nobody to watch any longer, where this process was told to end.
+    /// End of the wait for the maker after this process was told to end.
     end_by: Option<Nanos>,
     peer: Peer,
     stop: &'a Stop,
@@ -225,7 +226,7 @@ struct ConfirmDeadline<'a> {
 
 impl ConfirmDeadline<'_> {
     fn run(mut self) {
-        // What it holds of the lock ends with the store, so that a confirmation is never kept waiting.
+        // The store's lock ends with the store, so that a confirmation never waits for it.
         let store = || FileCheckpoints::new(&checkpoints_dir());
         while let Some(left) = self.time_left(&store()) {
             if left == Nanos::ZERO {
@@ -236,9 +237,10 @@ impl ConfirmDeadline<'_> {
         }
     }
 
-    /// How long the change may still stand, or be made. `None` once it was confirmed, put back, or never made.
+    /// Time left for the change to be made or confirmed. `None` once it was confirmed, put back, or
+    /// never made.
     fn time_left(&mut self, store: &FileCheckpoints) -> Option<Nanos> {
-        // Before the store is looked at: what its maker leaves is there when it is done.
+        // Checked before the store, which is final once the maker is done.
         let is_done = Maker::is_done();
         let now = process::since_boot();
         let kept = match store.kept(self.change.slot()) {
@@ -253,7 +255,7 @@ impl ConfirmDeadline<'_> {
         let by = match kept {
             None if is_done => return None,
             Some(Checkpoint { confirm_by: Some(by), .. }) => by,
-            // It was cut short.
+            // The change is incomplete.
             Some(_) if is_done => Nanos::ZERO,
             _ => self.by,
         };
@@ -275,12 +277,12 @@ impl ConfirmDeadline<'_> {
         }
     }
 
-    /// Puts the change back, if it is still there; says whether that is settled.
+    /// Puts the change back, if it still exists; returns whether that is settled.
     fn attempt(&mut self, store: &mut FileCheckpoints, is_ended: bool, attempt: u32) -> bool {
         let Self { change, kernel, origin, .. } = self;
         let kept = match store.claim(change.slot(), &change.interface) {
             Ok(Some(kept)) if kept.is_of_the_change(change) => kept,
-            // Somebody confirms it or puts it back at this moment, or its maker has not ended yet.
+            // Somebody confirms it or puts it back right now, or its maker has not ended yet.
             Err(StoreError::Locked { .. }) => return false,
             Ok(None) => {
                 let _ = store.remove(change.slot()); // the lock's file
@@ -294,7 +296,7 @@ impl ConfirmDeadline<'_> {
             Some(by) if by <= process::since_boot() => "no confirmation came in time",
             Some(_) => "what watched the time was told to end",
         };
-        // Before the values change, so that nobody who sees them back is not told.
+        // Noted before the values change, so that it is known to anyone who sees them.
         let _ = store.tell_late(&kept, &format!("{why}, and everything was put back"));
         let ending = match transaction::restore(kernel, &mut *store, origin, &kept) {
             Ok(Restored::InterfaceGone) => format!("{why}, and the interface was deleted"),

@@ -12,17 +12,17 @@ use serde::Serialize;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FitDocument {
-    /// Version of this document's shape: 1.
+    /// Version of this document's schema: 1.
     pub(crate) schema: u32,
     /// The plan's name.
     pub(crate) name: String,
-    /// Where it ran.
+    /// The testbed.
     pub(crate) testbed: String,
     /// Confidence of the intervals, such as 0.99.
     pub(crate) confidence: f64,
-    /// How the intervals were made.
+    /// The method of the intervals.
     pub(crate) intervals: String,
-    /// Each host.
+    /// The cost model of each host.
     pub(crate) hosts: Vec<HostModel>,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct HostModel {
     pub(crate) host: String,
     /// `sut`, `generator` or `observer`.
     pub(crate) role: String,
-    /// Settings under workloads that it rests on.
+    /// Number of settings under workloads in the fit.
     pub(crate) cells: usize,
-    /// Of the columns in the fit, each at unit length; null without a fit.
+    /// Condition number of the fit's columns at unit length; null without a fit.
     pub(crate) condition_number: Option<f64>,
-    /// Size of the relative error of the fitted CPU time, median over the cells; null without a fit.
+    /// Absolute relative error of the fitted CPU time, median over the cells; null without a fit.
     pub(crate) error_ratio_median: Option<f64>,
-    /// Its 90th percentile.
+    /// 90th percentile of the absolute relative error.
     pub(crate) error_ratio_p90: Option<f64>,
     /// Every term.
     pub(crate) terms: Vec<TermModel>,
@@ -48,32 +48,32 @@ pub(crate) struct HostModel {
     pub(crate) errors: Vec<CellError>,
 }
 
-/// One term: a cost, or why there is none.
+/// One term with its cost or refusal.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TermModel {
     /// `byte`, `packet`, `interrupt`, `poll` or `background`.
     pub(crate) term: String,
-    /// What `cost_ns` is for one of: `byte`, `packet`, `interrupt`, `poll`, `second`.
+    /// The unit of `cost_ns`: `byte`, `packet`, `interrupt`, `poll`, `second`.
     pub(crate) unit: String,
-    /// CPU time of one; null where it is not known.
+    /// CPU time of one unit; null if unknown.
     pub(crate) cost_ns: Option<f64>,
     /// Lower end of its interval.
     pub(crate) cost_ns_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of its interval.
     pub(crate) cost_ns_high: Option<f64>,
-    /// Its part of the CPU time, median over the cells.
+    /// Its share of the CPU time, median over the cells.
     pub(crate) share_ratio: Option<f64>,
-    /// Why there is no cost: `not_counted`, `never_happened`, `too_few_cells`, `moves_with`,
-    /// `uncertain`; null where there is one.
+    /// The reason why there is no cost: `not_counted`, `never_happened`, `too_few_cells`,
+    /// `moves_with`, `uncertain`; null with a cost.
     pub(crate) refused: Option<String>,
     /// The term that it moves with.
     pub(crate) moves_with: Option<String>,
-    /// What a plan must vary to fix it; null where there is a cost or no plan helps.
+    /// The factor that a plan must vary to determine it; null with a cost, or if no plan helps.
     pub(crate) vary: Option<String>,
 }
 
-/// How far the fit is from one setting under one workload.
+/// The error of the fit for one setting under one workload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CellError {
@@ -81,7 +81,7 @@ pub(crate) struct CellError {
     pub(crate) setting: String,
     /// The workload's name.
     pub(crate) workload: String,
-    /// Fitted over measured CPU time, less 1.
+    /// Fitted over measured CPU time, minus 1.
     pub(crate) error_ratio: f64,
 }
 
@@ -152,17 +152,17 @@ const fn word(why: Why) -> &'static str {
     }
 }
 
-/// Where time and CPU go under each setting of a run.
+/// The split of time and CPU under each setting of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainDocument {
-    /// Version of this document's shape: 1.
+    /// Version of this document's schema: 1.
     pub(crate) schema: u32,
     /// The plan's name.
     pub(crate) name: String,
-    /// Where it ran.
+    /// The testbed.
     pub(crate) testbed: String,
-    /// The cost model of the system under test under each kind of workload.
+    /// The cost models of the system under test by kind of workload.
     pub(crate) models: Vec<KindModel>,
     /// Each setting under each workload.
     pub(crate) cells: Vec<ExplainedCell>,
@@ -178,7 +178,7 @@ pub(crate) struct KindModel {
     pub(crate) model: HostModel,
 }
 
-/// One setting under one workload, taken apart.
+/// The parts of one setting's figures under one workload.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainedCell {
@@ -186,37 +186,37 @@ pub(crate) struct ExplainedCell {
     pub(crate) setting: String,
     /// The workload's name.
     pub(crate) workload: String,
-    /// Mean round trip; null where the workload has none.
+    /// Mean round trip; null if the workload has none.
     pub(crate) round_trip_ns: Option<f64>,
-    /// What it is made of: `timer`, `queueing`, `cpu`, `rest`; empty without one.
+    /// Parts of the round trip: `timer`, `queueing`, `cpu`, `rest`; empty without one.
     pub(crate) time: Vec<ExplainedPart>,
     /// CPU time of the system under test per second.
     pub(crate) busy_ns_per_s: f64,
-    /// Its busiest CPU.
+    /// Utilisation of its busiest CPU.
     pub(crate) busiest_cpu_ratio: Option<f64>,
-    /// What the CPU time is made of, in nanoseconds per second, by term.
+    /// Parts of the CPU time, in nanoseconds per second, by term.
     pub(crate) cpu: Vec<ExplainedPart>,
-    /// Terms whose costs are in what is unexplained, since the plan does not tell them apart.
+    /// Terms whose costs are in the unexplained part, because the plan does not tell them apart.
     pub(crate) not_told_apart: Vec<String>,
-    /// The part of the CPU time that no known cost explains.
+    /// The unexplained part of the CPU time.
     pub(crate) unexplained_ratio: f64,
 }
 
-/// A part, or why it is not known.
+/// A part, or the reason why it is unknown.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainedPart {
-    /// Which.
+    /// Name of the part.
     pub(crate) part: String,
-    /// How much; null where it is not known.
+    /// Its amount; null if unknown.
     pub(crate) amount_ns: Option<f64>,
     /// Lower end of its interval.
     pub(crate) amount_ns_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of its interval.
     pub(crate) amount_ns_high: Option<f64>,
-    /// The confidence that the interval has.
+    /// Confidence of the interval.
     pub(crate) confidence: Option<f64>,
-    /// Why there is nothing, or why it is not known and what the plan lacks.
+    /// The reason why there is none, or why it is unknown and what the plan lacks.
     pub(crate) why: Option<String>,
 }
 

@@ -1,7 +1,8 @@
 //! The agent's end of the control line.
 //!
-//! Three threads: one reads, one writes (a stopped controller reads nothing, and the pipe is soon full), and
-//! one watches the lease. So no controller can keep the agent from putting its host back.
+//! It has three threads: one reads, one writes (a stopped controller reads nothing, and the pipe is
+//! soon full), and one checks the lease. So no controller can keep the agent from putting its host
+//! back.
 
 use std::fmt;
 use std::io::{BufReader, Read, Write};
@@ -16,22 +17,22 @@ use latput_units::Nanos;
 
 use crate::protocol::{self, Answer, LEASE, LineError, Request};
 
-/// How often a wait looks at the stop flag.
+/// Interval at which waits check the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long the last answer may take to leave.
+/// Most time for writing the last answer.
 const LAST_WORD_WITHIN: Duration = Duration::from_secs(1);
-/// The lease is counted in this many parts, and only while this process runs: a process that was stopped
-/// itself has not lost its controller.
+/// Parts of a lease. The lease counts only while this process runs: a stopped process has not lost
+/// its controller.
 const PARTS_OF_LEASE: u32 = 20;
 
-/// Why there are no more requests.
+/// The reason why there are no more requests.
 #[derive(Debug)]
 pub(super) enum LineEnd {
     /// The controller closed the line, or told the agent to end.
     Closed,
     /// A signal told the agent to end.
     Told,
-    /// The line is broken or silent.
+    /// The line failed or is silent.
     Line(LineError),
 }
 
@@ -45,10 +46,10 @@ impl fmt::Display for LineEnd {
     }
 }
 
-/// A message to be written.
+/// A queued message.
 enum Outgoing {
     Line(Vec<u8>),
-    /// The last one, and whom to tell once it has left.
+    /// The last message, and a channel that tells when it is written.
     Last(Vec<u8>, Sender<()>),
 }
 
@@ -90,12 +91,12 @@ impl ControllerLine {
         Self { requests, answers, lease_ns, stop: stop.clone() }
     }
 
-    /// The controller may be silent for so long.
+    /// Sets the lease.
     pub(super) fn set_lease(&self, lease: Nanos) {
         self.lease_ns.store(lease.as_ns(), Ordering::Relaxed);
     }
 
-    /// The next request but pings, which are answered already.
+    /// The next request other than a ping; pings are answered already.
     pub(super) fn next(&mut self) -> Result<Request, LineEnd> {
         loop {
             match self.requests.recv_timeout(LOOK_EVERY) {
@@ -112,13 +113,12 @@ impl ControllerLine {
         }
     }
 
-    /// Sends an answer without waiting for it to leave. A controller that is gone is noticed by the thread that
-    /// reads.
+    /// Queues an answer. The reading thread notices a controller that is gone.
     pub(super) fn send(&self, answer: &Answer) {
         let _gone = self.answers.send(Outgoing::Line(protocol::line(answer)));
     }
 
-    /// Sends the last answer, and gives it a second to leave.
+    /// Sends the last answer, and waits up to a second until it is written.
     pub(super) fn end(&self, answer: &Answer) {
         let (left, has_left) = mpsc::channel();
         if self.answers.send(Outgoing::Last(protocol::line(answer), left)).is_ok() {
@@ -173,7 +173,8 @@ fn write(mut output: impl Write, to_write: &Receiver<Outgoing>) {
     }
 }
 
-/// Waits until nothing was heard for the lease, which is given then; `None` when the line has ended before.
+/// Waits until nothing was heard for the lease, and returns it; `None` if the line has ended
+/// before.
 fn outlived(lease_ns: &AtomicU64, heard: &AtomicBool, is_over: &AtomicBool) -> Option<Nanos> {
     let mut silent_parts = 0;
     while silent_parts < PARTS_OF_LEASE {

@@ -1,5 +1,5 @@
-//! What hosts answer may hold any number that its form allows: it is joined, checked and summed up without a
-//! panic.
+//! Hosts may answer with any number that the protocol allows: the answers are joined, checked and
+//! summed without a panic.
 
 use latput_knobs::{Place, parse_assignment};
 use latput_load::{DatagramsReceived, DatagramsSent};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::*;
 
 const ROUNDS: usize = 500;
-/// The edges of what a count can be, and what is beside them.
+/// Extreme counts and their neighbours.
 const NUMBERS: [u64; 8] = [0, 1, 2, 1 << 53, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX];
 
 #[test]
@@ -46,7 +46,7 @@ fn any_numbers_that_hosts_answer_are_joined_and_checked_without_a_panic() {
         }
         let _summary = latput_model::Summary::of(&results(&plan, workload, rows));
     }
-    // Most of it gets as far as it should: the test tests.
+    // Most answers get far enough: the test is not empty.
     assert!(understood > ROUNDS / 2 && joined_rounds > ROUNDS / 3, "{understood} {joined_rounds}");
 }
 
@@ -145,7 +145,8 @@ fn joined(workload: &Workload) -> Joined<'_> {
     }
 }
 
-/// Two generators and the system under test, each with two slices, in which everything has a number.
+/// The answers of two generators and the system under test, each with two slices and every figure
+/// present.
 fn finished() -> Vec<Finished> {
     let roles = [Role::Generator, Role::Generator, Role::Sut];
     let host = |(idx, role): (u32, Role)| Finished {

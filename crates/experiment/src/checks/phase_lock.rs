@@ -1,26 +1,25 @@
-//! Whether a closed loop ran in step with a moderation timer: then its rate is the timer's, and says
-//! nothing of the host.
+//! Checks whether a closed loop ran in phase with a moderation timer. Then the timer sets its rate,
+//! and the rate tells nothing of the host.
 //!
-//! A request that waits for a timer to end is answered just after it, the next one waits for the whole
-//! of the next interval, and so on: a fixed 125 us throttle gives exactly 8000 transactions a second
-//! whatever the host (Evan Jones, "Ethernet latency").
+//! A request that waits for a timer is answered just after it fires, so the next one waits for the
+//! whole next interval, and so on: a fixed 125 us throttle gives exactly 8000 transactions a second
+//! on any host (Evan Jones, "Ethernet latency").
 
 use latput_knobs::{Knob, Value};
 use latput_trial::observation::{HostObservation, TrafficObservation};
 use latput_trial::{Check, Traffic};
 use latput_units::Nanos;
 
-/// The knobs that are intervals of a timer, by name: which of them there are depends on the driver.
+/// Knobs that are a timer's interval, by name: which of them exist depends on the driver.
 const TIMERS: &[&str] = &["gro-flush-timeout", "rx-usecs"];
-/// A rate this close to the timer's is in step with it.
+/// Most relative distance of the rate from the timer's in phase.
 const CLOSE: f64 = 0.005;
-/// Intervals in a round trip; beyond so many, every round trip is close to one of them.
+/// Most intervals in a round trip; beyond, every round trip is close to a multiple.
 const MOST_INTERVALS: u32 = 8;
-/// In step, round trips are alike: half of them differ by no more than this share.
+/// In phase, half of the round trips differ by no more than this share.
 const ALIKE: f64 = 0.1;
 
-/// `None` where there is no timer, or nothing that it could be in step with: an open loop asks when it
-/// wants to, and that is the remedy.
+/// `None` without a timer, or for an open loop, which cannot be in phase with it and is the remedy.
 pub(super) fn check(
     traffic: &Traffic,
     flow: &TrafficObservation,
@@ -41,7 +40,7 @@ pub(super) fn check(
     Some(Check { name: "timer-phase-lock".to_owned(), passed: locked.is_none(), detail })
 }
 
-/// Of a closed loop, by Little's law: what is in flight over the rate.
+/// Mean round trip of a closed loop by Little's law: requests in flight over the rate.
 fn round_trip(traffic: &Traffic, flow: &TrafficObservation) -> Option<Nanos> {
     let (Traffic::TcpRr { burst, connections, arrivals: None, .. }
     | Traffic::UdpRr { burst, connections, arrivals: None, .. }) = *traffic
@@ -53,7 +52,7 @@ fn round_trip(traffic: &Traffic, flow: &TrafficObservation) -> Option<Nanos> {
     Some(Nanos::from_secs_f64(flow.sender_window.as_secs_f64() * in_flight / transactions))
 }
 
-/// The intervals that are set on the hosts, each once.
+/// The distinct timer intervals on the hosts.
 fn timers(hosts: &[HostObservation]) -> Vec<(&str, Knob, Nanos)> {
     let mut timers: Vec<(&str, Knob, Nanos)> = Vec::new();
     for host in hosts {
@@ -68,7 +67,7 @@ fn timers(hosts: &[HostObservation]) -> Vec<(&str, Knob, Nanos)> {
     timers
 }
 
-/// How many intervals a round trip lasts, if it is close to a whole number of them.
+/// The number of intervals in a round trip, if it is close to a whole number.
 fn intervals_in(round_trip: Nanos, interval: Nanos) -> Option<u32> {
     let round_trip = round_trip.as_secs_f64();
     (1..=MOST_INTERVALS).find(|&count| {
@@ -77,7 +76,7 @@ fn intervals_in(round_trip: Nanos, interval: Nanos) -> Option<u32> {
     })
 }
 
-/// Whether the middle half of the round trips are near one another; taken to be, if they are not known.
+/// Whether the middle half of the round trips is narrow; true if they are unknown.
 fn is_alike(flow: &TrafficObservation) -> bool {
     let Some(latency) = &flow.latency else { return true };
     let quantile = |share| latency.quantile(share).map(Nanos::as_secs_f64);

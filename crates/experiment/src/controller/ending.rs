@@ -1,4 +1,4 @@
-//! Ends a pool of agents: every host is put back, and none waits for another.
+//! Ends a pool of agents: puts every host back, in parallel.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -12,29 +12,30 @@ use super::process::{LastLines, Process};
 use crate::error::LeftChanged;
 use crate::host_spec::HostSpec;
 
-/// After its line is closed an agent has this long to put its host back, all at the same time.
+/// Most time of the agents to put their hosts back after their lines are closed.
 const PUT_BACK_WITHIN: Duration = Duration::from_secs(15);
-/// How long to wait for an agent whose host needs no putting back.
+/// Most time to wait for an agent whose host needs no putting back.
 const END_WITHIN: Duration = Duration::from_secs(2);
-/// `latput restore` has this long, on all hosts that need it at the same time.
+/// Most time of `latput restore`, on all hosts in parallel.
 const RESTORE_WITHIN: Duration = Duration::from_secs(15);
-/// Time between two attempts: an agent that was cut off may be putting its host back itself.
+/// Time between two attempts, because an agent that was cut off may be putting its host back
+/// itself.
 const RESTORE_EVERY: Duration = Duration::from_millis(500);
-/// A longer wait is reported.
+/// Waits longer than this are reported.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Without the interface, which may have another name by now.
+/// Arguments of `latput restore`, without the interface, which may have another name by now.
 const RESTORE: [&str; 1] = ["restore"];
-/// Output of `latput restore` that is kept: 64 KB.
+/// Kept lines of the output of `latput restore`: 64 KB.
 const RESTORE_LINES: usize = 64;
 const RESTORE_LINE_BYTES: usize = 1000;
 
 /// `stop` was raised twice.
 pub(super) struct Hurried;
 
-/// Closes every line, on which each agent puts its host back, and waits for all of them together. Then runs
-/// `latput restore`, everywhere at once, in the place of agents that have not said that their host is as it
-/// was. Gives the hosts that may still be changed. A `stop` that is raised again ends the wait.
+/// Closes every line, whereupon each agent puts its host back, and waits for all of them. Then runs
+/// `latput restore` in parallel for agents that have not confirmed that their host is as it was.
+/// Returns the hosts that may still be changed. A second raise of `stop` ends the wait.
 pub(super) fn put_back(
     mut agents: Vec<Agent>,
     stop: &Stop,
@@ -104,12 +105,12 @@ pub(super) fn close(
     }
 }
 
-/// `latput restore` on one host, in the place of its agent.
+/// `latput restore` on one host, in place of its agent.
 struct Restore {
     spec: HostSpec,
     process: Option<(Process, Arc<Mutex<LastLines>>)>,
     again_at: Instant,
-    /// Why the host may still be changed.
+    /// The reason why the host may still be changed.
     why: String,
     is_done: bool,
 }
@@ -124,7 +125,7 @@ impl Restore {
         Self { spec, process: None, again_at, why, is_done: false }
     }
 
-    /// Starts it where it is due, and looks whether it has ended.
+    /// Starts it when it is due, and checks whether it has ended.
     fn step(&mut self) {
         if self.is_done || Instant::now() < self.again_at {
             return;
@@ -157,7 +158,7 @@ impl Restore {
         }
     }
 
-    /// Ends what has not ended by itself.
+    /// Kills it if it still runs.
     fn end(&mut self) {
         if let Some((mut process, errors)) = self.process.take() {
             process.kill();

@@ -1,8 +1,8 @@
-//! The process that leads to an agent, and the line to it.
+//! The process that connects to an agent, and the line to it.
 //!
-//! One thread writes: an agent that reads nothing blocks nobody, and a busy controller still sends pings. One
-//! reads. One keeps the last lines of stderr. The length of a line, the kept part of stderr and the number of
-//! waiting answers are bounded.
+//! It has three threads. One writes, so that an agent that reads nothing blocks nobody, and a busy
+//! controller still sends pings. One reads. One keeps the last lines of stderr. The length of a
+//! line, the kept part of stderr and the number of waiting answers are bounded.
 
 use std::io::{BufReader, Read, Write};
 use std::process::Stdio;
@@ -21,11 +21,11 @@ use crate::error::Error;
 use crate::host_spec::HostSpec;
 use crate::protocol::{self, Answer, LineError, MAX_ANSWER_BYTES, Request};
 
-/// The last lines of an agent's stderr that an error shows.
+/// Lines of an agent's stderr in an error.
 const STDERR_LINES: usize = 8;
 /// Bytes kept of a line of stderr.
 const STDERR_LINE_BYTES: usize = 300;
-/// Answers in the queue, at most; an agent that sends more is blocked.
+/// Most queued answers; an agent that sends more is blocked.
 const ANSWERS_WAITING: usize = 4;
 /// Pings in each lease.
 const PINGS: u32 = 3;
@@ -39,16 +39,16 @@ pub(super) struct AgentLine {
     /// `None` once the line is closed.
     to: Option<Sender<Vec<u8>>>,
     answers: Receiver<Result<Answer, LineError>>,
-    /// The longest answer that may come now, in bytes.
+    /// Most bytes of the next answer.
     limit: Arc<AtomicUsize>,
     stderr: Arc<Mutex<LastLines>>,
-    /// Why no more answers come.
+    /// The reason why no more answers come.
     broken: Option<String>,
-    /// The agent has said that its host is as it was.
+    /// Whether the agent has confirmed that its host is as it was.
     is_put_back: bool,
     /// The failure that the agent reported last.
     refusal: Option<String>,
-    /// Nothing more can come.
+    /// Whether the line has ended and all answers are read.
     is_heard_out: bool,
 }
 
@@ -73,7 +73,7 @@ impl AgentLine {
         thread::spawn(move || {
             let mut input = input;
             if write(&mut input, &to_write, lease, &seen) == Ending::Silent {
-                // Before the line is closed, which may well be answered by an end.
+                // Sent before the line is closed, because the agent may answer that by ending.
                 let _gone = silence_to.send(Err(LineError::Silent(lease)));
             }
         });
@@ -95,7 +95,7 @@ impl AgentLine {
         })
     }
 
-    /// Sends a request without waiting for it to leave.
+    /// Queues a request.
     pub(super) fn send(&mut self, request: &Request) -> Result<(), Error> {
         self.limit.store(request.max_answer_bytes(), Ordering::Relaxed);
         let is_sent = self.to.as_ref().is_some_and(|to| to.send(protocol::line(request)).is_ok());
@@ -142,8 +142,8 @@ impl AgentLine {
         }
     }
 
-    /// An answer, or why it is not there after `within`. A controller that was stopped itself is late, and what
-    /// came meanwhile tells more.
+    /// The answer, or the reason why it is missing after `within`. A controller that was stopped is
+    /// late itself, so an answer that came meanwhile counts.
     pub(super) fn last_look(&mut self, within: Duration) -> Result<Answer, Error> {
         let problem = format!("its agent did not answer within {} s", within.as_secs());
         self.poll(DEATHS_WITHIN)?.ok_or_else(|| self.error(problem))
@@ -161,9 +161,9 @@ impl AgentLine {
         self.to = None;
     }
 
-    /// Takes what the agent says last; gives what it left to others, in sentences.
+    /// Reads the agent's last messages; returns the knobs that it left to others, in sentences.
     pub(super) fn hear_out(&mut self) -> Vec<String> {
-        // As many as can wait: an agent that never ends saying something must not keep anybody here.
+        // Bounded by the queue, so that an agent that sends forever cannot block this.
         for _ in 0..ANSWERS_WAITING {
             match self.answers.try_recv() {
                 Ok(Ok(Answer::Closed { left, .. })) => {
@@ -182,32 +182,32 @@ impl AgentLine {
         Vec::new()
     }
 
-    /// Whether the agent has said that its host is as it was.
+    /// Whether the agent has confirmed that its host is as it was.
     pub(super) const fn is_put_back(&self) -> bool {
         self.is_put_back
     }
 
-    /// The failure that the agent reported last.
+    /// The last failure that the agent reported.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Whether the process has ended, with whatever could say something in its place.
+    /// Whether the process has ended, with all its descendants.
     pub(super) fn has_ended(&self) -> bool {
         self.is_heard_out && self.process.has_ended()
     }
 
-    /// Ends the process, and those that it has started. What they were doing is in a checkpoint.
+    /// Kills the process and its descendants. A checkpoint keeps the old values.
     pub(super) fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Leaves the process to end by itself.
+    /// Lets the process end by itself.
     pub(super) fn leave(&mut self) {
         self.process.leave();
     }
 
-    /// Why requests can no longer be sent: what the agent said of it, if it did.
+    /// The error when requests can no longer be sent: the agent's own message, if there is one.
     fn end_of_line(&mut self) -> Error {
         for _ in 0..ANSWERS_WAITING {
             match self.poll(DEATHS_WITHIN) {
@@ -219,7 +219,7 @@ impl AgentLine {
         self.error("its agent takes no more requests".to_owned())
     }
 
-    /// Why the line broke, with how the process ended and what it last said.
+    /// The error of a broken line, with the process's exit status and its last messages.
     fn line_error(&mut self, error: &LineError) -> Error {
         let command = &self.command;
         let problem = match error {
@@ -245,7 +245,7 @@ impl AgentLine {
             Some(how) => format!("its agent ended ({how})"),
             None => "its agent closed the control line".to_owned(),
         };
-        // Its last words may still be in the pipe.
+        // Its last messages may still be in the pipe.
         let deadline = Instant::now() + DEATHS_WITHIN;
         let mut lines = String::new();
         while lines.is_empty() && Instant::now() < deadline {
@@ -256,7 +256,7 @@ impl AgentLine {
         format!("{ended}; it was started by `{}`{said}", self.command)
     }
 
-    /// Keeps why no more answers come, so that every later call gives the same error.
+    /// Keeps the reason why no more answers come, so that every later call returns the same error.
     fn breaks(&mut self, problem: String) -> Error {
         self.broken = Some(problem.clone());
         self.error(problem)
@@ -273,18 +273,18 @@ enum Ending {
     Silent,
 }
 
-/// What the reading thread tells the writing one.
+/// Signals from the reading thread to the writing one.
 #[derive(Debug, Default)]
 struct Signs {
-    /// Something has come since the last look.
+    /// Whether a message has come since the last check.
     heard: AtomicBool,
-    /// What has come waits for the controller.
+    /// Whether a received message waits for the controller.
     held_up: AtomicBool,
 }
 
-/// Writes requests, and a ping whenever there has been none for a part of the lease. Ends when there will be no
-/// more, and when the agent has answered no ping for the lease. An agent that has never said anything may still
-/// be on its way.
+/// Writes requests, and a ping after each part of the lease without one. Ends when no more requests
+/// will come, and when the agent has answered no ping for the lease. An agent without any message
+/// so far may still be starting.
 fn write(to: &mut impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos, signs: &Signs) -> Ending {
     let (mut has_begun, mut unanswered) = (false, 0);
     loop {

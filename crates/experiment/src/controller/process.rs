@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::protocol::printable;
 
-/// How long to wait for a killed process. One that waits for a disk ends only after that.
+/// Most time to wait for a killed process. One in a disk wait ends only after it.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A process that leads its own group: Ctrl-C is for the controller, and what the process starts can be ended
-/// with it. Dropping it ends nothing.
+/// A process that leads its own group, so that Ctrl-C reaches only the controller, and its children
+/// can be killed with it. Dropping it does not kill it.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -33,7 +33,7 @@ impl Process {
         &mut self.child
     }
 
-    /// Whether it has ended. It is not waited for by this, so that its id stays that of its group.
+    /// Whether it has ended. It is not reaped by this, so its id stays that of its group.
     pub(super) fn has_ended(&self) -> bool {
         self.is_over || self.how_it_ended().is_some()
     }
@@ -54,7 +54,7 @@ impl Process {
         })
     }
 
-    /// Ends it and what it has started.
+    /// Kills it and its children.
     pub(super) fn kill(&mut self) {
         if self.is_over {
             return;
@@ -67,7 +67,7 @@ impl Process {
         self.leave();
     }
 
-    /// Leaves it alone. One that has ended is reaped.
+    /// Leaves it running; reaps it if it has ended.
     pub(super) fn leave(&mut self) {
         self.is_over = true;
         let _running = self.child.try_wait();
@@ -130,7 +130,7 @@ impl LastLines {
         lines.lock().map(|lines| lines.joined()).unwrap_or_default()
     }
 
-    /// All in one line, without control characters.
+    /// All lines in one, without control characters.
     fn joined(&self) -> String {
         let lines = self.lines.iter().map(|line| {
             let line = String::from_utf8_lossy(line);

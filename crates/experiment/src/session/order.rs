@@ -1,12 +1,12 @@
-//! In which order the trials of a block come, and what their seeds are.
+//! The order of the trials of a block, and their seeds.
 
 use latput_knobs::{Knob, Tier, Value};
 use latput_trial::observation::Role;
 use latput_trial::results::LabelledSetting;
 use latput_units::Rng;
 
-/// Brings trials together that agree in the knobs whose change disturbs traffic (MTU, rings, channels), so
-/// that those change as seldom as can be in a block; groups and what is in them stay in random order.
+/// Groups trials with the same values of disruptive knobs (MTU, rings, channels), so that these
+/// change as seldom as possible in a block. Groups and their trials stay in random order.
 pub(super) fn group_disruptive(order: &mut [(usize, usize)], settings: &[LabelledSetting]) {
     let disruptive = |setting: usize| -> Vec<(Role, Knob, &Value)> {
         let of_role = settings[setting].by_role.iter();
@@ -27,7 +27,7 @@ pub(super) fn group_disruptive(order: &mut [(usize, usize)], settings: &[Labelle
     });
 }
 
-/// The same for the same place in the plan, whatever was run before.
+/// The seed of a place in the plan, independent of earlier trials.
 pub(super) fn trial_seed(seed: u64, block: u32, setting: usize, workload: usize) -> u64 {
     [u64::from(block), setting as u64, workload as u64]
         .into_iter()

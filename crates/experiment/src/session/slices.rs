@@ -1,9 +1,10 @@
 //! Settings that take turns while traffic flows.
 //!
-//! The noise of a shared machine is slow: two slices a second apart see nearly the same machine, two trials ten
-//! seconds apart do not. So every setting has a slice of about a quarter of a second in each *round*, in random
-//! order, in the same connections. Some rounds in a row are a *stint*; stints of the workloads alternate. A round
-//! is a block of the results, and a slice one of its rows.
+//! The noise of a shared machine is slow: two slices a second apart see nearly the same machine,
+//! two trials ten seconds apart do not. So every setting has a slice of about a quarter of a second
+//! in each *round*, in random order, on the same connections. Consecutive rounds are a *stint*;
+//! stints of the workloads alternate. A round is a block of the results, and a slice one of its
+//! rows.
 
 use std::collections::BTreeSet;
 
@@ -18,32 +19,34 @@ use super::{Session, TrialEvent};
 use crate::error::Error;
 use crate::runner::{SliceRunner, Stint, Trial, TrialRunner, run_stint};
 
-/// Length of a slice, cut included, where carry-over is short. Longer slices leave more of the slow noise in; in
-/// shorter ones the cut weighs more.
+/// Length of a slice with its cut, if carry-over is short. Longer slices contain more of the slow
+/// noise; in shorter ones the cut is a larger share.
 const LENGTH: Nanos = Nanos::from_ms(250);
-/// A slice is at least so many times as long as its cut.
+/// Fewest cuts in the length of a slice.
 const LENGTH_PER_CUT: u64 = 6;
-/// Traffic of a stint, about: connecting and warming up should not weigh, and workloads should alternate often.
+/// Usual length of a stint's traffic: long against connecting and warming up, and short enough that
+/// workloads alternate often.
 const STINT: Nanos = Nanos::from_s(10);
-/// Rounds of a stint at least.
+/// Fewest rounds of a stint.
 const ROUNDS_AT_LEAST: u64 = 2;
-/// Slices of a stint at most: what a host keeps and sends at once.
+/// Most slices of a stint: a host keeps and sends them at once.
 const SLICES_AT_MOST: usize = 400;
 
-/// Length of the steps in which carry-over is looked for.
+/// Length of the steps in the search for carry-over.
 const STEP: Nanos = Nanos::from_ms(25);
-/// Steps of one setting before the other has its turn.
+/// Steps of a turn of one setting.
 const STEPS: usize = 12;
 /// Turns of each of the two settings.
 const SWITCHES: usize = 8;
-/// The last steps of a turn, in which carry-over is taken to be over.
+/// The last steps of a turn, in which carry-over is assumed to be over.
 const SETTLED: usize = 5;
-/// A step whose rate is within this share of the settled one is settled itself.
+/// A step is settled if its rate is within this share of the settled rate,
 const NEAR: f64 = 0.05;
-/// Or within so many standard errors: one in a hundred of each step's tests by chance, with some 7 turns.
+/// or within this many standard errors: with some 7 turns, one in a hundred of each step's tests by
+/// chance.
 const STANDARD_ERRORS: f64 = 4.0;
 
-/// How the slices of a run are cut.
+/// The layout of a run's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     length: Nanos,
@@ -55,7 +58,7 @@ impl Layout {
         self.length.saturating_sub(self.cut)
     }
 
-    /// So many rounds have the measured time of `repetitions` trials of `duration`.
+    /// The number of rounds with the measured time of `repetitions` trials of `duration`.
     fn rounds(self, repetitions: u32, duration: Nanos) -> u32 {
         let time = duration.saturating_mul(u64::from(repetitions)).as_ns();
         u32::try_from(time.div_ceil(self.measured().as_ns().max(1))).unwrap_or(u32::MAX)
@@ -63,7 +66,8 @@ impl Layout {
 }
 
 impl Session<'_> {
-    /// Stints of the workloads in turn, until the intervals are narrow enough or the budget is used up.
+    /// Runs stints of the workloads in turn, until the intervals are narrow enough or the budget is
+    /// used up.
     pub(super) fn slices(&mut self, runner: &mut dyn TrialRunner) -> Result<(), Error> {
         let runner = runner.slices().ok_or(Error::NoSlices)?;
         let layout = self.layout(runner)?;
@@ -102,7 +106,7 @@ impl Session<'_> {
                 }
                 self.run_stint(runner, stint)?;
             }
-            // The looks of a run share its chance of error by the rounds before them.
+            // The eliminations of a run share its chance of error by the rounds before them.
             let seen = |rounds: Vec<u32>| rounds.into_iter().max().unwrap_or(0).min(most);
             let share = f64::from(seen(self.rounds()) - seen(rounds)) / f64::from(most.max(1));
             self.drop_losers(&mut dropped, share);
@@ -115,7 +119,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// No trial is missing, though settings that were dropped have fewer than was planned.
+    /// Counts the planned trials: settings that were dropped have fewer.
     fn ended_by_its_rules(&mut self) {
         self.results.planned_trials = self.results.rows.len() as u64;
     }
@@ -138,10 +142,10 @@ impl Session<'_> {
         })
     }
 
-    /// Settings that are proven to lose have no further slices: their time goes to the rest.
+    /// Drops settings that are proven to lose; the others get their time.
     fn drop_losers(&mut self, dropped: &mut BTreeSet<usize>, share: f64) {
         let Some(Ok(goal)) = self.results.goal.as_deref().map(Goal::parse_kept) else { return };
-        // Early on a goal may not be judged yet: then nobody has lost.
+        // Early on a goal may not be judged yet: then no setting has lost.
         let losers = eliminated(&self.results, &goal, share).unwrap_or_default();
         for Eliminated { setting, why } in losers {
             if dropped.insert(setting) {
@@ -175,8 +179,8 @@ impl Session<'_> {
         Stint { trials: trials.collect(), length: layout.length, cut: layout.cut }
     }
 
-    /// How long slices and their cuts are: measured before the first one, by the carry-over of changes between
-    /// the first setting and the last.
+    /// The length of slices and of their cuts, measured before the first slice by the carry-over of
+    /// changes between the first setting and the last.
     fn layout(&mut self, runner: &mut dyn SliceRunner) -> Result<Layout, Error> {
         let workload = 0;
         let ends = [0, self.results.settings.len() - 1];
@@ -245,7 +249,7 @@ fn layout_note(
     )
 }
 
-/// Rounds of a stint with so many settings.
+/// Rounds of a stint with this number of settings.
 fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
     let round = layout.length.saturating_mul(settings as u64).as_ns().max(1);
     let at_most = (SLICES_AT_MOST / settings.max(1)).max(1) as u64;
@@ -253,7 +257,7 @@ fn rounds_of_stint(settings: usize, layout: Layout) -> u32 {
     u32::try_from(rounds).expect("a stint has few rounds")
 }
 
-/// For each workload, whether the goal reads a figure of it. Without a goal all are wanted alike.
+/// For each workload, whether the goal reads a figure of it; all true without a goal.
 fn read_by_goal(goal: Option<&str>, workloads: &[Workload]) -> Vec<bool> {
     let Some(Ok(goal)) = goal.map(Goal::parse_kept) else { return vec![true; workloads.len()] };
     let conditions = goal.conditions.iter().map(|condition| &condition.figure);
@@ -268,9 +272,9 @@ fn rates(load: &Workload, metric: Metric, steps: &[Observation]) -> Vec<Vec<f64>
     steps.chunks(STEPS).map(|turn| turn.iter().map(rate).collect()).collect()
 }
 
-/// After how many steps a change no longer shows: from there on every step has the rate of the last ones, give or
-/// take chance. `None` where it shows until those. `turns` are the rates step by step; those of the two settings
-/// alternate, and the first two turns, which nothing came before, do not count.
+/// Steps until a change has settled: from there on every step has the rate of the last ones, up to
+/// chance. `None` if it never settles. `turns` are the rates step by step; those of the two
+/// settings alternate, and the first two turns do not count because no change preceded them.
 fn carry_over(turns: &[Vec<f64>]) -> Option<usize> {
     let settled_from = STEPS - SETTLED;
     let is_settled = |step: usize| {
@@ -294,7 +298,7 @@ fn carry_over(turns: &[Vec<f64>]) -> Option<usize> {
     }
 }
 
-/// Whether the mean of `logs` is small, or not told from zero. Too few values tell nothing.
+/// Whether the mean of `logs` is small, or not distinguishable from zero. False for too few values.
 fn is_near_zero(logs: &[f64]) -> bool {
     let n = logs.len() as f64;
     if logs.len() < 3 {

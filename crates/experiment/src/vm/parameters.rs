@@ -1,4 +1,4 @@
-//! What a trial's setting asks of the guest's driver when it is loaded.
+//! The parameters of the guest's driver for a trial's setting.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,11 +7,11 @@ use latput_knobs::{Knob, Setting, Tier, Value};
 use latput_trial::observation::Role;
 use latput_vm::E1000_PARAMETERS;
 
-/// The cards in the order in which the driver finds them.
+/// The cards in the order of the driver.
 const CARDS: [Role; 2] = [Role::Sut, Role::Generator];
 
-/// `InterruptThrottleRate=8000,3`: a word for each parameter that the setting names, with a value for
-/// each card. What the drivers would only warn of and not take is an error.
+/// `InterruptThrottleRate=8000,3`: one word for each parameter of the setting, with a value for
+/// each card. Values that the drivers would only warn of are errors.
 pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     for &knob in Knob::ALL {
@@ -42,7 +42,7 @@ pub(super) fn of(by_role: &BTreeMap<Role, Setting>) -> Result<Vec<String>, Strin
     Ok(words)
 }
 
-/// Takes out of a setting what [`of`] has of it.
+/// Removes the knobs of [`of`] from a setting.
 pub(super) fn strip(by_role: &mut BTreeMap<Role, Setting>) {
     for setting in by_role.values_mut() {
         setting.retain(|knob, _| knob.spec().tier != Tier::Reload);

@@ -1,5 +1,5 @@
-//! What each host counted under each setting and workload, as rates: medians over runs, so that an odd
-//! run moves nothing.
+//! The rates that each host counted under each setting and workload: medians over runs, so that an
+//! outlier has no effect.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,13 @@ pub(crate) struct CellFigures {
     pub(crate) workload: usize,
     /// CPU nanoseconds per second.
     pub(crate) busy: f64,
-    /// How many of each term a second, in the order of [`Term::ALL`]; `None`: not counted in every run.
+    /// Count of each term per second, in the order of [`Term::ALL`]; `None` if some run did not
+    /// count it.
     pub(crate) counts: [Option<f64>; 5],
 }
 
-/// The cells of each host, by its name and role. Cells in which a host was idle say nothing of costs and
-/// are left out.
+/// The cells of each host, by its name and role. Cells in which a host was idle tell nothing of
+/// costs and are left out.
 pub(crate) fn of(
     results: &Results,
     wanted: impl Fn(usize) -> bool,
@@ -52,17 +53,17 @@ pub(crate) fn of(
     hosts.collect()
 }
 
-/// The runs of each setting under each workload.
+/// The rates of all runs, by setting and workload.
 type RunsOfHost = BTreeMap<(usize, usize), Vec<HostRates>>;
 
-/// One host in one run, per second.
+/// The rates of one host in one run, per second.
 struct HostRates {
     busy: f64,
     counts: [Option<f64>; 5],
 }
 
 impl HostRates {
-    /// `None` where no CPU time was counted, or none passed.
+    /// `None` where no CPU time was counted, or the window is empty.
     fn of(host: &HostObservation) -> Option<Self> {
         let time = host.cpu();
         let busy = time.busy().as_ns() as f64;
@@ -84,7 +85,7 @@ impl HostRates {
     }
 }
 
-/// Of at least one value.
+/// The median of at least one value.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,14 +1,14 @@
-//! How far columns of a fit can be told apart.
+//! Collinearity of the columns of a fit.
 
 use latput_stats::linear::{self, dot};
 
-/// The part of column `j`, 0 to 1 of its length, that no sum of the others makes up.
+/// The part of column `j`, 0 to 1 of its length, that no sum of the other columns gives.
 pub(super) fn apart(columns: &[Vec<f64>], j: usize) -> f64 {
     let mut basis: Vec<Vec<f64>> = Vec::new();
     let others = columns.iter().enumerate().filter(|(idx, _)| *idx != j);
     for (_, column) in others {
         let rest = beyond(column, &basis);
-        // What is left of a column that others make up is rounding, of no direction.
+        // The remainder of a column that the others give is rounding, without direction.
         if length(&rest) > 1e-9 * length(column) {
             basis.push(scaled(&rest, 1.0 / length(&rest)));
         }
@@ -17,7 +17,7 @@ pub(super) fn apart(columns: &[Vec<f64>], j: usize) -> f64 {
     if size > 0.0 { length(&beyond(&columns[j], &basis)) / size } else { 0.0 }
 }
 
-/// The column whose direction is nearest to that of column `j`; `None` of a single column.
+/// The column whose direction is nearest to that of column `j`; `None` if there is no other.
 pub(super) fn nearest(columns: &[Vec<f64>], j: usize) -> Option<usize> {
     let cosine = |k: &usize| {
         dot(&columns[j], &columns[*k]).abs() / length(&columns[*k]).max(f64::MIN_POSITIVE)
@@ -40,7 +40,7 @@ pub(super) fn condition_number(columns: &[Vec<f64>]) -> f64 {
 
 fn beyond(column: &[f64], basis: &[Vec<f64>]) -> Vec<f64> {
     let mut rest = column.to_vec();
-    // Twice, since rounding leaves a little the first time.
+    // Twice, because rounding leaves a small remainder the first time.
     for direction in basis.iter().chain(basis) {
         let along = dot(&rest, direction);
         rest.iter_mut().zip(direction).for_each(|(rest, unit)| *rest -= along * unit);

@@ -1,4 +1,4 @@
-//! The fit itself: which terms can be told apart, their costs and the costs' intervals.
+//! The fit: the terms that can be told apart, their costs and the costs' intervals.
 
 use latput_stats::mean::critical_t;
 use latput_stats::nnls::Products;
@@ -7,23 +7,23 @@ use super::cells::CellFigures;
 use super::collinearity::{apart, condition_number, nearest};
 use super::{CellError, Cost, Term, Why};
 
-/// A column of which less than this is its own cannot be told from the others.
+/// A column of which less than this share is its own cannot be told from the others.
 const LEAST_APART: f64 = 0.02;
-/// A cost is known if its interval is no wider than its value,
+/// A cost is known if its interval is no wider than this multiple of its value,
 const WIDEST: f64 = 1.0;
-/// or if its part of the CPU time is known within so much either way.
+/// or if its share of the CPU time is known to within this.
 const LEAST_SHARE: f64 = 0.1;
 
-/// What became of every term.
+/// The result for every term.
 pub(super) struct Fitted {
     pub(super) terms: Vec<(Term, Result<Cost, Why>)>,
     pub(super) condition_number: Option<f64>,
     pub(super) errors: Vec<CellError>,
 }
 
-/// Fits costs to cells. Each counts alike, as relative errors: one at full load has no more to say than
-/// an idle one. An extra term that cannot be told apart is left out, so that its cost is in the one that it
-/// moves with; the others stay in the fit and are refused.
+/// Fits costs to cells. All cells have the same weight, by relative errors: a cell at full load
+/// tells no more than an idle one. An extra term that cannot be told apart is left out, so that its
+/// cost is in the term that it moves with. Other such terms stay in the fit and are refused.
 pub(super) fn fitted(cells: &[CellFigures], confidence: f64) -> Fitted {
     let mut findings: Vec<(Term, Result<Cost, Why>)> = Vec::new();
     let (mut terms, mut columns) = (Vec::new(), Vec::new());
@@ -58,7 +58,7 @@ pub(super) fn fitted(cells: &[CellFigures], confidence: f64) -> Fitted {
     }
 }
 
-/// How many nanoseconds one of a term must cost to be all of the CPU time, turned over, in each cell.
+/// The count of a term divided by the CPU time, in each cell.
 fn column(cells: &[CellFigures], term: Term) -> Option<Vec<f64>> {
     cells.iter().map(|cell| Some(cell.counts[term as usize]? / cell.busy)).collect()
 }
@@ -66,13 +66,13 @@ fn column(cells: &[CellFigures], term: Term) -> Option<Vec<f64>> {
 /// Terms in a fit, and the fit.
 struct Problem {
     terms: Vec<Term>,
-    /// Of each term, by cell.
+    /// The column of each term, by cell.
     columns: Vec<Vec<f64>>,
     products: Products,
     costs: Vec<f64>,
-    /// Cells beyond the number of terms.
+    /// Degrees of freedom: cells minus terms.
     freedom: usize,
-    /// The residual squares at which a cost is no longer believed.
+    /// The residual squares above which a cost is rejected.
     ceiling: f64,
 }
 
@@ -92,7 +92,7 @@ impl Problem {
         Self { terms, columns, products, costs: solution.coefficients, freedom, ceiling }
     }
 
-    /// The term that the fit does better without, if any, and why.
+    /// The term to remove for a better fit, if any, and the reason.
     fn leaves(&self) -> Option<(usize, Why)> {
         let extras = || (0..self.terms.len()).rev().filter(|j| self.terms[*j].is_extra());
         if self.freedom == 0 {
@@ -104,8 +104,8 @@ impl Problem {
         extras().find(|j| self.finding(*j).is_err()).map(|j| self.weaker_of(j, Why::Uncertain))
     }
 
-    /// Where polls and interrupts cannot both stay because the fit leaves too much, that one leaves which
-    /// explains less: on a veth pair polls do the work, and interrupts are other things'.
+    /// Of polls and interrupts, where the fit cannot keep both, the term that explains less. On a
+    /// veth pair polls do the work, and interrupts belong to other devices.
     fn weaker_of(&self, j: usize, why: Why) -> (usize, Why) {
         let interrupt = self.terms.iter().position(|term| *term == Term::Interrupt);
         let is_open = why == Why::Uncertain && self.terms[j] == Term::Poll;
@@ -125,7 +125,7 @@ impl Problem {
         nearest(&self.columns, j).map_or(Why::Uncertain, |other| Why::MovesWith(self.terms[other]))
     }
 
-    /// The cost of a term, if it is known.
+    /// The cost of a term, if known.
     fn finding(&self, j: usize) -> Result<Cost, Why> {
         if self.freedom == 0 {
             return Err(Why::TooFewCells);
@@ -147,15 +147,15 @@ impl Problem {
         }
     }
 
-    /// The values of a cost that can be believed: with the cost held there and all others fitted anew, what
-    /// is left is below the ceiling. The interval of a profile likelihood, which for free costs is Student's
-    /// t (Bates and Watts, "Nonlinear Regression Analysis", 1988, section 6.1) and holds at the bound of zero
-    /// as well.
+    /// The interval of a cost: the values at which, with all other costs fitted anew, the residual
+    /// squares stay below the ceiling. It is the interval of a profile likelihood, which for free
+    /// costs is Student's t (Bates and Watts, "Nonlinear Regression Analysis", 1988, section 6.1)
+    /// and also holds at the bound of zero.
     fn interval(&self, j: usize) -> (f64, f64) {
         let left = |cost: f64| self.products.with_fixed(j, cost).solve().residual_squares;
         let best = self.costs[j];
         let low = if left(0.0) <= self.ceiling { 0.0 } else { self.edge(best, 0.0, &left) };
-        // One of a term that costs this much alone makes up some cell's whole CPU time.
+        // At this cost the term alone fills some cell's whole CPU time.
         let scale = 1.0 / self.columns[j].iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let mut beyond = best + scale;
         while left(beyond) <= self.ceiling && beyond < 1e6 * (best + scale) {
@@ -164,7 +164,7 @@ impl Problem {
         (low, self.edge(best, beyond, &left))
     }
 
-    /// Where between a believed and an unbelieved value belief ends.
+    /// The boundary of the interval between an accepted and a rejected value, by bisection.
     fn edge(&self, believed: f64, unbelieved: f64, left: &impl Fn(f64) -> f64) -> f64 {
         let (mut inside, mut outside) = (believed, unbelieved);
         for _ in 0..40 {

@@ -1,4 +1,4 @@
-//! What a plan must vary so that a cost can be told from the others.
+//! The factor that a plan must vary so that a cost can be told from the others.
 
 use latput_knobs::Knob;
 use latput_trial::Results;
@@ -9,7 +9,7 @@ use super::{Term, Why, varied};
 /// Knobs that move the interrupts of a NIC, most common first.
 const OF_INTERRUPTS: [Knob; 3] = [Knob::RxUsecs, Knob::InterruptThrottleRate, Knob::RxAbsIntDelay];
 
-/// In words that follow "vary"; empty where no plan helps.
+/// The factor in words that follow "vary"; empty where no plan helps.
 pub(super) fn factor(term: Term, why: Why, results: &Results, role: Role) -> String {
     if matches!(why, Why::NotCounted) {
         return String::new();
@@ -48,7 +48,7 @@ pub(super) fn factor(term: Term, why: Why, results: &Results, role: Role) -> Str
     }
 }
 
-/// Whether a host of this role was seen to have a knob.
+/// Whether a host of this role has a knob.
 fn has(results: &Results, role: Role, knob: Knob) -> bool {
     let hosts = results.rows.iter().flat_map(|row| &row.observation.hosts);
     let mut states = hosts.filter(|host| host.role == role).map(|host| &host.state);

@@ -1,4 +1,4 @@
-//! Reads goals word by word, and says of a wrong one which word, where, and what it could be.
+//! Reads goals word by word. An error names the word, its place and the allowed words.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -11,20 +11,20 @@ use super::{Bound, Condition, Figure, Goal, Measure, Optimize, Reference};
 /// Words that are never a metric or a bare workload.
 const KEYWORDS: &[&str] =
     &["minimize", "maximize", "of", "where", "and", "today", "best", "first", ">=", "<=", "*"];
-/// More of a goal than this is a mistake.
+/// The longest goal, in characters.
 const LONGEST_CHARS: usize = 2_000;
-/// More of a wrong word than this is not repeated.
+/// The longest part of a wrong word that an error repeats, in characters.
 const SHOWN_CHARS: usize = 60;
 
 /// A text that is not a goal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("goal: {}: {problem}", self.place())]
 pub struct GoalError {
-    /// The word that is wrong; `None` where the goal ends too early.
+    /// The wrong word; `None` where the goal ends too early.
     pub word: Option<String>,
-    /// Where it begins (or the goal ends), in characters from 1.
+    /// The column where it begins (or the goal ends), in characters from 1.
     pub column: usize,
-    /// What is wrong with it and what it could be.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
@@ -59,7 +59,7 @@ impl Word {
     }
 }
 
-/// What is left of a goal.
+/// The remaining words of a goal.
 struct Words {
     words: Peekable<IntoIter<Word>>,
     end_column: usize,
@@ -67,7 +67,7 @@ struct Words {
 
 impl Words {
     fn next(&mut self, wanted: &str) -> Result<Word, GoalError> {
-        let problem = || format!("here should be {wanted}");
+        let problem = || format!("expected {wanted}");
         let column = self.end_column;
         self.words.next().ok_or_else(|| GoalError { word: None, column, problem: problem() })
     }
@@ -163,7 +163,7 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
     let number: f64 = word.text.parse().ok().filter(|number| *number >= 0.0).unwrap_or(f64::NAN);
     if !number.is_finite() {
         return Err(word.error(
-            "here should be a number of at least 0, in the metric's unit or as a share of `today` or `best`",
+            "expected a number of at least 0, in the metric's unit or as a share of `today` or `best`",
         ));
     }
     let reference = if words.take("best") {
@@ -175,7 +175,7 @@ fn condition(words: &mut Words) -> Result<Condition, GoalError> {
     };
     let has_best = !matches!(figure.measure, Measure::Metric(m) if m.preferred_direction() == PreferredDirection::Neither);
     if let (Some(Reference::Best), false, Some(metric)) = (reference, has_best, start) {
-        return Err(metric.error("of this metric no value is the best; compare with `today`"));
+        return Err(metric.error("no value of this metric is the best; compare with `today`"));
     }
     Ok(Condition { figure, bound, number, reference })
 }
@@ -192,7 +192,7 @@ fn unknown_metric(name: &str) -> String {
     )
 }
 
-/// Words, texts in quotes, and the signs, which need no space around them.
+/// Splits a goal into words, quoted texts and signs; signs need no space around them.
 fn split(text: &str) -> Result<Words, GoalError> {
     let letters: Vec<char> = text.chars().collect();
     let end_column = letters.len() + 1;
@@ -334,7 +334,7 @@ mod tests {
         let start = "goal: `p99` at column 10: no metric is called this; the nearest are `";
         assert!(error.starts_with(start), "{error}");
         let error = Goal::parse("minimize").unwrap_err().to_string();
-        assert_eq!(error, "goal: it ends at column 9: here should be a metric");
+        assert_eq!(error, "goal: it ends at column 9: expected a metric");
     }
 
     #[test]

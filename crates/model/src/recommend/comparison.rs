@@ -1,4 +1,4 @@
-//! Settings compared with the first one, block by block, and corrected for each other.
+//! Comparisons of settings with the first one, block by block, with correction for their number.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use latput_trial::Metric;
 use super::Judge;
 use crate::runs::AVERAGE;
 
-/// Logarithms of ratios to another setting: of each workload by block. Their averages are added.
+/// Logarithms of ratios to another setting, of each workload by block. Their averages are added.
 pub(super) struct Logs {
     parts: Vec<BTreeMap<u32, f64>>,
 }
 
-/// By block how many logarithms there are, and their sum.
+/// The number and the sum of the logarithms, by block.
 type Sums = BTreeMap<u32, (usize, f64)>;
 
-/// What a comparison is to prove.
+/// The claim that a comparison tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// The figure is less.
+    /// The figure is smaller.
     Less,
-    /// The figure is more.
+    /// The figure is larger.
     More,
-    /// The figure is another.
+    /// The figure differs.
     Differs,
 }
 
-/// One comparison with the first setting, corrected for all those made beside it.
+/// One comparison with the first setting, corrected for all others of its family.
 #[derive(Clone, Debug)]
 pub(super) struct Comparison {
-    /// The paired ratio to the first setting, at the confidence at which its interval excludes 1 exactly
-    /// where the claim is proven or its opposite would be; `None` where no block has both, or a
+    /// The paired ratio to the first setting, at the confidence at which its interval excludes 1
+    /// exactly if the claim or its opposite is proven. `None` where no block has both figures, or a
     /// figure was 0.
     pub(super) ratio: Option<Estimate>,
     /// Whether the claim is proven.
@@ -40,7 +40,7 @@ pub(super) struct Comparison {
 }
 
 impl Logs {
-    /// `None` where a workload has no two blocks.
+    /// `None` where a workload has fewer than two blocks.
     pub(super) fn center(&self) -> Option<Center> {
         Center::of_sum(&self.parts, AVERAGE)
     }
@@ -54,7 +54,7 @@ impl Logs {
         })
     }
 
-    /// Without an interval where a workload has only one block.
+    /// The ratio, without an interval where a workload has only one block.
     pub(super) fn ratio(&self, confidence: f64) -> Option<Estimate> {
         if let Some(center) = self.center() {
             return center.ratio(confidence);
@@ -69,7 +69,7 @@ impl Logs {
 
 impl Judge<'_> {
     /// The objective's ratio of every other setting to the first, in the blocks in which both have
-    /// all of it, with the claim that it is better.
+    /// all of its figures, with the claim that it is better.
     pub(super) fn objective_ratios(&self) -> BTreeMap<usize, Comparison> {
         let others: Vec<usize> = self.others().collect();
         let logs = others.iter().map(|&setting| self.objective_logs(0, setting)).collect();
@@ -77,8 +77,8 @@ impl Judge<'_> {
         others.into_iter().zip(compared).collect()
     }
 
-    /// The logarithms of the objective's ratio `other / base`: in each workload of the blocks in which both have
-    /// all of it that the workload has.
+    /// The logarithms of the objective's ratio `other / base`: in each workload the blocks in which
+    /// both have all of its figures.
     pub(super) fn objective_logs(&self, base: usize, other: usize) -> Option<Logs> {
         let mut workloads: BTreeMap<usize, (usize, Sums)> = BTreeMap::new();
         for of_figure in &self.objective {
@@ -99,14 +99,14 @@ impl Judge<'_> {
         Some(Logs { parts: workloads.into_values().map(part).collect() })
     }
 
-    /// One figure's ratios of a setting to the first.
+    /// The ratios of one figure of a setting to the first setting's.
     pub(super) fn logs(&self, setting: usize, workload: usize, metric: Metric) -> Option<Logs> {
         Some(Logs { parts: vec![self.runs.log_ratios(0, setting, workload, metric)?] })
     }
 }
 
-/// Comparisons made beside each other, each from its blocks' logarithms of ratios: the chance that
-/// any of the claims is called proven where it is false is at most `1 - confidence`.
+/// Comparisons of one family, each from its blocks' logarithms of ratios. The chance that any false
+/// claim is called proven is at most `1 - confidence`.
 pub(super) fn corrected(logs: Vec<Option<Logs>>, claim: Claim, confidence: f64) -> Vec<Comparison> {
     let p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref()?.p_value(claim)).collect();
     let corrected = paired::holm(&p_values, confidence);

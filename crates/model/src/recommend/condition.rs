@@ -1,10 +1,10 @@
-//! Whether a setting keeps a goal's conditions, and how sure that is.
+//! Whether a setting keeps a goal's conditions, with confidence.
 //!
-//! A setting is called short of a limit only where that is proven: the block's figures against the
-//! limit's, one-sided, corrected over all settings and limits. `best` is the setting with the best true
-//! figure, which nobody knows, and the best of noisy figures is too good: a setting is short of a share
-//! of the best if it is short of that share of *some* setting, each of which is tested and corrected
-//! for their number.
+//! A setting is called short of a limit only if that is proven: a one-sided test of the blocks'
+//! figures against the limit, corrected over all settings and limits. `best` is the setting with
+//! the best true figure. It is unknown, and the best of noisy figures is too good. So a setting is
+//! short of a share of the best if it is short of that share of *some* setting: each is tested, and
+//! the tests are corrected for their number.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use super::Judge;
 use crate::goal::{Bound, Condition, Reference};
 use crate::runs::AVERAGE;
 
-/// Every setting under every condition before correction, and the p-values of "is short of it".
+/// Every setting under every condition before correction, and the p-values that it is short of the
+/// limit.
 type Drafts<'a> = (Vec<(usize, Kept<'a>)>, Vec<Option<f64>>);
 
 /// One condition on one setting in one workload.
@@ -27,20 +28,20 @@ pub(super) struct Kept<'a> {
     pub(super) metric: Metric,
     /// The setting's figure; `None` if it was not measured.
     pub(super) value: Option<f64>,
-    /// What it must keep, in the metric's unit; `None` if the reference was not measured.
+    /// The limit in the metric's unit; `None` if the reference was not measured.
     pub(super) limit: Option<f64>,
     /// Whether the setting is ruled out: it is proven short of the limit, or has no figure.
     pub(super) broken: bool,
     /// Whether it is proven to keep the limit.
     pub(super) proven: bool,
-    /// The interval beside it: of the figure's ratio to the reference's, or of the figure where the
-    /// limit stands for itself. `None` where there is no interval, or the setting is itself the reference.
+    /// The interval of the figure's ratio to the reference's, or of the figure itself for an
+    /// absolute limit. `None` where there is no interval, or the setting is itself the reference.
     pub(super) interval: Option<Estimate>,
 }
 
 impl Kept<'_> {
-    /// How far the figure is on the wrong side of its limit, as the logarithm of a ratio; 0 if the limit
-    /// is not proven to be broken.
+    /// Distance of the figure on the wrong side of its limit, as the logarithm of a ratio; 0 if the
+    /// limit is not proven to be broken.
     pub(super) fn missed_by(&self) -> f64 {
         match (self.broken, self.value, self.limit) {
             (false, ..) => 0.0,
@@ -52,24 +53,23 @@ impl Kept<'_> {
     }
 }
 
-/// How likely figures like these are if the opposite of a claim is true; `None` where there is nothing
-/// to test.
+/// The p-values of both claims; `None` where there is nothing to test.
 #[derive(Clone, Copy, Debug)]
 struct PValues {
-    /// The claim that the setting is short of the limit.
+    /// Claim: the setting is short of the limit.
     short: Option<f64>,
-    /// The claim that it keeps it.
+    /// Claim: it keeps the limit.
     keeps: Option<f64>,
 }
 
 impl PValues {
-    /// Of a setting held against itself, where nothing is left to chance.
+    /// The values of a setting that is compared with itself, without chance.
     fn certain(keeps: bool) -> Self {
         let p = |claim: bool| Some(if claim { 0.0 } else { 1.0 });
         Self { short: p(!keeps), keeps: p(keeps) }
     }
 
-    /// From how far each block's figure is inside its limit.
+    /// The values of a paired test, from each block's distance inside its limit.
     fn of(margins: &[f64]) -> Self {
         let outside: Vec<f64> = margins.iter().map(|margin| -margin).collect();
         let touches = margins.len() > 1 && margins.iter().all(|margin| *margin == 0.0);
@@ -78,12 +78,12 @@ impl PValues {
     }
 }
 
-/// A claim that must hold against every one.
+/// A claim that must hold against every setting.
 fn all(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     p_values.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
 }
 
-/// A claim that must hold against some one, corrected for their number (Bonferroni).
+/// A claim that must hold against at least one setting, corrected for their number (Bonferroni).
 fn any(p_values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let known: Vec<f64> = p_values.flatten().collect();
     let least = known.iter().copied().reduce(f64::min)?;
@@ -98,8 +98,8 @@ impl Condition {
         }
     }
 
-    /// Whether the first setting could be found to break it: never where it is held to less than
-    /// its own figure.
+    /// Whether the first setting can break it: never where the limit is below the first setting's
+    /// own figure.
     pub(super) fn first_can_break(&self) -> bool {
         self.reference != Some(Reference::Today) || !self.keeps(1.0, self.number)
     }
@@ -107,7 +107,7 @@ impl Condition {
 
 impl<'a> Judge<'a> {
     /// Every setting with every condition in every workload that has its figure. A condition on a
-    /// named workload that nobody measured is an error; one on all workloads is empty then.
+    /// named workload without that figure is an error; one on all workloads is then empty.
     pub(super) fn kept(&self) -> Result<BTreeMap<usize, Vec<Kept<'a>>>, String> {
         let (drafts, p_values) = self.drafts()?;
         let mut kept: BTreeMap<usize, Vec<Kept>> =
@@ -120,7 +120,7 @@ impl<'a> Judge<'a> {
         Ok(kept)
     }
 
-    /// What Holm's correction of the limits is made over.
+    /// The comparisons over which Holm's correction of the limits is made.
     pub(super) fn drafts(&self) -> Result<Drafts<'a>, String> {
         let mut drafts = Vec::new();
         let mut p_values = Vec::new();
@@ -138,7 +138,7 @@ impl<'a> Judge<'a> {
         Ok((drafts, p_values))
     }
 
-    /// The workloads that a condition speaks of and somebody measured, with the metric there.
+    /// The measured workloads of a condition, each with the metric there.
     pub(super) fn cells_of(&self, condition: &Condition) -> Result<Vec<(usize, Metric)>, String> {
         let mut cells = condition.figure.of(&self.results.workloads);
         let is_measured =
@@ -178,9 +178,9 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// How far a setting's figure is inside its limit in each block: as the logarithm of a ratio, or, where a
-    /// figure of 0 has none, as a difference. The limit is a share of `base`'s figure in the same
-    /// block, or stands for itself.
+    /// The distance of a setting's figure inside its limit in each block, as the logarithm of a
+    /// ratio or, where a figure is 0, as a difference. The limit is a share of `base`'s figure in
+    /// the same block, or absolute.
     fn margins(
         &self,
         condition: &Condition,
@@ -208,8 +208,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The setting that a condition's number is a share of, for the words: of `best` the one that has it
-    /// by its estimate.
+    /// The reference of a condition for sentences; for `best` the setting with the best estimate.
     fn reference(&self, condition: &Condition, workload: usize, metric: Metric) -> Option<usize> {
         let value = |setting| Some(self.estimate(setting, workload, metric)?.value);
         match condition.reference? {
@@ -228,7 +227,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Everything but the correction for the other settings.
+    /// One condition on one setting, before the correction for the other settings.
     fn draft(
         &self,
         condition: &'a Condition,
@@ -249,7 +248,7 @@ impl<'a> Judge<'a> {
             Some(base) => self.runs.ratio((base, setting), workload, metric, confidence),
             None => estimate(setting),
         };
-        // One side of the interval that stands beside it.
+        // One side of the interval in the report.
         let level = (1.0 - confidence) / 2.0;
         Kept {
             condition,

@@ -1,4 +1,4 @@
-//! Settings that need no more trials: losers of the objective, and breakers of a limit.
+//! Settings that need no more trials: they are worse in the objective, or break a limit.
 
 use latput_stats::paired;
 use latput_trial::Results;
@@ -14,24 +14,27 @@ use crate::words;
 pub struct Eliminated {
     /// Index into the settings.
     pub setting: usize,
-    /// The sentence that says why, with figures.
+    /// The reason, as a sentence with figures.
     pub why: String,
 }
 
-/// Of `results` so far, the settings that can be left out of later blocks; never the first one.
+/// The settings that can be left out of later blocks; never the first one.
 ///
-/// Each is proven short of a limit of `goal`, or proven worse in its objective than the first setting or than the
-/// leader. The leader is the best of those that are proven to keep every limit. A setting that has been left out is
-/// named again. The error says why the goal cannot be judged.
+/// Each is proven short of a limit of `goal`, or proven worse in its objective than the first
+/// setting or than the leader. The leader is the best of those that are proven to keep every limit.
+/// A setting that was left out before is named again. The error is the reason why the goal cannot
+/// be judged.
 ///
-/// A run looks several times. `share` is this look's part of the results' chance of error. The shares of all looks
-/// add up to one at most. Then chance leaves out a setting that is as good as any in at most so many runs. This holds
-/// however the looks depend on each other (Bonferroni). Half of it is for limits, half for the objective. Each half is corrected
-/// after Holm: over all settings and limits, and over all pairs of settings, since any could have been the leader.
+/// A run eliminates several times. `share` is this elimination's part of the results' chance of
+/// error. The shares add up to at most one. Then at most that share of runs leaves out a setting
+/// that is as good as any. This holds however the eliminations depend on each other (Bonferroni).
+/// Limits have half of it, the objective the other half. Each half is corrected after Holm: over
+/// all settings and limits, and over all pairs of settings, since any could have been the leader.
 ///
-/// Leaving out losers does not raise the chance of a false change at the end. The final test of each setting is on
-/// its own pairs with the first one, and is corrected over all settings that began. A setting that is behind the
-/// first one when it is dropped stays behind it. What a wrong elimination costs is power.
+/// Elimination does not raise the chance of a false change at the end. The final test of each
+/// setting is on its own pairs with the first one, and is corrected over all settings of the plan.
+/// A setting that is behind the first one when it is dropped stays behind it. A wrong elimination
+/// costs power.
 pub fn eliminated(results: &Results, goal: &Goal, share: f64) -> Result<Vec<Eliminated>, String> {
     let runs = Runs::of_goal(results, goal);
     let confidence = 1.0 - (1.0 - results.confidence) * share / 2.0;
@@ -67,7 +70,7 @@ impl Judge<'_> {
         let logs: Vec<Option<Logs>> =
             pairs.iter().map(|&(base, other)| self.objective_logs(base, other)).collect();
         let mut p_values: Vec<_> = logs.iter().map(|logs| logs.as_ref()?.p_value(claim)).collect();
-        // Those that another leader would have are tests that fail.
+        // The tests against other possible leaders count as failed ones.
         p_values.resize(self.others().len().pow(2).max(pairs.len()), Some(1.0));
         let corrected = paired::holm(&p_values, self.confidence);
         let worse = pairs.into_iter().zip(logs).zip(corrected);

@@ -14,9 +14,9 @@ use crate::cell::headline;
 use crate::goal::{Bound, Condition};
 use crate::words;
 
-/// More examples than this are not spelled out in one sentence.
+/// Most examples in one sentence.
 const EXAMPLES: usize = 2;
-/// More settings than this are counted instead of named.
+/// Most settings that are named; more are counted.
 const MOST_NAMED: usize = 6;
 
 impl Judge<'_> {
@@ -73,7 +73,7 @@ impl Judge<'_> {
         )
     }
 
-    /// The first setting's broken conditions, and by how much `to` is better there.
+    /// The first setting's broken conditions, and the improvement of `to` in each.
     fn mended(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, to: usize) -> String {
         let mended = self.broken_by_first(kept).into_iter().map(|(broken, comparisons)| {
             let (value, change) = (self.value(to, broken), comparison_words(&comparisons[&to]));
@@ -111,8 +111,8 @@ impl Judge<'_> {
         format!("This proves the limit, not the objective: {}.", self.objective_change(to))
     }
 
-    /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101 % of it).` What no interval proves is said
-    /// to be open.
+    /// `It keeps COND in tcp_stream (9.56 Gbit/s: 98.2 to 101 % of it).` Conditions without proof
+    /// are named as not proven.
     fn keeping(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, setting: usize) -> String {
         if self.goal.conditions.is_empty() {
             return String::new();
@@ -197,7 +197,7 @@ impl Judge<'_> {
             (loss > 0.0).then_some((comparison.proven, loss, words))
         };
         let losses = figures.iter().zip(compared).filter_map(loss);
-        // Any proven one before all others.
+        // A proven loss comes before all others.
         match losses.max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))) {
             Some((true, _, words)) => format!("The largest proven cost: {words}."),
             Some((false, _, words)) => format!(
@@ -224,8 +224,8 @@ impl Judge<'_> {
         format!("{}{mean}", names.join(" x "))
     }
 
-    /// `: 94.9 us against 109 us in tcp_rr`, the objective beside the first setting's; nothing where
-    /// it is a product, whose parts would need a sentence each.
+    /// `: 94.9 us against 109 us in tcp_rr`: the objective and the first setting's. Empty for a
+    /// product, whose parts would need a sentence each.
     fn objective_figures(&self, setting: usize) -> String {
         let [cells] = self.objective.as_slice() else { return String::new() };
         let figures = cells.iter().map(|&(workload, metric)| {
@@ -271,7 +271,7 @@ impl Judge<'_> {
         metric::quantity(metric, &self.results.workloads[workload].traffic, value)
     }
 
-    /// What a limit's keeping rests on: `98.2 to 101 % of it`, `58.1 us to 62.3 us`.
+    /// The evidence that a limit is kept: `98.2 to 101 % of it`, `58.1 us to 62.3 us`.
     fn interval_words(&self, kept: &Kept<'_>) -> String {
         match &kept.interval {
             Some(ratio) if kept.condition.reference.is_some() => {
@@ -297,19 +297,19 @@ impl Judge<'_> {
     }
 }
 
-/// The condition that is missed by most.
+/// The condition that is missed by the most.
 fn worst<'a, 'k>(kept: &'a [Kept<'k>]) -> Option<&'a Kept<'k>> {
     let broken = kept.iter().filter(|kept| kept.broken);
     broken.max_by(|a, b| a.missed_by().total_cmp(&b.missed_by()))
 }
 
-/// How far a figure is on the wrong side, as a share of its limit; `None` if either is unknown.
+/// Distance of a figure on the wrong side, as a share of its limit; `None` if either is unknown.
 fn missed_ratio(kept: &Kept<'_>) -> Option<f64> {
     let (value, limit) = kept.value.zip(kept.limit)?;
     (limit > 0.0).then(|| (value / limit - 1.0).abs())
 }
 
-/// ` (4.3 to 26.9 % short)`; nothing where it is unknown or the conditions bound different sides.
+/// ` (4.3 to 26.9 % short)`; empty where it is unknown or the conditions limit different sides.
 fn how_far<'a, 'k: 'a>(broken: impl Iterator<Item = &'a Kept<'k>> + Clone) -> String {
     let side = |bound| match bound {
         Bound::AtLeast => "short",
@@ -340,7 +340,7 @@ fn comparison_words(comparison: &Comparison) -> String {
     }
 }
 
-/// The first few of `parts`, and how many more there are.
+/// The first few of `parts`, and the number of the others.
 fn listed(parts: impl Iterator<Item = String>) -> String {
     let mut parts: Vec<String> = parts.collect();
     let more = parts.len().saturating_sub(EXAMPLES);

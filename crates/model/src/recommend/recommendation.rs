@@ -1,46 +1,47 @@
-//! What is recommended, and by what it is proven.
+//! The recommended setting and its proof.
 
 use latput_stats::Estimate;
 
 use super::smallest::SmallestEffect;
 
-/// What to set, and why.
+/// A recommendation with its reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recommendation {
     /// The goal in full.
     pub goal: String,
     /// Index of the recommended setting.
     pub setting: usize,
-    /// What proves that it is better than the first setting; `None` where nothing does.
+    /// The proof that it is better than the first setting; `None` without one.
     pub proven_by: Option<ProvenBy>,
-    /// The objective against the first setting, as a paired ratio; `None` if the first setting itself
+    /// The paired ratio of the objective to the first setting's; `None` if the first setting itself
     /// is recommended.
     pub against_first: Option<Estimate>,
-    /// Two or three sentences: the difference, its interval, and what it costs elsewhere.
+    /// The reason in two or three sentences: the difference, its interval, and the costs elsewhere.
     pub reason: Vec<String>,
-    /// The smallest effects that this run could have proven: of the objective, then of each limit; empty
-    /// where no setting has two blocks beside the first one.
+    /// The smallest effects that this run could have proven: of the objective, then of each limit;
+    /// empty where no setting shares two blocks with the first one.
     pub smallest: Vec<SmallestEffect>,
 }
 
 impl Recommendation {
-    /// Whether it is proven better than the first setting in anything.
+    /// Whether it is proven better than the first setting.
     pub const fn is_proven(&self) -> bool {
         self.proven_by.is_some()
     }
 }
 
-/// By what a setting is proven better than the first one.
+/// The kind of proof that a setting is better than the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProvenBy {
-    /// The goal's objective.
+    /// The goal's objective is better.
     Objective,
-    /// The figures of the limits that the first setting is proven to break. The objective may be worse.
+    /// The figures of the limits that the first setting is proven to break are better. The
+    /// objective may be worse.
     Limit,
 }
 
 impl ProvenBy {
-    /// The word of tables and JSON.
+    /// The name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Objective => "objective",

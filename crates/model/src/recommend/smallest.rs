@@ -1,4 +1,4 @@
-//! The smallest effects that a run could have proven, of all that its goal reads.
+//! The smallest effects that a run could have proven, for all figures of its goal.
 
 use latput_stats::paired::Center;
 use latput_stats::{mean, order, paired};
@@ -10,31 +10,32 @@ use super::comparison::Claim;
 use crate::goal::{Bound, Condition, Reference};
 use crate::runs::AVERAGE;
 
-/// The normal deviate of 80 %, the chance that an effect of the told size is proven: the convention of
-/// Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
+/// The normal deviate of 80 %, the chance that an effect of the reported size is proven: the
+/// convention of Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
 const Z_OF_POWER: f64 = 0.841_621;
-/// How many times the blocks the second figure supposes: they halve the standard error.
+/// Factor of the number of blocks in the second figure; it halves the standard error.
 const TIMES: usize = 4;
 
-/// The smallest effect that is proven in about four of five runs like this one, at the one-sided level at
-/// which it is tested, corrected for all comparisons beside it. The noise is the median over the
-/// settings other than the first.
+/// The smallest effect that about four of five runs like this one prove, at the one-sided level of
+/// its test, corrected for all other comparisons. The noise is the median over the settings other
+/// than the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SmallestEffect {
-    /// Indices into the workloads, each with the metric there. More than one are tested together, as
-    /// the geometric mean (over workloads) or product (of figures) that an objective is.
+    /// Indices of the workloads, each with the metric there. Several are tested together: as the
+    /// geometric mean (over workloads) or product (of figures) of an objective.
     pub figures: Vec<(usize, Metric)>,
-    /// The limit, as the goal has it; `None` for the objective.
+    /// The limit as in the goal; `None` for the objective.
     pub limit: Option<String>,
-    /// The figure over the first setting's (for a limit: over the limit): 0.88 where 12 % less could
-    /// have been proven, 1.12 for 12 % more.
+    /// The figure over the first setting's (for a limit: over the limit): 0.88 if 12 % less, 1.12
+    /// if 12 % more could have been proven.
     pub ratio: f64,
-    /// The same in four times the time.
+    /// The same ratio with four times the blocks.
     pub ratio_in_four_times: f64,
 }
 
 impl Judge<'_> {
-    /// Of the objective, then of each limit in each of its workloads; without what has no two blocks.
+    /// The effects of the objective, then of each limit in each of its workloads; figures with
+    /// fewer than two blocks are left out.
     pub(super) fn smallest(&self) -> Result<Vec<SmallestEffect>, String> {
         let mut smallest: Vec<SmallestEffect> = self.smallest_objective().into_iter().collect();
         let made = self.drafts()?.1.into_iter().flatten().count();
@@ -54,7 +55,8 @@ impl Judge<'_> {
         smallest(&centers, level, self.better_objective(), figures, None)
     }
 
-    /// Of a figure past its limit, where `made` comparisons with limits are corrected for each other.
+    /// The effect of a limited figure. `made` is the number of comparisons with limits that are
+    /// corrected for each other.
     fn smallest_limit(
         &self,
         condition: &Condition,
@@ -74,7 +76,7 @@ impl Judge<'_> {
         let centers: Vec<Center> = self.others().filter_map(center_of).collect();
         let is_worse_if_short = (condition.bound == Bound::AtLeast)
             == (metric.preferred_direction() == PreferredDirection::Higher);
-        // Short of the best is short of any one setting, which is corrected for their number.
+        // Short of the best means short of some setting, which is corrected for their number.
         let bases = match condition.reference {
             Some(Reference::Best) if is_worse_if_short => {
                 let is_measured =
@@ -92,7 +94,7 @@ impl Judge<'_> {
     }
 }
 
-/// From each setting's ratio; `None` without any, or without a `level`.
+/// The effect from each setting's ratio; `None` without ratios or without a `level`.
 fn smallest(
     centers: &[Center],
     level: f64,
@@ -119,16 +121,17 @@ fn smallest(
 /// The effect that a one-sided t test at `level` proves with a chance of 80 %, in the unit of
 /// `error`: the noncentrality `t (1 - 1 / 4f) + z sqrt(1 + t^2 / 2f)` of Abramowitz and Stegun,
 /// "Handbook of Mathematical Functions", 26.7.10, with the critical `t` and normal `z`. The simpler
-/// `t(1 - level) + t(0.8)` is too small: of 8 blocks what it told was proven in 65 % of the runs.
+/// `t(1 - level) + t(0.8)` is too small: with 8 blocks 65 % of the runs proved the effect that it
+/// gave.
 fn provable(error: f64, degrees_of_freedom: usize, level: f64) -> f64 {
     let t = mean::critical_t(1.0 - 2.0 * level, degrees_of_freedom);
     let freedom = degrees_of_freedom as f64;
     error * (t * (1.0 - 0.25 / freedom) + Z_OF_POWER * (1.0 + t * t / 2.0 / freedom).sqrt())
 }
 
-/// The median of a standard error over its true size: half of all errors from few blocks are smaller
-/// than that. The cube root of a chi square is nearly normal (Wilson and Hilferty, Proceedings of the
-/// National Academy of Sciences 17, 1931).
+/// The median of a standard error over its true value: half of all errors from few blocks are
+/// smaller than that. The cube root of a chi square is nearly normal (Wilson and Hilferty,
+/// Proceedings of the National Academy of Sciences 17, 1931).
 fn usual_share(degrees_of_freedom: usize) -> f64 {
     (1.0 - 2.0 / 9.0 / degrees_of_freedom as f64).powf(1.5)
 }

@@ -1,7 +1,7 @@
-//! The search of a plan: from its factors and goal to what is tried next, by the rows there are.
+//! The search of a plan: from its factors, goal and rows to the next settings.
 //!
-//! Nothing is remembered between blocks but the rows themselves, so that a run that was cut short goes
-//! on from its results file exactly as it would have.
+//! The rows are the only state between blocks, so a run that was cut short continues from its
+//! results file exactly as it would have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,27 +19,28 @@ use crate::goal::{Goal, Optimize};
 const BLOCK: usize = 4;
 /// Fewest fresh runs of the winner and of today's setting.
 const FEWEST_CONFIRMATIONS: u32 = 6;
-/// One in so many of all settings is tried where no budget is given: 15 %.
+/// Share of all settings that is tried without a budget: 15 %.
 const ONE_IN: (usize, usize) = (3, 20);
-/// The smallest effect that matters, as a ratio less 1.
+/// The smallest effect that matters, as a ratio minus 1.
 const SMALLEST_EFFECT: f64 = 0.03;
-/// When to stop: the chance that something is better by more than that.
+/// The search stops when the chance of a better setting (by more than the smallest effect) is below
+/// this.
 const DOUBT: f64 = 0.05;
 
-/// What to run next.
+/// The next block of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Every workload under these settings, in one block.
+    /// Run every workload under these settings, in one block.
     Explore {
         /// The settings.
         settings: Vec<LabelledSetting>,
-        /// The best of those tried so far, where there is one.
+        /// The best setting so far, if known.
         leader: Option<LabelledSetting>,
     },
-    /// Every workload under these, in one block: today's setting, the winner, and each other setting
-    /// whose figure a limit of the goal is a share of.
+    /// Run every workload in one block under today's setting, the winner, and each other setting
+    /// that a limit of the goal refers to.
     Confirm(Vec<LabelledSetting>),
-    /// Nothing; why, for people.
+    /// Run nothing more, with the reason for people.
     Done(String),
 }
 
@@ -54,8 +55,8 @@ pub struct PlanSearch {
 }
 
 impl PlanSearch {
-    /// Of every combination of the plan's levels but those `refused`, by its goal; the error says what it
-    /// lacks.
+    /// A search of every combination of the plan's levels except those `refused`, by its goal. The
+    /// error names the missing part of the plan.
     pub fn new(plan: &Plan, refused: BTreeSet<usize>) -> Result<Self, String> {
         let text = plan.goal.as_ref().ok_or("a search needs a goal")?;
         let goal = Goal::parse(text).map_err(|error| error.to_string())?;
@@ -72,27 +73,27 @@ impl PlanSearch {
         &self.settings[0]
     }
 
-    /// Runs of settings (each with every workload) that exploring takes where no budget says so.
+    /// Default number of exploring runs of settings (each with every workload).
     pub fn usual_budget(&self) -> usize {
         let share = (self.space.size() * ONE_IN.0).div_ceil(ONE_IN.1);
-        // Enough for the spread start and two blocks.
+        // Enough for the initial settings and two blocks.
         share.max(self.space.axes().len() + 3 + 2 * BLOCK)
     }
 
-    /// Fresh blocks that confirm a winner.
+    /// Number of fresh blocks that confirm a winner.
     pub fn confirmations(&self) -> u32 {
         self.confirmations
     }
 
-    /// The setting that would be recommended (and had to be confirmed) if the search ended here, be it in the
-    /// middle of a block; `None` before two runs gave the goal's figures.
+    /// The setting that would be recommended (after confirmation) if the search ended here, also in
+    /// the middle of a block; `None` before two runs have the goal's figures.
     pub fn best(&self, results: &Results) -> Option<&LabelledSetting> {
         let rows = explored(results);
         self.search(results, &rows, usize::MAX).best().map(|setting| &self.settings[setting])
     }
 
-    /// What comes after the blocks in `results`, all of which must be complete; exploring takes at most
-    /// `budget` runs of settings.
+    /// The next block after those in `results`, all of which must be complete. Exploring takes at
+    /// most `budget` runs of settings.
     pub fn next(&self, results: &Results, budget: usize) -> Next {
         if let Some(next) = self.confirming(results) {
             return next;
@@ -112,7 +113,7 @@ impl PlanSearch {
             search.step()
         };
         match step {
-            // Trials that never give a figure must not be tried for ever.
+            // Trials that never give a figure must not be repeated forever.
             SearchStep::Try { .. } if search.runs() == 0 && !rows.is_empty() => {
                 Next::Done("no run gave the figures that the goal speaks of".to_owned())
             }
@@ -125,8 +126,8 @@ impl PlanSearch {
         }
     }
 
-    /// While a winner is confirmed the fresh rows themselves say which settings are run again, so
-    /// that nothing needs to be fitted before the last of them.
+    /// While a winner is confirmed, the fresh rows themselves give the settings to run again.
+    /// Nothing needs to be fitted before the last of them.
     fn confirming(&self, results: &Results) -> Option<Next> {
         let from = results.confirmed_from?;
         let fresh = || results.rows.iter().filter(|row| row.block >= from);
@@ -205,7 +206,8 @@ impl PlanSearch {
         search
     }
 
-    /// The objective on a logarithmic scale, less is better: figures multiply, workloads average.
+    /// The objective on a logarithmic scale, where less is better: figures multiply, workloads are
+    /// averaged.
     fn cost(
         &self,
         results: &Results,
@@ -213,7 +215,7 @@ impl PlanSearch {
     ) -> Option<f64> {
         let mut sum = 0.0;
         for wanted in &self.goal.objective {
-            // Of all workloads that could have the figure, those that do.
+            // Only the workloads that have the figure count.
             let logs: Vec<f64> = wanted.of(&results.workloads).iter().filter_map(figure).collect();
             if logs.is_empty() {
                 return None;
@@ -247,13 +249,13 @@ impl PlanSearch {
     }
 }
 
-/// The rows before any that confirm.
+/// The rows before the confirming ones.
 fn explored(results: &Results) -> Vec<&Row> {
     let is_explored = |row: &&Row| results.confirmed_from.is_none_or(|from| row.block < from);
     results.rows.iter().filter(is_explored).collect()
 }
 
-/// A factor's levels are in order where they are numbers that rise or fall.
+/// The axis of a factor. Its levels are ordered if they are rising or falling numbers.
 fn axis(factor: &Factor) -> Axis {
     let numbers: Option<Vec<u64>> =
         factor.levels.iter().map(|level| level.first().and_then(number)).collect();
@@ -274,7 +276,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// What is still unknown, in words.
+/// The remaining uncertainty, in words.
 fn regret(leader: &Leader) -> String {
     let percent = |log: f64| 100.0 * log.exp_m1();
     let [_, low, high] = leader.regret_log;

@@ -1,4 +1,4 @@
-//! The settings that a search chooses from: every combination of the levels of a few axes.
+//! The settings that a search chooses from: every combination of the levels of some axes.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,20 @@ use latput_units::Rng;
 /// One factor of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// How many values it can take.
+    /// Number of its levels.
     pub levels: usize,
-    /// Whether neighbouring levels are alike (a time, a count) or each is a thing of its own (a queue
-    /// discipline).
+    /// Whether neighbouring levels are alike (a time, a count) or unrelated (a queue discipline).
     pub is_ordered: bool,
-    /// The level that stands apart from the order, where there is one: a delay of 0 is not a short
-    /// delay, it leaves moderation to whoever does it then.
+    /// The level outside the order, if any: a delay of 0 is not a short delay but leaves moderation
+    /// to another mechanism.
     pub apart: Option<usize>,
-    /// Whether a change of it disturbs traffic (MTU, rings, channels), so that it should change seldom.
+    /// Whether a change disturbs traffic (MTU, rings, channels) and should be rare.
     pub is_disruptive: bool,
 }
 
 impl Axis {
-    /// How far two levels are apart: 0 for the same, 1 from one end of an ordered axis to the other and
-    /// between any two levels that are not in order.
+    /// Distance of two levels: 0 for the same, 1 from one end of an ordered axis to the other and
+    /// between any two unordered levels.
     pub fn gap(&self, a: usize, b: usize) -> f64 {
         let is_apart = [a, b].map(Some).contains(&self.apart);
         match a.abs_diff(b) {
@@ -32,8 +31,8 @@ impl Axis {
     }
 }
 
-/// All combinations, less those that were refused. A setting is known by its index: the last axis
-/// varies fastest, as in a plan's cross product.
+/// All combinations except the refused ones. The index of a setting counts as in a plan's cross
+/// product: the last axis varies fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
     axes: Vec<Axis>,
@@ -41,31 +40,31 @@ pub struct Space {
     refused: BTreeSet<usize>,
 }
 
-/// What a level that was chosen as often as chance would weighs against the distance from one end of an axis
-/// to the other.
+/// Weight of how often a level was chosen (1 for as often as by chance), against the distance from
+/// one end of an axis to the other.
 const CROWD: f64 = 0.3;
 
-/// More combinations than this are refused: choosing among them would take longer than a trial.
+/// The largest number of combinations. Choosing among more would take longer than a trial.
 pub const LARGEST_SPACE: usize = 1_000_000;
 
-/// Why there is nothing to search.
+/// The reason why a space cannot be searched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
     /// More than [`LARGEST_SPACE`] combinations.
     #[error("the factors have more than {LARGEST_SPACE} combinations: give them fewer values")]
     TooLarge,
-    /// Fewer than two settings are left.
+    /// Fewer than two settings remain.
     #[error("{refused} of {size} settings are refused, which leaves nothing to choose from")]
     Empty {
-        /// Combinations in all.
+        /// Number of combinations.
         size: usize,
-        /// Of those refused.
+        /// Number of refused combinations.
         refused: usize,
     },
 }
 
 impl Space {
-    /// The combinations of `axes` without those whose index is in `refused`.
+    /// The combinations of `axes` without the indices in `refused`.
     pub fn new(axes: Vec<Axis>, refused: BTreeSet<usize>) -> Result<Self, SpaceError> {
         let product = axes.iter().try_fold(1_usize, |size, axis| size.checked_mul(axis.levels));
         let size = product.filter(|size| *size <= LARGEST_SPACE).ok_or(SpaceError::TooLarge)?;
@@ -81,7 +80,7 @@ impl Space {
         &self.axes
     }
 
-    /// Combinations, the refused ones too.
+    /// Number of combinations, with the refused ones.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -96,7 +95,7 @@ impl Space {
         (0..self.size).filter(|index| self.allows(*index))
     }
 
-    /// The level of each axis.
+    /// The level on each axis.
     pub fn levels(&self, index: usize) -> Vec<usize> {
         let mut rest = index;
         let mut levels = vec![0; self.axes.len()];
@@ -112,14 +111,14 @@ impl Space {
         self.axes.iter().zip(levels).fold(0, |index, (axis, level)| index * axis.levels + level)
     }
 
-    /// How far two settings are apart on each axis, see [`Axis::gap`].
+    /// Distance of two settings on each axis, see [`Axis::gap`].
     pub fn gaps(&self, a: &[usize], b: &[usize]) -> impl Iterator<Item = f64> {
         let pairs = self.axes.iter().zip(a.iter().zip(b));
         pairs.map(|(axis, (a, b))| axis.gap(*a, *b))
     }
 
-    /// The settings that differ from `index` by one step of one axis (any other level of an unordered
-    /// one) and may be tried.
+    /// The allowed settings that differ from `index` by one step of one axis (any other level of an
+    /// unordered one).
     pub fn neighbours(&self, index: usize) -> Vec<usize> {
         let levels = self.levels(index);
         let mut found = Vec::new();
@@ -141,9 +140,9 @@ impl Space {
         found
     }
 
-    /// `count` settings beside `first` that leave no corner of the space far from all of them, and no level of
-    /// an axis unseen for long: each is, of a few hundred drawn, one that is far from those already chosen
-    /// and whose levels they have seldom.
+    /// `count` settings beside `first` that cover the space and the levels of every axis. Each is
+    /// the one of some hundred drawn settings that is farthest from those already chosen and has
+    /// their rarest levels.
     pub fn spread(&self, first: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
         const DRAWN: usize = 300;
         let mut chosen = vec![self.levels(first)];
@@ -154,7 +153,7 @@ impl Space {
                     |other: &Vec<usize>| self.gaps(levels, other).map(|gap| gap * gap).sum::<f64>();
                 chosen.iter().map(to).fold(f64::INFINITY, f64::min)
             };
-            // How often the levels were chosen, to how often chance would.
+            // How often the levels were chosen, over how often chance would choose them.
             let crowd = |levels: &[usize]| {
                 let of_axis = |(at, level): (usize, &usize)| {
                     let uses = chosen.iter().filter(|other| other[at] == *level).count();
@@ -174,8 +173,7 @@ impl Space {
         chosen[1..].iter().map(|levels| self.index(levels)).collect()
     }
 
-    /// Up to `count` different settings that may be tried, drawn at random; all of them if there are
-    /// no more.
+    /// Up to `count` different allowed settings, drawn at random; all of them if there are no more.
     pub fn sample(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
         let left = self.size - self.refused.len();
         if left <= count {

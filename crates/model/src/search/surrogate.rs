@@ -1,27 +1,29 @@
-//! What is believed of settings not tried, from those that were: Gaussian process regression of one
-//! figure over the space, with an effect of each block and with runs that may be outliers.
+//! Predicts settings that were not tried from those that were: Gaussian process regression of one
+//! figure over the space, with an effect of each block and robust against outliers.
 //!
-//! Figures are logarithms, so that effects multiply. The figure of a run is modelled as
-//! `mean + f(setting) + b(block) + noise`: f is smooth along ordered axes (Matern 5/2 covariance,
-//! Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, section 4.2) and in part a
-//! sum of what each axis does alone (Duvenaud, Nickisch and Rasmussen, NIPS 2011), which a few runs
-//! tell; b is shared by all runs of a block, as the state of the machine is, and noise has heavier tails than a normal
-//! (one published run in fifteen is 1.1 to 5 times off): runs far from the fit count for less, as under
-//! a Student t likelihood with [`TAIL`] degrees of freedom (Lange, Little and Taylor, JASA 84, 1989).
+//! Figures are logarithms, so that effects multiply. A run's figure is modelled as `mean +
+//! f(setting) + b(block) + noise`. f is smooth along ordered axes (Matern 5/2 covariance, Rasmussen
+//! and Williams, "Gaussian Processes for Machine Learning", 2006, section 4.2) and in part a sum of
+//! each axis's own effect (Duvenaud, Nickisch and Rasmussen, NIPS 2011), which needs only a few
+//! runs. b is shared by all runs of a block, like the state of the machine. The noise has heavier
+//! tails than a normal distribution (one published run in fifteen is off by a factor of 1.1 to 5):
+//! runs far from the fit have less weight, as under a Student t likelihood with [`TAIL`] degrees of
+//! freedom (Lange, Little and Taylor, JASA 84, 1989).
 
 use latput_stats::linear::{Cholesky, dot};
 
 use super::space::{Axis, Space};
 
-/// Degrees of freedom of the noise: the smaller, the less an odd run counts.
+/// Degrees of freedom of the noise: the fewer, the less weight an outlier has.
 const TAIL: f64 = 4.0;
-/// Rounds of weighing runs anew.
+/// Rounds of reweighting runs.
 const REWEIGHINGS: usize = 3;
-/// A run's usual scatter on the logarithmic scale, and the machine's between blocks: 3 %.
+/// Usual standard deviation of a run on the logarithmic scale, and of the machine between blocks: 3
+/// %.
 const USUAL_NOISE: f64 = 0.03;
-/// Share of what an axis does that jumps from level to level: timers meet other timers.
+/// Share of an axis's effect that jumps from level to level, as where timers meet other timers.
 const ROUGH: f64 = 0.03;
-/// Keeps the covariance positive definite in floating point.
+/// Addend that keeps the covariance positive definite in floating point.
 const NUGGET: f64 = 1e-9;
 
 /// One run of one setting.
@@ -36,9 +38,9 @@ pub(super) struct RunSample {
 /// The hyperparameters, all on the scale of the values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Scales {
-    /// Standard deviation over the space of what the axes do each alone.
+    /// Standard deviation over the space of the axes' own effects.
     alone: f64,
-    /// The same of what they do together.
+    /// Standard deviation over the space of the axes' joint effect.
     together: f64,
     /// Standard deviation between blocks.
     block: f64,
@@ -48,7 +50,7 @@ pub(super) struct Scales {
     lengths: Vec<f64>,
 }
 
-/// The fitted belief.
+/// A fitted Gaussian process.
 #[derive(Clone, Debug)]
 pub(super) struct Surrogate<'a> {
     space: &'a Space,
@@ -62,7 +64,7 @@ pub(super) struct Surrogate<'a> {
     pull: Vec<f64>,
 }
 
-/// What is believed of one setting, with what its covariance with others is computed from.
+/// The belief of one setting, with the data for its covariance with others.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) belief: Belief,
@@ -70,17 +72,17 @@ pub(super) struct Place {
     half: Vec<f64>,
 }
 
-/// What is believed of one setting.
+/// The belief of one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Belief {
     pub(super) mean: f64,
-    /// Standard deviation of f there: not of a run.
+    /// Standard deviation of f there, without the noise of a run.
     pub(super) deviation: f64,
 }
 
 impl<'a> Surrogate<'a> {
-    /// Fits `samples`, of which there must be at least two. The scales of an earlier fit of nearly the
-    /// same samples save most of the work.
+    /// Fits `samples`, at least two. The scales of an earlier fit of nearly the same samples save
+    /// most of the work.
     pub(super) fn fit(space: &'a Space, samples: &[RunSample], earlier: Option<&Scales>) -> Self {
         assert!(samples.len() >= 2, "a fit needs two runs");
         let levels: Vec<Vec<usize>> =
@@ -94,7 +96,7 @@ impl<'a> Surrogate<'a> {
             weights: vec![1.0; samples.len()],
         };
         let mut scales = earlier.cloned().unwrap_or_else(|| fit.first_scales());
-        // Odd runs lose their weight before they can pass for scatter.
+        // Outliers lose their weight before they can count as scatter.
         for _ in 0..REWEIGHINGS {
             fit.weigh(&fit.solve(&scales), &scales);
         }
@@ -106,7 +108,7 @@ impl<'a> Surrogate<'a> {
         Self { space, levels, mean, scales, kernel, factor, pull }
     }
 
-    /// For the next fit.
+    /// The scales, for the next fit.
     pub(super) fn scales(&self) -> &Scales {
         &self.scales
     }
@@ -116,12 +118,12 @@ impl<'a> Surrogate<'a> {
         self.scales.noise
     }
 
-    /// What is believed of `setting`.
+    /// The belief of `setting`.
     pub(super) fn belief(&self, setting: usize) -> Belief {
         self.place(setting).belief
     }
 
-    /// The same, ready to be asked for covariances.
+    /// The belief of `setting`, with the data for covariances.
     pub(super) fn place(&self, setting: usize) -> Place {
         let levels = self.space.levels(setting);
         let cross: Vec<f64> =
@@ -132,12 +134,12 @@ impl<'a> Surrogate<'a> {
         Place { belief: Belief { mean, deviation: variance.max(0.0).sqrt() }, levels, half }
     }
 
-    /// How what is believed of two settings varies together.
+    /// Covariance of the beliefs of two settings.
     pub(super) fn covariance(&self, a: &Place, b: &Place) -> f64 {
         self.kernel.covariance(&a.levels, &b.levels) - dot(&a.half, &b.half)
     }
 
-    /// The beliefs of `settings` together: means, and the Cholesky factor of their covariance.
+    /// The joint belief of `settings`: means, and the Cholesky factor of their covariance.
     pub(super) fn joint(&self, settings: &[usize]) -> (Vec<f64>, Cholesky) {
         let places: Vec<Place> = settings.iter().map(|setting| self.place(*setting)).collect();
         let means = places.iter().map(|place| place.belief.mean).collect();
@@ -188,13 +190,13 @@ impl Kernel {
     }
 }
 
-/// Samples with their weights, while the scales are sought.
+/// Samples with their weights during the search for the scales.
 struct Fit<'a> {
     space: &'a Space,
     samples: &'a [RunSample],
     levels: &'a [Vec<usize>],
     values: &'a [f64],
-    /// 1 for a run as expected, less for an odd one: its noise variance is divided by it.
+    /// 1 for a usual run, less for an outlier: its noise variance is divided by it.
     weights: Vec<f64>,
 }
 
@@ -208,7 +210,8 @@ struct Solved {
 }
 
 impl Fit<'_> {
-    /// Half of the values' spread is the settings', little of it the blocks'.
+    /// Initial scales: half of the values' variation comes from the settings, little from the
+    /// blocks.
     fn first_scales(&self) -> Scales {
         let spread = spread(self.values).max(1e-4);
         Scales {
@@ -220,14 +223,14 @@ impl Fit<'_> {
         }
     }
 
-    /// Climbs the evidence along one scale at a time.
+    /// Maximises the evidence along one scale at a time.
     fn improve(&self, mut scales: Scales, rounds: usize) -> Scales {
         let mut best = self.solve(&scales).evidence;
         for round in 0..rounds {
             let step = if round == 0 { 2.5_f64 } else { 1.5 };
             for at in 0..4 + scales.lengths.len() {
                 for factor in [step, 1.0 / step] {
-                    // Keep going while it helps, boundedly.
+                    // Continue while it helps, with a bound.
                     for _ in 0..3 {
                         let mut other = scales.clone();
                         *other.at(at) *= factor;
@@ -258,7 +261,7 @@ impl Fit<'_> {
         };
         let count = self.samples.len();
         let factor = Cholesky::forced(count, covariance);
-        // The mean that the covariance makes likeliest.
+        // The mean with the highest likelihood under the covariance.
         let ones = factor.forward(&vec![1.0; count]);
         let half = factor.forward(self.values);
         let mean = dot(&ones, &half) / dot(&ones, &ones);
@@ -270,7 +273,7 @@ impl Fit<'_> {
         Solved { pull: factor.backward(&half), factor, mean, kernel, evidence }
     }
 
-    /// Weak log-normal priors: they decide only where the samples say nothing.
+    /// Weak log-normal priors: they decide only where the samples give no information.
     fn prior(&self, scales: &Scales) -> f64 {
         let near =
             |value: f64, center: f64, width: f64| -0.5 * ((value / center).ln() / width).powi(2);
@@ -282,7 +285,7 @@ impl Fit<'_> {
             + scales.lengths.iter().map(|length| near(*length, 0.8, 1.0)).sum::<f64>()
     }
 
-    /// Lowers the weight of runs that are far from what the others say of them.
+    /// Lowers the weight of runs that are far from the prediction of the others.
     fn weigh(&mut self, solved: &Solved, scales: &Scales) {
         for (idx, weight) in self.weights.iter_mut().enumerate() {
             // noise variance / weight x pull is the run's residual.
@@ -305,7 +308,7 @@ impl Scales {
     }
 }
 
-/// Standard deviation, less the outermost values.
+/// Standard deviation without the outermost values.
 fn spread(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
 //! Axes: a range with round ends, and the ticks on it.
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AxisScale {
     Linear,
@@ -17,15 +17,16 @@ pub(crate) struct Axis {
     pub(crate) ticks: Vec<f64>,
 }
 
-/// Beyond this ratio of the largest to the smallest value a linear axis squeezes the small ones.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic: a linear one would
+/// squeeze the small values.
 const LOGARITHMIC_FROM: f64 = 8.0;
 
-/// Enough for a datagram in a billion; more digits are noise of binary fractions.
+/// Most decimals: enough for a datagram in a billion. More digits are noise of binary fractions.
 const MOST_DECIMALS: usize = 9;
 
 impl Axis {
-    /// An axis that holds all `values`, logarithmic where they are far apart; `ticks` is about how many
-    /// labels there is room for. `None` without a finite value.
+    /// An axis for all `values`, logarithmic if they are far apart. `ticks` is the approximate
+    /// number of labels with enough room. `None` without a finite value.
     pub(crate) fn holding(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
         let (low, high) = range(values)?;
         if low > 0.0 && high / low > LOGARITHMIC_FROM {
@@ -34,7 +35,7 @@ impl Axis {
         Some(Self::linear(low, high, ticks))
     }
 
-    /// A linear axis that begins at 0: for bars, whose length is the value.
+    /// A linear axis from 0: for bars, whose length is the value.
     pub(crate) fn from_zero(values: impl Iterator<Item = f64>, ticks: usize) -> Option<Self> {
         let (_, high) = range(values)?;
         Some(Self::linear(0.0, high.max(f64::MIN_POSITIVE), ticks))
@@ -78,7 +79,8 @@ impl Axis {
         Self { low: first * step, high: last * step, spread: AxisScale::Linear, ticks: marks }
     }
 
-    /// Where a value is, 0 at the low end and 1 at the high end; values outside are put on the ends.
+    /// The position of a value, 0 at the low end and 1 at the high end; values outside are moved to
+    /// the ends.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.spread {
             AxisScale::Linear => (value - self.low) / (self.high - self.low),
@@ -89,7 +91,7 @@ impl Axis {
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// The labels of the ticks in units of `divisor`, without digits that say nothing.
+    /// The labels of the ticks in units of `divisor`, without superfluous digits.
     pub(crate) fn labels(&self, divisor: f64) -> Vec<(f64, String)> {
         let shown: Vec<f64> = self.ticks.iter().map(|tick| tick / divisor).collect();
         let exact = |decimals: usize| {

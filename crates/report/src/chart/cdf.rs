@@ -1,5 +1,5 @@
-//! Latency distributions: one line per setting, time on a logarithmic axis, the share of samples on a
-//! logit axis, which shows the body and the nines of the tail alike.
+//! Latency distributions: one line for each setting, with time on a logarithmic axis and the share
+//! of samples on a logit axis, which shows the body and the tail equally well.
 
 use latput_stats::Histogram;
 use latput_units::Nanos;
@@ -21,16 +21,16 @@ const SHARES: [(f64, &str); 7] = [
     (0.9999, "99.99 %"),
 ];
 
-/// Where a line may carry its name: where lines are far apart, first.
+/// Positions of a line's name, best first: where lines are far apart.
 const NAME_SHARES: [f64; 8] = [0.5, 0.75, 0.3, 0.9, 0.1, 0.97, 0.03, 0.6];
 
-/// From this longest time on the axis is in seconds.
+/// The axis is in seconds if its longest time is at least this.
 const SECONDS_FROM_NS: f64 = 5e9;
 
-/// Points are dropped until neighbours are this far apart, in pixels.
+/// Least distance of neighbouring points in pixels; others are dropped.
 const RESOLUTION: f64 = 2.0;
 
-/// One line: a setting's times.
+/// The times of one setting.
 pub(crate) struct Line<'a> {
     pub(crate) setting: usize,
     pub(crate) times: &'a Histogram,
@@ -88,7 +88,7 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     for point in drawn.iter().flatten() {
         labels.avoid(*point, 1.0);
     }
-    // The recommended line finds its place first, so that it has a name in any crowd.
+    // The recommended line is placed first, so that it always has a name.
     let mut order: Vec<(&Line<'_>, &Vec<Point>)> = lines.iter().zip(&drawn).collect();
     order.sort_by_key(|(line, _)| !view.is_recommended(line.setting));
     for (line, points) in order {
@@ -110,7 +110,7 @@ fn draw(view: &View<'_>, title: &str, lines: &[Line<'_>], size: Size) -> Option<
     Some(svg.finish())
 }
 
-/// The distribution's steps as a line, without points that are too near to be seen apart.
+/// The distribution's steps as a line, without points that are too close to distinguish.
 fn points(times: &Histogram, top_share: f64, at: impl Fn(Nanos, f64) -> Point) -> Vec<Point> {
     let total = times.count() as f64;
     let mut points: Vec<Point> = Vec::new();

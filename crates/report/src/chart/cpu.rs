@@ -1,4 +1,4 @@
-//! CPU by setting: where the busy time of both hosts went, and what a unit of work cost.
+//! CPU by setting: the busy time of both hosts by kind, and the service demand.
 
 use latput_model::Cell;
 use latput_stats::Estimate;
@@ -16,7 +16,7 @@ const ROLES: [(Role, &str); 2] = [(Role::Sut, "SUT"), (Role::Generator, "gen")];
 const DEMANDS: [Metric; 2] = [Metric::SutServiceDemandUs, Metric::GeneratorServiceDemandUs];
 const FONT_SIZE: f64 = 12.0;
 
-/// Where things are in a picture of rows: a setting per row, a line per host in it.
+/// The layout of a picture of rows: a setting for each row, a line for each host in it.
 struct Rows {
     size: Size,
     plot: Area,
@@ -24,12 +24,12 @@ struct Rows {
 }
 
 impl Rows {
-    /// Space between two lines of one row.
+    /// Height of one line of a row, in pixels.
     const LINE: f64 = 15.0;
 
-    /// `values` are the texts that stand right of bars and whiskers.
+    /// `values` are the texts right of bars and whiskers.
     fn new<'a>(size: Size, rows: usize, values: impl Iterator<Item = &'a str>) -> Self {
-        // On a phone the label stands above its bars, not beside them.
+        // On a phone the label is above its bars, not beside them.
         let (left, row_height) = match size {
             Size::Wide => (134.0, 40.0),
             Size::Narrow => (34.0, 56.0),
@@ -85,12 +85,12 @@ impl Rows {
     }
 }
 
-/// Busy share of both hosts' CPUs, by part; empty where nothing is known.
+/// Busy share of both hosts' CPUs, by kind; empty if unknown.
 pub(crate) fn busy(view: &View<'_>, workload: usize) -> String {
     both(|size| draw_busy(view, workload, size).unwrap_or_default())
 }
 
-/// Service demand of both hosts with intervals; empty where nothing is known.
+/// Service demand of both hosts with intervals; empty if unknown.
 pub(crate) fn service_demand(view: &View<'_>, workload: usize) -> String {
     both(|size| draw_service_demand(view, workload, size).unwrap_or_default())
 }

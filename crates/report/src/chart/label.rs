@@ -1,8 +1,8 @@
-//! Puts names beside what they name, so that no two texts overlap.
+//! Places names beside points so that no two texts overlap.
 
 use super::svg::{Anchor, Area, Point, Svg, text_width};
 
-/// Font size of names in pictures; the style sheet's `.name` has the same.
+/// Font size of names in pictures, as of the style sheet's `.name`.
 const FONT_SIZE: f64 = 12.0;
 
 /// Places taken in one picture.
@@ -17,7 +17,7 @@ pub(crate) struct Labels {
 pub(crate) struct Name<'a> {
     pub(crate) text: &'a str,
     pub(crate) class: &'a str,
-    /// Distance from the named point at least.
+    /// Least distance from the named point.
     pub(crate) gap: f64,
 }
 
@@ -32,8 +32,8 @@ impl Labels {
         self.taken.push(around(at, radius));
     }
 
-    /// Writes `text` as near to `at` as there is room, `gap` pixels away at least, with a fine line to it if it is not beside it;
-    /// writes nothing, and says so, where there is no room at all.
+    /// Writes `text` as near to `at` as there is room, at least `gap` pixels away, with a fine line
+    /// to it if it is not beside it. Returns false and writes nothing if there is no room.
     pub(crate) fn place(&mut self, svg: &mut Svg, at: Point, name: Name<'_>) -> bool {
         let Name { text, class, gap } = name;
         let width = text_width(text, FONT_SIZE);
@@ -67,7 +67,7 @@ impl Labels {
         false
     }
 
-    /// Writes `text` right beside a line at `at`, to the right or the left; says whether there was room.
+    /// Writes `text` beside a line at `at`, to the right or the left. Returns false without room.
     pub(crate) fn place_beside(&mut self, svg: &mut Svg, at: Point, text: &str) -> bool {
         let width = text_width(text, FONT_SIZE);
         for (left, baseline) in [(at.x + 6.0, at.y + 10.0), (at.x - 6.0 - width, at.y - 2.0)] {
@@ -87,7 +87,7 @@ impl Labels {
     }
 }
 
-/// Sides of a point that a label may be on, the preferred first: right, left, above, below, then the corners.
+/// Sides of a point for a label, best first: right, left, above, below, then the corners.
 const SIDES: [(f64, f64); 8] = [
     (1.0, 0.0),
     (-1.0, 0.0),

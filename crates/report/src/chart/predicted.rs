@@ -1,4 +1,4 @@
-//! Predicted beside measured: each setting's figure with its interval, and where the model put it.
+//! Predicted and measured figures: each setting's figure with its interval, and its prediction.
 
 use latput_model::predicted::{Column, PredictedPoint};
 
@@ -13,7 +13,7 @@ use latput_trial::metric::Scale;
 const FONT_SIZE: f64 = 12.0;
 const TOP: f64 = 26.0;
 
-/// The picture of one figure under one workload; empty where nothing can be drawn.
+/// The picture of one figure under one workload; empty without data.
 pub(crate) fn predicted(view: &View<'_>, column: &Column) -> String {
     both(|size| draw(view, column, size).unwrap_or_default())
 }
@@ -28,7 +28,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
     let traffic = &view.traffic(column.workload);
     let scale = Scale::of(column.metric, traffic, ends.fold(0.0, f64::max));
     let errors: Vec<String> = column.points.iter().map(error).collect();
-    // On a phone the label stands above its marks, not beside them.
+    // On a phone the label is above its marks, not beside them.
     let (left, row_height) = if size == Size::Wide { (110.0, 26.0) } else { (10.0, 40.0) };
     let right = size.width() - (widest(errors.iter().map(String::as_str)) + 18.0).max(70.0);
     let plot =
@@ -63,7 +63,7 @@ fn draw(view: &View<'_>, column: &Column, size: Size) -> Option<String> {
                 svg.line(Point::new(x(low), middle), Point::new(x(high), middle), "whisker");
             }
             svg.circle(Point::new(x(cell.predicted), middle), 5.0, "dot hollow");
-            // On top and smaller: where both agree it is seen within the ring.
+            // Drawn last and smaller, so that it is visible inside the ring if both agree.
             svg.circle(Point::new(x(cell.measured.value), middle), 3.0, "dot");
             svg.text(Point::new(plot.right + 10.0, middle + 4.0), Anchor::Start, "value", error);
         });

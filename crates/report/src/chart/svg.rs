@@ -7,17 +7,17 @@ use super::Size;
 /// Mean width of a character of the page's sans-serif font, as a share of its size.
 const CHARACTER_WIDTH: f64 = 0.56;
 
-/// Font size of titles for their width: 13 in the style sheet, where they are bold.
+/// Font size by which the width of titles is estimated: 13 in the style sheet, where they are bold.
 pub(crate) const TITLE_SIZE: f64 = 15.5;
-/// Font size of the labels of axes; the style sheet's `.tick` has the same.
+/// Font size of axis labels, as of the style sheet's `.tick`.
 const TICK_SIZE: f64 = 11.0;
-/// Width of a digit as a share of the size, in the widest of the page's fonts: digits are wider than
-/// the mean character, and must not leave the picture.
+/// Width of a digit as a share of the font size, in the widest of the page's fonts. Digits are
+/// wider than the mean character, and must stay inside the picture.
 const DIGIT_WIDTH: f64 = 0.64;
-/// Labels of one axis are at least this far apart.
+/// Least gap between labels of one axis.
 const TICK_GAP: f64 = 6.0;
 
-/// An SVG picture in the making.
+/// An SVG picture under construction.
 #[derive(Debug)]
 pub(crate) struct Svg {
     size: Size,
@@ -26,7 +26,7 @@ pub(crate) struct Svg {
     body: String,
 }
 
-/// Where a text begins.
+/// The alignment of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -81,7 +81,7 @@ impl Area {
 }
 
 impl Svg {
-    /// `title` is what a screen reader says.
+    /// `title` is for screen readers.
     pub(crate) fn new(size: Size, height: f64, title: &str) -> Self {
         Self { size, height, title: title.to_owned(), body: String::new() }
     }
@@ -105,7 +105,7 @@ impl Svg {
         );
     }
 
-    /// `tip` is shown when the pointer rests on it.
+    /// `tip` is shown when the pointer is on it.
     pub(crate) fn rect(&mut self, area: Area, class: &str, tip: &str) {
         let [x, y, width, height] =
             [area.left, area.top, area.width().max(0.0), area.height()].map(coordinate);
@@ -122,7 +122,7 @@ impl Svg {
             write!(self.body, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" class=\"{class}\"/>");
     }
 
-    /// Fine lines across `plot`: upright ones at `xs`, level ones at `ys`.
+    /// Fine lines across `plot`: vertical ones at `xs`, horizontal ones at `ys`.
     pub(crate) fn grid(&mut self, plot: Area, xs: &[f64], ys: &[f64]) {
         let c = coordinate;
         let (top, bottom) = (c(plot.top), c(plot.bottom));
@@ -133,8 +133,8 @@ impl Svg {
         self.path(&lines, "grid-line");
     }
 
-    /// The labels under an axis, each below its `x` and whole inside `from..to`; one that would touch
-    /// its neighbour is left out, as its line says where it is.
+    /// The labels under an axis, each below its `x` and inside `from..to`. A label that would touch
+    /// its neighbour is left out; its grid line stays.
     pub(crate) fn labels_below(
         &mut self,
         y: f64,
@@ -165,8 +165,8 @@ impl Svg {
         let _ = write!(self.body, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
     }
 
-    /// What is drawn by `draw` belongs to one setting and is highlighted together; `tip` is shown when
-    /// the pointer rests on any of it, and may be empty.
+    /// Groups the elements of `draw` for highlighting. `tip` is shown when the pointer is on any of
+    /// them, and may be empty.
     pub(crate) fn group(&mut self, class: &str, tip: &str, draw: impl FnOnce(&mut Self)) {
         let _ = write!(self.body, "<g class=\"{class}\">{}", tip_element(tip));
         draw(self);
@@ -199,7 +199,7 @@ pub(crate) fn widest<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
     labels.map(tick_width).fold(0.0, f64::max)
 }
 
-/// A text cut to a width, with an ellipsis where something is missing.
+/// A text cut to a width, with an ellipsis if it was cut.
 pub(crate) fn fitted(text: &str, font_size: f64, width: f64) -> String {
     if text_width(text, font_size) <= width {
         return text.to_owned();
@@ -214,7 +214,7 @@ pub(crate) fn fitted(text: &str, font_size: f64, width: f64) -> String {
     kept + "…"
 }
 
-/// One decimal, and none where it is 0.
+/// A number with at most one decimal.
 pub(crate) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
@@ -224,7 +224,7 @@ fn tip_element(tip: &str) -> String {
     if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(tip)) }
 }
 
-/// Text as XML and HTML have it, inside elements and quoted attributes.
+/// Text escaped for XML and HTML, inside elements and quoted attributes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
 //! The trade-off picture: one figure against another, an interval ellipse around each setting, and
-//! the settings that no other beats joined (after the ellipsis plots of flent).
+//! a line through the settings that no other beats (after the ellipsis plots of flent).
 
 use latput_model::Cell;
 use latput_stats::Estimate;
@@ -13,7 +13,7 @@ use super::{Size, both, setting_class};
 use crate::format::interval;
 use crate::view::{View, estimate};
 
-/// What one axis shows.
+/// The figure of one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) workload: usize,
@@ -27,7 +27,7 @@ struct Mark<'a> {
     y: &'a Estimate,
 }
 
-/// Names are written beside the points up to this many settings; the legend has them all.
+/// Most settings with names beside their points; the legend has them all.
 const MOST_NAMES: usize = 24;
 
 impl Choice {
@@ -143,7 +143,7 @@ fn divisor(view: &View<'_>, choice: Choice) -> f64 {
     view.scale(choice.workload, choice.metric).divisor
 }
 
-/// Which way along an axis is better, in words of falling length.
+/// The better direction of an axis, in words, longest first.
 fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
     match metric.preferred_direction() {
         PreferredDirection::Higher => [format!(" {higher} more is better"), format!(" {higher}")],
@@ -152,7 +152,7 @@ fn hint(metric: Metric, lower: char, higher: char) -> [String; 2] {
     }
 }
 
-/// A title with as much of its hint as there is room for.
+/// A title with the longest hint that fits.
 fn titled(title: &str, hints: [String; 2], room: f64) -> String {
     let [long, short] = hints;
     if text_width(&format!("{title}{long}"), TITLE_SIZE) <= room {
@@ -161,7 +161,8 @@ fn titled(title: &str, hints: [String; 2], room: f64) -> String {
     fitted(title, TITLE_SIZE, room - text_width(&short, TITLE_SIZE)) + &short
 }
 
-/// Four quarters, since an interval's ends need not be as far from the figure on both sides.
+/// An ellipse of four quarters, because the ends of an interval may differ in their distance from
+/// the figure.
 fn ellipse(centre: Point, low: Point, high: Point) -> String {
     let c = coordinate;
     let (left, right) = (centre.x - low.x, high.x - centre.x);
@@ -189,8 +190,8 @@ fn ellipse(centre: Point, low: Point, high: Point) -> String {
     )
 }
 
-/// The marks that no other beats in both figures, from left to right; none where a figure only
-/// describes.
+/// The marks that no other beats in both figures, from left to right; none if a figure has no
+/// better direction.
 fn frontier<'m, 'a>(marks: &'m [Mark<'a>], x: Metric, y: Metric) -> Vec<&'m Mark<'a>> {
     let gain = |metric: Metric, value: f64| match metric.preferred_direction() {
         PreferredDirection::Higher => Some(value),

@@ -1,10 +1,10 @@
-//! What tells a workload from another of its kind, as numbers.
+//! The numeric parameters of a workload.
 
 use latput_trial::Workload;
 use latput_units::{Bytes, Nanos};
 
-/// What tells a workload from another of its kind, each with its unit in its name. What is no number
-/// (a congestion control, CPUs) is in the workload's name.
+/// The parameters that distinguish workloads of a kind, each with its unit in its name. Other
+/// parameters (a congestion control, CPUs) are in the workload's name.
 pub(crate) fn parameters(workload: &Workload) -> Vec<(String, u64)> {
     let values = workload.traffic.values().into_iter();
     let of_traffic = values.filter_map(|(field, value)| Some((field.name_with_unit()?, value?)));

@@ -11,7 +11,7 @@ use latput_units::Nanos;
 use crate::document::parameters;
 use crate::view::{CPU_PARTS, cpu_shares};
 
-/// Payload, of the traffic and of the way back where bulk flows that way.
+/// Payload columns: of the traffic, and of the reverse flow of bulk.
 const FLOWS: [&str; 4] =
     ["sent_bytes", "received_bytes", "reverse_sent_bytes", "reverse_received_bytes"];
 /// The columns that do not depend on the plan.
@@ -26,8 +26,8 @@ const FIRST: [&str; 8] = [
     "kind",
 ];
 
-/// All finished runs as RFC 4180 has it (CRLF, quotes where needed), with a header. A field is empty
-/// where the workload has no such figure or the host could not tell.
+/// All finished runs in the format of RFC 4180 (CRLF, quotes where needed), with a header. A field
+/// is empty if the workload lacks the figure or the host could not measure it.
 pub fn csv(results: &Results) -> String {
     let parameters = parameter_names(results);
     let knobs = knob_columns(results);
@@ -88,7 +88,7 @@ fn fields(
         fields.extend((0..CPU_PARTS.len()).map(|part| optional(shares.map(|s| s[part]))));
     }
     let flow = &row.observation.traffic;
-    // Without a window nothing was counted.
+    // Without a window there are no counts.
     let counted =
         |bytes: u64, window| if window > Nanos::ZERO { bytes.to_string() } else { String::new() };
     fields.push(counted(flow.sent_bytes, flow.sender_window));
@@ -128,7 +128,7 @@ fn knob_value(value: &Value) -> String {
     }
 }
 
-/// All digits that the figure has; empty if there is none.
+/// The figure with all its digits; empty without one.
 fn optional(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
 }
@@ -138,7 +138,8 @@ fn line(fields: &[String]) -> String {
     quoted.join(",") + "\r\n"
 }
 
-/// RFC 4180, section 2, rules 5 to 7. A text that a spreadsheet would compute gets an apostrophe before it.
+/// Quotes a field by RFC 4180, section 2, rules 5 to 7. A text that a spreadsheet would compute
+/// gets an apostrophe before it.
 fn quoted(field: &str) -> String {
     let is_formula =
         field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err();

@@ -9,7 +9,7 @@ use crate::format;
 use crate::printable::printable;
 use crate::view::{View, estimate, is_too_wide, main_metrics};
 
-/// The recommendation, one table per workload, and what is wrong with the figures.
+/// The recommendation, one table for each workload, and the remarks.
 pub fn markdown(results: &Results, summary: &Summary) -> String {
     let view = View::new(results, summary);
     let mut text = format!("# {}\n\n", escaped(&results.name));
@@ -48,7 +48,7 @@ fn recommendation(view: &View<'_>) -> String {
     let reason: Vec<String> = advice.reason.iter().map(|line| escaped(line)).collect();
     let _ = writeln!(text, "{}\n", reason.join(" "));
     for command in view.commands(advice.setting) {
-        // Four spaces make code without a fence that a hostile name could close.
+        // Four spaces make code; a fence could be closed by a hostile name.
         let _ = writeln!(text, "    {}", printable(&command.line));
     }
     text.push('\n');
@@ -85,7 +85,7 @@ fn workload_table(view: &View<'_>, idx: usize) -> String {
     text
 }
 
-/// Text that Markdown shows as it is, inside and outside of a table.
+/// Text escaped for Markdown, inside and outside of a table.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in printable(text).chars() {

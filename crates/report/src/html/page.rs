@@ -1,4 +1,4 @@
-//! What the page's template shows, section by section.
+//! The data of the page's template, section by section.
 
 use latput_model::Prediction;
 use latput_trial::observation::Role;
@@ -14,8 +14,8 @@ use crate::remarks::{Remark, remarks};
 use crate::view::{CPU_PARTS, SetCommand, View, cpu_sources, rate_metric};
 use crate::{chart, format, prediction};
 
-/// Pictures of the trade-off are drawn ahead for every pair of figures. So that a file with many
-/// settings stays small, all pictures together have about this many marks.
+/// Approximate number of marks in all trade-off pictures together. One is drawn for every pair of
+/// figures, so this limits the size of files with many settings.
 const MOST_MARKS: usize = 1200;
 
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ pub(crate) struct Page {
     definitions: Vec<(String, String, String)>,
 }
 
-/// The marks that are in the tables, so that no other is explained.
+/// The marks that occur in the tables; only these are explained.
 #[derive(Debug, Serialize)]
 struct Marks {
     pareto: bool,
@@ -61,7 +61,7 @@ struct RecommendationPanel {
     verb: &'static str,
     setting: String,
     goal: String,
-    /// Sentences cut into what is code, between backticks, and what is not.
+    /// Sentences as pieces, each with whether it is code (between backticks).
     reason: Vec<Vec<(bool, String)>>,
     commands: Vec<(String, String)>,
     is_lab: bool,
@@ -76,7 +76,7 @@ struct LegendEntry {
     first: bool,
 }
 
-/// The trade-off pictures and the choices that switch between them.
+/// The trade-off pictures and the choices between them.
 #[derive(Debug, Serialize)]
 struct Tradeoff {
     x: Vec<String>,
@@ -97,7 +97,7 @@ struct CpuPanel {
     service_demand: String,
 }
 
-/// What was predicted of these results.
+/// The prediction of these results.
 #[derive(Debug, Serialize)]
 struct Predicted {
     by: String,
@@ -111,7 +111,7 @@ struct PredictedPanel {
     ranks: Option<String>,
 }
 
-/// One kind of trouble, with what is folded away below it.
+/// One kind of problem, with its folded list.
 #[derive(Debug, Serialize)]
 struct FoldedRemark {
     title: String,
@@ -119,7 +119,7 @@ struct FoldedRemark {
     full: Vec<Vec<(bool, String)>>,
 }
 
-/// A list of names and values with a heading.
+/// A list of names and values with a title.
 #[derive(Debug, Serialize)]
 struct NamedList {
     title: String,
@@ -215,7 +215,7 @@ fn folded(remark: Remark) -> FoldedRemark {
     }
 }
 
-/// Every other piece between backticks is code.
+/// Splits a text at backticks; every other piece is code.
 fn code_and_prose(text: &str) -> Vec<(bool, String)> {
     text.split('`').enumerate().map(|(idx, piece)| (idx % 2 == 1, piece.to_owned())).collect()
 }
@@ -231,8 +231,8 @@ fn legend(view: &View<'_>) -> Vec<LegendEntry> {
     view.settings().into_iter().map(entry).collect()
 }
 
-/// Across: what a workload gets done, or costs. Upwards: what it waits. The first of each makes the
-/// first picture: bulk goodput against the tail of a single request.
+/// Horizontal axes have rates and costs, vertical axes latencies. The first of each makes the first
+/// picture: bulk goodput against the tail of a single request.
 fn trade_offs(view: &View<'_>) -> Tradeoff {
     let mut x = Vec::new();
     let mut y = Vec::new();
@@ -407,7 +407,7 @@ fn method(view: &View<'_>) -> Vec<(String, String)> {
     lines.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// What the figures mean.
+/// Explanations of the figures.
 fn meanings(results: &Results) -> [(&'static str, String); 4] {
     [
         (

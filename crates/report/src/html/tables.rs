@@ -1,4 +1,4 @@
-//! The tables of the page: every figure with its interval, and the differences against the first
+//! The tables of the page: every figure with its interval, and the differences from the first
 //! setting.
 
 use latput_trial::Metric;
@@ -22,7 +22,7 @@ struct Column {
     name: &'static str,
     unit: String,
     tip: String,
-    /// `main` is always shown, `more` only when all figures are asked for.
+    /// `main` is always shown, `more` only if all figures are wanted.
     group: &'static str,
 }
 
@@ -40,11 +40,11 @@ struct HtmlRow {
 
 #[derive(Debug, Serialize)]
 struct HtmlCell {
-    /// For sorting; the empty text where there is no figure.
+    /// The key for sorting; empty without a figure.
     key: String,
     text: String,
     interval: String,
-    /// How sure the interval is.
+    /// The confidence of the interval.
     tip: String,
     /// `better`, `worse`, `wide` or nothing.
     class: &'static str,
@@ -71,7 +71,7 @@ pub(crate) fn figures(view: &View<'_>, workload: usize) -> Table {
     })
 }
 
-/// Paired differences of a workload against the first setting; `None` where there is none.
+/// Paired differences of a workload from the first setting; `None` without any.
 pub(crate) fn differences(view: &View<'_>, workload: usize) -> Option<Table> {
     let known = |metric: &Metric| {
         view.cells(workload).iter().any(|cell| cell.against_first.contains_key(metric))

@@ -26,7 +26,7 @@ pub enum Unit {
     PacketsPerPoll,
 }
 
-/// A unit in which values are printed: over this divisor, with this name.
+/// A unit for printing: its divisor and its name.
 type UnitStep = (f64, &'static str);
 
 const BITS: &[UnitStep] = &[(1.0, "bit/s"), (1e3, "kbit/s"), (1e6, "Mbit/s"), (1e9, "Gbit/s")];
@@ -60,7 +60,7 @@ impl Unit {
         }
     }
 
-    /// What names of metrics with this unit have for it.
+    /// The suffix of the names of metrics with this unit.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::BitsPerS => "_bps",
@@ -73,12 +73,12 @@ impl Unit {
         }
     }
 
-    /// The largest value that there can be.
+    /// The largest possible value.
     pub const fn most(self) -> f64 {
         if matches!(self, Self::Ratio) { 1.0 } else { f64::INFINITY }
     }
 
-    /// The units that people read, from the smallest on.
+    /// The printed units, smallest first.
     fn steps(self, traffic: &Traffic) -> &'static [UnitStep] {
         match (self, traffic.is_transactional()) {
             (Self::BitsPerS, _) | (Self::WorkPerS, false) => BITS,
@@ -95,30 +95,30 @@ impl Unit {
 /// The unit in which the figures of one column, axis or sentence are printed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// A figure in the metric's own unit over this is a figure in `unit`.
+    /// Divisor from the metric's own unit to `unit`.
     pub divisor: f64,
     /// `us`, `Gbit/s`, `%`, `k/s`; empty for a plain number.
     pub unit: &'static str,
 }
 
 impl Scale {
-    /// The unit for a column whose largest figure is `largest`, so that it has at most four digits
-    /// before the point. `traffic` tells what one unit of work is.
+    /// The unit for a column whose largest figure is `largest`, with at most four digits before the
+    /// point. `traffic` decides the unit of work.
     pub fn of(metric: Metric, traffic: &Traffic, largest: f64) -> Self {
         Self::of_steps(metric.row().unit.steps(traffic), largest)
     }
 
-    /// The unit for times of which the largest is `largest_ns`.
+    /// The unit for times up to `largest_ns`.
     pub fn of_time(largest_ns: f64) -> Self {
         Self::of_steps(TIMES, largest_ns)
     }
 
     fn of_steps(steps: &[UnitStep], largest: f64) -> Self {
-        // Bits per second read best just above 1, times and counts up to 9999.
+        // Bits per second use the largest unit above 1, times and counts allow up to 9999.
         let limit = if steps == BITS { 1.0 } else { 10.0 };
         let mut chosen = steps[0];
         for &(divisor, unit) in steps {
-            // Nanoseconds are below the precision of the figures: microseconds from 1 us on.
+            // Nanoseconds are below the precision of the figures, so microseconds start at 1 us.
             let enough = if unit == "us" { 1.0 } else { limit };
             if largest.abs() >= divisor * enough {
                 chosen = (divisor, unit);
@@ -127,7 +127,7 @@ impl Scale {
         Self { divisor: chosen.0, unit: chosen.1 }
     }
 
-    /// The figure in this unit, without it.
+    /// The figure in this unit, without the unit's name.
     pub fn number(&self, figure: f64) -> String {
         number(figure / self.divisor)
     }
@@ -138,7 +138,7 @@ impl Scale {
     }
 }
 
-/// A single figure with the unit that suits it best.
+/// A single figure in its most readable unit.
 pub fn quantity(metric: Metric, traffic: &Traffic, figure: f64) -> String {
     Scale::of(metric, traffic, figure).with_unit(figure)
 }

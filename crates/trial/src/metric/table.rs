@@ -1,6 +1,6 @@
-//! Every metric, declared once: a variant of [`Metric`] and its row, in the order of tables.
+//! The declaration of every metric: a variant of [`Metric`] and its row, in the order of tables.
 //!
-//! Only how it is computed from an observation is elsewhere, in `value.rs`.
+//! `value.rs` computes them from an observation.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,19 +50,20 @@ pub enum Metric {
     SutTxPps,
 }
 
-/// Names that metrics had in earlier versions. Files with them are read; goals are told the new name.
+/// Metric names of earlier versions. Files with them are read; goals with them are refused with the
+/// new name.
 pub const FORMER_NAMES: &[(&str, Metric)] = &[
     ("latency_raw_ns_p50", Metric::LatencyUncorrectedNsP50),
     ("latency_raw_ns_p99", Metric::LatencyUncorrectedNsP99),
     ("generator_ceiling_per_s", Metric::GeneratorMaxPerS),
 ];
 
-/// Every kind of workload.
+/// All kinds of workload.
 const ALL: &[&str] = Traffic::KINDS;
-/// Judged by what they move, not by transactions.
+/// Kinds that are judged by goodput.
 const STREAMS: &[&str] = &["tcp_stream", "tcp_maerts", "tcp_bidir", "udp_stream", "fetch"];
 const BOTH_WAYS: &[&str] = &["tcp_bidir"];
-/// Made of transactions, each with a round-trip time.
+/// Kinds made of transactions, each with a round-trip time.
 const COUNTED: &[&str] = &["tcp_rr", "tcp_crr", "udp_rr", "fetch", "rpc_read", "ping"];
 const OPEN_LOOPS: &[&str] = &["tcp_rr", "udp_rr"];
 const DATAGRAMS: &[&str] = &["udp_stream", "udp_rr", "ping"];

@@ -1,11 +1,11 @@
-//! How each metric is computed from what a trial measured.
+//! Computes each metric from an observation.
 
 use super::Metric;
 use crate::observation::{CpuTime, HostObservation, Observation, Role, TrafficObservation};
 use crate::workload::Traffic;
 
 impl Metric {
-    /// The share of round trips that this percentile is not exceeded by; `None` of other figures.
+    /// The share of round trips that do not exceed this percentile; `None` for other figures.
     pub const fn quantile(self) -> Option<f64> {
         match self {
             Self::LatencyNsP50 => Some(0.5),
@@ -16,8 +16,8 @@ impl Metric {
         }
     }
 
-    /// The figure of one observation; `None` where the workload has no such figure or the host could
-    /// not tell.
+    /// The metric's value in one observation; `None` if the workload lacks it or the host could not
+    /// measure it.
     pub fn value(self, traffic: &Traffic, observation: &Observation) -> Option<f64> {
         if let Some(reported) = observation.reported_metrics.get(&self) {
             return Some(*reported);
@@ -89,10 +89,11 @@ impl Metric {
     }
 }
 
-/// Service demand: busy CPU time of the whole host per transaction, or per KB (1024 byte) of goodput for
-/// bulk, in microseconds. Of several hosts it is their CPU time together: what one end of the traffic costs.
+/// Service demand: busy CPU time of the whole host per transaction, or per KB (1024 byte) of
+/// goodput for bulk, in microseconds. The CPU times of several hosts are added: the cost of one end
+/// of the traffic.
 ///
-/// Busy time is that of the row's source, without stolen time. netperf's figure of this name is
+/// Busy time is by the row's source, without stolen time. netperf's figure of this name is
 /// [`Metric::SutNetperfDemandUs`].
 pub fn service_demand_us<'a>(
     traffic: &Traffic,
@@ -113,7 +114,7 @@ fn netperf_busy(host: &HostObservation) -> Option<f64> {
     Some((1.0 - idle_share) * host.cpus.len() as f64 * 1e6)
 }
 
-/// `busy` gives one host's busy microseconds per second.
+/// Service demand where `busy` gives one host's busy microseconds per second.
 fn demand_us<'a>(
     traffic: &Traffic,
     flow: &TrafficObservation,
@@ -126,7 +127,7 @@ fn demand_us<'a>(
     rate(busy_us_per_s, work_per_s(traffic, flow)? / units)
 }
 
-/// Transactions per second, or bits of goodput per second of what is not counted in transactions.
+/// Transactions per second, or bits of goodput per second for kinds without transactions.
 fn work_per_s(traffic: &Traffic, flow: &TrafficObservation) -> Option<f64> {
     match flow.transactions.filter(|_| traffic.is_transactional()) {
         Some(transactions) => rate(transactions as f64, flow.sender_window.as_secs_f64()),
@@ -134,7 +135,7 @@ fn work_per_s(traffic: &Traffic, flow: &TrafficObservation) -> Option<f64> {
     }
 }
 
-/// `amount / base`; `None` where there is no base to divide by.
+/// `amount / base`; `None` where `base` is 0.
 fn rate(amount: f64, base: f64) -> Option<f64> {
     (base > 0.0).then(|| amount / base)
 }

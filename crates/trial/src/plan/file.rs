@@ -1,4 +1,5 @@
-//! The plan file: TOML to a [`Plan`], refusing everything unknown, impossible or absurd by line.
+//! Reads a plan file: TOML to a [`Plan`]. Unknown keys and impossible values are errors with their
+//! line.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,9 +16,9 @@ use crate::observation::Role;
 use crate::workload::{self, FieldError, Workload};
 
 const SCHEMA: i64 = 1;
-/// Levels of one factor, workloads of one plan: more is a mistake.
+/// Most levels of one factor, and most workloads of one plan.
 const MAX_LIST: usize = 1_000;
-/// A plan file is at most this long.
+/// Most bytes of a plan file.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -63,7 +64,7 @@ struct GoalMaximize {
 struct MethodFile {
     design: Option<Spanned<String>>,
     on_unsupported: Option<Spanned<String>>,
-    /// What plans of before call `on_unsupported`; refused with the new name.
+    /// The former name of `on_unsupported`; the error gives the new one.
     lacking: Option<Spanned<String>>,
     repetitions: Option<Spanned<Repetitions>>,
     warmup: Option<Spanned<String>>,
@@ -137,7 +138,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// Settings can take turns only where there are several, and where changing them disturbs no traffic.
+/// Refuses slices unless there are several settings and no change of theirs disturbs traffic.
 fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
     if plan.is_cheap_to_change() {
         return Ok(());
@@ -152,7 +153,7 @@ fn sliceable(source: &Source<'_>, plan: &Plan) -> Result<(), PlanError> {
     Err(source.error(0..0, format!("slices are not possible: {why}; use `design = \"blocks\"`")))
 }
 
-/// A search needs something to choose by, and from.
+/// Refuses a search without a goal, or without several settings.
 fn searchable(source: &Source<'_>, plan: Plan) -> Result<Plan, PlanError> {
     let settings = plan.combinations();
     if plan.goal.is_none() {
@@ -260,7 +261,7 @@ fn level(targets: &[KnobOnRole], written: &Toml) -> Result<Vec<Value>, String> {
         .collect()
 }
 
-/// A TOML scalar as the text that the command line would have.
+/// A TOML scalar in the form of the command line.
 fn scalar_text(value: &Toml) -> Result<String, String> {
     match value {
         Toml::String(text) => Ok(text.clone()),
@@ -301,7 +302,7 @@ fn workloads(
     Ok(workloads)
 }
 
-/// Fields that list several values give a workload for each combination.
+/// Fields that list several values make a workload for each combination.
 fn grid(
     source: &Source<'_>,
     table: &Spanned<BTreeMap<String, Spanned<Toml>>>,
@@ -394,7 +395,7 @@ fn method(source: &Source<'_>, written: &MethodFile) -> Result<Method, PlanError
 
 const DESIGNS: &[(&str, Design)] =
     &[("blocks", Design::Blocks), ("slices", Design::Slices), ("search", Design::Search)];
-/// What plans of before call a design.
+/// Former names of designs.
 const OLD_DESIGNS: &[(&str, Design)] = &[("grid", Design::Blocks)];
 const ON_UNSUPPORTED: &[(&str, OnUnsupported)] =
     &[("refuse", OnUnsupported::Refuse), ("skip", OnUnsupported::Skip)];
@@ -428,7 +429,7 @@ fn one_of<T: Copy>(
 }
 
 impl Default for Method {
-    /// netperf's habit: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
+    /// netperf's defaults: at least 3 and at most 30 repetitions, +/- 2.5 % at 99 %.
     fn default() -> Self {
         Self {
             design: None,

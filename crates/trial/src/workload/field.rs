@@ -1,15 +1,15 @@
-//! One field of a workload: its name, unit, default and range. Plans, `latput measure`, the traffic engine's limits,
-//! results and the guide read it here.
+//! One field of a workload: its name, unit, default and range. Plans, `latput measure`, the traffic
+//! engine's limits, results and the guide read this row.
 
 use latput_units::{BitsPerSecond, Nanos};
 
-/// A field of a workload that is unknown, missing or impossible.
+/// An unknown, missing or impossible field of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct FieldError {
     /// The field.
     pub field: String,
-    /// What is wrong with it, and the remedy.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
@@ -19,10 +19,10 @@ impl FieldError {
     }
 }
 
-/// What a field's number means.
+/// The unit of a field's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldUnit {
-    /// A number of things.
+    /// A count.
     Count,
     /// Bytes.
     Bytes,
@@ -49,20 +49,20 @@ pub enum Division {
     AtLeastOne,
 }
 
-/// One field.
+/// One field of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Its name in plans and on the command line.
     pub name: &'static str,
-    /// What its number means.
+    /// The unit of its number.
     pub unit: FieldUnit,
-    /// Its value where nobody gives one; `None`: it is off.
+    /// Its default value; `None` means off.
     pub default: Option<u64>,
     /// The smallest value.
     pub least: u64,
     /// The largest value.
     pub most: u64,
-    /// What it is, for people.
+    /// The description for people.
     pub about: &'static str,
     /// How it is divided among several generators.
     pub division: Division,
@@ -128,7 +128,7 @@ impl Field {
         Self::new(name, FieldUnit::Distribution, Some(1), (0, 1), about)
     }
 
-    /// The same field, which is off where nobody gives it.
+    /// The same field, off by default.
     pub(super) const fn off_by_default(self) -> Self {
         Self { default: None, ..self }
     }
@@ -137,7 +137,7 @@ impl Field {
         Self { division, ..self }
     }
 
-    /// The name in results and JSON, with its unit; `None` for what is no quantity.
+    /// The name in results and JSON, with its unit; `None` for a field that is no quantity.
     pub fn name_with_unit(&self) -> Option<String> {
         match self.unit {
             FieldUnit::Count => Some(format!("{}_count", self.name)),
@@ -150,7 +150,7 @@ impl Field {
         }
     }
 
-    /// The number that `text` stands for; `None` where it switches the field off.
+    /// The number in `text`; `None` where it switches the field off.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl Field {
         FieldError::new(self.name, problem)
     }
 
-    /// The values that it takes, in words.
+    /// The allowed values, in words.
     pub fn range(&self) -> String {
         let Self { least, most, .. } = *self;
         match self.unit {
@@ -211,7 +211,7 @@ impl Field {
         }
     }
 
-    /// The default as plans write it.
+    /// The default as written in plans.
     pub fn default_text(&self) -> String {
         match (self.unit, self.default) {
             (FieldUnit::BitRate, None) => "max".to_owned(),

@@ -1,4 +1,4 @@
-//! A workload from `field = text` pairs, as plans and the command line have them.
+//! Builds a workload from `field = text` pairs of plans and the command line.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::field::{Field, FieldError, FieldUnit};
 use super::kinds::{Values, WorkloadKind};
 use super::{Binding, Probe, SocketOptions, Traffic, Workload};
 
-/// Fields of every kind that is not ICMP echo alone: socket options at both ends.
+/// Socket options at both ends; all kinds but `ping` have them.
 pub const SOCKET_FIELDS: [Field; 4] = [
     Field::bytes("send_buffer_bytes", 0, (1, 1 << 30), "`SO_SNDBUF`").off_by_default(),
     Field::bytes("receive_buffer_bytes", 0, (1, 1 << 30), "`SO_RCVBUF`").off_by_default(),
@@ -30,8 +30,7 @@ pub const PROBE_HZ: Field = Field::per_second(
     "ICMP echo requests per second beside the traffic",
 );
 
-/// A workload from `field = text` pairs. Fields that a kind has and that are not given take their
-/// defaults.
+/// Builds a workload from `field = text` pairs. Missing fields take their defaults.
 ///
 /// # Errors
 ///
@@ -75,7 +74,7 @@ fn error(field: &str, problem: impl Into<String>) -> FieldError {
     FieldError::new(field, problem)
 }
 
-/// The fields not yet used, and the label that those off their defaults make.
+/// The unused fields, and the label made of those with other values than their defaults.
 struct Fields {
     rest: BTreeMap<String, String>,
     label: String,
@@ -133,7 +132,7 @@ impl Fields {
     }
 
     fn congestion(&mut self) -> Result<Option<String>, FieldError> {
-        /// `TCP_CA_NAME_MAX` of `include/net/tcp.h`, with its end.
+        /// `TCP_CA_NAME_MAX` of `include/net/tcp.h`, with the final NUL.
         const NAME_MAX: usize = 16;
         let Some(text) = self.text("congestion") else { return Ok(None) };
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

@@ -1,4 +1,4 @@
-//! The kinds of traffic: what flows, which fields each kind has, and how a kind becomes a [`Traffic`] and back.
+//! The kinds of traffic: their fields, and the conversion of a kind to a [`Traffic`] and back.
 //!
 //! A new kind is a variant of [`Traffic`], a row in [`KINDS`] and an arm in each `match` below, beside its loop in
 //! `latput-load` and its model in `latput-sim`.
@@ -20,26 +20,26 @@ const LARGEST_DATAGRAM: u64 = 65_507;
 pub struct WorkloadKind {
     /// Its name in plans and on the command line.
     pub name: &'static str,
-    /// What flows, for people.
+    /// The description of the traffic, for people.
     pub about: &'static str,
-    /// What it counts, in the plural.
+    /// The unit of its count, in the plural.
     pub unit: &'static str,
-    /// What it is made of.
+    /// Whether it is made of transactions, bulk or datagrams.
     pub shape: Shape,
-    /// Its own fields, in the order in which they name a workload.
+    /// Its own fields, in the order of a workload's name.
     pub fields: &'static [Field],
-    /// The traffic with these values of the fields.
+    /// Builds the traffic from values of the fields.
     pub(super) build: fn(&Values) -> Traffic,
 }
 
-/// What a kind of traffic is made of.
+/// The shape of a kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Requests and responses: the rate is transactions per second, and each has a latency.
     Transactions,
     /// Bytes on TCP without a pause: the wire or a CPU is the limit.
     Bulk,
-    /// Datagrams one way; a lost one stays lost.
+    /// Datagrams in one direction; lost ones are not sent again.
     Datagrams,
 }
 
@@ -322,12 +322,12 @@ impl Traffic {
         }
     }
 
-    /// Its kind.
+    /// The row of its kind.
     pub fn descriptor(&self) -> &'static WorkloadKind {
         WorkloadKind::find(self.kind()).expect("every kind of traffic has a row")
     }
 
-    /// The fields of its kind with their values, in order; `None` for one that is off.
+    /// The fields of its kind with their values, in order; `None` for a field that is off.
     #[expect(clippy::too_many_lines, reason = "a table: one arm to a kind")]
     pub fn values(&self) -> Vec<(&'static Field, Option<u64>)> {
         let small = |value: u32| Some(u64::from(value));
@@ -409,12 +409,12 @@ impl Traffic {
         self.descriptor().fields.iter().zip(values).collect()
     }
 
-    /// The value of one field; `None` where the kind does not have it or it is off.
+    /// The value of one field; `None` if the kind lacks it or it is off.
     pub fn value(&self, field: &str) -> Option<u64> {
         self.values().into_iter().find(|(own, _)| own.name == field)?.1
     }
 
-    /// The same kind with `change` made to the value of each field that is on.
+    /// The same kind with each value that is on replaced by `change`.
     pub(crate) fn with_values(&self, change: impl Fn(&Field, u64) -> u64) -> Self {
         let changed = |(field, value): (&'static Field, Option<u64>)| {
             (field.name, value.map(|value| change(field, value)))
@@ -434,13 +434,14 @@ impl Traffic {
             .try_for_each(|(field, value)| field.check(value))
     }
 
-    /// Whether it is made of requests and responses: its rate is transactions per second, its service
-    /// demand is per transaction, and each has a latency. The others are judged by their goodput.
+    /// Whether it is made of requests and responses: then its rate is transactions per second, its
+    /// service demand is per transaction, and each has a latency. Other kinds are judged by
+    /// goodput.
     pub fn is_transactional(&self) -> bool {
         self.descriptor().shape == Shape::Transactions
     }
 
-    /// Whether it moves bytes on TCP without a pause: where the wire or a CPU is the limit.
+    /// Whether it moves bytes on TCP without a pause, limited by the wire or a CPU.
     pub fn is_bulk(&self) -> bool {
         self.descriptor().shape == Shape::Bulk
     }
@@ -454,7 +455,7 @@ impl Traffic {
         }
     }
 
-    /// When requests leave, if it is an open loop.
+    /// The arrivals of an open loop; `None` for a closed loop.
     pub const fn arrivals(&self) -> Option<Arrivals> {
         match self {
             Self::TcpRr { arrivals, .. } | Self::UdpRr { arrivals, .. } => *arrivals,

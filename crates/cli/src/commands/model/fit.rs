@@ -1,4 +1,4 @@
-//! `latput model fit`: what a byte, a packet, an interrupt and a poll cost a host.
+//! `latput model fit`: fits the costs of a byte, a packet, an interrupt and a poll.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use crate::exit::CliError;
 use crate::output;
 use crate::precision::percent;
 
-/// How intervals are made, for people and for documents.
+/// The method of intervals, for people and for documents.
 const INTERVALS: &str = "profile of the residual squares with Student's t over cells";
-/// Cells that are told with their errors.
+/// Number of cells that are listed with their errors.
 const WORST: usize = 3;
 
-/// Fit what a byte, a packet, an interrupt and a poll cost each host to the rows of a results file: CPU
-/// time = a bytes + b packets + g interrupts (+ polls + background), no cost below zero.
+/// Fit the costs of a byte, a packet, an interrupt and a poll on each host to the rows of a results
+/// file: CPU time = a bytes + b packets + g interrupts (+ polls + background), no cost below zero.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,13 +38,13 @@ and each interrupt, such as system calls and wake-ups, is in theirs.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
-    /// Which run of the file; without it the newest.
+    /// Run number in the file; by default the newest run.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
-    /// Only the workloads with this in their name; may be given again.
+    /// Only workloads with this in their name; may be repeated.
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
-    /// Confidence of the intervals, such as `95%`; without it that of the run.
+    /// Confidence of the intervals, such as `95%`; by default that of the run.
     #[arg(long, value_name = "PERCENT")]
     confidence: Option<String>,
 }
@@ -69,7 +69,7 @@ impl Args {
     }
 }
 
-/// Of each workload whether it has one of `names` in its name; all of them without names.
+/// For each workload, whether its name contains one of `names`; all true without names.
 pub(crate) fn wanted(results: &Results, names: &[String]) -> Result<Vec<bool>, CliError> {
     let of = |load: &str| names.is_empty() || names.iter().any(|name| load.contains(name.as_str()));
     let loads = || results.workloads.iter().map(|load| load.name.as_str());
@@ -117,7 +117,7 @@ fn in_words(results: &Results, models: &[CostModel]) -> String {
     text
 }
 
-/// The cells that are farthest from the fit, where that is far.
+/// The cells with the largest errors, if those are large.
 fn worst(text: &mut String, results: &Results, model: &CostModel) {
     let mut cells = model.errors.clone();
     cells.sort_by(|a, b| b.error_ratio.abs().total_cmp(&a.error_ratio.abs()));
@@ -132,7 +132,7 @@ fn worst(text: &mut String, results: &Results, model: &CostModel) {
     }
 }
 
-/// A term's cost, or why there is none and what to vary.
+/// A term's cost, or the reason for its absence and the factor to vary.
 fn told(fitted: &FittedTerm) -> String {
     let refusal = match &fitted.finding {
         Ok(cost) => {

@@ -1,4 +1,4 @@
-//! `latput model twin`: a simulator profile of a host pair, from a few of its rows.
+//! `latput model twin`: makes a simulator profile of a host pair from a few of its rows.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::exit::{CliError, Code};
 use crate::{output, parallel};
 
-/// A twin is refused if the median error of its rates on its own rows is larger.
+/// Largest median error of a twin's rates on its own rows; worse twins are refused.
 const POOR: f64 = 0.15;
 
 /// Calibrate a simulator profile on a few rows that were measured on a host pair, so that
@@ -33,14 +33,14 @@ you trust it.")]
 pub(crate) struct Args {
     /// The results file.
     file: PathBuf,
-    /// Which run of the file; without it the newest.
+    /// Run number in the file; by default the newest run.
     #[arg(long, value_name = "N")]
     run: Option<i64>,
-    /// Only the rows of this cell, a workload's name and a setting's label or part of it, such as
-    /// `tcp_rr@50us`; may be given again.
+    /// Only the rows of this cell, such as `tcp_rr@50us`: a workload's name and a setting's label
+    /// or a part of it. May be repeated.
     #[arg(long, value_name = "WORKLOAD@SETTING")]
     cell: Vec<String>,
-    /// What the profile is called; without it `twin`.
+    /// The name of the profile.
     #[arg(long, value_name = "NAME", default_value = "twin")]
     name: String,
     /// Write the profile to this file.

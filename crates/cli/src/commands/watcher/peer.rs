@@ -1,4 +1,4 @@
-//! The other watcher: started again when it dies.
+//! The other watcher, which is started again when it dies.
 
 use std::io::stdin;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,35 +12,35 @@ use super::Args;
 
 /// The other watcher.
 pub(super) struct Peer {
-    /// `None` where it is dead.
+    /// `None` if it is dead.
     process: Option<OwnedFd>,
-    /// Where this one has started it.
+    /// The child process, if this watcher started it.
     child: Option<Child>,
 }
 
 impl Peer {
-    /// Starts it.
+    /// Starts the other watcher.
     pub(super) fn start(args: &Args) -> Result<Self, String> {
         let args = Args { peer: Some(std::process::id()), ..args.clone() };
         let child = args.start(Stdio::inherit())?;
-        // Nobody has waited for it, so that nobody else has its id.
+        // It has not been reaped, so no other process has its id.
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
         let process = process.map_err(|errno| format!("pidfd_open: {errno}"))?;
         Ok(Self { process: Some(process), child: Some(child) })
     }
 
-    /// The one that has started this one, if it still lives.
+    /// The watcher that started this one, if it is still alive.
     pub(super) fn above(pid: u32) -> Self {
         let is_above = |above: &Pid| u32::try_from(above.as_raw_pid()) == Ok(pid);
         let process = getppid()
             .filter(is_above)
             .and_then(|above| pidfd_open(above, PidfdFlags::empty()).ok())
-            // It lived when it was opened: a dead one is no longer above.
+            // It was alive when it was opened: the parent of this process is unchanged.
             .filter(|_| getppid().as_ref().is_some_and(is_above));
         Self { process, child: None }
     }
 
-    /// Starts it again if it is dead. Where that fails, the next call tries again.
+    /// Starts it again if it is dead. After a failure the next call tries again.
     pub(super) fn keep(&mut self, args: &Args) {
         if self.process.as_ref().is_some_and(|process| !wait_for(&[process], Nanos::ZERO)) {
             return;
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// Waits for so long at most; less if the other dies or, where that `counts`, the maker is done.
+    /// Waits at most `time`; less if the other dies or, with `counts`, the maker is done.
     pub(super) fn wait(&self, time: Nanos, counts: bool) {
         let stdin = stdin();
         match (&self.process, counts) {
@@ -65,7 +65,8 @@ impl Peer {
     }
 }
 
-/// Waits until a process has ended, or the other end of a pipe was closed. Gives false after `time`.
+/// Waits until a process has ended, or the other end of a pipe was closed. Returns false after
+/// `time`.
 pub(super) fn wait_for(ends: &[impl AsFd], time: Nanos) -> bool {
     let (seconds, nanos) = (time.as_ns() / 1_000_000_000, time.as_ns() % 1_000_000_000);
     let timeout = Timespec {
