@@ -79,7 +79,9 @@ impl Progress for Shown {
         }
         let is_due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_EVERY);
         if is_due || done.finished == done.planned {
-            let (finished, planned, what) = (done.finished, done.planned, printable(done.what));
+            let finished = done.finished;
+            let planned = done.planned;
+            let what = printable(done.what);
             output::remark(&format!("{finished}/{planned} trials, {left} left: {what}"));
             self.last_line = Some(Instant::now());
         }

@@ -239,7 +239,8 @@ impl Service<'_> {
         let progress = prepared.progress();
         let sent = prepared.sender.as_ref().map(Generator::progress);
         let units = || sent.as_ref().map(Progress::units);
-        let (stop, cpus) = (self.stop, self.host.cpus().clone());
+        let stop = self.stop;
+        let cpus = self.host.cpus().clone();
         let (outcome, observed) = thread::scope(|scope| {
             let traffic = thread::Builder::new()
                 .name("traffic".to_owned())

@@ -94,7 +94,8 @@ impl TrialRunner for AgentPool {
             for opened in of_role {
                 let beyond = |cpu: &latput_units::CpuId| !opened.cpus.contains(*cpu);
                 if let Some(cpu) = wanted.iter().flat_map(latput_units::CpuSet::iter).find(beyond) {
-                    let (host, cpus) = (&opened.facts.host, &opened.cpus);
+                    let host = &opened.facts.host;
+                    let cpus = &opened.cpus;
                     let why = format!("CPU {cpu} is not among host `{host}`'s, which are {cpus}");
                     return Ok(Some(why));
                 }
@@ -225,7 +226,8 @@ fn observe(
     let slowest = clocks.iter().map(|clock| clock.round_trip).max().unwrap_or_default();
     let at = latput_load::now() + START_AHEAD + slowest;
     let interval = pool.interval();
-    let (warmup, duration) = (method.warmup, method.duration);
+    let warmup = method.warmup;
+    let duration = method.duration;
     for (agent, clock) in pool.agents().iter_mut().zip(&clocks) {
         let turns = order.map(|order| order.of_role(agent.spec.role));
         agent.send(&Request::Go { at: clock.there(at), warmup, duration, interval, turns })?;
@@ -308,7 +310,8 @@ fn senders(agents: &[Agent], traffic: &Traffic) -> (Vec<usize>, usize) {
         let agents = agents.iter().enumerate().filter(move |(_, agent)| agent.spec.role == role);
         agents.map(|(idx, _)| idx).collect::<Vec<usize>>()
     };
-    let (generators, observer) = (of_role(Role::Generator), of_role(Role::Observer));
+    let generators = of_role(Role::Generator);
+    let observer = of_role(Role::Observer);
     let prober = observer.first().or(generators.first());
     let prober = *prober.expect("a testbed has at least one generator");
     match traffic {
@@ -404,7 +407,9 @@ impl Joined<'_> {
         if receivers.len() != self.parts.len() {
             return Err(missing("receiver"));
         }
-        let (mut flows, mut probe, mut checks) = (Vec::new(), None, Vec::new());
+        let mut flows = Vec::new();
+        let mut probe = None;
+        let mut checks = Vec::new();
         for ((idx, workload), receiver) in self.parts.iter().zip(&receivers) {
             let part = &mut slice[*idx];
             let sender = part.sender.take().ok_or_else(|| missing("sender"))?;

@@ -115,7 +115,8 @@ impl HostSession {
             notes,
         };
         let watch = Watch::open(&open.interface, Nanos::ZERO).map_err(broken)?;
-        let (wanted, left) = (BTreeSet::new(), Vec::new());
+        let wanted = BTreeSet::new();
+        let left = Vec::new();
         let was_linked = is_linked(&open.interface).map_err(broken)?;
         let host = Self { open, cpus, kernel, sampler, session, watch, was_linked, wanted, left };
         Ok((host, opened))
@@ -285,7 +286,8 @@ impl HostSession {
             if stop.is_raised() {
                 return Err(failed("interrupted"));
             }
-            let (host, role) = (&self.open.host, self.open.role);
+            let host = &self.open.host;
+            let role = self.open.role;
             let slice = first.until(&last, host, role, state.clone()).map_err(broken)?;
             seen.push((slice, change));
         }

@@ -106,7 +106,8 @@ pub fn run(run: &Run<'_>, db: &mut ResultsDb, progress: &mut dyn Progress) -> Re
     };
     let machine = format!("{}: {}", run.testbed.name, runner.machine());
     let (id, results) = if let Some((id, results)) = db.resumable(run.plan_text, &machine)? {
-        let (done, planned) = (results.rows.len(), results.planned_trials);
+        let done = results.rows.len();
+        let planned = results.planned_trials;
         progress.remark(&format!("resuming run {id}: {done} of {planned} trials are done"));
         (id, Results { goal: run.plan.goal.clone(), ..results }) // today's goal judges
     } else {

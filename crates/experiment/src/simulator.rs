@@ -183,7 +183,8 @@ impl TrialRunner for Simulator {
         });
         let (to, from) = mpsc::channel();
         for _ in 0..at_once().min(block.trials.len()) {
-            let (block, to) = (Arc::clone(&block), to.clone());
+            let block = Arc::clone(&block);
+            let to = to.clone();
             // Not joined: a stopped thread may be far from the end of its trial, and leaves nothing
             // behind.
             thread::spawn(move || block.work(&to));

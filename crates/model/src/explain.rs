@@ -176,7 +176,8 @@ pub fn explain(results: &Results, models: &BTreeMap<&str, CostModel>) -> Vec<Exp
 fn cpu(model: Option<&CostModel>, figures: Option<&CellFigures>) -> Vec<(Term, Amount)> {
     let (Some(model), Some(figures)) = (model, figures) else { return Vec::new() };
     let part = |term: Term| {
-        let (cost, count) = (model.cost(term)?, figures.counts[term as usize]?);
+        let cost = model.cost(term)?;
+        let count = figures.counts[term as usize]?;
         let ns = |cost: f64| cost * count;
         let (ns, ns_low, ns_high) = (ns(cost.ns), ns(cost.ns_low), ns(cost.ns_high));
         Some((term, Amount::Known { ns, ns_low, ns_high, confidence: model.confidence }))

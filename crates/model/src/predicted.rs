@@ -164,8 +164,10 @@ fn rank(
     if points.len() < RANKED {
         return None;
     }
-    let (mut sum, mut sum_apart) = (0_i32, 0_i32);
-    let (mut pairs, mut apart) = (0, 0);
+    let mut sum = 0_i32;
+    let mut sum_apart = 0_i32;
+    let mut pairs = 0;
+    let mut apart = 0;
     for (idx, a) in points.iter().enumerate() {
         for b in &points[..idx] {
             let measured = a.measured.value.total_cmp(&b.measured.value) as i32;

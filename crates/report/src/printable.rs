@@ -33,7 +33,9 @@ pub fn printable_lines(text: &str, keeps_paint: bool) -> Cow<'_, str> {
 /// Escapes unprintable characters. `kept` returns the number of bytes, from such a character on,
 /// that are kept.
 fn escaped(text: &str, kept: impl Fn(&str, char) -> usize) -> Cow<'_, str> {
-    let (mut shown, mut copied, mut at) = (String::new(), 0, 0);
+    let mut shown = String::new();
+    let mut copied = 0;
+    let mut at = 0;
     while let Some(place) = text[at..].find(is_unprintable) {
         at += place;
         let c = text[at..].chars().next().expect("one was found");

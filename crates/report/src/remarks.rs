@@ -92,7 +92,8 @@ fn smallest_effect(view: &View<'_>) -> Option<Remark> {
     let (limits, objective): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.limit.is_some());
     let size = |one: &&&SmallestEffect| one.ratio.ln().abs();
     let worst = limits.iter().max_by(|a, b| size(a).total_cmp(&size(b)));
-    let (mut told, mut in_four_times) = (Vec::new(), " in four times the time");
+    let mut told = Vec::new();
+    let mut in_four_times = " in four times the time";
     for one in objective.iter().chain(worst) {
         let limit = if one.limit.is_some() { " past its limit" } else { "" };
         let (now, later) = (effect(one.ratio), effect(one.ratio_in_four_times));

@@ -170,7 +170,8 @@ fn program_lines(view: &View<'_>, role: Role) -> String {
     let mut text = String::new();
     for ((program, base, method), shares) in shares {
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        let (program, share) = (printable(program), format::rough_percent(mean));
+        let program = printable(program);
+        let share = format::rough_percent(mean);
         let _ = writeln!(
             text,
             "CPU of the {} as {program} tells: {share} of {base}; {method}",

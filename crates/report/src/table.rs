@@ -104,7 +104,8 @@ fn row_marks(view: &View<'_>, setting: usize) -> String {
 fn heading(view: &View<'_>, screen: Screen) -> String {
     let results = view.results;
     if let Some((setting, workload)) = single::only_cell(view) {
-        let (workload, setting) = (view.workload_name(workload), view.full_label(setting));
+        let workload = view.workload_name(workload);
+        let setting = view.full_label(setting);
         let runs = format::count(results.rows.len(), "run");
         let line = format!("{workload} on {}, {setting}: {runs}", results.testbed);
         return wrapped(&line, "", screen.columns) + "\n";

@@ -216,7 +216,9 @@ impl Packed {
 
     /// Packs buckets that come in ascending order.
     fn pack(buckets: impl Iterator<Item = (u64, u64)>) -> Self {
-        let (mut bytes, mut last, mut total) = (Vec::new(), 0, 0);
+        let mut bytes = Vec::new();
+        let mut last = 0;
+        let mut total = 0;
         for (value_ns, count) in buckets {
             write_varint(&mut bytes, value_ns - last);
             write_varint(&mut bytes, count);
@@ -227,7 +229,8 @@ impl Packed {
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let (mut rest, mut value_ns) = (&self.buckets[..], 0);
+        let mut rest = &self.buckets[..];
+        let mut value_ns = 0;
         std::iter::from_fn(move || {
             value_ns += read_varint(&mut rest)?;
             Some((value_ns, read_varint(&mut rest)?))

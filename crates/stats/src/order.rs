@@ -42,9 +42,11 @@ pub fn median(values: &[f64], confidence: f64) -> Option<Estimate> {
         None => (1, 0.0, confidence_of(1)),
         Some(rank) if rank == runs / 2 => (rank, 0.0, confidence_of(rank)),
         Some(rank) => {
-            let (outer, inner) = (confidence_of(rank), confidence_of(rank + 1));
+            let outer = confidence_of(rank);
+            let inner = confidence_of(rank + 1);
             let share = (outer - confidence) / (outer - inner);
-            let (n, d) = (runs as f64, rank as f64);
+            let n = runs as f64;
+            let d = rank as f64;
             (rank, (n - d) * share / (d + (n - 2.0 * d) * share), confidence)
         }
     };
@@ -106,7 +108,8 @@ pub fn quantile_within(histogram: &Histogram, quantile: f64, confidence: f64) ->
 /// The last of 1..=`end` for which `holds` is true, if it is true up to some rank and false beyond;
 /// 0 if for none.
 fn last_where(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
-    let (mut holding, mut failing) = (0, end + 1);
+    let mut holding = 0;
+    let mut failing = end + 1;
     while failing - holding > 1 {
         let rank = holding + (failing - holding) / 2;
         if holds(rank) {

@@ -95,8 +95,11 @@ impl Center {
     /// fewest.
     pub fn of_sum(parts: &[BTreeMap<u32, f64>], average: Average) -> Option<Self> {
         let mut of_blocks: BTreeMap<u32, f64> = BTreeMap::new();
-        let (mut log, mut variances, mut by_freedom) = (0.0, 0.0, 0.0);
-        let (mut fewest, mut most) = (usize::MAX, 0);
+        let mut log = 0.0;
+        let mut variances = 0.0;
+        let mut by_freedom = 0.0;
+        let mut fewest = usize::MAX;
+        let mut most = 0;
         for part in parts {
             if part.len() < 2 || !part.values().all(|log| log.is_finite()) {
                 return None;

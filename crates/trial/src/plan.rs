@@ -215,7 +215,8 @@ impl Factor {
             (0..self.targets.len()).filter(varies).collect()
         };
         let named = naming.into_iter().map(|idx| {
-            let (target, value) = (&self.targets[idx], &level[idx]);
+            let target = &self.targets[idx];
+            let value = &level[idx];
             match target.role {
                 Some(role) => format!("{}.{}={value}", role.name(), target.knob),
                 None => format!("{}={value}", target.knob),

@@ -120,7 +120,9 @@ fn cpu(text: &mut String, it: &Explanation) {
         let Amount::Known { ns, ns_low, ns_high, .. } = amount else { continue };
         let percent = |ns: f64| 100.0 * ns / busy;
         let name = format!("for its {}", term.plural());
-        let (share, low, high) = (percent(*ns), percent(*ns_low), percent(*ns_high));
+        let share = percent(*ns);
+        let low = percent(*ns_low);
+        let high = percent(*ns_high);
         let _ = writeln!(text, "    {name:<28} {share:.0} % ({low:.0} to {high:.0})");
     }
     if it.unexplained_ratio.abs() > 0.01 {

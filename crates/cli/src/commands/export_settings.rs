@@ -220,7 +220,8 @@ impl Args {
         }
         for left in &exported.elsewhere {
             let place = left.file.as_deref().unwrap_or("nowhere");
-            let (knob, value) = (left.knob, &left.value);
+            let knob = left.knob;
+            let value = &left.value;
             output::remark(&format!("latput: not in it: {knob}={value}: {place}: {}", left.line));
         }
         Ok(ExitCode::SUCCESS)

@@ -185,7 +185,8 @@ pub(crate) fn systems(profiles: &[PathBuf]) -> Result<Systems, CliError> {
         let profile: Profile = toml::from_str(&read_text(path)?)
             .map_err(|error| CliError::usage(format!("{shown}: {error}")))?;
         if profile.schema != latput_sim::profile::SCHEMA {
-            let (found, wanted) = (profile.schema, latput_sim::profile::SCHEMA);
+            let found = profile.schema;
+            let wanted = latput_sim::profile::SCHEMA;
             return Err(CliError::usage(format!("{shown}: schema is {found}, must be {wanted}")));
         }
         if systems.profile(&profile.name).is_none() {
@@ -290,7 +291,9 @@ fn demand(text: &mut String, target: &AccuracyTarget, reproduction: &Reproductio
     let label = label.name();
     let _ = writeln!(text, "{}  {label:<9}  {name}: {seen} (wanted: {wanted})", mark(*holds));
     if let Some(alone) = predicted_alone {
-        let (seen, wanted, mark) = (&alone.seen, &alone.wanted, mark(alone.holds));
+        let seen = &alone.seen;
+        let wanted = &alone.wanted;
+        let mark = mark(alone.holds);
         let _ =
             writeln!(text, "{mark}             predicted rows alone: {seen} (wanted: {wanted})");
     }

@@ -79,7 +79,8 @@ impl Args {
         if self.dry_run {
             let changes = transaction::plan(&kernel, &self.interface, &setting)?;
             tell(context, &self.interface, &changes, "would change")?;
-            let (interface, setting) = (&self.interface, &setting);
+            let interface = &self.interface;
+            let setting = &setting;
             transaction::check_link_resets(&kernel, link_resets, interface, setting, &changes)?;
             return Ok(Code::Done.into());
         }

@@ -136,7 +136,8 @@ impl Args {
     }
 
     fn watch(self, context: &Context) -> Result<ConfirmDeadline<'_>, CliError> {
-        let (origin, kernel) = (checkpoint::context()?, LinuxKernel::open()?);
+        let origin = checkpoint::context()?;
+        let kernel = LinuxKernel::open()?;
         let maker =
             knobs::Context { pid: self.pid, now_unix_ms: self.created_unix_ms, ..origin.clone() };
         let device = Device { index: self.index, ..Device::default() };

@@ -81,7 +81,8 @@ impl ControllerLine {
             stop: stop.clone(),
         };
         thread::spawn(move || reader.read(input));
-        let (lease, stopped) = (Arc::clone(&lease_ns), stop.clone());
+        let lease = Arc::clone(&lease_ns);
+        let stopped = stop.clone();
         thread::spawn(move || {
             if let Some(lease) = outlived(&lease, &heard, &is_over) {
                 let _ended_already = request_to.send(Err(LineError::Silent(lease)));

@@ -23,7 +23,8 @@ fn any_numbers_that_hosts_answer_are_joined_and_checked_without_a_panic() {
     let plan = plan();
     let honest = serde_json::to_value(finished()).unwrap();
     let mut rng = Rng::from_seed(1);
-    let (mut understood, mut joined_rounds) = (0, 0);
+    let mut understood = 0;
+    let mut joined_rounds = 0;
     for round in 0..ROUNDS {
         let mut answer = honest.clone();
         for _ in 0..=rng.below(8) {

@@ -121,7 +121,8 @@ impl Restore {
             || "its agent has not said that it put the host back".to_owned(),
             |refusal| format!("its agent said: {refusal}"),
         );
-        let (spec, again_at) = (agent.spec.clone(), Instant::now());
+        let spec = agent.spec.clone();
+        let again_at = Instant::now();
         Self { spec, process: None, again_at, why, is_done: false }
     }
 

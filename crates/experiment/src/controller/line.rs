@@ -69,7 +69,9 @@ impl AgentLine {
         let (answer_to, answers) = mpsc::sync_channel(ANSWERS_WAITING);
         let limit = Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES));
         let signs = Arc::new(Signs::default());
-        let (silence_to, lease, seen) = (answer_to.clone(), spec.lease, Arc::clone(&signs));
+        let silence_to = answer_to.clone();
+        let lease = spec.lease;
+        let seen = Arc::clone(&signs);
         thread::spawn(move || {
             let mut input = input;
             if write(&mut input, &to_write, lease, &seen) == Ending::Silent {
@@ -286,7 +288,8 @@ struct Signs {
 /// will come, and when the agent has answered no ping for the lease. An agent without any message
 /// so far may still be starting.
 fn write(to: &mut impl Write, lines: &Receiver<Vec<u8>>, lease: Nanos, signs: &Signs) -> Ending {
-    let (mut has_begun, mut unanswered) = (false, 0);
+    let mut has_begun = false;
+    let mut unanswered = 0;
     loop {
         let line = match lines.recv_timeout(lease.as_duration() / PINGS) {
             Ok(line) => line,

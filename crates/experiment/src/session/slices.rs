@@ -136,7 +136,8 @@ impl Session<'_> {
     fn run_stint(&mut self, runner: &mut dyn SliceRunner, stint: Stint) -> Result<(), Error> {
         let planned = self.results.rows.len() + stint.trials.len();
         self.results.planned_trials = self.results.planned_trials.max(planned as u64);
-        let (method, stop) = (self.run.plan.method, self.run.stop);
+        let method = self.run.plan.method;
+        let stop = self.run.stop;
         run_stint(stint, &mut |event| self.hear(event), &mut |stint, tell| {
             runner.stint(stint, &method, stop, tell)
         })
@@ -191,7 +192,8 @@ impl Session<'_> {
             .collect();
         let stint = Stint { trials, length: STEP, cut: Nanos::ZERO };
         let mut steps: Vec<Observation> = Vec::new();
-        let (method, stop) = (self.run.plan.method, self.run.stop);
+        let method = self.run.plan.method;
+        let stop = self.run.stop;
         run_stint(
             stint,
             &mut |event| match event {

@@ -26,7 +26,8 @@ pub(super) struct Fitted {
 /// cost is in the term that it moves with. Other such terms stay in the fit and are refused.
 pub(super) fn fitted(cells: &[CellFigures], confidence: f64) -> Fitted {
     let mut findings: Vec<(Term, Result<Cost, Why>)> = Vec::new();
-    let (mut terms, mut columns) = (Vec::new(), Vec::new());
+    let mut terms = Vec::new();
+    let mut columns = Vec::new();
     for term in Term::ALL {
         match column(cells, term) {
             None => findings.push((term, Err(Why::NotCounted))),

@@ -128,7 +128,8 @@ impl<'a> Judge<'a> {
             for cell in self.cells_of(condition)? {
                 for setting in self.settings() {
                     let p = self.p_values(condition, cell, setting);
-                    let (short, kept) = (p.short, self.draft(condition, cell, setting, p));
+                    let short = p.short;
+                    let kept = self.draft(condition, cell, setting, p);
                     let is_certain = condition.reference == Some(Reference::Today) && setting == 0;
                     p_values.push(short.filter(|p| !is_certain || *p == 0.0));
                     drafts.push((setting, kept));

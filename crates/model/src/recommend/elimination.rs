@@ -77,8 +77,10 @@ impl Judge<'_> {
         let worse = worse.filter_map(|(((base, other), logs), corrected)| {
             let confidence = 1.0 - 2.0 * (1.0 - corrected.confidence);
             let ratio = logs.filter(|_| corrected.proven)?.ratio(confidence)?;
-            let (change, interval) = (words::change(ratio.value), words::interval(&ratio));
-            let (setting, base) = (self.label(other), self.label(base));
+            let change = words::change(ratio.value);
+            let interval = words::interval(&ratio);
+            let setting = self.label(other);
+            let base = self.label(base);
             let objective = self.objective_name();
             let why = format!(
                 "{setting} is proven worse than {base}: {objective} is {change} ({interval})"

@@ -47,7 +47,8 @@ impl Judge<'_> {
     }
 
     fn better(&self, to: usize) -> String {
-        let (first, label) = (self.label(0), self.label(to));
+        let first = self.label(0);
+        let label = self.label(to);
         let change = self.objective_change(to);
         format!("With {label} instead of {first} {change}{}.", self.objective_figures(to))
     }
@@ -76,7 +77,8 @@ impl Judge<'_> {
     /// The first setting's broken conditions, and the improvement of `to` in each.
     fn mended(&self, kept: &BTreeMap<usize, Vec<Kept<'_>>>, to: usize) -> String {
         let mended = self.broken_by_first(kept).into_iter().map(|(broken, comparisons)| {
-            let (value, change) = (self.value(to, broken), comparison_words(&comparisons[&to]));
+            let value = self.value(to, broken);
+            let change = comparison_words(&comparisons[&to]);
             format!("{}; {} has {value}, {change}", self.missed_words(broken), self.label(to))
         });
         format!("{} is {}.", self.label(0), listed(mended))
@@ -191,7 +193,8 @@ impl Judge<'_> {
             let log = ratio.value.ln();
             let loss =
                 if metric.preferred_direction() == PreferredDirection::Higher { -log } else { log };
-            let (change, interval) = (words::change(ratio.value), words::interval(&ratio));
+            let change = words::change(ratio.value);
+            let interval = words::interval(&ratio);
             let words =
                 format!("{metric} in {} is {change} ({interval})", self.workload(*workload));
             (loss > 0.0).then_some((comparison.proven, loss, words))
@@ -248,7 +251,8 @@ impl Judge<'_> {
                 |v| self.quantity(kept.workload, kept.metric, v),
             )
         };
-        let (value, limit) = (quantity(kept.value), quantity(kept.limit));
+        let value = quantity(kept.value);
+        let limit = quantity(kept.limit);
         let missed = missed_ratio(kept).map_or_else(
             || "not known to keep".to_owned(),
             |missed| match kept.condition.bound {
@@ -256,7 +260,8 @@ impl Judge<'_> {
                 Bound::AtMost => format!("{} over", words::percent(missed)),
             },
         );
-        let (condition, workload) = (kept.condition, self.workload(kept.workload));
+        let condition = kept.condition;
+        let workload = self.workload(kept.workload);
         format!("{missed} `{condition}` ({value} of {limit} in {workload})")
     }
 

@@ -92,7 +92,9 @@ impl Svg {
             Anchor::Middle => " text-anchor=\"middle\"",
             Anchor::End => " text-anchor=\"end\"",
         };
-        let (x, y, text) = (coordinate(at.x), coordinate(at.y), escaped(text));
+        let x = coordinate(at.x);
+        let y = coordinate(at.y);
+        let text = escaped(text);
         let _ =
             write!(self.body, "<text x=\"{x}\" y=\"{y}\"{anchor} class=\"{class}\">{text}</text>");
     }
@@ -175,7 +177,8 @@ impl Svg {
 
     pub(crate) fn finish(self) -> String {
         let (width, height) = (self.size.width(), self.height);
-        let (class, title) = (self.size.class(), escaped(&self.title));
+        let class = self.size.class();
+        let title = escaped(&self.title);
         format!(
             "<svg class=\"chart {class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{title}\">{}</svg>",

@@ -502,7 +502,8 @@ impl Values {
 
     fn arrivals(&self) -> Option<Arrivals> {
         self.0["rate_per_s"]?; // a closed loop has no gaps
-        let (rate_per_s, gaps) = (self.small("rate_per_s"), self.distribution("gaps"));
+        let rate_per_s = self.small("rate_per_s");
+        let gaps = self.distribution("gaps");
         Some(Arrivals { rate_per_s, gaps })
     }
 }
